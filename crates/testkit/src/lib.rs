@@ -1,1 +1,20 @@
-//! See ARCHITECTURE.md.
+//! Real servers for tests, the demo and the benchmark, and the means to be unkind to them.
+//!
+//! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
+//!   paused and started again.
+//!
+//! Servers are children of the calling process and end with the value that stands for them. What a crashed run
+//! leaves behind is ended by the next one (see [`RunDir`]). Everything listens on 127.0.0.0/8 only.
+
+mod error;
+mod galera;
+pub mod preflight;
+mod process;
+mod run_dir;
+
+pub use error::{PortHolder, TestkitError};
+pub use galera::{Account, Galera, GaleraOptions, Node};
+pub use process::Process;
+pub use run_dir::{ROOT, RunDir, clean};
+/// The signals that [`Process::signal`] takes.
+pub use rustix::process::Signal;

@@ -1,0 +1,227 @@
+//! A MariaDB Galera cluster of real servers on loopback.
+
+mod config;
+mod node;
+mod template;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use node::Node;
+
+use crate::TestkitError;
+use crate::preflight;
+use crate::run_dir::{ROOT, RunDir};
+use config::{GALERA_PORTS, NodeConfig};
+use node::Programs;
+
+/// A node of a small test database needs about this much, MiB.
+const NODE_MEMORY_MIB: u64 = 450;
+/// Data, redo log and write-set cache of a node with a small test database, MiB.
+const NODE_DISK_MIB: u64 = 600;
+/// The longest a node may take from its start to Synced; a state transfer on a busy machine is slow.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// An account of the servers, and its password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Account {
+    /// The user's name.
+    pub user: &'static str,
+    /// Its password, in clear.
+    pub password: &'static str,
+}
+
+impl Account {
+    /// May do everything everywhere.
+    pub const APP: Account = Account { user: "app", password: "app" };
+    /// As [`Account::APP`]: a second user, to see that two users' sessions stay apart.
+    pub const APP2: Account = Account { user: "app2", password: "app2" };
+    /// May use the schema `limited` only.
+    pub const LIMITED: Account = Account { user: "limited", password: "limited" };
+    /// What Weir's monitor gets: it may log in and see the replication status, but no data.
+    pub const MONITOR: Account = Account { user: "monitor", password: "monitor" };
+}
+
+/// What cluster to start, and where.
+#[derive(Debug, Clone)]
+pub struct GaleraOptions {
+    /// Part of the directory's name, `/var/tmp/weir-PURPOSE-PID`: lower-case letters.
+    pub purpose: String,
+    /// How many nodes, 1..=9.
+    pub nodes: u8,
+    /// The first node's address; node N gets the N-1st address after it.
+    pub first_address: Ipv4Addr,
+    /// The port for clients, the same on all addresses. 4567, 4568 and 4444 are used beside it.
+    pub port: u16,
+    /// Further lines for every node's `[mysqld]` section; they win over the ones before.
+    pub extra_cnf: String,
+    /// Keep the directory with data and logs.
+    pub keep: bool,
+    /// Called with a line for everything that may take more than two seconds.
+    pub progress: fn(&str),
+    /// Raised by a signal handler to give up the start.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl GaleraOptions {
+    /// For `make demo`: 127.0.0.21 and following, port 3306.
+    pub fn demo() -> GaleraOptions {
+        GaleraOptions::new("demo", Ipv4Addr::new(127, 0, 0, 21))
+    }
+
+    /// For the end-to-end tests: 127.0.0.31 and following, port 3306.
+    pub fn tests() -> GaleraOptions {
+        GaleraOptions::new("tests", Ipv4Addr::new(127, 0, 0, 31))
+    }
+
+    /// For the benchmark: 127.0.0.41 and following, port 3306.
+    pub fn bench() -> GaleraOptions {
+        GaleraOptions::new("bench", Ipv4Addr::new(127, 0, 0, 41))
+    }
+
+    /// Three nodes from `first_address` on, port 3306, nothing special.
+    pub fn new(purpose: &str, first_address: Ipv4Addr) -> GaleraOptions {
+        GaleraOptions {
+            purpose: purpose.to_owned(),
+            nodes: 3,
+            first_address,
+            port: 3306,
+            extra_cnf: String::new(),
+            keep: false,
+            progress: |_| {},
+            cancel: Arc::default(),
+        }
+    }
+
+    fn node_configs(&self, dir: &Path) -> Result<Vec<NodeConfig>, TestkitError> {
+        if !(1..=9).contains(&self.nodes) || !self.first_address.is_loopback() {
+            let (nodes, address) = (self.nodes, self.first_address);
+            return Err(TestkitError::Options(format!(
+                "a cluster has 1 to 9 nodes on loopback addresses, not {nodes} from {address} on"
+            )));
+        }
+        let addresses: Vec<Ipv4Addr> = (0..self.nodes)
+            .map(|i| Ipv4Addr::from_bits(self.first_address.to_bits() + u32::from(i)))
+            .collect();
+        let config = |(i, &address): (usize, &Ipv4Addr)| NodeConfig {
+            index: i + 1,
+            dir: dir.to_owned(),
+            address: SocketAddrV4::new(address, self.port),
+            members: addresses.clone(),
+            cluster_name: format!("weir-{}", self.purpose),
+            extra_cnf: self.extra_cnf.clone(),
+        };
+        Ok(addresses.iter().enumerate().map(config).collect())
+    }
+}
+
+/// A running cluster. Dropping it kills the nodes and, unless `keep` was asked for, removes their data.
+#[derive(Debug)]
+pub struct Galera {
+    // Dropped in this order: first the servers, then their directory.
+    nodes: Vec<Node>,
+    dir: RunDir,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Galera {
+    /// Checks programs, ports, memory and disk, then starts the nodes and waits until all are Synced.
+    ///
+    /// The first start on a machine initialises a data directory and keeps it under /var/tmp/weir-cache (about
+    /// 10 s); later ones copy it to all nodes, which then need no state transfer (about 3 s).
+    pub fn start(options: GaleraOptions) -> Result<Galera, TestkitError> {
+        let programs = Arc::new(Programs::find()?);
+        // Removes what a crashed run left running, so it comes before the ports are looked at.
+        let dir = RunDir::create(&options.purpose, options.keep)?;
+        let configs = options.node_configs(dir.path())?;
+        check_machine(&options, &configs)?;
+        let nodes: Vec<Node> =
+            configs.into_iter().map(|config| Node::new(config, Arc::clone(&programs))).collect();
+        let cluster = Galera { nodes, dir, cancel: options.cancel };
+        let template = template::find_or_make(&cluster.nodes, &cluster.cancel, options.progress)?;
+        (options.progress)(&format!(
+            "starting {} MariaDB Galera nodes on {}..{}",
+            cluster.nodes.len(),
+            cluster.node(1).addr(),
+            cluster.node(cluster.nodes.len()).addr().ip().octets()[3],
+        ));
+        for node in &cluster.nodes {
+            template::copy_to(&template, &node.data_dir())?;
+            node.spawn(node.index() == 1)?;
+        }
+        cluster.wait_synced(SYNC_TIMEOUT)?;
+        Ok(cluster)
+    }
+
+    /// Node `index`, counted from 1 as in the servers' own names (n1, n2, ...).
+    ///
+    /// # Panics
+    /// If the cluster has no such node.
+    pub fn node(&self, index: usize) -> &Node {
+        &self.nodes[index - 1]
+    }
+
+    /// All nodes, n1 first.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The cluster's directory; other servers of the same run may put theirs beside the nodes'.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts a stopped or killed node again and waits until it is Synced. At least one other node must run: if
+    /// none does, the cluster is down, and [`Galera::bootstrap_node`] decides whose data it continues with.
+    pub fn start_node(&self, index: usize) -> Result<(), TestkitError> {
+        if !self.nodes.iter().any(|node| node.index() != index && node.is_running()) {
+            return Err(TestkitError::Options(format!(
+                "n{index} has no running node to join: bootstrap a node first"
+            )));
+        }
+        self.node(index).spawn(false)?;
+        self.wait_synced(SYNC_TIMEOUT)
+    }
+
+    /// Starts a cluster that is down entirely from node `index`.
+    pub fn bootstrap_node(&self, index: usize) -> Result<(), TestkitError> {
+        if let Some(running) = self.nodes.iter().find(|node| node.is_running()) {
+            return Err(TestkitError::Options(format!(
+                "{} is running: a second cluster would take its name",
+                running.name()
+            )));
+        }
+        self.node(index).spawn(true)?;
+        self.wait_synced(SYNC_TIMEOUT)
+    }
+
+    /// Waits until every running node that is not paused is Synced and sees exactly those nodes as its cluster.
+    pub fn wait_synced(&self, timeout: Duration) -> Result<(), TestkitError> {
+        let deadline = Instant::now() + timeout;
+        let awake: Vec<&Node> =
+            self.nodes.iter().filter(|node| node.is_running() && !node.is_paused()).collect();
+        for node in &awake {
+            node.wait_synced(awake.len(), deadline, &self.cancel)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails as soon as the caller's flag is up.
+fn check_cancel(cancel: &AtomicBool) -> Result<(), TestkitError> {
+    if cancel.load(Ordering::Relaxed) { Err(TestkitError::Cancelled) } else { Ok(()) }
+}
+
+fn check_machine(options: &GaleraOptions, nodes: &[NodeConfig]) -> Result<(), TestkitError> {
+    for node in nodes {
+        for port in GALERA_PORTS.into_iter().chain([options.port]) {
+            preflight::port_is_free(SocketAddrV4::new(*node.address.ip(), port))?;
+        }
+    }
+    let count = u64::from(options.nodes);
+    preflight::memory(&format!("a Galera cluster of {count} nodes"), count * NODE_MEMORY_MIB)?;
+    preflight::disk(Path::new(ROOT), count * NODE_DISK_MIB)
+}
