@@ -1,0 +1,118 @@
+//! Faults that only several rows together show.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::Report;
+use crate::tables::Lines;
+use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser};
+
+/// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
+/// seems missing may only be misspelt.
+pub(crate) fn across(config: &Config, servers: &Lines, users: &Lines, galera: &Lines, report: &mut Report) {
+    let servers_complete = config.servers.len() == servers.len();
+    let galera_complete = config.galera_hostgroups.len() == galera.len();
+    if servers_complete {
+        distinct_servers(&config.servers, servers, report);
+    }
+    if galera_complete {
+        distinct_hostgroups(&config.galera_hostgroups, galera, report);
+    }
+    if galera_complete && servers_complete {
+        galera_has_servers(config, galera, report);
+    }
+    if config.users.len() == users.len() {
+        distinct_users(&config.users, users, report);
+        if !config.variables.have_ssl {
+            tls_possible(&config.users, users, report);
+        }
+        if servers_complete && galera_complete {
+            users_have_servers(config, users, report);
+        }
+    }
+}
+
+fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report) {
+    let mut seen = HashMap::new();
+    for (index, server) in servers.iter().enumerate() {
+        let key = (server.hostgroup_id, server.hostname.to_ascii_lowercase(), server.port);
+        let (path, line) = lines.at(index);
+        if let Some(first) = seen.insert(key, line) {
+            let MysqlServer { hostgroup_id, hostname, port, .. } = server;
+            let reason = format!("{hostname}:{port} is already in hostgroup {hostgroup_id} (line {first})");
+            report.refuse(line, path, reason);
+        }
+    }
+}
+
+fn distinct_users(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
+    let mut seen = HashMap::new();
+    for (index, user) in users.iter().enumerate() {
+        let (path, line) = lines.at(index);
+        if let Some(first) = seen.insert(&user.username, line) {
+            let reason = format!("\"{}\" is already there (line {first})", user.username);
+            report.refuse(line, format!("{path}.username"), reason);
+        }
+    }
+}
+
+/// One hostgroup has one meaning: no two columns of a row and no two rows share one.
+fn distinct_hostgroups(rows: &[GaleraHostgroup], lines: &Lines, report: &mut Report) {
+    let mut seen: HashMap<u32, (usize, &str, usize)> = HashMap::new();
+    for (index, row) in rows.iter().enumerate() {
+        let (path, line) = lines.at(index);
+        for (column, hostgroup) in row.hostgroups() {
+            let Some((first_row, first_column, first_line)) = seen.get(&hostgroup) else {
+                seen.insert(hostgroup, (index, column, line));
+                continue;
+            };
+            let key = format!("{path}.{column}");
+            let reason = if *first_row == index {
+                format!("{hostgroup} is already the {first_column} of this row")
+            } else {
+                format!("{hostgroup} is already the {first_column} of another row (line {first_line})")
+            };
+            report.refuse(line, key, reason);
+        }
+    }
+}
+
+fn galera_has_servers(config: &Config, lines: &Lines, report: &mut Report) {
+    let used: HashSet<u32> = config.servers.iter().map(|server| server.hostgroup_id).collect();
+    for (index, row) in config.galera_hostgroups.iter().enumerate() {
+        if row.active && !row.hostgroups().iter().any(|(_, hostgroup)| used.contains(hostgroup)) {
+            let (path, line) = lines.at(index);
+            report.refuse(line, path, "no row of mysql_servers is in any of its hostgroups");
+        }
+    }
+}
+
+fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
+    let galera =
+        config.galera_hostgroups.iter().filter(|row| row.active).flat_map(GaleraHostgroup::hostgroups);
+    let known: HashSet<u32> =
+        config.servers.iter().map(|server| server.hostgroup_id).chain(galera.map(|(_, id)| id)).collect();
+    for (index, user) in config.users.iter().enumerate() {
+        if user.active && !known.contains(&user.default_hostgroup) {
+            let (path, line) = lines.at(index);
+            let reason = format!(
+                "hostgroup {} has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
+                 names it",
+                user.default_hostgroup
+            );
+            report.refuse(line, format!("{path}.default_hostgroup"), reason);
+        }
+    }
+}
+
+fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
+    for (index, user) in users.iter().enumerate() {
+        if user.active && user.use_ssl {
+            let (path, line) = lines.at(index);
+            report.refuse(
+                line,
+                format!("{path}.use_ssl"),
+                "nobody could log in: mysql_variables.have_ssl is false",
+            );
+        }
+    }
+}

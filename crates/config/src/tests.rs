@@ -1,0 +1,419 @@
+//! The faults a user can make, each with the exact message; and what a correct file becomes.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn messages(text: &str) -> Vec<String> {
+    match parse(text, "weir.toml") {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    }
+}
+
+const SERVER: &str = "[[mysql_servers]]\nhostgroup_id = 0\nhostname = \"db1\"\n";
+const USER: &str = "[[mysql_users]]\nusername = \"app\"\n";
+const GALERA: &str = "[[mysql_galera_hostgroups]]\nwriter_hostgroup = 0\nbackup_writer_hostgroup = 2\n\
+                      reader_hostgroup = 1\noffline_hostgroup = 9\n";
+
+/// Checks a file made of a correct start and a line, of which the message names line and key.
+fn assert_fault(start: &str, line: &str, message: &str) {
+    let number = start.lines().count() + 1;
+    assert_eq!(
+        messages(&format!("{start}{line}\n")),
+        [format!("weir.toml:{number}: {message}")],
+        "for {line}"
+    );
+}
+
+#[test]
+fn faults_of_servers() {
+    let key = "mysql_servers[0]";
+    for (line, message) in [
+        ("port = 70000", "port: 70000 is not a port (1..65535)"),
+        ("port = 0", "port: 0 is not a port (1..65535)"),
+        ("port = -1", "port: -1 is not a port (1..65535)"),
+        ("port = \"3306\"", "port: \"3306\" is not an integer"),
+        ("weight = \"heavy\"", "weight: \"heavy\" is not an integer"),
+        ("weight = -5", "weight: -5 is out of range (0..10000000)"),
+        ("weight = 1.5", "weight: 1.5 is not an integer"),
+        ("wieght = 5", "wieght: unknown key, did you mean \"weight\"?"),
+        ("colour = 5", "colour: unknown key"),
+        ("max_connections = 1000001", "max_connections: 1000001 is out of range (0..1000000)"),
+        ("status = \"online\"", "status: unknown word \"online\", did you mean \"ONLINE\"?"),
+        (
+            "status = \"SHUNNED\"",
+            "status: unknown word \"SHUNNED\" (one of: ONLINE, OFFLINE_SOFT, OFFLINE_HARD)",
+        ),
+        ("status = 1", "status: 1 is not a string"),
+        ("compression = 1", "compression: 1 is not built yet (only 0)"),
+        ("max_replication_lag = 5", "max_replication_lag: 5 is not built yet (only 0)"),
+        ("use_ssl = true", "use_ssl: true is not built yet (only 0)"),
+        ("max_latency_ms = 20", "max_latency_ms: 20 is not built yet (only 0)"),
+        ("gtid_port = 3307", "gtid_port: 3307 is not built yet (only 0)"),
+        ("gtid_port = \"\"", "gtid_port: \"\" is not an integer"),
+        ("hostgroup = 1", "hostgroup: is the same as hostgroup_id: give one of them"),
+        ("address = \"db2\"", "address: is the same as hostname: give one of them"),
+        ("comment = \"a\\u0000b\"", "comment: contains a control character"),
+    ] {
+        assert_fault(SERVER, line, &format!("{key}.{message}"));
+    }
+    for (host, reason) in [
+        ("", "is empty"),
+        ("db 1", "\"db 1\" is not a host name or address"),
+        ("db1:3306", "\"db1:3306\" is not a host name or address (the port is a key of its own)"),
+        ("/run/mysqld.sock", "\"/run/mysqld.sock\": connections to a server's Unix socket are not built yet"),
+    ] {
+        assert_fault(
+            "[[mysql_servers]]\nhostgroup_id = 0\n",
+            &format!("hostname = \"{host}\""),
+            &format!("{key}.hostname: {reason}"),
+        );
+    }
+    assert_eq!(
+        messages("\n[[mysql_servers]]\nport = 1\n"),
+        [
+            "weir.toml:2: mysql_servers[0].hostgroup_id: is missing",
+            "weir.toml:2: mysql_servers[0].hostname: is missing",
+        ]
+    );
+    assert_eq!(
+        messages(&format!("{SERVER}{SERVER}port = 3306\n")),
+        ["weir.toml:4: mysql_servers[1]: db1:3306 is already in hostgroup 0 (line 1)"]
+    );
+    assert_eq!(
+        messages("[mysql_servers]\nhostname = \"db1\"\n"),
+        ["weir.toml:1: mysql_servers: is a list of rows: write [[mysql_servers]] above each"]
+    );
+}
+
+#[test]
+fn faults_of_users() {
+    let key = "mysql_users[0]";
+    let start = format!("{SERVER}{USER}");
+    for (line, message) in [
+        ("password = 12345", "password: an integer is not a string"),
+        (
+            "password = \"*1975D095AC033CAF4E1BF94F7202A9BBFEEB66\"",
+            "password: a native hash is * and 40 hex digits",
+        ),
+        (
+            "password = \"*1975D095AC033CAF4E1BF94F7202A9BBFEEB66FX\"",
+            "password: a native hash is * and 40 hex digits",
+        ),
+        (
+            "password = \"$A$005$short\"",
+            "password: a caching_sha2 hash is $A$, 3 hex digits, $, 20 bytes of salt and 43 of hash",
+        ),
+        ("password = \"a\\u0000b\"", "password: contains a zero byte"),
+        ("active = \"yes\"", "active: \"yes\" is neither true nor false"),
+        ("active = 2", "active: 2 is neither true nor false"),
+        ("pasword = \"x\"", "pasword: unknown key, did you mean \"password\"?"),
+        ("transaction_persistent = 0", "transaction_persistent: 0 is not built yet (only 1)"),
+        ("transaction_persistent = false", "transaction_persistent: false is not built yet (only 1)"),
+        ("frontend = 0", "frontend: 0 is not built yet (only 1)"),
+        ("backend = 0", "backend: 0 is not built yet (only 1)"),
+        ("schema_locked = 1", "schema_locked: 1 is not built yet (only 0)"),
+        ("fast_forward = true", "fast_forward: true is not built yet (only 0)"),
+        ("attributes = '{\"a\":1}'", "attributes: not built yet (only an empty string)"),
+        (
+            "default_hostgroup = 7",
+            "default_hostgroup: hostgroup 7 has no server: neither mysql_servers nor an active row of \
+             mysql_galera_hostgroups names it",
+        ),
+    ] {
+        let number = if message.contains("hostgroup 7") { 4 } else { 6 };
+        assert_eq!(
+            messages(&format!("{start}{line}\n")),
+            [format!("weir.toml:{number}: {key}.{message}")],
+            "for {line}"
+        );
+    }
+    assert_eq!(messages("[[mysql_users]]\nactive = 0"), ["weir.toml:1: mysql_users[0].username: is missing"]);
+    assert_fault("[[mysql_users]]\nactive = 0\n", "username = \"\"", "mysql_users[0].username: is empty");
+    assert_eq!(
+        messages(&format!("{SERVER}{USER}{USER}")),
+        ["weir.toml:6: mysql_users[1].username: \"app\" is already there (line 4)"]
+    );
+    assert_eq!(
+        messages(&format!("{SERVER}{USER}use_ssl = 1\n[mysql_variables]\nhave_ssl = 0")),
+        ["weir.toml:4: mysql_users[0].use_ssl: nobody could log in: mysql_variables.have_ssl is false"]
+    );
+}
+
+#[test]
+fn faults_of_galera_hostgroups() {
+    let key = "mysql_galera_hostgroups[0]";
+    let start = format!("{SERVER}{GALERA}");
+    for (line, message) in [
+        ("max_writers = 0", "max_writers: 0 is out of range (1..1000)"),
+        ("writer_is_also_reader = 3", "writer_is_also_reader: 3 is none of 0, 1 and 2"),
+        ("writer_is_also_reader = true", "writer_is_also_reader: true is none of 0, 1 and 2"),
+        ("max_transactions_behind = -1", "max_transactions_behind: -1 is out of range (0..2147483647)"),
+        ("max_writer = 1", "max_writer: unknown key, did you mean \"max_writers\"?"),
+    ] {
+        assert_fault(&start, line, &format!("{key}.{message}"));
+    }
+    assert_eq!(
+        messages(&format!(
+            "{SERVER}[[mysql_galera_hostgroups]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n"
+        )),
+        [
+            "weir.toml:4: mysql_galera_hostgroups[0].backup_writer_hostgroup: is missing",
+            "weir.toml:4: mysql_galera_hostgroups[0].offline_hostgroup: is missing",
+        ]
+    );
+    assert_eq!(
+        messages(&format!("{SERVER}{}", GALERA.replace("= 9", "= 1"))),
+        [
+            "weir.toml:4: mysql_galera_hostgroups[0].offline_hostgroup: 1 is already the reader_hostgroup of this row"
+        ]
+    );
+    let second = "[[mysql_galera_hostgroups]]\nwriter_hostgroup = 10\nbackup_writer_hostgroup = 12\n\
+                  reader_hostgroup = 1\noffline_hostgroup = 19\nactive = false\n";
+    assert_eq!(
+        messages(&format!("{SERVER}{GALERA}{second}")),
+        [
+            "weir.toml:9: mysql_galera_hostgroups[1].reader_hostgroup: 1 is already the reader_hostgroup of another \
+             row (line 4)"
+        ]
+    );
+    assert_eq!(
+        messages(GALERA),
+        ["weir.toml:1: mysql_galera_hostgroups[0]: no row of mysql_servers is in any of its hostgroups"]
+    );
+}
+
+#[test]
+fn faults_of_variables() {
+    for (line, message) in [
+        ("threads = 0", "threads: 0 is out of range (1..255)"),
+        ("thread = 4", "thread: unknown key, did you mean \"threads\"?"),
+        ("mysql-threads = 4", "mysql-threads: names have no mysql- prefix here: write threads"),
+        ("mysql_threads = 4", "mysql_threads: names have no mysql- prefix here: write threads"),
+        ("multiplexing = false", "multiplexing: false is not built yet (only true)"),
+        ("interfaces = \"\"", "interfaces: is empty"),
+        ("interfaces = \"6033\"", "interfaces: \"6033\" is not an address and port such as 0.0.0.0:6033"),
+        ("interfaces = \"0.0.0.0:0\"", "interfaces: \"0.0.0.0:0\" has no port"),
+        ("interfaces = \"[::]:6033;[::]:6033\"", "interfaces: \"[::]:6033\" is there twice"),
+        (
+            "interfaces = \"0.0.0.0:6033;/tmp/proxysql.sock\"",
+            "interfaces: \"/tmp/proxysql.sock\": Unix sockets are not built yet",
+        ),
+        ("max_connections = 0", "max_connections: 0 is out of range (1..1000000)"),
+        ("max_allowed_packet = 64", "max_allowed_packet: 64 is out of range (8192..1073741824)"),
+        ("server_version = \"MariaDB\"", "server_version: \"MariaDB\" is not a version such as 8.0.36"),
+        (
+            "default_authentication_plugin = \"ed25519\"",
+            "default_authentication_plugin: unknown word \"ed25519\" (one of: mysql_native_password, \
+             caching_sha2_password)",
+        ),
+        (
+            "default_authentication_plugin = \"caching_sha_password\"",
+            "default_authentication_plugin: unknown word \"caching_sha_password\", did you mean \
+             \"caching_sha2_password\"?",
+        ),
+        (
+            "default_charset = \"utf16\"",
+            "default_charset: \"utf16\" is not a character set a client may have",
+        ),
+        ("tls_cert_file = \"c.pem\"", "tls_cert_file: needs tls_key_file too"),
+        ("tls_key_file = \"k.pem\"", "tls_key_file: needs tls_cert_file too"),
+        ("monitor_username = \"\"", "monitor_username: is empty"),
+        ("monitor_password = 1", "monitor_password: an integer is not a string"),
+        ("free_connections_pct = 101", "free_connections_pct: 101 is out of range (0..100)"),
+        ("query_digests = true", "query_digests: not built yet"),
+        ("query_digests_lowercase = true", "query_digests_lowercase: not built yet"),
+        ("ssl_p2s_ca = \"ca.pem\"", "ssl_p2s_ca: not built yet"),
+        ("connection_max_age_ms = 60000", "connection_max_age_ms: not built yet"),
+    ] {
+        assert_fault("[mysql_variables]\n", line, &format!("mysql_variables.{message}"));
+    }
+    for (line, message) in [
+        ("mysql_ifaces = \"0.0.0.0:6032\"", "mysql_ifaces: not built yet"),
+        ("admin_credentials = \"admin:admin\"", "admin_credentials: not built yet"),
+        ("web_enabled = true", "web_enabled: not built yet"),
+        ("web_enable = true", "web_enable: unknown key, did you mean \"web_enabled\"?"),
+        ("admin-web_port = 6080", "admin-web_port: names have no admin- prefix here: write web_port"),
+    ] {
+        assert_fault("[admin_variables]\n", line, &format!("admin_variables.{message}"));
+    }
+    assert_eq!(
+        messages("mysql_variables = 1"),
+        ["weir.toml:1: mysql_variables: is a table: write [mysql_variables] above its variables"]
+    );
+}
+
+#[test]
+fn faults_of_the_file() {
+    for (text, message) in [
+        ("[[mysql_query_rules]]\nrule_id = 1", "weir.toml:1: mysql_query_rules: not built yet"),
+        ("[[scheduler]]\nid = 1", "weir.toml:1: scheduler: not built yet"),
+        ("[[proxysql_servers]]\nhostname = \"p\"", "weir.toml:1: proxysql_servers: not built yet"),
+        ("errorlog = \"/var/log/x\"", "weir.toml:1: errorlog: not built yet"),
+        (
+            "[[mysql_server]]\nport = 1",
+            "weir.toml:1: mysql_server: unknown key, did you mean \"mysql_servers\"?",
+        ),
+        ("\n\ndatadir = 5", "weir.toml:3: datadir: 5 is not a string"),
+        ("datadir = \"\"", "weir.toml:1: datadir: is empty"),
+    ] {
+        assert_eq!(messages(text), [message]);
+    }
+    let syntax = messages("a = 1\nb = = 2\n");
+    assert_eq!(syntax.len(), 1);
+    assert!(syntax[0].starts_with("weir.toml:2: "), "{}", syntax[0]);
+    let twice = messages("datadir = \"a\"\ndatadir = \"b\"\n");
+    assert!(twice[0].starts_with("weir.toml:2: duplicate key"), "{}", twice[0]);
+    let long = " ".repeat(FILE_SIZE_BYTES_MAX + 1);
+    assert_eq!(messages(&long), ["weir.toml: longer than 4194304 bytes"]);
+    let many = "[[mysql_servers]]\n".repeat(400);
+    let many = messages(&many);
+    assert_eq!((many.len(), many.last().map(String::as_str)), (501, Some("weir.toml: 300 more faults")));
+    let missing = load("/nonexistent/weir.toml").unwrap_err();
+    assert!(missing[0].to_string().starts_with("/nonexistent/weir.toml: can't be read: "));
+}
+
+#[test]
+fn all_faults_at_once_by_line() {
+    let text =
+        "[mysql_variables]\nthreads = 0\n[[mysql_servers]]\nport = 0\nhostname = \"a\"\nhostgroup_id = -1\n";
+    assert_eq!(
+        messages(text),
+        [
+            "weir.toml:2: mysql_variables.threads: 0 is out of range (1..255)",
+            "weir.toml:4: mysql_servers[0].port: 0 is not a port (1..65535)",
+            "weir.toml:6: mysql_servers[0].hostgroup_id: -1 is out of range (0..2147483647)",
+        ]
+    );
+}
+
+#[test]
+fn a_file_without_faults() {
+    let text = r#"
+        datadir = "/tmp/weir"
+        mysql_query_rules = []
+        mysql_users = [
+            { username = "app", password = "app", default_hostgroup = 100, active = 1 },
+            { username = "old", password = "*1975D095AC033CAF4E1BF94F7202A9BBFEEB66F1", default_hostgroup = 100 },
+        ]
+        [[mysql_servers]]
+        address = "127.0.0.11"
+        hostgroup = 100
+        weight = 10000
+        status = "OFFLINE_SOFT"
+        use_ssl = 0
+        [[mysql_galera_hostgroups]]
+        writer_hostgroup = 100
+        backup_writer_hostgroup = 102
+        reader_hostgroup = 101
+        offline_hostgroup = 9101
+        writer_is_also_reader = 2
+        [mysql_variables]
+        threads = 3
+        interfaces = "127.0.0.1:6033; [::1]:6033"
+        wait_timeout = 1000
+        monitor_password = "geheim"
+        query_digests_lowercase = false
+        ssl_p2s_ca = ""
+        connection_max_age_ms = 0
+        tls_cert_file = "c.pem"
+        tls_key_file = "k.pem"
+        [admin_variables]
+        web_enabled = 0
+    "#;
+    let config = parse(text, "weir.toml").unwrap();
+    assert_eq!(config.datadir.to_str(), Some("/tmp/weir"));
+    let [server] = config.servers.as_slice() else { panic!("one server") };
+    assert_eq!((server.hostname.as_str(), server.port, server.hostgroup_id), ("127.0.0.11", 3306, 100));
+    assert_eq!(
+        (server.weight, server.status, server.max_connections),
+        (10_000, ServerStatus::OfflineSoft, 1000)
+    );
+    assert_eq!(config.galera_hostgroups[0].writer_is_also_reader, WriterIsAlsoReader::BackupWriters);
+    assert_eq!(config.variables.interfaces.len(), 2);
+    assert_eq!(config.variables.wait_timeout, Duration::from_secs(1));
+    assert_eq!(config.users[0].password, Password::Clear(Secret::new("app")));
+    assert!(matches!(config.users[1].password, Password::NativeHash([0x19, 0x75, ..])));
+    let shown = format!("{config:?}");
+    assert!(
+        !shown.contains("geheim") && !shown.contains("\"app\\\"") && shown.contains("Clear(..)"),
+        "{shown}"
+    );
+    assert_eq!(parse("", "weir.toml").unwrap(), Config::default());
+}
+
+#[test]
+fn passwords_are_recognised_by_shape() {
+    let sha2 = format!("$A$005${}", "s".repeat(63));
+    assert!(matches!(Password::parse(&sha2), Ok(Password::Sha2Hash(_))));
+    for clear in ["", "*", "*star", "$A", "$1$x", "*caffee"] {
+        assert!(matches!(Password::parse(clear), Ok(Password::Clear(_))), "{clear}");
+    }
+}
+
+#[test]
+fn load_reads_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("weir.toml");
+    std::fs::write(&path, "[mysql_variables]\nthreads = 7\n").unwrap();
+    assert_eq!(load(&path).unwrap().variables.threads, 7);
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(load(&path).unwrap_err()[0].to_string().contains("can't be read"));
+}
+
+/// Lines that meet in ways the parser must survive.
+fn any_line() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec![
+        "hostname",
+        "port",
+        "hostgroup_id",
+        "weight",
+        "username",
+        "password",
+        "threads",
+        "interfaces",
+        "x.y",
+        "status",
+        "mysql_servers",
+        "writer_hostgroup",
+        "writer_is_also_reader",
+        "mysql-x",
+        "datadir",
+        "attributes",
+    ]);
+    let value = prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        ".{0,12}".prop_map(|s| format!("{s:?}")),
+        prop::sample::select(vec!["true", "[]", "{}", "[{}]", "1e400", "1979-05-27", "\"*\"", "\"ONLINE\""])
+            .prop_map(str::to_owned),
+    ];
+    let header = prop::sample::select(vec![
+        "[[mysql_servers]]",
+        "[[mysql_users]]",
+        "[[mysql_galera_hostgroups]]",
+        "[mysql_variables]",
+        "[admin_variables]",
+        "[[mysql_query_rules]]",
+        "[mysql_servers.x]",
+    ]);
+    prop_oneof![
+        3 => (key, value).prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => header.prop_map(str::to_owned),
+        1 => ".{0,30}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,200}") {
+        fuzzing::fuzz_config(text.as_bytes());
+    }
+
+    #[test]
+    fn no_mixture_of_lines_makes_it_panic(lines in prop::collection::vec(any_line(), 0..12)) {
+        fuzzing::fuzz_config(lines.join("\n").as_bytes());
+    }
+}

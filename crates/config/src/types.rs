@@ -1,0 +1,138 @@
+//! The rows of the configuration as types. Every value in them has been checked.
+
+use std::path::PathBuf;
+
+use crate::{MysqlVariables, Password};
+
+/// A whole, checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where Weir keeps what it must remember, such as its self-signed certificate. Default `/var/lib/weir`.
+    pub datadir: PathBuf,
+    /// Rows of `[[mysql_servers]]` in file order.
+    pub servers: Vec<MysqlServer>,
+    /// Rows of `[[mysql_users]]` in file order.
+    pub users: Vec<MysqlUser>,
+    /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
+    pub galera_hostgroups: Vec<GaleraHostgroup>,
+    /// `[mysql_variables]`.
+    pub variables: MysqlVariables,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            datadir: PathBuf::from("/var/lib/weir"),
+            servers: Vec::new(),
+            users: Vec::new(),
+            galera_hostgroups: Vec::new(),
+            variables: MysqlVariables::default(),
+        }
+    }
+}
+
+/// A row of `mysql_servers`: a server's place in one hostgroup. Key: (hostgroup_id, hostname, port).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlServer {
+    /// The hostgroup. Required; `hostgroup` is accepted too.
+    pub hostgroup_id: u32,
+    /// Name or address. Required; `address` is accepted too.
+    pub hostname: String,
+    /// TCP port, default 3306.
+    pub port: u16,
+    /// What the user wants of the server. Default ONLINE.
+    pub status: ServerStatus,
+    /// Share of the hostgroup's work relative to its other servers, default 1. 0: only if all others are 0 too.
+    pub weight: u32,
+    /// The most connections that Weir opens to the server in this hostgroup, default 1000.
+    pub max_connections: u32,
+    /// For humans.
+    pub comment: String,
+}
+
+/// What the user wants of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerStatus {
+    /// Takes work.
+    Online,
+    /// Takes no new work; running transactions finish.
+    OfflineSoft,
+    /// Its connections are closed at once.
+    OfflineHard,
+}
+
+/// A row of `mysql_users`: an account for clients and for Weir's connections to servers. Key: username.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlUser {
+    /// Required.
+    pub username: String,
+    /// Default: empty.
+    pub password: Password,
+    /// Whether the account may log in, default true.
+    pub active: bool,
+    /// Whether its clients must use TLS, default false.
+    pub use_ssl: bool,
+    /// Where its statements go without a rule, default 0.
+    pub default_hostgroup: u32,
+    /// The schema of a client that names none; none: `MysqlVariables::default_schema`.
+    pub default_schema: Option<String>,
+    /// The most clients of this account at a time, default 10000.
+    pub max_connections: u32,
+    /// For humans.
+    pub comment: String,
+}
+
+/// A row of `mysql_galera_hostgroups`: a Galera cluster. Key: writer_hostgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GaleraHostgroup {
+    /// Where writes go. Required.
+    pub writer_hostgroup: u32,
+    /// Holds the servers that could write and are more than `max_writers`. Required.
+    pub backup_writer_hostgroup: u32,
+    /// Where reads go. Required.
+    pub reader_hostgroup: u32,
+    /// Holds the servers that must take no work. Required.
+    pub offline_hostgroup: u32,
+    /// Whether the row counts, default true.
+    pub active: bool,
+    /// The most servers that may write at a time, default 1.
+    pub max_writers: u32,
+    /// Whether writers read, default no.
+    pub writer_is_also_reader: WriterIsAlsoReader,
+    /// A reader with a longer receive queue leaves, in transactions; 0 (default): no limit.
+    pub max_transactions_behind: u32,
+    /// For humans.
+    pub comment: String,
+}
+
+impl GaleraHostgroup {
+    /// The four hostgroups with their column names.
+    pub fn hostgroups(&self) -> [(&'static str, u32); 4] {
+        [
+            ("writer_hostgroup", self.writer_hostgroup),
+            ("backup_writer_hostgroup", self.backup_writer_hostgroup),
+            ("reader_hostgroup", self.reader_hostgroup),
+            ("offline_hostgroup", self.offline_hostgroup),
+        ]
+    }
+}
+
+/// Which servers of a Galera cluster read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriterIsAlsoReader {
+    /// 0: every healthy server but the writer, unless that would leave none.
+    No,
+    /// 1: every healthy server.
+    Yes,
+    /// 2: backup writers read, writers do not.
+    BackupWriters,
+}
+
+/// A certificate chain and its private key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// `tls_cert_file`.
+    pub cert: PathBuf,
+    /// `tls_key_file`.
+    pub key: PathBuf,
+}

@@ -1,0 +1,291 @@
+//! `[mysql_variables]`: ProxySQL's `mysql-` variables that Weir has built, and Weir's own.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::fields::{Fields, quotable};
+use crate::names;
+use crate::password::Secret;
+use crate::suggest::unknown_word;
+use crate::tables::{PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX};
+use crate::types::TlsFiles;
+
+/// The most addresses in `interfaces`.
+const INTERFACES_MAX: usize = 64;
+/// A day and a week in milliseconds: beyond them a time-out is a mistyped number.
+const DAY_MS: u64 = 86_400_000;
+const WEEK_MS: u64 = 7 * DAY_MS;
+/// More workers than this gain nothing on any machine known.
+const THREADS_MAX: u32 = 255;
+
+/// Character sets a client may have (MySQL manual, "Impermissible Client Character Sets": not ucs2, utf16, utf16le,
+/// utf32).
+const CLIENT_CHARSETS: &[&str] = &[
+    "armscii8", "ascii", "big5", "binary", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866",
+    "cp932", "dec8", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "geostd8", "greek", "hebrew", "hp8",
+    "keybcs2", "koi8r", "koi8u", "latin1", "latin2", "latin5", "latin7", "macce", "macroman", "sjis", "swe7",
+    "tis620", "ujis", "utf8", "utf8mb3", "utf8mb4",
+];
+
+/// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlVariables {
+    /// Data-plane workers, 1..255. Default: the number of CPU cores (ProxySQL's is 4).
+    pub threads: u32,
+    /// Where clients connect, default 0.0.0.0:6033. Never empty.
+    pub interfaces: Vec<SocketAddr>,
+    /// The most clients at a time, default 10000.
+    pub max_connections: u32,
+    /// How long a client may take to log in, default 10 s.
+    pub connect_timeout_client: Duration,
+    /// How long one attempt to connect to a server may take, default 1 s.
+    pub connect_timeout_server: Duration,
+    /// How long a statement may wait for a connection in all, default 10 s.
+    pub connect_timeout_server_max: Duration,
+    /// Further attempts after a failed one, default 10.
+    pub connect_retries_on_failure: u32,
+    /// Pause between attempts, in milliseconds in the file; default 1 ms.
+    pub connect_retries_delay: Duration,
+    /// The schema shown to a client without one, default information_schema.
+    pub default_schema: String,
+    /// How long a statement may run, default a day.
+    pub default_query_timeout: Duration,
+    /// The longest command of a client, in bytes, default 64 MiB.
+    pub max_allowed_packet: u32,
+    /// The version in the greeting; none (default): that of the servers.
+    pub server_version: Option<String>,
+    /// How long a client may be idle, default 8 h.
+    pub wait_timeout: Duration,
+    /// Prepared statements kept per server connection, default 20.
+    pub max_stmts_per_connection: u32,
+    /// Whether a statement is killed when its client goes away, default true.
+    pub kill_backend_connection_when_disconnect: bool,
+    /// The plugin that the greeting offers, default mysql_native_password.
+    pub default_authentication_plugin: AuthPlugin,
+    /// Character set of a client that names none, default utf8mb4.
+    pub default_charset: String,
+    /// How often an idle server connection is pinged, default 10 s.
+    pub ping_interval_server_msec: Duration,
+    /// Idle server connections kept, in percent of a server's max_connections, default 10.
+    pub free_connections_pct: u32,
+    /// Whether clients may use TLS, default true.
+    pub have_ssl: bool,
+    /// Weir's own: `tls_cert_file` and `tls_key_file`. None (default): a self-signed certificate in `datadir`.
+    pub tls_files: Option<TlsFiles>,
+    /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
+    pub drain_timeout_ms: Duration,
+    /// The account that looks at servers, default monitor.
+    pub monitor_username: String,
+    /// Its password in clear, default monitor.
+    pub monitor_password: Secret,
+    /// How often a Galera node is looked at, default 100 ms (ProxySQL's is 5 s).
+    pub monitor_galera_healthcheck_interval: Duration,
+    /// How long it may take to answer, default 800 ms.
+    pub monitor_galera_healthcheck_timeout: Duration,
+    /// Time-outs in a row after which it is offline, default 3.
+    pub monitor_galera_healthcheck_max_timeout_count: u32,
+    /// How long the monitor may take to connect, default 600 ms.
+    pub monitor_connect_timeout: Duration,
+    /// Failed connections within a second after which a server is shunned, default 5.
+    pub shun_on_failures: u32,
+    /// How long it is shunned at least, default 10 s.
+    pub shun_recovery_time_sec: Duration,
+}
+
+/// An authentication plugin that Weir can offer to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuthPlugin {
+    /// `mysql_native_password`
+    MysqlNativePassword,
+    /// `caching_sha2_password`
+    CachingSha2Password,
+}
+
+impl Default for MysqlVariables {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            threads: u32::try_from(cores).unwrap_or(THREADS_MAX).min(THREADS_MAX),
+            interfaces: vec![SocketAddr::from(([0, 0, 0, 0], 6033))],
+            max_connections: 10_000,
+            connect_timeout_client: Duration::from_millis(10_000),
+            connect_timeout_server: Duration::from_millis(1_000),
+            connect_timeout_server_max: Duration::from_millis(10_000),
+            connect_retries_on_failure: 10,
+            connect_retries_delay: Duration::from_millis(1),
+            default_schema: "information_schema".to_owned(),
+            default_query_timeout: Duration::from_millis(DAY_MS),
+            max_allowed_packet: 64 << 20,
+            server_version: None,
+            wait_timeout: Duration::from_millis(28_800_000),
+            max_stmts_per_connection: 20,
+            kill_backend_connection_when_disconnect: true,
+            default_authentication_plugin: AuthPlugin::MysqlNativePassword,
+            default_charset: "utf8mb4".to_owned(),
+            ping_interval_server_msec: Duration::from_millis(10_000),
+            free_connections_pct: 10,
+            have_ssl: true,
+            tls_files: None,
+            drain_timeout_ms: Duration::from_millis(30_000),
+            monitor_username: "monitor".to_owned(),
+            monitor_password: Secret::new("monitor"),
+            monitor_galera_healthcheck_interval: Duration::from_millis(100),
+            monitor_galera_healthcheck_timeout: Duration::from_millis(800),
+            monitor_galera_healthcheck_max_timeout_count: 3,
+            monitor_connect_timeout: Duration::from_millis(600),
+            shun_on_failures: 5,
+            shun_recovery_time_sec: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Reads the table.
+pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
+    let mut v = MysqlVariables::default();
+    frontend(&mut f, &mut v);
+    backend(&mut f, &mut v);
+    monitor(&mut f, &mut v);
+    if !f.boolean("multiplexing", true) {
+        f.refuse("multiplexing", "false is not built yet (only true)");
+    }
+    let known: Vec<&'static str> = names::not_built_mysql_variables().collect();
+    f.finish(|name, item| names::not_built_variable("mysql", name, item), &known);
+    v
+}
+
+fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.threads = f.integer("threads", v.threads, 1..=THREADS_MAX);
+    if let Some(interfaces) = interfaces(f) {
+        v.interfaces = interfaces;
+    }
+    v.max_connections = f.integer("max_connections", v.max_connections, 1..=1_000_000);
+    v.connect_timeout_client = f.millis("connect_timeout_client", v.connect_timeout_client, 500..=3_600_000);
+    if let Some(schema) = f.optional_text("default_schema", SCHEMA_CHARS_MAX) {
+        v.default_schema = schema;
+    }
+    // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
+    v.max_allowed_packet = f.integer("max_allowed_packet", v.max_allowed_packet, 8192..=1 << 30);
+    v.wait_timeout = f.millis("wait_timeout", v.wait_timeout, 0..=20 * DAY_MS);
+    v.server_version = server_version(f);
+    if let Some(plugin) = f.optional_text("default_authentication_plugin", 64) {
+        match plugin.as_str() {
+            "mysql_native_password" => v.default_authentication_plugin = AuthPlugin::MysqlNativePassword,
+            "caching_sha2_password" => v.default_authentication_plugin = AuthPlugin::CachingSha2Password,
+            word => {
+                let fault = unknown_word(word, &["mysql_native_password", "caching_sha2_password"]);
+                f.refuse("default_authentication_plugin", fault);
+            }
+        }
+    }
+    if let Some(charset) = f.optional_text("default_charset", 64) {
+        match CLIENT_CHARSETS.contains(&charset.as_str()) {
+            true => v.default_charset = charset,
+            false => {
+                let fault = format!("\"{}\" is not a character set a client may have", quotable(&charset));
+                f.refuse("default_charset", fault);
+            }
+        }
+    }
+    v.have_ssl = f.boolean("have_ssl", v.have_ssl);
+    v.tls_files = tls_files(f);
+    v.drain_timeout_ms = f.millis("drain_timeout_ms", v.drain_timeout_ms, 0..=DAY_MS);
+}
+
+fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.connect_timeout_server = f.millis("connect_timeout_server", v.connect_timeout_server, 10..=120_000);
+    v.connect_timeout_server_max =
+        f.millis("connect_timeout_server_max", v.connect_timeout_server_max, 10..=3_600_000);
+    v.connect_retries_on_failure =
+        f.integer("connect_retries_on_failure", v.connect_retries_on_failure, 0..=1000);
+    v.connect_retries_delay = f.millis("connect_retries_delay", v.connect_retries_delay, 0..=10_000);
+    v.default_query_timeout = f.millis("default_query_timeout", v.default_query_timeout, 1000..=20 * DAY_MS);
+    v.max_stmts_per_connection = f.integer("max_stmts_per_connection", v.max_stmts_per_connection, 1..=1024);
+    v.kill_backend_connection_when_disconnect =
+        f.boolean("kill_backend_connection_when_disconnect", v.kill_backend_connection_when_disconnect);
+    v.ping_interval_server_msec =
+        f.millis("ping_interval_server_msec", v.ping_interval_server_msec, 1000..=WEEK_MS);
+    v.free_connections_pct = f.integer("free_connections_pct", v.free_connections_pct, 0..=100);
+    v.shun_on_failures = f.integer("shun_on_failures", v.shun_on_failures, 0..=10_000_000);
+    v.shun_recovery_time_sec = f.seconds("shun_recovery_time_sec", v.shun_recovery_time_sec, 0..=31_536_000);
+}
+
+fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    if let Some(name) = f.optional_text("monitor_username", 128) {
+        if name.is_empty() {
+            f.refuse("monitor_username", "is empty");
+        }
+        v.monitor_username = name;
+    }
+    if let Some(password) = f.secret_text("monitor_password", PASSWORD_BYTES_MAX) {
+        v.monitor_password = Secret::new(password);
+    }
+    v.monitor_galera_healthcheck_interval =
+        f.millis("monitor_galera_healthcheck_interval", v.monitor_galera_healthcheck_interval, 10..=WEEK_MS);
+    v.monitor_galera_healthcheck_timeout =
+        f.millis("monitor_galera_healthcheck_timeout", v.monitor_galera_healthcheck_timeout, 50..=600_000);
+    v.monitor_galera_healthcheck_max_timeout_count = f.integer(
+        "monitor_galera_healthcheck_max_timeout_count",
+        v.monitor_galera_healthcheck_max_timeout_count,
+        1..=10,
+    );
+    v.monitor_connect_timeout = f.millis("monitor_connect_timeout", v.monitor_connect_timeout, 100..=600_000);
+}
+
+/// `;`-separated `ip:port`; none if there is a fault or nothing is given.
+fn interfaces(f: &mut Fields<'_, '_>) -> Option<Vec<SocketAddr>> {
+    let text = f.optional_text("interfaces", 4096)?;
+    let mut addresses = Vec::new();
+    let mut seen = HashSet::new();
+    let mut faults = Vec::new();
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let quoted = quotable(part);
+        match part.parse::<SocketAddr>() {
+            Ok(address) if address.port() == 0 => faults.push(format!("\"{quoted}\" has no port")),
+            Ok(address) if !seen.insert(address) => faults.push(format!("\"{quoted}\" is there twice")),
+            Ok(address) => addresses.push(address),
+            Err(_) if part.starts_with('/') => {
+                faults.push(format!("\"{quoted}\": Unix sockets are not built yet"));
+            }
+            Err(_) => faults.push(format!("\"{quoted}\" is not an address and port such as 0.0.0.0:6033")),
+        }
+    }
+    if addresses.is_empty() && faults.is_empty() {
+        faults.push("is empty".to_owned());
+    }
+    if addresses.len() > INTERFACES_MAX {
+        faults.push(format!("more than {INTERFACES_MAX} addresses"));
+    }
+    for fault in &faults {
+        f.refuse("interfaces", fault);
+    }
+    faults.is_empty().then_some(addresses)
+}
+
+/// Part of the greeting, where it ends at a zero byte; clients expect it to begin with a number.
+fn server_version(f: &mut Fields<'_, '_>) -> Option<String> {
+    let version = f.optional_text("server_version", 60).filter(|version| !version.is_empty())?;
+    let digit_first = version.starts_with(|c: char| c.is_ascii_digit());
+    if !digit_first || version.contains(|c: char| !c.is_ascii_graphic()) {
+        f.refuse("server_version", format!("\"{version}\" is not a version such as 8.0.36"));
+        return None;
+    }
+    Some(version)
+}
+
+fn tls_files(f: &mut Fields<'_, '_>) -> Option<TlsFiles> {
+    let mut path = |name| f.optional_text(name, 4096).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match (path("tls_cert_file"), path("tls_key_file")) {
+        (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+        (None, None) => None,
+        (Some(_), None) => {
+            f.refuse("tls_cert_file", "needs tls_key_file too");
+            None
+        }
+        (None, Some(_)) => {
+            f.refuse("tls_key_file", "needs tls_cert_file too");
+            None
+        }
+    }
+}
