@@ -1,0 +1,182 @@
+use std::ops::Range;
+
+use crate::command::Command;
+use crate::wire::{Malformed, Reader, put_u16, put_u32};
+
+/// The fixed start of COM_STMT_EXECUTE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StmtExecute {
+    /// The id that COM_STMT_PREPARE was answered with.
+    pub stmt_id: u32,
+    /// Cursor type, see the constants.
+    pub flags: u8,
+    /// Always 1.
+    pub iteration_count: u32,
+}
+
+/// Where the parameters of a COM_STMT_EXECUTE are, as ranges of its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StmtParameters {
+    /// One bit per parameter, `(n + 7) / 8` bytes, the lowest bit first: set for NULL.
+    pub null_bitmap: Range<usize>,
+    /// Whether types are sent; if not, those of the previous execution hold.
+    pub new_params_bound: bool,
+    /// Two bytes per parameter: type, and 0x80 for unsigned. Empty unless `new_params_bound`.
+    pub types: Range<usize>,
+    /// The values of the parameters that are neither NULL nor sent as long data.
+    pub values: Range<usize>,
+}
+
+impl StmtExecute {
+    /// Bytes of the fixed start, command byte included.
+    pub const LEN: usize = 10;
+    /// Where the statement id stands in the payload: a proxy replaces these four bytes.
+    pub const STMT_ID: Range<usize> = 1..5;
+    /// Rows are sent at once.
+    pub const CURSOR_TYPE_NO_CURSOR: u8 = 0;
+    /// Rows stay on the server and come by COM_STMT_FETCH.
+    pub const CURSOR_TYPE_READ_ONLY: u8 = 1;
+
+    /// Parses the start of a payload that begins with the command byte.
+    #[inline]
+    pub fn parse(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        match reader.u8()? {
+            0x17 => {}
+            other => return Err(Malformed::UnexpectedHeader(other)),
+        }
+        Ok(StmtExecute { stmt_id: reader.u32()?, flags: reader.u8()?, iteration_count: reader.u32()? })
+    }
+
+    /// Finds the parameters in the same `payload`, for a statement with `n_params` of them and a
+    /// client without QUERY_ATTRIBUTES (which would put a count and names in between).
+    ///
+    /// `payload` may end anywhere in the values, if they are not there yet.
+    pub fn parameters(payload: &[u8], n_params: u16) -> Result<StmtParameters, Malformed> {
+        let start = Self::LEN;
+        if n_params == 0 {
+            return Ok(StmtParameters {
+                null_bitmap: start..start,
+                new_params_bound: false,
+                types: start..start,
+                values: start..payload.len().max(start),
+            });
+        }
+        let n_params = usize::from(n_params);
+        let bitmap_end = start + n_params.div_ceil(8);
+        let new_params_bound = *payload.get(bitmap_end).ok_or(Malformed::Truncated)? == 1;
+        let types_start = bitmap_end + 1;
+        let types_end = if new_params_bound { types_start + 2 * n_params } else { types_start };
+        if types_end > payload.len() {
+            return Err(Malformed::Truncated);
+        }
+        Ok(StmtParameters {
+            null_bitmap: start..bitmap_end,
+            new_params_bound,
+            types: types_start..types_end,
+            values: types_end..payload.len(),
+        })
+    }
+
+    /// Appends the fixed start, command byte included.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(Command::StmtExecute.code());
+        put_u32(out, self.stmt_id);
+        out.push(self.flags);
+        put_u32(out, self.iteration_count);
+    }
+}
+
+/// The first packet of a successful answer to COM_STMT_PREPARE.
+///
+/// Definitions of the parameters follow, then those of the columns, each closed by EOF unless
+/// DEPRECATE_EOF is agreed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StmtPrepareOk {
+    /// The statement's id on this connection.
+    pub stmt_id: u32,
+    /// Columns of its result set; 0 if it has none.
+    pub columns: u16,
+    /// Its parameters.
+    pub params: u16,
+    /// Warnings raised.
+    pub warnings: u16,
+}
+
+impl StmtPrepareOk {
+    /// Where the statement id stands in the payload: a proxy replaces these four bytes.
+    pub const STMT_ID: Range<usize> = 1..5;
+
+    /// Parses the payload; an ERR packet is an error here, as any other header is.
+    pub fn parse(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        match reader.u8()? {
+            0x00 => {}
+            other => return Err(Malformed::UnexpectedHeader(other)),
+        }
+        let (stmt_id, columns, params) = (reader.u32()?, reader.u16()?, reader.u16()?);
+        // One byte of filler; servers before 5.0 end here.
+        let warnings = if reader.remaining() >= 3 {
+            reader.skip(1)?;
+            reader.u16()?
+        } else {
+            0
+        };
+        Ok(StmtPrepareOk { stmt_id, columns, params, warnings })
+    }
+
+    /// Appends the payload.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(0x00);
+        put_u32(out, self.stmt_id);
+        put_u16(out, self.columns);
+        put_u16(out, self.params);
+        out.push(0);
+        put_u16(out, self.warnings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prepare_ok_survives_the_wire() {
+        let sent = StmtPrepareOk { stmt_id: 0xDEAD_BEEF, columns: 3, params: 700, warnings: 1 };
+        let mut payload = Vec::new();
+        sent.write(&mut payload);
+        assert_eq!(payload.len(), 12);
+        assert_eq!(StmtPrepareOk::parse(&payload), Ok(sent));
+        assert_eq!(StmtPrepareOk::parse(&[0xFF, 1, 2]), Err(Malformed::UnexpectedHeader(0xFF)));
+    }
+
+    #[test]
+    fn parameters_are_found_with_and_without_types() {
+        // SELECT ?, ? with an int 7 and NULL.
+        let mut payload = Vec::new();
+        StmtExecute { stmt_id: 9, flags: 0, iteration_count: 1 }.write(&mut payload);
+        assert_eq!(payload.len(), StmtExecute::LEN);
+        payload.extend_from_slice(&[0b10, 1, 3, 0, 6, 0, 7, 0, 0, 0]);
+        assert_eq!(StmtExecute::parse(&payload).unwrap().stmt_id, 9);
+        let found = StmtExecute::parameters(&payload, 2).unwrap();
+        assert_eq!(found.null_bitmap, 10..11);
+        assert!(found.new_params_bound);
+        assert_eq!((found.types, found.values), (12..16, 16..20));
+
+        payload.truncate(StmtExecute::LEN);
+        payload.extend_from_slice(&[0b10, 0, 7, 0, 0, 0]);
+        let again = StmtExecute::parameters(&payload, 2).unwrap();
+        assert_eq!((again.types, again.values), (12..12, 12..16));
+    }
+
+    #[test]
+    fn a_packet_too_short_for_its_parameters_is_an_error() {
+        let mut payload = Vec::new();
+        StmtExecute { stmt_id: 9, flags: 0, iteration_count: 1 }.write(&mut payload);
+        assert!(StmtExecute::parameters(&payload, 0).is_ok());
+        assert_eq!(StmtExecute::parameters(&payload, 1), Err(Malformed::Truncated));
+        payload.extend_from_slice(&[0, 1, 3]);
+        assert_eq!(StmtExecute::parameters(&payload, 1), Err(Malformed::Truncated));
+        assert_eq!(StmtExecute::parse(&payload[..9]), Err(Malformed::Truncated));
+    }
+}
