@@ -2,19 +2,27 @@
 //!
 //! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
 //!   paused and started again.
+//! - [`Weir`] and [`HaProxy`]: the proxies, as child processes with a configuration made for the occasion.
+//! - [`Sysbench`]: load, and its report as numbers.
 //!
 //! Servers are children of the calling process and end with the value that stands for them. What a crashed run
 //! leaves behind is ended by the next one (see [`RunDir`]). Everything listens on 127.0.0.0/8 only.
 
 mod error;
 mod galera;
+mod haproxy;
 pub mod preflight;
 mod process;
 mod run_dir;
+mod sysbench;
+mod weir;
 
 pub use error::{PortHolder, TestkitError};
 pub use galera::{Account, Galera, GaleraOptions, Node};
+pub use haproxy::{HaProxy, HaProxyOptions};
 pub use process::Process;
 pub use run_dir::{ROOT, RunDir, clean};
 /// The signals that [`Process::signal`] takes.
 pub use rustix::process::Signal;
+pub use sysbench::{Sysbench, SysbenchReport, SysbenchRun};
+pub use weir::{Weir, WeirConfig, hostgroup, weir_binary};

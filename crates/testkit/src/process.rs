@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -198,6 +199,45 @@ pub(crate) fn run_checked(
         program: name.to_owned(),
         status: output.status.to_string(),
         output: tail(shown, 15),
+    })
+}
+
+/// Waits until `condition` holds; fails with the seconds waited.
+pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool) -> Result<(), f64> {
+    let started = Instant::now();
+    while !condition() {
+        if started.elapsed() > timeout {
+            return Err(started.elapsed().as_secs_f64());
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Waits until `process` accepts connections at `address`; fails with the end of its log if it ends before.
+pub(crate) fn wait_for_port(
+    address: SocketAddrV4,
+    process: &Process,
+    log: &Path,
+    timeout: Duration,
+) -> Result<(), TestkitError> {
+    let mut exited = None;
+    let accepts = || {
+        exited = process.exit_status();
+        exited.is_some() || TcpStream::connect(address).is_ok()
+    };
+    let waited = poll_until(timeout, accepts);
+    if let Some(status) = exited {
+        return Err(TestkitError::ServerExited {
+            name: process.name().to_owned(),
+            status: status.to_string(),
+            log_tail: log_tail(log, 15),
+        });
+    }
+    waited.map_err(|timeout_s| TestkitError::Timeout {
+        what: format!("{} accepting connections at {address}", process.name()),
+        timeout_s,
+        details: format!("; the end of its log:\n{}", log_tail(log, 15)),
     })
 }
 

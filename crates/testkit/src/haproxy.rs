@@ -1,0 +1,130 @@
+//! HAProxy in TCP mode, the yardstick of the benchmark.
+
+use std::fs::{self, File};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::TestkitError;
+use crate::preflight;
+use crate::process::{Process, wait_for_port};
+
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What HAProxy shall do.
+#[derive(Debug, Clone)]
+pub struct HaProxyOptions {
+    /// Tells several HAProxies of one run apart; part of the file names.
+    pub name: String,
+    /// Where clients connect.
+    pub listen: SocketAddrV4,
+    /// The servers, in the order of preference.
+    pub servers: Vec<SocketAddrV4>,
+    /// Threads, as Weir's workers.
+    pub threads: usize,
+    /// The connections it takes at most.
+    pub connections_max: usize,
+    /// HAProxy's balance algorithm, as in "first", "leastconn" or "roundrobin".
+    pub balance: &'static str,
+}
+
+impl HaProxyOptions {
+    /// The text of the configuration file: TCP mode, no logging, no health checks.
+    pub fn render(&self) -> String {
+        let mut text = format!(
+            "\
+global
+    nbthread {threads}
+    maxconn {connections}
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 1h
+    timeout server 1h
+listen mysql
+    bind {listen}
+    balance {balance}
+",
+            threads = self.threads,
+            connections = self.connections_max,
+            listen = self.listen,
+            balance = self.balance,
+        );
+        for (i, server) in self.servers.iter().enumerate() {
+            text.push_str(&format!("    server n{} {server}\n", i + 1));
+        }
+        text
+    }
+}
+
+/// A running HAProxy; dropping it kills it.
+#[derive(Debug)]
+pub struct HaProxy {
+    process: Process,
+    listen: SocketAddrV4,
+    config_path: PathBuf,
+}
+
+impl HaProxy {
+    /// Writes the configuration into `dir`, starts HAProxy and waits until it accepts connections.
+    pub fn start(options: &HaProxyOptions, dir: &Path) -> Result<HaProxy, TestkitError> {
+        let program = preflight::program("haproxy", "haproxy")?;
+        preflight::port_is_free(options.listen)?;
+        let config_path = dir.join(format!("{}.cfg", options.name));
+        let log_path = dir.join(format!("{}.log", options.name));
+        let doing = |path: &Path| TestkitError::io(format!("write {}", path.display()));
+        fs::write(&config_path, options.render()).map_err(doing(&config_path))?;
+        let log = File::create(&log_path).map_err(doing(&log_path))?;
+        let mut command = Command::new(program);
+        // -db: stay in the foreground, so that the process started is the one that serves.
+        command.arg("-db").arg("-f").arg(&config_path);
+        let stdout = log.try_clone().map_err(doing(&log_path))?;
+        let process = Process::spawn(&options.name, command.stdout(stdout).stderr(log))?;
+        wait_for_port(options.listen, &process, &log_path, START_TIMEOUT)?;
+        Ok(HaProxy { process, listen: options.listen, config_path })
+    }
+
+    /// Where clients connect.
+    pub fn addr(&self) -> SocketAddrV4 {
+        self.listen
+    }
+
+    /// Its process, for memory and CPU time.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The configuration it runs with.
+    pub fn config_path(&self) -> &Path {
+        &self.config_path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::RunDir;
+
+    #[test]
+    fn haproxy_starts_with_its_configuration_and_ends() {
+        let dir = RunDir::create("testkit-haproxy", false).unwrap();
+        let ip = Ipv4Addr::LOCALHOST;
+        let options = HaProxyOptions {
+            name: "haproxy".to_owned(),
+            listen: SocketAddrV4::new(ip, preflight::free_port(ip).unwrap()),
+            servers: vec![SocketAddrV4::new(ip, 1)],
+            threads: 2,
+            connections_max: 100,
+            balance: "first",
+        };
+        let haproxy = HaProxy::start(&options, dir.path()).unwrap();
+        assert!(haproxy.process().rss_kib().unwrap() > 0);
+        let second = HaProxy::start(&options, dir.path()).unwrap_err();
+        assert!(matches!(second, TestkitError::PortInUse { .. }), "{second}");
+        drop(haproxy);
+        preflight::port_is_free(options.listen).unwrap();
+    }
+}

@@ -1,0 +1,268 @@
+//! Weir itself as a child process, with a configuration made for a test.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+
+use crate::process::{Process, log_tail, poll_until, wait_for_port};
+use crate::{Account, Galera, Signal, TestkitError, preflight};
+
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The hostgroups that [`WeirConfig::for_cluster`] sets up.
+pub mod hostgroup {
+    /// Writes and everything that is no plain read; the users' default.
+    pub const WRITER: i64 = 100;
+    /// Nodes that could write.
+    pub const BACKUP_WRITER: i64 = 101;
+    /// Plain reads.
+    pub const READER: i64 = 102;
+    /// Nodes that can't serve.
+    pub const OFFLINE: i64 = 9101;
+}
+
+/// A Weir configuration: a TOML document with the tables that nearly every test needs, open to any change.
+#[derive(Debug, Clone)]
+pub struct WeirConfig {
+    listen: SocketAddrV4,
+    document: DocumentMut,
+}
+
+impl WeirConfig {
+    /// Listens on `listen`, has no servers and no users.
+    pub fn new(listen: SocketAddrV4) -> WeirConfig {
+        let mut config = WeirConfig { listen, document: DocumentMut::new() };
+        config.variable("interfaces", listen.to_string());
+        config
+    }
+
+    /// Read/write split over all nodes of `cluster`, one writer, for the users app, app2 and limited.
+    pub fn for_cluster(cluster: &Galera, listen: SocketAddrV4) -> WeirConfig {
+        let mut config = WeirConfig::new(listen);
+        for node in cluster.nodes() {
+            config.server(node.addr(), hostgroup::WRITER, &[]);
+        }
+        config.push(
+            "mysql_galera_hostgroups",
+            &[
+                ("writer_hostgroup", hostgroup::WRITER.into()),
+                ("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()),
+                ("reader_hostgroup", hostgroup::READER.into()),
+                ("offline_hostgroup", hostgroup::OFFLINE.into()),
+                ("active", 1.into()),
+                ("max_writers", 1.into()),
+                ("writer_is_also_reader", 0.into()),
+            ],
+        );
+        for account in [Account::APP, Account::APP2, Account::LIMITED] {
+            config.user(account, hostgroup::WRITER, &[]);
+        }
+        config.variable("monitor_username", Account::MONITOR.user);
+        config.variable("monitor_password", Account::MONITOR.password);
+        config
+    }
+
+    /// Adds a row of `mysql_servers`; `more` are further columns.
+    pub fn server(&mut self, server: SocketAddrV4, hostgroup: i64, more: &[(&str, Value)]) -> &mut Self {
+        let mut row: Vec<(&str, Value)> = vec![
+            ("hostgroup_id", hostgroup.into()),
+            ("hostname", server.ip().to_string().into()),
+            ("port", i64::from(server.port()).into()),
+        ];
+        row.extend_from_slice(more);
+        self.push("mysql_servers", &row)
+    }
+
+    /// Adds a row of `mysql_users`; `more` are further columns.
+    pub fn user(&mut self, account: Account, hostgroup: i64, more: &[(&str, Value)]) -> &mut Self {
+        let mut row: Vec<(&str, Value)> = vec![
+            ("username", account.user.into()),
+            ("password", account.password.into()),
+            ("default_hostgroup", hostgroup.into()),
+        ];
+        row.extend_from_slice(more);
+        self.push("mysql_users", &row)
+    }
+
+    /// Sets a `mysql_variables` entry.
+    pub fn variable(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
+        let table = self.document.entry("mysql_variables").or_insert(Item::Table(Table::new()));
+        if let Some(table) = table.as_table_mut() {
+            table.insert(name, Item::Value(value.into()));
+        }
+        self
+    }
+
+    /// Adds a row to a table of tables.
+    pub fn push(&mut self, table: &str, row: &[(&str, Value)]) -> &mut Self {
+        let rows = self.document.entry(table).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        if let Some(rows) = rows.as_array_of_tables_mut() {
+            rows.push(row.iter().map(|(name, value)| (*name, Item::Value(value.clone()))).collect());
+        }
+        self
+    }
+
+    /// The document, for everything else.
+    pub fn document_mut(&mut self) -> &mut DocumentMut {
+        &mut self.document
+    }
+
+    /// Where it listens.
+    pub fn listen(&self) -> SocketAddrV4 {
+        self.listen
+    }
+
+    /// The text of the file. `datadir` is set unless the document has one.
+    pub fn render(&self, datadir: &Path) -> String {
+        let mut document = self.document.clone();
+        // A top-level key must stand before the first table, wherever it was inserted; toml_edit sees to that.
+        document.entry("datadir").or_insert(Item::Value(datadir.display().to_string().into()));
+        document.to_string()
+    }
+}
+
+/// The weir binary: `WEIR_BIN`, or the one in the target directory that the running program is in.
+pub fn weir_binary() -> Result<PathBuf, TestkitError> {
+    if let Some(path) = env::var_os("WEIR_BIN") {
+        let path = PathBuf::from(path);
+        if path.is_file() {
+            return Ok(path);
+        }
+        return Err(TestkitError::Options(format!("WEIR_BIN={}: no such file", path.display())));
+    }
+    let program = env::current_exe().map_err(TestkitError::io("find the running program".to_owned()))?;
+    // target/debug/weir-demo, target/debug/deps/e2e-0123, target/debug/examples/galera
+    let candidates: Vec<PathBuf> = program.ancestors().skip(1).take(2).map(|dir| dir.join("weir")).collect();
+    candidates.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        let wanted = candidates.last().map(|path| path.display().to_string()).unwrap_or_default();
+        TestkitError::Options(format!("there is no {wanted}: run `cargo build -p weir` or set WEIR_BIN"))
+    })
+}
+
+/// A running Weir; dropping it kills it.
+#[derive(Debug)]
+pub struct Weir {
+    process: Process,
+    listen: SocketAddrV4,
+    config_path: PathBuf,
+    log_path: PathBuf,
+    datadir: PathBuf,
+}
+
+impl Weir {
+    /// Writes `DIR/NAME.toml`, starts `weir serve -c` with it and waits until it accepts connections.
+    /// What it prints goes to `DIR/NAME.log`.
+    pub fn start(binary: &Path, config: &WeirConfig, dir: &Path, name: &str) -> Result<Weir, TestkitError> {
+        preflight::port_is_free(config.listen())?;
+        let datadir = dir.join(format!("{name}-data"));
+        fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
+        let config_path = dir.join(format!("{name}.toml"));
+        let log_path = dir.join(format!("{name}.log"));
+        write_config(&config_path, config, &datadir)?;
+        let doing = || TestkitError::io(format!("write {}", log_path.display()));
+        let log = File::create(&log_path).map_err(doing())?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("-c").arg(&config_path);
+        let stdout = log.try_clone().map_err(doing())?;
+        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
+        wait_for_port(config.listen(), &process, &log_path, START_TIMEOUT)?;
+        Ok(Weir { process, listen: config.listen(), config_path, log_path, datadir })
+    }
+
+    /// Where clients connect.
+    pub fn addr(&self) -> SocketAddrV4 {
+        self.listen
+    }
+
+    /// Its process, for memory, CPU time and any signal.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// The configuration file it was started with.
+    pub fn config_path(&self) -> &Path {
+        &self.config_path
+    }
+
+    /// Everything it has printed so far.
+    pub fn log(&self) -> String {
+        fs::read(&self.log_path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Waits until its log contains `text`.
+    pub fn wait_log(&self, text: &str, timeout: Duration) -> Result<(), TestkitError> {
+        poll_until(timeout, || self.log().contains(text)).map_err(|timeout_s| TestkitError::Timeout {
+            what: format!("the line {text:?} in the log of {}", self.process.name()),
+            timeout_s,
+            details: format!("; the end of its log:\n{}", log_tail(&self.log_path, 15)),
+        })
+    }
+
+    /// Writes another configuration over the file and asks for a reload (SIGHUP). Returns at once.
+    pub fn reload(&self, config: &WeirConfig) -> Result<(), TestkitError> {
+        write_config(&self.config_path, config, &self.datadir)?;
+        self.sighup()
+    }
+
+    /// Asks for a reload of the configuration file (SIGHUP).
+    pub fn sighup(&self) -> Result<(), TestkitError> {
+        self.process.signal(Signal::HUP)
+    }
+
+    /// Asks it to drain and end (SIGTERM). Returns at once.
+    pub fn sigterm(&self) -> Result<(), TestkitError> {
+        self.process.signal(Signal::TERM)
+    }
+
+    /// Waits for its end.
+    pub fn wait_exit(&self, timeout: Duration) -> Result<ExitStatus, TestkitError> {
+        let started = Instant::now();
+        self.process.wait_exit(timeout).ok_or_else(|| TestkitError::Timeout {
+            what: format!("the end of {}", self.process.name()),
+            timeout_s: started.elapsed().as_secs_f64(),
+            details: format!("; the end of its log:\n{}", log_tail(&self.log_path, 15)),
+        })
+    }
+
+    /// Resident memory, KiB.
+    pub fn rss_kib(&self) -> Result<u64, TestkitError> {
+        self.process.rss_kib()
+    }
+
+    /// CPU time used so far by all threads.
+    pub fn cpu_time(&self) -> Result<Duration, TestkitError> {
+        self.process.cpu_time()
+    }
+}
+
+fn write_config(path: &Path, config: &WeirConfig, datadir: &Path) -> Result<(), TestkitError> {
+    fs::write(path, config.render(datadir)).map_err(TestkitError::io(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_reads_back_as_it_was_meant() {
+        let mut config = WeirConfig::new("127.0.0.1:6033".parse().unwrap());
+        config.variable("threads", 2);
+        config.server("127.0.0.31:3306".parse().unwrap(), 100, &[("weight", 10.into())]);
+        config.server("127.0.0.32:3306".parse().unwrap(), 100, &[]);
+        config.user(Account { user: "a\"b", password: "c\\d" }, 100, &[("max_connections", 5.into())]);
+        let text = config.render(Path::new("/var/tmp/x"));
+        let read: DocumentMut = text.parse().unwrap();
+        assert_eq!(read["datadir"].as_str(), Some("/var/tmp/x"));
+        assert_eq!(read["mysql_variables"]["interfaces"].as_str(), Some("127.0.0.1:6033"));
+        assert_eq!(read["mysql_variables"]["threads"].as_integer(), Some(2));
+        assert_eq!(read["mysql_servers"][0]["weight"].as_integer(), Some(10));
+        assert_eq!(read["mysql_servers"][1]["hostname"].as_str(), Some("127.0.0.32"));
+        assert_eq!(read["mysql_users"][0]["username"].as_str(), Some("a\"b"));
+        assert_eq!(read["mysql_users"][0]["password"].as_str(), Some("c\\d"));
+    }
+}
