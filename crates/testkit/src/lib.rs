@@ -4,11 +4,14 @@
 //!   paused and started again.
 //! - [`Weir`] and [`HaProxy`]: the proxies, as child processes with a configuration made for the occasion.
 //! - [`Sysbench`]: load, and its report as numbers.
+//! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
+//! - [`wire`]: a client that sends exactly what it is told, for what real ones never send.
 //!
 //! Servers are children of the calling process and end with the value that stands for them. What a crashed run
 //! leaves behind is ended by the next one (see [`RunDir`]). Everything listens on 127.0.0.0/8 only.
 
 mod error;
+pub mod fake_server;
 mod galera;
 mod haproxy;
 pub mod preflight;
@@ -16,8 +19,10 @@ mod process;
 mod run_dir;
 mod sysbench;
 mod weir;
+pub mod wire;
 
 pub use error::{PortHolder, TestkitError};
+pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node};
 pub use haproxy::{HaProxy, HaProxyOptions};
 pub use process::Process;

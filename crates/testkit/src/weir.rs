@@ -43,9 +43,15 @@ impl WeirConfig {
 
     /// Read/write split over all nodes of `cluster`, one writer, for the users app, app2 and limited.
     pub fn for_cluster(cluster: &Galera, listen: SocketAddrV4) -> WeirConfig {
+        let servers: Vec<SocketAddrV4> = cluster.nodes().iter().map(|node| node.addr()).collect();
+        WeirConfig::for_servers(&servers, listen)
+    }
+
+    /// As [`WeirConfig::for_cluster`], for any Galera servers.
+    pub fn for_servers(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
         let mut config = WeirConfig::new(listen);
-        for node in cluster.nodes() {
-            config.server(node.addr(), hostgroup::WRITER, &[]);
+        for server in servers {
+            config.server(*server, hostgroup::WRITER, &[]);
         }
         config.push(
             "mysql_galera_hostgroups",
@@ -264,5 +270,13 @@ mod tests {
         assert_eq!(read["mysql_servers"][1]["hostname"].as_str(), Some("127.0.0.32"));
         assert_eq!(read["mysql_users"][0]["username"].as_str(), Some("a\"b"));
         assert_eq!(read["mysql_users"][0]["password"].as_str(), Some("c\\d"));
+    }
+
+    #[test]
+    fn weir_accepts_the_configuration_for_a_cluster() {
+        let servers = ["127.0.0.31:3306".parse().unwrap(), "127.0.0.32:3306".parse().unwrap()];
+        let config = WeirConfig::for_servers(&servers, "127.0.0.1:6033".parse().unwrap());
+        let read = weir_config::parse(&config.render(Path::new("/var/tmp/x")), "weir.toml").unwrap();
+        assert_eq!((read.servers.len(), read.users.len(), read.galera_hostgroups.len()), (2, 3, 1));
     }
 }
