@@ -1,1 +1,43 @@
-//! See ARCHITECTURE.md.
+//! Who writes and who reads: a pure function of what the user wants, what was seen of the servers and what was
+//! decided before.
+//!
+//! Probes fold what they see into an [`Observation`] per server; one owner calls [`roles`] whenever an observation
+//! changes or time has passed, and publishes the [`Roles`] if they are not [`Roles::same_as`] the last ones. Nothing
+//! else decides a role. The rules:
+//!
+//! 1. A Galera node outside the Primary component, or with another history than the cluster, has no role, not even as
+//!    the last one left. A node that stays in an older view than others is on its way out of the cluster.
+//! 2. A writer is wanted, Primary, Synced, not rejecting, not in maintenance and not read_only. Present writers stay
+//!    (failback: never); else the greatest weight in the writer hostgroup wins, then in the backup writers', then the
+//!    segment of the last writer, the most advanced position, the name. A desynced writer gives way only if another
+//!    can take over.
+//! 3. Every healthy node reads, without read_only anywhere. `writer_is_also_reader` takes the writer out only if
+//!    another reader remains. A reader's weight is that of its row in the reader hostgroup.
+//! 4. A reader whose receive queue is longer than `max_transactions_behind` leaves, and returns at half of it. A donor
+//!    that rejects no queries reads while its queue is short. The last readers never leave for being slow.
+//! 5. Maintenance takes work away without cutting anything off: [`Status::OfflineSoft`].
+//! 6. Losing sight of the writer changes nothing but that statements are held ([`Hold`]). The next writer needs a view
+//!    of the cluster newer than the lost writer's that no longer has it; survivors that still call themselves Primary
+//!    in the old view can't commit. If no such view comes within `unconfirmed_failover_ms`, only the way between Weir
+//!    and the writer is broken, and another takes over: Galera's certification keeps two writers correct.
+
+mod decide;
+mod endpoint;
+mod galera;
+mod judge;
+mod observation;
+mod policy;
+mod role;
+mod shared;
+mod state;
+
+pub use decide::roles;
+pub use endpoint::{Endpoint, Millis};
+pub use observation::{Observation, ProbeError};
+pub use policy::{GaleraPolicy, Intent, Policy, Wish, WriterReads};
+pub use role::{Change, Group, Hold, Place, Reason, Role, Roles, Status, View};
+pub use shared::{ServerRegistry, ServerShared};
+pub use state::{GaleraState, LocalState, Maintenance};
+
+#[cfg(test)]
+mod tests;

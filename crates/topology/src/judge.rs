@@ -1,0 +1,93 @@
+//! What is to be thought of a single server.
+
+use crate::{Endpoint, GaleraState, LocalState, Maintenance, Millis, Observation, Policy, Reason, Status};
+
+/// What was seen, and by which rules it counts.
+pub(crate) struct Judge<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) observations: &'a [Observation],
+    pub(crate) now: Millis,
+}
+
+/// Why a server is out, and what that means for its connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Out {
+    pub(crate) reason: Reason,
+    pub(crate) status: Status,
+    /// The server may have died or have been cut off. If false it left in order, and another may take over at once.
+    pub(crate) lost: bool,
+}
+
+impl Out {
+    /// Connections to it are useless.
+    pub(crate) fn lost(reason: Reason) -> Self {
+        Self { reason, status: Status::OfflineHard, lost: true }
+    }
+
+    /// Its running statements may still be answered.
+    fn silent(reason: Reason) -> Self {
+        Self { reason, status: Status::OfflineSoft, lost: true }
+    }
+
+    /// It works and is to take no new work.
+    pub(crate) fn leaving(reason: Reason) -> Self {
+        Self { reason, status: Status::OfflineSoft, lost: false }
+    }
+}
+
+impl<'a> Judge<'a> {
+    fn observation(&self, endpoint: &Endpoint) -> Option<&'a Observation> {
+        self.observations.iter().find(|seen| seen.endpoint == *endpoint)
+    }
+
+    /// Why the server can't be reached; none if it can, or if nothing is known.
+    pub(crate) fn unreachable(&self, endpoint: &Endpoint) -> Option<Reason> {
+        let seen = self.observation(endpoint)?;
+        match &seen.fault {
+            None => None,
+            Some(_) if seen.timeouts >= self.policy.timeouts_max => {
+                Some(Reason::TimedOut { timeouts: seen.timeouts })
+            }
+            Some(_) if seen.timeouts > 0 => None,
+            Some(fault) => Some(Reason::Unreachable { cause: fault.to_string() }),
+        }
+    }
+
+    /// The state of a Galera node that is a working member of a Primary component, or why it is none. Whether it is
+    /// behind, and whether its history and view are the others', is not looked at here.
+    pub(crate) fn member(&self, endpoint: &Endpoint) -> Result<&'a GaleraState, Out> {
+        let Some(seen) = self.observation(endpoint) else { return Err(Out::silent(Reason::NotObserved)) };
+        let age_ms = self.now.since(seen.at);
+        if age_ms > self.policy.observation_age_max_ms {
+            return Err(Out::silent(Reason::NotObservedForLong { age_ms }));
+        }
+        match self.unreachable(endpoint) {
+            Some(reason @ Reason::TimedOut { .. }) => return Err(Out::silent(reason)),
+            Some(reason) => return Err(Out::lost(reason)),
+            None => {}
+        }
+        let Some(state) = &seen.state else { return Err(Out::silent(Reason::NotObserved)) };
+        if !state.connected {
+            return Err(Out::lost(Reason::NotConnected));
+        }
+        if !state.is_primary() {
+            return Err(Out::lost(Reason::NonPrimary { cluster_status: state.cluster_status.clone() }));
+        }
+        if state.maintenance != Maintenance::None {
+            return Err(Out::leaving(Reason::Maintenance(state.maintenance)));
+        }
+        if state.reject_queries {
+            return Err(Out::leaving(Reason::RejectsQueries));
+        }
+        match state.local_state {
+            LocalState::Synced => {}
+            LocalState::Donor if !state.sst_donor_rejects_queries => {}
+            LocalState::Donor => return Err(Out::leaving(Reason::DonorRejectsQueries)),
+            local_state => return Err(Out::leaving(Reason::NotSynced { local_state })),
+        }
+        if !state.ready {
+            return Err(Out::lost(Reason::NotReady));
+        }
+        Ok(state)
+    }
+}

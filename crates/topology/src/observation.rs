@@ -1,0 +1,69 @@
+//! What was seen of a server, with its time.
+
+use crate::state::Version;
+use crate::{Endpoint, GaleraState, Millis};
+
+/// Everything that probes have said of one server so far, folded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// When the last probe ended.
+    pub at: Millis,
+    /// The last state that still counts: that of the last probe, or after a few time-outs that before them.
+    pub state: Option<GaleraState>,
+    /// Why the last probe gave no state.
+    pub fault: Option<ProbeError>,
+    /// Time-outs in a row, up to the last probe.
+    pub timeouts: u32,
+    /// The server's version, since it was first known.
+    pub version: Option<Version>,
+}
+
+/// Why a probe gave no state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProbeError {
+    /// No answer in time: a vote against the server, not yet proof.
+    #[error("no answer for {0} ms")]
+    Timeout(u64),
+    /// The server's host refused or broke the connection: its process does not run, or its port is closed.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server answered with an error: wrong password, too many connections, shutting down.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Observation {
+    /// The observation after a further probe: `previous` is that of the same server, none for the first probe.
+    ///
+    /// A time-out keeps the last state and is counted; every other fault takes it away.
+    #[must_use]
+    pub fn after(
+        previous: Option<&Self>,
+        endpoint: &Endpoint,
+        at: Millis,
+        result: Result<GaleraState, ProbeError>,
+    ) -> Self {
+        let version = previous.and_then(|previous| previous.version.clone());
+        let (state, fault, timeouts) = match result {
+            Ok(state) => (Some(state), None, 0),
+            Err(fault @ ProbeError::Timeout(_)) => (
+                previous.and_then(|previous| previous.state.clone()),
+                Some(fault),
+                previous.map_or(0, |previous| previous.timeouts).saturating_add(1),
+            ),
+            Err(fault) => (None, Some(fault), 0),
+        };
+        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version }
+    }
+
+    /// The same with the version in the server's greeting.
+    #[must_use]
+    pub fn with_version(mut self, version: &str) -> Self {
+        if self.version.as_deref() != Some(version) {
+            self.version = Some(version.into());
+        }
+        self
+    }
+}

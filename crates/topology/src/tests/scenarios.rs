@@ -1,0 +1,232 @@
+//! What happens over time: failover, hysteresis, components, returns.
+
+use super::*;
+
+/// The view that the survivors form without node 0.
+fn next_view(state: &mut GaleraState) {
+    state.cluster_conf_id = 4;
+    state.cluster_size = 2;
+    state.members.retain(|member| !member.starts_with("192.168.4.22:"));
+    state.local_index = state.local_index.map(|index| index - 1);
+}
+
+#[test]
+fn a_killed_writer() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see(0, Err(refused()));
+    world.decide();
+    // The survivors still call themselves Primary and Synced in the old view: hold.
+    assert_eq!(world.picture(), "- BR BR");
+    assert_eq!(
+        world.roles.explain(100),
+        "hostgroup 100: 192.168.4.22:3306 connection refused, 192.168.4.23:3306 waits until the cluster has removed \
+         192.168.4.22:3306, 192.168.4.233:3306 waits until the cluster has removed 192.168.4.22:3306"
+    );
+    world.pass(2000);
+    world.see_changed(2, next_view);
+    world.decide();
+    assert_eq!(world.picture(), "- BR W");
+    assert_eq!(
+        world.roles.hostgroup(100)[0].to_string(),
+        "hostgroup 100 192.168.4.233:3306: writer: took over from 192.168.4.22:3306"
+    );
+    world.see_changed(1, next_view);
+    world.decide();
+    assert_eq!(world.picture(), "- BR W");
+    // It comes back: failback is never, and it is a backup writer with its weight of 100 as a reader.
+    world.pass(60_000);
+    for index in 0..3 {
+        world.see_changed(index, |s| s.cluster_conf_id = 5);
+    }
+    world.decide();
+    assert_eq!(world.picture(), "BR BR W");
+    assert_eq!(world.roles.hostgroup(101)[0].weight, 100);
+    assert_eq!(world.roles.hostgroup(100)[0].reason.to_string(), "took over from 192.168.4.22:3306");
+}
+
+#[test]
+fn a_new_view_that_still_has_the_writer_confirms_nothing() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see(0, Err(refused()));
+    world.see_changed(1, |s| s.cluster_conf_id = 4);
+    world.see_changed(2, |s| s.cluster_conf_id = 4);
+    world.decide();
+    assert_eq!(world.writer(), None);
+    // Where the nodes don't tell their addresses, the newer view alone must do.
+    let mut world = World::new(policy(WriterReads::No));
+    let auto = |conf_id: u64| {
+        move |s: &mut GaleraState| {
+            s.members = vec!["AUTO".into(); 3];
+            s.cluster_conf_id = conf_id;
+        }
+    };
+    for index in 0..3 {
+        world.see_changed(index, auto(3));
+    }
+    world.decide();
+    world.see(0, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), None);
+    world.see_changed(1, auto(4));
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+}
+
+#[test]
+fn a_writer_that_only_weir_does_not_reach() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see(0, Err(refused()));
+    world.decide();
+    world.pass(world.policy.unconfirmed_failover_ms - 1);
+    world.decide();
+    assert_eq!(world.writer(), None);
+    world.pass(1);
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    assert_eq!(
+        world.roles.hostgroup(100)[0].reason.to_string(),
+        "took over from 192.168.4.22:3306, which can't be reached although the cluster still has it"
+    );
+}
+
+#[test]
+fn a_writer_that_returns_during_the_hold_goes_on() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see(0, Err(refused()));
+    world.decide();
+    world.pass(500);
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    assert_eq!(world.roles.hostgroup(100)[0].reason, Reason::StaysWriter);
+}
+
+#[test]
+fn single_timeouts_change_nothing() {
+    let mut world = World::new(policy(WriterReads::No));
+    for timeouts in 1..=3 {
+        world.see(0, Err(ProbeError::Timeout(800)));
+        world.decide();
+        assert_eq!(world.picture(), if timeouts < 3 { "W BR BR" } else { "- BR BR" });
+    }
+    assert_eq!(world.roles.hostgroup(9101)[0].reason.to_string(), "3 probes without an answer");
+    assert_eq!(world.roles.hostgroup(9101)[0].status, Status::OfflineSoft);
+}
+
+#[test]
+fn of_two_components_only_the_primary_one() {
+    let mut world = World::new(policy(WriterReads::No));
+    // The writer is alone on its side.
+    world.see_changed(0, |s| {
+        s.cluster_status = "non-Primary".into();
+        s.cluster_conf_id = u64::MAX;
+    });
+    world.see_changed(1, next_view);
+    world.see_changed(2, next_view);
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+    // A node that stays in the old view for long is in the other component, whatever it says.
+    let mut world = World::new(policy(WriterReads::No));
+    world.see_changed(1, |s| s.cluster_conf_id = 4);
+    world.see_changed(0, |s| s.cluster_conf_id = 4);
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    world.pass(1000);
+    world.decide();
+    assert_eq!(world.picture(), "W BR -");
+    assert_eq!(
+        world.roles.hostgroup(9101)[0].reason.to_string(),
+        "still in view 3 of the cluster, others are in 4"
+    );
+}
+
+#[test]
+fn the_writers_history_counts_else_that_of_most() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see_changed(1, |s| s.cluster_state_uuid = "other".into());
+    world.see_changed(2, |s| s.cluster_state_uuid = "other".into());
+    world.decide();
+    assert_eq!(world.picture(), "WR - -");
+    world.roles = Roles::default();
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+}
+
+#[test]
+fn a_reader_returns_at_half_the_limit() {
+    let mut world = World::new(policy(WriterReads::No));
+    for (queue, picture) in [
+        (10, "W BR BR"),
+        (11, "W Br BR"),
+        (10, "W Br BR"),
+        (6, "W Br BR"),
+        (5, "W BR BR"),
+        (9, "W BR BR"),
+        (4000, "W Br BR"),
+        (0, "W BR BR"),
+    ] {
+        world.see_changed(1, |s| s.local_recv_queue = queue);
+        world.decide();
+        assert_eq!(world.picture(), picture, "recv_queue {queue}");
+    }
+}
+
+#[test]
+fn all_nodes_gone_and_back() {
+    let mut world = World::new(policy(WriterReads::No));
+    for index in 0..3 {
+        world.see(index, Err(refused()));
+    }
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    assert!(world.roles.explain(101).contains("192.168.4.233:3306 connection refused"));
+    // A new start of the cluster counts views from 1 again.
+    world.pass(60_000);
+    world.see_changed(2, |s| s.cluster_conf_id = 1);
+    world.decide();
+    assert_eq!(world.picture(), "- - WR");
+    world.see_changed(0, |s| s.cluster_conf_id = 2);
+    world.see_changed(2, |s| s.cluster_conf_id = 2);
+    world.decide();
+    assert_eq!(world.picture(), "BR - W");
+}
+
+#[test]
+fn old_observations_say_nothing() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.now = Millis(world.now.0 + world.policy.observation_age_max_ms + 1);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    assert_eq!(world.roles.hostgroup(9101)[0].reason.to_string(), "last probed 10001 ms ago");
+}
+
+#[test]
+fn changes_and_sameness() {
+    let mut world = World::new(policy(WriterReads::No));
+    let before = world.roles.clone();
+    world.see_changed(1, |s| s.local_recv_queue = 3);
+    world.decide();
+    assert!(world.roles.same_as(&before) && world.roles.changes(&before).is_empty());
+    world.see_changed(1, |s| s.cluster_status = "non-Primary".into());
+    world.decide();
+    assert!(!world.roles.same_as(&before));
+    let lines: Vec<String> = world.roles.changes(&before).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "hostgroup 9101 192.168.4.23:3306: offline: wsrep_cluster_status is non-Primary (OFFLINE_HARD)",
+            "hostgroup 101 192.168.4.23:3306: no longer reader",
+            "hostgroup 102 192.168.4.23:3306: no longer backup writer",
+        ]
+    );
+}
+
+#[test]
+fn the_version_is_the_writers() {
+    let mut world = World::new(policy(WriterReads::No));
+    for (seen, version) in world.seen.iter_mut().zip(["10.11.1", "10.11.2", "10.11.3"]) {
+        *seen = seen.clone().with_version(version);
+    }
+    world.decide();
+    assert_eq!(world.roles.server_version.as_deref(), Some("10.11.1"));
+}
