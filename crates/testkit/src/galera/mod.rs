@@ -198,6 +198,17 @@ impl Galera {
         self.wait_synced(SYNC_TIMEOUT)
     }
 
+    /// Lets paused nodes go on, starts nodes that are down, and waits until all are Synced. At least one must run.
+    pub fn repair(&self) -> Result<(), TestkitError> {
+        for node in self.nodes.iter().filter(|node| node.is_paused()) {
+            node.resume()?;
+        }
+        for node in self.nodes.iter().filter(|node| !node.is_running()) {
+            self.start_node(node.index())?;
+        }
+        self.wait_synced(SYNC_TIMEOUT)
+    }
+
     /// Waits until every running node that is not paused is Synced and sees exactly those nodes as its cluster.
     pub fn wait_synced(&self, timeout: Duration) -> Result<(), TestkitError> {
         let deadline = Instant::now() + timeout;

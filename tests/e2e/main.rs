@@ -1,0 +1,32 @@
+//! End-to-end tests: what a user of Weir sees, against real servers.
+//!
+//! `cargo build -p weir && cargo test -p weir-tests [NAME PART] [-- --list | --exact | --test-threads N]`
+//!
+//! One Galera cluster serves all cases; it is started when the first case asks for it. Cases that stop or kill nodes
+//! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program, and
+//! `WEIR_TEST_KEEP=1` keeps the servers' data.
+
+mod fake_server;
+mod galera;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use weir_tests::{Case, Env, clean_up_when_interrupted, run};
+
+/// Every module's cases. A new module adds its line here.
+fn cases() -> Vec<Case> {
+    [fake_server::trials(), galera::trials()].into_iter().flatten().collect()
+}
+
+fn main() -> ExitCode {
+    let env = Arc::new(Env::default());
+    clean_up_when_interrupted(&env);
+    let conclusion = run(cases(), &env);
+    if conclusion.has_failed() {
+        env.save_logs(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("e2e-logs"));
+    }
+    drop(env);
+    conclusion.exit_code()
+}

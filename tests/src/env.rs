@@ -1,0 +1,156 @@
+//! What all cases share: one cluster, the weir binary, a directory.
+
+use std::env;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_testkit::{
+    Galera, GaleraOptions, RunDir, TestkitError, Weir, WeirConfig, clean, preflight, weir_binary,
+};
+
+use crate::harness::CaseResult;
+
+/// How long a schema may take to appear on all nodes.
+const REPLICATION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The environment of all cases. Nothing is started before a case asks for it.
+#[derive(Debug, Default)]
+pub struct Env {
+    dir: OnceLock<Result<RunDir, String>>,
+    cluster: OnceLock<Result<Galera, String>>,
+    cluster_wanted: AtomicBool,
+    cancel: Arc<AtomicBool>,
+    counter: AtomicU32,
+}
+
+impl Env {
+    /// The Galera cluster of three nodes.
+    pub fn cluster(&self) -> Result<&Galera, String> {
+        self.cluster_wanted.store(true, Ordering::Relaxed);
+        let start = || {
+            let options = GaleraOptions {
+                progress: |line| eprintln!("{line}"),
+                keep: keeps(),
+                cancel: Arc::clone(&self.cancel),
+                ..GaleraOptions::tests()
+            };
+            Galera::start(options).map_err(|error| format!("no cluster: {error}"))
+        };
+        self.cluster.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+
+    /// A directory for files of the cases and logs of the Weirs.
+    pub fn dir(&self) -> Result<&Path, String> {
+        let dir = self.dir.get_or_init(|| RunDir::create("e2e", keeps()).map_err(|error| error.to_string()));
+        dir.as_ref().map(RunDir::path).map_err(Clone::clone)
+    }
+
+    /// A Weir of the case's own in front of the cluster, on a free port; `change` may change its configuration.
+    pub fn weir(&self, change: impl FnOnce(&mut WeirConfig)) -> Result<Weir, String> {
+        let mut config = WeirConfig::for_cluster(self.cluster()?, self.free_address()?);
+        change(&mut config);
+        self.weir_with(&config)
+    }
+
+    /// A Weir with a configuration that need not know the cluster.
+    pub fn weir_with(&self, config: &WeirConfig) -> Result<Weir, String> {
+        let text = |error: TestkitError| error.to_string();
+        let name = format!("weir-{}", self.next_number());
+        Weir::start(&weir_binary().map_err(text)?, config, self.dir()?, &name).map_err(text)
+    }
+
+    /// An address of 127.0.0.1 that nobody uses.
+    pub fn free_address(&self) -> Result<SocketAddrV4, String> {
+        let port = preflight::free_port(Ipv4Addr::LOCALHOST).map_err(|error| error.to_string())?;
+        Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// Makes a schema for one case, and returns its name when all nodes have it.
+    pub fn schema(&self) -> Result<String, String> {
+        let name = format!("case_{}", self.next_number());
+        let text = |error: TestkitError| error.to_string();
+        let cluster = self.cluster()?;
+        cluster.node(1).root_query(&format!("CREATE DATABASE {name}")).map_err(text)?;
+        let deadline = Instant::now() + REPLICATION_TIMEOUT;
+        for node in cluster.nodes() {
+            while node.root_query(&format!("SHOW DATABASES LIKE '{name}'")).map_err(text)?.is_empty() {
+                if Instant::now() > deadline {
+                    return Err(format!("{} still has no schema {name}", node.name()));
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(name)
+    }
+
+    /// Brings every node back, if there is a cluster at all.
+    pub fn repair_cluster(&self) -> CaseResult {
+        if let Some(Ok(cluster)) = self.cluster.get() {
+            cluster.repair()?;
+        }
+        Ok(())
+    }
+
+    /// Copies logs and configurations out of the directories that are about to be removed, to `to`, which is
+    /// emptied before.
+    pub fn save_logs(&self, to: &Path) {
+        let _ = fs::remove_dir_all(to);
+        let copied = fs::create_dir_all(to).and_then(|()| {
+            let dirs =
+                [self.dir.get().and_then(|dir| dir.as_ref().ok()).map(RunDir::path), self.cluster_dir()];
+            dirs.into_iter().flatten().try_fold(0, |count, from| Ok(count + copy_logs(from, to)?))
+        });
+        match copied {
+            Ok(0) => {}
+            Ok(_) => eprintln!("logs of the servers: {}", to.display()),
+            Err(error) => eprintln!("the servers' logs could not be saved in {}: {error}", to.display()),
+        }
+    }
+
+    /// Ends all servers and removes their files, from a signal handler's thread.
+    pub fn abort(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+        // A start that is under way ends soon, and cleans up after itself.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.cluster_wanted.load(Ordering::Relaxed)
+            && self.cluster.get().is_none()
+            && Instant::now() < deadline
+        {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let dir = self.dir.get().and_then(|dir| dir.as_ref().ok()).map(RunDir::path);
+        for dir in [dir, self.cluster_dir()].into_iter().flatten() {
+            clean(dir);
+        }
+    }
+
+    fn cluster_dir(&self) -> Option<&Path> {
+        self.cluster.get()?.as_ref().ok().map(Galera::dir)
+    }
+
+    fn next_number(&self) -> u32 {
+        self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn keeps() -> bool {
+    env::var_os("WEIR_TEST_KEEP").is_some_and(|value| value != "0")
+}
+
+fn copy_logs(from: &Path, to: &Path) -> std::io::Result<u32> {
+    let mut count = 0;
+    for entry in fs::read_dir(from)?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|e| ["log", "err", "toml", "cnf"].iter().any(|wanted| e == *wanted)) {
+            fs::copy(&path, to.join(entry.file_name()))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
