@@ -17,10 +17,14 @@
 
 pub mod auth;
 pub mod capability;
+pub mod charset;
 pub mod command;
 pub mod error;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod handshake;
 pub mod ok;
+pub mod resultset;
 pub mod status;
 pub mod wire;

@@ -66,15 +66,12 @@ impl<'a> OkPacket<'a> {
         let last_insert_id = reader.lenenc_int()?;
         let status = StatusFlags::from_bits_retain(reader.u16()?);
         let warnings = reader.u16()?;
-        let (mut info, mut session_state) = (&b""[..], &b""[..]);
-        if !capabilities.contains(Capabilities::SESSION_TRACK) {
-            info = reader.rest();
-        } else if !reader.is_empty() {
-            info = reader.lenenc_bytes()?;
-            if status.contains(StatusFlags::SESSION_STATE_CHANGED) {
-                session_state = reader.lenenc_bytes()?;
-            }
-        }
+        // The manuals say that without SESSION_TRACK the text reaches to the end of the packet,
+        // but MariaDB and MySQL put its length in front all the same.
+        let info = if reader.is_empty() { b"" } else { reader.lenenc_bytes()? };
+        let tracked = capabilities.contains(Capabilities::SESSION_TRACK)
+            && status.contains(StatusFlags::SESSION_STATE_CHANGED);
+        let session_state = if tracked && !reader.is_empty() { reader.lenenc_bytes()? } else { b"" };
         Ok(OkPacket { header, affected_rows, last_insert_id, status, warnings, info, session_state })
     }
 
@@ -91,9 +88,7 @@ impl<'a> OkPacket<'a> {
     pub fn write(&self, capabilities: Capabilities, out: &mut Vec<u8>) {
         let tracked = capabilities.contains(Capabilities::SESSION_TRACK);
         self.write_start(tracked && !self.session_state.is_empty(), out);
-        if !tracked {
-            out.extend_from_slice(self.info);
-        } else if !self.session_state.is_empty() {
+        if tracked && !self.session_state.is_empty() {
             put_lenenc_bytes(out, self.info);
             put_lenenc_bytes(out, self.session_state);
         } else if !self.info.is_empty() {
@@ -180,6 +175,38 @@ mod tests {
         assert_eq!(again, payload);
     }
 
+    /// MySQL 9.7's answers to an INSERT and to a SELECT within a transaction.
+    #[test]
+    fn mysql_s_gtids_and_transaction_states_are_understood() {
+        let insert = b"\x00\x01\x00\x02\x40\x00\x00\x00\x3C\
+            \x00\x10\x0Cstatement_id\x0213\
+            \x03\x28\x00\x26377137d9-e583-11f1-938a-02fc00000001:3";
+        let select = b"\xFE\x00\x00\x03\x60\x00\x00\x00\x1D\
+            \x00\x10\x0Cstatement_id\x0216\
+            \x05\x09\x08T_____S_";
+        let gtids = SessionTrack::Gtids { encoding: 0, gtids: b"377137d9-e583-11f1-938a-02fc00000001:3" };
+        for (payload, expected) in
+            [(&insert[..], gtids), (&select[..], SessionTrack::TransactionState(b"T_____S_"))]
+        {
+            let ok = OkPacket::parse(payload, TRACK).unwrap();
+            assert_eq!(ok.session_tracks().nth(1), Some(Ok(expected)));
+            let mut again = Vec::new();
+            ok.write(TRACK, &mut again);
+            assert_eq!(again, payload);
+        }
+    }
+
+    /// An answer to an INSERT without SESSION_TRACK, the same from MariaDB 10.11 and MySQL 9.7.
+    #[test]
+    fn the_text_has_its_length_in_front_even_without_tracking() {
+        let payload = b"\x00\x02\x00\x02\x00\x00\x00\x26Records: 2  Duplicates: 0  Warnings: 0";
+        let ok = OkPacket::parse(payload, Capabilities::PROTOCOL_41).unwrap();
+        assert_eq!((ok.affected_rows, ok.info.len()), (2, 38));
+        let mut again = Vec::new();
+        ok.write(Capabilities::PROTOCOL_41, &mut again);
+        assert_eq!(again, payload);
+    }
+
     #[test]
     fn only_the_chosen_changes_go_out() {
         let state = state_of(&[
@@ -218,7 +245,7 @@ mod tests {
         };
         let mut payload = Vec::new();
         ok.write(Capabilities::PROTOCOL_41, &mut payload);
-        assert_eq!(payload, b"\0\0\0\x02\0\0\0hi");
+        assert_eq!(payload, b"\0\0\0\x02\0\0\0\x02hi");
     }
 
     #[test]

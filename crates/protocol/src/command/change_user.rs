@@ -1,7 +1,7 @@
 use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::handshake::ConnectAttributes;
-use crate::wire::{Malformed, Reader, put_lenenc_bytes, put_lenenc_int, put_nul_terminated, put_u16};
+use crate::wire::{Malformed, Reader, put_lenenc_bytes, put_nul_terminated, put_u16};
 
 /// COM_CHANGE_USER.
 ///
@@ -39,24 +39,33 @@ impl<'a> ChangeUser<'a> {
         } else {
             reader.nul_terminated()?
         };
-        let database = reader.nul_terminated_or_rest();
+        let mut change = ChangeUser {
+            user,
+            auth_data,
+            database: reader.nul_terminated_or_rest(),
+            collation: None,
+            auth_plugin: None,
+            attributes: ConnectAttributes::default(),
+        };
         // A single byte behind the database is a NUL that some clients append.
-        let collation = if reader.remaining() >= 2 { Some(reader.u16()?) } else { None };
-        let auth_plugin = if capabilities.contains(Capabilities::PLUGIN_AUTH) && reader.remaining() > 1 {
-            Some(reader.nul_terminated_or_rest())
-        } else {
-            None
-        };
-        let attributes = if capabilities.contains(Capabilities::CONNECT_ATTRS) && !reader.is_empty() {
-            ConnectAttributes::parse(reader.lenenc_bytes()?)?
-        } else {
-            ConnectAttributes::default()
-        };
-        Ok(ChangeUser { user, auth_data, database, collation, auth_plugin, attributes })
+        if reader.remaining() < 2 {
+            return Ok(change);
+        }
+        change.collation = Some(reader.u16()?);
+        if capabilities.contains(Capabilities::PLUGIN_AUTH) && !reader.is_empty() {
+            change.auth_plugin = Some(reader.nul_terminated_or_rest());
+        }
+        if capabilities.contains(Capabilities::CONNECT_ATTRS) && !reader.is_empty() {
+            change.attributes = ConnectAttributes::parse(reader.lenenc_bytes()?)?;
+        }
+        Ok(change)
     }
 
     /// Appends the payload, command byte included, for a server with which `capabilities` are
-    /// agreed; SECURE_CONNECTION is taken for granted. Of `auth_data` at most 255 bytes are sent.
+    /// agreed; SECURE_CONNECTION is taken for granted.
+    ///
+    /// Of `auth_data` at most 255 bytes are sent. Fields behind the first that is `None` are left
+    /// out.
     pub fn write(&self, capabilities: Capabilities, out: &mut Vec<u8>) {
         out.push(Command::ChangeUser.code());
         put_nul_terminated(out, self.user);
@@ -66,17 +75,12 @@ impl<'a> ChangeUser<'a> {
         put_nul_terminated(out, self.database);
         let Some(collation) = self.collation else { return };
         put_u16(out, collation);
-        if !capabilities.contains(Capabilities::PLUGIN_AUTH) {
-            return;
+        if capabilities.contains(Capabilities::PLUGIN_AUTH) {
+            let Some(plugin) = self.auth_plugin else { return };
+            put_nul_terminated(out, plugin);
         }
-        let Some(plugin) = self.auth_plugin else { return };
-        put_nul_terminated(out, plugin);
         if capabilities.contains(Capabilities::CONNECT_ATTRS) {
-            if self.attributes.is_empty() {
-                put_lenenc_int(out, 0);
-            } else {
-                put_lenenc_bytes(out, self.attributes.as_bytes());
-            }
+            put_lenenc_bytes(out, self.attributes.as_bytes());
         }
     }
 }

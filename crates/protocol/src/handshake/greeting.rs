@@ -113,7 +113,7 @@ pub(super) fn capabilities_of(mysql: u32, extended: u32) -> Capabilities {
 mod tests {
     use super::*;
 
-    pub(crate) fn example() -> Greeting<'static> {
+    fn example() -> Greeting<'static> {
         Greeting {
             version: b"10.11.19-MariaDB",
             thread_id: 77,
@@ -142,6 +142,31 @@ mod tests {
             sent.write(&mut payload);
             assert_eq!(Greeting::parse(&payload), Ok(sent));
         }
+    }
+
+    #[test]
+    fn captured_greetings_are_understood() {
+        let mariadb = Greeting::parse(
+            b"\x0A5.5.5-10.11.19-MariaDB-0+deb12u1-log\x00\x4A\x02\x00\x00.Q1?(Hr)\x00\xFE\xF7\x08\x02\x00\xFF\x81\x15\
+              \x00\x00\x00\x00\x00\x00\x1D\x00\x00\x00nstoO|D}k~[+\x00mysql_native_password\x00",
+        )
+        .unwrap();
+        assert_eq!(&mariadb.scramble, b".Q1?(Hr)nstoO|D}k~[+");
+        assert_eq!(mariadb.thread_id, 0x24A);
+        let extended = Capabilities::MARIADB_PROGRESS
+            | Capabilities::MARIADB_STMT_BULK_OPERATIONS
+            | Capabilities::MARIADB_EXTENDED_METADATA
+            | Capabilities::MARIADB_CACHE_METADATA;
+        assert_eq!(mariadb.capabilities.mariadb_bits(), extended.mariadb_bits());
+
+        let mysql = Greeting::parse(
+            b"\x0A9.7.4-2\x00\x0A\x00\x00\x00\x18>sJ:\x0C2(\x00\xFF\xFF\xFF\x02\x00\xFF\xDF\x15\
+              \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x18.\x0Er3,bMXR\x0Dk\x00caching_sha2_password\x00",
+        )
+        .unwrap();
+        assert_eq!((mysql.version, mysql.collation), (&b"9.7.4-2"[..], 255));
+        assert_eq!(mysql.auth_plugin, crate::handshake::CACHING_SHA2_PASSWORD);
+        assert_eq!(mysql.capabilities.mariadb_bits(), 0);
     }
 
     #[test]

@@ -1,0 +1,185 @@
+//! What the fuzz targets and the corpus test run: every parser on any bytes, with the rules that
+//! must hold for whatever it accepts. A broken rule panics, and so does nothing else.
+
+use crate::auth::StoredPassword;
+use crate::capability::Capabilities;
+use crate::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
+use crate::frame::{self, Header};
+use crate::handshake::{AuthPacket, ClientReply, ConnectAttributes, Greeting, HandshakeResponse};
+use crate::ok::{EofPacket, ErrPacket, OkPacket, SessionTracks};
+use crate::resultset::{ColumnDefinition, TextRow};
+use crate::status::StatusFlags;
+use crate::wire::{Malformed, Reader};
+
+/// The client's first packet: what is parsed and written again is parsed to the same.
+pub fn fuzz_handshake_response(data: &[u8]) {
+    let Ok(reply) = ClientReply::parse(data) else { return };
+    let mut payload = Vec::new();
+    match reply {
+        ClientReply::Ssl(request) => {
+            request.write(&mut payload);
+            assert_eq!(ClientReply::parse(&payload), Ok(reply));
+        }
+        ClientReply::Response(response) => {
+            assert_within(data, [response.user, response.auth_data]);
+            assert_attributes(response.attributes);
+            response.write(&mut payload);
+            let again = HandshakeResponse::parse(&payload);
+            // The capabilities are made to fit the fields that are there.
+            let capabilities = again.map_or(response.capabilities, |again| again.capabilities);
+            assert_eq!(again, Ok(HandshakeResponse { capabilities, ..response }));
+            assert!(payload.len() <= data.len() + HANDSHAKE_GROWTH_MAX, "{} bytes", payload.len());
+        }
+    }
+}
+
+/// The server's packets up to the end of the login.
+pub fn fuzz_greeting(data: &[u8]) {
+    if let Ok(greeting) = Greeting::parse(data) {
+        assert_within(data, [greeting.version, greeting.auth_plugin]);
+        let mut payload = Vec::new();
+        greeting.write(&mut payload);
+        assert_eq!(Greeting::parse(&payload), Ok(greeting));
+    }
+    match AuthPacket::parse(data, Capabilities::PROTOCOL_41 | Capabilities::SESSION_TRACK) {
+        Ok(AuthPacket::Switch(switch)) => {
+            let mut payload = Vec::new();
+            switch.write(&mut payload);
+            // A NUL behind a scramble is taken off and put on again; other data stays as it is.
+            assert_eq!(AuthPacket::parse(&payload, Capabilities::empty()), Ok(AuthPacket::Switch(switch)));
+        }
+        Ok(AuthPacket::More(more)) => {
+            let mut payload = Vec::new();
+            more.write(&mut payload);
+            assert_eq!(payload, data);
+        }
+        Ok(AuthPacket::Ok(_) | AuthPacket::Err(_) | AuthPacket::OldSwitch) | Err(_) => {}
+    }
+    // Only its look matters here: the hash would take too long to check.
+    let _ = StoredPassword::parse(data);
+}
+
+/// OK, ERR, EOF, session state, column definitions and rows. The first byte chooses capabilities.
+pub fn fuzz_ok_packet(data: &[u8]) {
+    let Some((&choice, payload)) = data.split_first() else { return };
+    let mut capabilities = Capabilities::PROTOCOL_41;
+    capabilities.set(Capabilities::SESSION_TRACK, choice & 1 != 0);
+    capabilities.set(Capabilities::MARIADB_EXTENDED_METADATA, choice & 2 != 0);
+    if let Ok(ok) = OkPacket::parse(payload, capabilities) {
+        assert_ok_packet(&ok, capabilities);
+    }
+    if let Ok(err) = ErrPacket::parse(payload) {
+        let mut again = Vec::new();
+        err.write(&mut again);
+        assert_eq!(again, payload);
+    }
+    if let Ok(eof) = EofPacket::parse(payload) {
+        let mut again = Vec::new();
+        eof.write(&mut again);
+        assert!(payload.starts_with(&again));
+    }
+    if let Ok(column) = ColumnDefinition::parse(payload, capabilities) {
+        let mut again = Vec::new();
+        column.write(capabilities, &mut again);
+        assert_eq!(ColumnDefinition::parse(&again, capabilities), Ok(column));
+    }
+    let fields = TextRow::new(payload).count();
+    assert!(fields <= payload.len(), "more fields than bytes");
+}
+
+/// Commands, and packet boundaries. The first byte chooses capabilities, the second the number of
+/// a statement's parameters.
+pub fn fuzz_command(data: &[u8]) {
+    let &[choice, n_params, ref payload @ ..] = data else { return };
+    let mut capabilities = Capabilities::PROTOCOL_41;
+    capabilities.set(Capabilities::SECURE_CONNECTION, choice & 1 != 0);
+    capabilities.set(Capabilities::PLUGIN_AUTH, choice & 2 != 0);
+    capabilities.set(Capabilities::CONNECT_ATTRS, choice & 4 != 0);
+    if let Some(command) = payload.first().copied().and_then(Command::parse) {
+        assert_eq!(Some(&command.code()), payload.first());
+    }
+    if let Ok(change) = ChangeUser::parse(payload, capabilities) {
+        assert_change_user(&change, capabilities);
+    }
+    if StmtExecute::parse(payload).is_ok()
+        && let Ok(found) = StmtExecute::parameters(payload, u16::from(n_params))
+    {
+        assert_eq!(found.null_bitmap.start, StmtExecute::LEN);
+        assert_eq!(found.null_bitmap.len(), usize::from(n_params).div_ceil(8));
+        assert_eq!(found.types.len(), if found.new_params_bound { 2 * usize::from(n_params) } else { 0 });
+        assert!(found.null_bitmap.end <= found.types.start && found.types.end == found.values.start);
+        assert_eq!(found.values.end, payload.len());
+    }
+    if let Ok(prepared) = StmtPrepareOk::parse(payload) {
+        let mut again = Vec::new();
+        prepared.write(&mut again);
+        assert_eq!(StmtPrepareOk::parse(&again), Ok(prepared));
+    }
+    assert_frame(payload, choice);
+}
+
+/// Room for what a short packet may leave out and a written one has: lengths and NULs.
+const HANDSHAKE_GROWTH_MAX: usize = 16;
+
+fn assert_ok_packet(ok: &OkPacket<'_>, capabilities: Capabilities) {
+    let mut whole = Vec::new();
+    ok.write(capabilities, &mut whole);
+    let mut status = ok.status;
+    status.set(StatusFlags::SESSION_STATE_CHANGED, !ok.session_state.is_empty());
+    assert_eq!(OkPacket::parse(&whole, capabilities), Ok(OkPacket { status, ..*ok }));
+
+    let mut filtered = Vec::new();
+    let tracks: Result<Vec<_>, Malformed> = ok.session_tracks().collect();
+    let written = ok.write_filtered(capabilities, &mut filtered, |_| true);
+    match tracks {
+        Err(reason) => {
+            assert_eq!(written, Err(reason));
+            assert!(filtered.is_empty());
+        }
+        Ok(tracks) => {
+            let again = OkPacket::parse(&filtered, capabilities);
+            let state = again.map_or(&b""[..], |again| again.session_state);
+            assert_eq!(SessionTracks::new(state).collect::<Result<Vec<_>, _>>(), Ok(tracks));
+        }
+    }
+}
+
+fn assert_change_user(change: &ChangeUser<'_>, capabilities: Capabilities) {
+    assert_attributes(change.attributes);
+    if !capabilities.contains(Capabilities::SECURE_CONNECTION) {
+        return;
+    }
+    let mut payload = Vec::new();
+    change.write(capabilities, &mut payload);
+    assert_eq!(ChangeUser::parse(&payload, capabilities), Ok(*change));
+}
+
+fn assert_attributes(attributes: ConnectAttributes<'_>) {
+    let mut encoded = Vec::new();
+    for (key, value) in attributes.iter() {
+        assert!(attributes.value(key).is_some());
+        ConnectAttributes::put(&mut encoded, key, value);
+    }
+    let again = ConnectAttributes::parse(&encoded).map(|again| again.iter().eq(attributes.iter()));
+    assert_eq!(again, Ok(true));
+}
+
+fn assert_frame(payload: &[u8], seq: u8) {
+    let (mut packet, mut next) = (Vec::new(), seq);
+    frame::write_packet(&mut packet, &mut next, payload);
+    assert_eq!(Header::parse(&packet), Some(Header { len: payload.len(), seq }));
+    assert_eq!(next, seq.wrapping_add(1));
+
+    let mut reader = Reader::new(payload);
+    let before = reader.remaining();
+    match reader.lenenc_bytes() {
+        Ok(bytes) => assert!(bytes.len() < before),
+        Err(_) => assert_eq!(reader.remaining(), before),
+    }
+}
+
+/// Fields are views of what was parsed, and not longer.
+fn assert_within<const N: usize>(data: &[u8], fields: [&[u8]; N]) {
+    let total: usize = fields.iter().map(|field| field.len()).sum();
+    assert!(total <= data.len());
+}
