@@ -130,6 +130,11 @@ impl Env {
         }
     }
 
+    /// Whether [`Env::abort`] has been called: then that thread ends the program.
+    pub fn is_aborted(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
     fn cluster_dir(&self) -> Option<&Path> {
         self.cluster.get()?.as_ref().ok().map(Galera::dir)
     }

@@ -75,10 +75,18 @@ pub fn run(mut cases: Vec<Case>, env: &Arc<Env>) -> Conclusion {
             Trial::test(case.name, move || run_case(&case, &env, &floor))
         })
         .collect();
-    libtest_mimic::run(&arguments, trials)
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    while env.is_aborted() {
+        // The thread that cleans up ends the program.
+        thread::park();
+    }
+    conclusion
 }
 
 fn run_case(case: &Case, env: &Env, floor: &RwLock<()>) -> Result<(), Failed> {
+    if env.is_aborted() {
+        return Err(Failed::from("interrupted"));
+    }
     let result = match case.phase {
         Phase::Parallel => {
             let _shared = floor.read().unwrap_or_else(PoisonError::into_inner);
