@@ -1,1 +1,31 @@
-//! See ARCHITECTURE.md.
+//! A small blocking client of MySQL and MariaDB, for probes, kills, tests and the demo.
+//!
+//! It is made for asking short questions of servers that may be ill: every call ends by its deadline whatever the
+//! server does, every size is limited, and an error says whether the server spoke, was silent, or is gone. It speaks
+//! the text protocol over TCP without TLS, with `mysql_native_password` and the fast path of `caching_sha2_password`.
+//!
+//! ```no_run
+//! use weir_client::{Connection, Options};
+//!
+//! let mut connection = Connection::connect(&Options::new("127.0.0.11", 3306, "monitor", "monitor"))?;
+//! let result = connection.query("SELECT @@wsrep_node_name")?;
+//! println!("{} rows from connection {}", result.rows.len(), connection.thread_id());
+//! # Ok::<(), weir_client::Error>(())
+//! ```
+
+mod connection;
+mod error;
+mod login;
+mod options;
+mod result;
+mod stream;
+
+pub use connection::Connection;
+pub use error::Error;
+pub use options::Options;
+pub use result::{OkInfo, QueryResult};
+pub use weir_protocol::capability::Capabilities;
+pub use weir_protocol::status::StatusFlags;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use std::fmt;
+use std::time::Duration;
+
+use weir_protocol::capability::Capabilities;
+
+/// Where and how to connect. Never prints the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Name or address; a name is resolved on every connect, by the system and in its time.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Account.
+    pub user: String,
+    /// Its password in clear; empty for none.
+    pub password: String,
+    /// The schema to start in.
+    pub schema: Option<String>,
+    /// How long connecting and logging in may take together. Default 5 s.
+    pub connect_timeout: Duration,
+    /// How long a call may take until its whole reply is there; none: for ever. Default 30 s.
+    pub read_timeout: Option<Duration>,
+    /// Capabilities to use beside the client's own, where the server has them.
+    pub capabilities: Capabilities,
+    /// Capabilities not to use although the client would.
+    pub without: Capabilities,
+    /// The most rows of one result. Default 1 million.
+    pub rows_max: usize,
+    /// The most bytes of one reply. Default 256 MiB.
+    pub reply_bytes_max: usize,
+}
+
+impl Options {
+    /// Options with the defaults.
+    pub fn new(host: &str, port: u16, user: &str, password: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            port,
+            user: user.to_owned(),
+            password: password.to_owned(),
+            schema: None,
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Some(Duration::from_secs(30)),
+            capabilities: Capabilities::empty(),
+            without: Capabilities::empty(),
+            rows_max: 1_000_000,
+            reply_bytes_max: 256 << 20,
+        }
+    }
+
+    /// The same with a schema to start in.
+    #[must_use]
+    pub fn schema(mut self, schema: &str) -> Self {
+        self.schema = Some(schema.to_owned());
+        self
+    }
+
+    /// The same with both time-outs.
+    #[must_use]
+    pub fn timeouts(mut self, connect_timeout: Duration, read_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self.read_timeout = Some(read_timeout);
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("user", &self.user)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
