@@ -17,7 +17,10 @@ pub const ROOT: &str = "/var/tmp";
 /// Names the process that a run belongs to: "PID STARTTIME".
 const OWNER_FILE: &str = "owner";
 /// The programs of ours that may have a run's directory on their command line.
-const PROGRAMS: [&str; 6] = ["mariadbd", "rsync", "wsrep_sst_rsync", "haproxy", "weir", "sysbench"];
+const PROGRAMS: [&str; 5] = ["mariadbd", "rsync", "haproxy", "weir", "sysbench"];
+/// The shells that run Galera's state transfer script, which starts an rsync of its own a moment later.
+const SHELLS: [&str; 3] = ["sh", "bash", "wsrep_sst_rsync"];
+const TRANSFER_SCRIPT: &str = "wsrep_sst_";
 
 /// `/var/tmp/weir-PURPOSE-PID`: data, logs and configuration of the servers of one run.
 ///
@@ -144,13 +147,12 @@ fn end_programs(dir: &Path) {
 
 fn belongs_to(pid: u32, dir: &Path) -> bool {
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    // An editor that shows one of the logs is not ours to kill.
-    if !PROGRAMS.contains(&comm.trim()) {
-        return false;
-    }
     let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let needle = format!("{}/", dir.display()).into_bytes();
-    command_line.windows(needle.len()).any(|window| window == needle)
+    let mentions = |needle: &str| command_line.windows(needle.len()).any(|w| w == needle.as_bytes());
+    // An editor that shows one of the logs is not ours to kill.
+    let is_ours =
+        PROGRAMS.contains(&comm.trim()) || (SHELLS.contains(&comm.trim()) && mentions(TRANSFER_SCRIPT));
+    is_ours && mentions(&format!("{}/", dir.display()))
 }
 
 /// The user that the servers run as: `mysql` when we are root (mariadbd refuses to run as root), else we.
