@@ -26,6 +26,7 @@ mod names;
 mod password;
 mod suggest;
 mod tables;
+mod topology;
 mod types;
 mod variables;
 

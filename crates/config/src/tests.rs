@@ -346,6 +346,21 @@ fn a_file_without_faults() {
 }
 
 #[test]
+fn the_topology_rules_of_a_configuration() {
+    let galera = GALERA.replace("offline", "max_writers = 2\nwriter_is_also_reader = 1\noffline");
+    let config = parse(&format!("{SERVER}status = \"OFFLINE_HARD\"\n{galera}"), "weir.toml").unwrap();
+    let policy = config.policy();
+    assert_eq!((policy.timeouts_max, policy.observation_age_max_ms), (3, 10_000));
+    assert_eq!((policy.galera[0].max_writers, policy.galera[0].offline_hostgroup), (2, 9));
+    assert_eq!(policy.galera[0].writer_reads, weir_topology::WriterReads::Yes);
+    let intents = config.intents();
+    assert_eq!((intents[0].endpoint.to_string().as_str(), intents[0].hostgroup), ("db1:3306", 0));
+    assert_eq!(intents[0].wish, weir_topology::Wish::OfflineHard);
+    let inactive = parse(&format!("{SERVER}{GALERA}active = 0\n"), "weir.toml").unwrap();
+    assert!(inactive.policy().galera.is_empty());
+}
+
+#[test]
 fn passwords_are_recognised_by_shape() {
     let sha2 = format!("$A$005${}", "s".repeat(63));
     assert!(matches!(Password::parse(&sha2), Ok(Password::Sha2Hash(_))));
@@ -415,5 +430,15 @@ proptest! {
     #[test]
     fn no_mixture_of_lines_makes_it_panic(lines in prop::collection::vec(any_line(), 0..12)) {
         fuzzing::fuzz_config(lines.join("\n").as_bytes());
+    }
+}
+
+#[test]
+fn the_fuzzers_corpus() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 3);
+    for file in files {
+        fuzzing::fuzz_config(&std::fs::read(file).unwrap());
     }
 }

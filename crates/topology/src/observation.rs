@@ -14,7 +14,7 @@ pub struct Observation {
     pub state: Option<GaleraState>,
     /// Why the last probe gave no state.
     pub fault: Option<ProbeError>,
-    /// Time-outs in a row, up to the last probe.
+    /// Time-outs and the like in a row, up to the last probe.
     pub timeouts: u32,
     /// The server's version, since it was first known.
     pub version: Option<Version>,
@@ -26,6 +26,9 @@ pub enum ProbeError {
     /// No answer in time: a vote against the server, not yet proof.
     #[error("no answer for {0} ms")]
     Timeout(u64),
+    /// The server is alive and can't be asked, such as with too many connections: counts like a time-out.
+    #[error("{0}")]
+    Busy(String),
     /// The server's host refused or broke the connection: its process does not run, or its port is closed.
     #[error("{0}")]
     Unreachable(String),
@@ -48,7 +51,7 @@ impl Observation {
         let version = previous.and_then(|previous| previous.version.clone());
         let (state, fault, timeouts) = match result {
             Ok(state) => (Some(state), None, 0),
-            Err(fault @ ProbeError::Timeout(_)) => (
+            Err(fault @ (ProbeError::Timeout(_) | ProbeError::Busy(_))) => (
                 previous.and_then(|previous| previous.state.clone()),
                 Some(fault),
                 previous.map_or(0, |previous| previous.timeouts).saturating_add(1),

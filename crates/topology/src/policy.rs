@@ -7,7 +7,7 @@ use crate::Endpoint;
 pub struct Policy {
     /// The active rows of `mysql_galera_hostgroups`. Servers in other hostgroups keep the role they are given.
     pub galera: Vec<GaleraPolicy>,
-    /// Time-outs in a row after which a server counts as lost, at least 1.
+    /// Probes in a row without an answer after which a server counts as lost, at least 1.
     pub timeouts_max: u32,
     /// An observation older than this says nothing any more.
     pub observation_age_max_ms: u64,

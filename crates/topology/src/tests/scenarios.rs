@@ -105,7 +105,9 @@ fn a_writer_that_returns_during_the_hold_goes_on() {
 fn single_timeouts_change_nothing() {
     let mut world = World::new(policy(WriterReads::No));
     for timeouts in 1..=3 {
-        world.see(0, Err(ProbeError::Timeout(800)));
+        let fault =
+            if timeouts == 2 { ProbeError::Busy("too many".into()) } else { ProbeError::Timeout(800) };
+        world.see(0, Err(fault));
         world.decide();
         assert_eq!(world.picture(), if timeouts < 3 { "W BR BR" } else { "- BR BR" });
     }

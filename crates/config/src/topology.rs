@@ -1,0 +1,74 @@
+//! The configuration in the words of the topology rules.
+
+use std::time::Duration;
+
+use weir_topology::{Endpoint, GaleraPolicy, Intent, Policy, Wish, WriterReads};
+
+use crate::{Config, MysqlServer, ServerStatus, WriterIsAlsoReader};
+
+/// A probe this many times as late as it may be is no news any more.
+const STALE_PROBES: u32 = 3;
+
+impl Config {
+    /// The rules by which roles are decided.
+    pub fn policy(&self) -> Policy {
+        let variables = &self.variables;
+        let probe = variables.monitor_galera_healthcheck_interval
+            + variables.monitor_galera_healthcheck_timeout
+            + variables.monitor_connect_timeout;
+        let defaults = Policy::default();
+        let age_max_ms = millis(probe * STALE_PROBES);
+        Policy {
+            galera: self.galera_hostgroups.iter().filter(|row| row.active).map(galera_policy).collect(),
+            timeouts_max: variables.monitor_galera_healthcheck_max_timeout_count,
+            observation_age_max_ms: age_max_ms.max(defaults.observation_age_max_ms),
+            ..defaults
+        }
+    }
+
+    /// What the user wants of each server.
+    pub fn intents(&self) -> Vec<Intent> {
+        self.servers.iter().map(intent).collect()
+    }
+}
+
+impl MysqlServer {
+    /// Where the server is.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint::new(&self.hostname, self.port)
+    }
+}
+
+fn intent(server: &MysqlServer) -> Intent {
+    Intent {
+        endpoint: server.endpoint(),
+        hostgroup: server.hostgroup_id,
+        wish: match server.status {
+            ServerStatus::Online => Wish::Online,
+            ServerStatus::OfflineSoft => Wish::OfflineSoft,
+            ServerStatus::OfflineHard => Wish::OfflineHard,
+        },
+        weight: server.weight,
+        max_connections: server.max_connections,
+    }
+}
+
+fn galera_policy(row: &crate::GaleraHostgroup) -> GaleraPolicy {
+    GaleraPolicy {
+        writer_hostgroup: row.writer_hostgroup,
+        backup_writer_hostgroup: row.backup_writer_hostgroup,
+        reader_hostgroup: row.reader_hostgroup,
+        offline_hostgroup: row.offline_hostgroup,
+        max_writers: row.max_writers,
+        writer_reads: match row.writer_is_also_reader {
+            WriterIsAlsoReader::No => WriterReads::No,
+            WriterIsAlsoReader::Yes => WriterReads::Yes,
+            WriterIsAlsoReader::BackupWriters => WriterReads::OnlyBackups,
+        },
+        max_transactions_behind: row.max_transactions_behind,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
