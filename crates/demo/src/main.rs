@@ -1,0 +1,184 @@
+//! `make demo`: three Galera nodes, Weir in front of them, a load, and two nodes that are stopped meanwhile.
+//!
+//! It shows what the applications notice of that, and checks at the end that no acknowledged write is lost or there
+//! twice. Everything runs on loopback and is gone afterwards.
+
+mod accidents;
+mod ledger;
+mod load;
+mod servers;
+mod stats;
+mod view;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_testkit::{Galera, GaleraOptions, TestkitError, Weir, WeirConfig, preflight, weir_binary};
+
+use accidents::Accidents;
+use ledger::Ledger;
+use load::Load;
+use servers::ServerWatch;
+use stats::Stats;
+use view::{Screen, View};
+
+/// Where applications connect; the users' usual port for it.
+const LISTEN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6033);
+/// How often the live view is drawn anew.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Parser)]
+#[command(about = "Three Galera nodes, Weir and a load; two nodes are stopped meanwhile")]
+struct Arguments {
+    /// Leave cluster and Weir running afterwards, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+    /// Connections that write and read
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    writers: u32,
+    /// Connections that only read
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    readers: u32,
+}
+
+/// Why the demo ended early, or with a bad result.
+#[derive(Debug, thiserror::Error)]
+enum DemoError {
+    /// A server could not be started, stopped or asked.
+    #[error(transparent)]
+    Testkit(#[from] TestkitError),
+    /// A statement of the demo itself failed.
+    #[error("{doing}: {source}")]
+    Client {
+        /// What it was for.
+        doing: &'static str,
+        /// The client's error.
+        source: weir_client::Error,
+    },
+    /// What must hold does not.
+    #[error("{0}")]
+    Failed(String),
+    /// Signals can't be handled.
+    #[error("can't handle signals: {0}")]
+    Signals(std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(DemoError::Testkit(TestkitError::Cancelled)) => {
+            eprintln!("interrupted; everything is stopped and removed");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), DemoError> {
+    let cancel = handle_signals()?;
+    let started = Instant::now();
+    let binary = weir_binary()?;
+    preflight::port_is_free(LISTEN)?;
+    let cluster = Galera::start(GaleraOptions {
+        progress: |line| println!("{line}"),
+        cancel: Arc::clone(&cancel),
+        ..GaleraOptions::demo()
+    })?;
+    println!("starting Weir on {LISTEN}");
+    let config = WeirConfig::for_cluster(&cluster, LISTEN);
+    let weir = Weir::start(&binary, &config, cluster.dir(), "weir")?;
+    println!(
+        "ready after {:.1} s; configuration: {}",
+        started.elapsed().as_secs_f64(),
+        weir.config_path().display()
+    );
+    println!();
+
+    let ledgers = show(arguments, &cluster, &cancel)?;
+    if cancel.load(Ordering::Relaxed) {
+        return Err(TestkitError::Cancelled.into());
+    }
+    println!("{}", ledger::verify(&cluster, &ledgers)?);
+    show_commands(arguments.keep)?;
+    if arguments.keep {
+        println!("cluster and Weir keep running until Ctrl-C");
+        while !cancel.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    println!("stopping everything");
+    Ok(())
+}
+
+/// Runs the load, the accidents and the view side by side; returns what was written.
+fn show(arguments: &Arguments, cluster: &Galera, cancel: &AtomicBool) -> Result<Vec<Ledger>, DemoError> {
+    ledger::create_table(LISTEN)?;
+    let stats = Stats::new();
+    let watch = ServerWatch::new(cluster);
+    let accidents = Accidents::default();
+    let finished = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = Load { server: LISTEN, stats: &stats, finished: &finished };
+        let workers = load.spawn(scope, arguments.writers, arguments.readers);
+        scope.spawn(|| watch.run(cluster, &finished));
+        let script = scope.spawn(|| accidents.play(cluster, &watch, &stats, cancel));
+        let view = View {
+            listen: LISTEN,
+            connections: arguments.writers + arguments.readers,
+            stats: &stats,
+            watch: &watch,
+            accidents: &accidents,
+        };
+        let mut screen = Screen::new();
+        while !script.is_finished() {
+            thread::sleep(REDRAW_INTERVAL);
+            screen.draw(&view);
+        }
+        finished.store(true, Ordering::Relaxed);
+        let ledgers = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();
+        let played =
+            script.join().unwrap_or_else(|_| Err(DemoError::Failed("the script panicked".to_owned())));
+        screen.finish(&view);
+        played.map(|()| ledgers)
+    })
+}
+
+/// A second Ctrl-C ends the program at once; the next run then cleans up.
+fn handle_signals() -> Result<Arc<AtomicBool>, DemoError> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The order matters: the first signal must find the flag down.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&cancel))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
+            .map_err(DemoError::Signals)?;
+    }
+    Ok(cancel)
+}
+
+/// Prints commands that work as they stand: the first is run to make sure.
+fn show_commands(keep: bool) -> Result<(), DemoError> {
+    let connect = format!("mariadb -h{} -P{} -uapp -papp --skip-ssl test", LISTEN.ip(), LISTEN.port());
+    let checked = format!("{connect} -e 'SELECT COUNT(*) FROM {}'", ledger::TABLE);
+    let output = Command::new("sh")
+        .args(["-c", &checked])
+        .output()
+        .map_err(TestkitError::io("run the mariadb client".to_owned()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(DemoError::Failed(format!("`{checked}` failed: {said}")));
+    }
+    println!();
+    println!("{}", if keep { "Connect with:" } else { "To connect yourself, run `make demo KEEP=1`, then:" });
+    println!("  {connect}");
+    println!("  {checked}");
+    Ok(())
+}
