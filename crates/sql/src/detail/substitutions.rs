@@ -1,0 +1,210 @@
+//! Places where a proxy knows the answer and the server does not.
+
+use std::ops::Range;
+
+use super::Cursor;
+use crate::dialect::Dialect;
+use crate::lex::{Token, TokenKind};
+use crate::scan::{Tokens as _, created_object, is_session_track, skip_body};
+use crate::words::Word;
+
+/// A function without arguments about the session or its last statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionFunction {
+    /// CONNECTION_ID()
+    ConnectionId,
+    /// ROW_COUNT()
+    RowCount,
+    /// FOUND_ROWS()
+    FoundRows,
+}
+
+/// What stands where a literal may take its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A call.
+    Function(SessionFunction),
+    /// The session's value of a `session_track_*` variable; its name in lower case.
+    SessionTrackVariable(String),
+}
+
+/// A part of a statement that a literal can take the place of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// Its bytes.
+    pub range: Range<usize>,
+    /// What it is.
+    pub what: What,
+    /// It is a whole item of the outermost select list and has no alias: with an alias of its own text behind
+    /// the literal, the result's column keeps its name.
+    pub select_item: bool,
+}
+
+/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*` variables, in
+/// their order. Not in definitions of views, routines and the like, which would keep the literal, and not
+/// where a variable is assigned. Nothing if the text cannot be read with certainty.
+pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
+    let mut cursor = Cursor::new(text, dialect);
+    let mut found = Vec::new();
+    if cursor.flaws.malformed {
+        return found;
+    }
+    let mut more = !cursor.at_end() || cursor.next_statement();
+    while more {
+        if evaluates(&mut cursor) {
+            statement(&mut cursor, &mut found);
+        }
+        more = cursor.next_statement();
+    }
+    found
+}
+
+/// Goes to where expressions of the statement are evaluated. False if they never are.
+fn evaluates(cursor: &mut Cursor<'_>) -> bool {
+    match cursor.now().word {
+        Word::CREATE => {
+            cursor.advance();
+            let (object, _) = created_object(cursor);
+            match object {
+                Word::TABLE => {
+                    while !cursor.at_end() && cursor.now().word != Word::SELECT {
+                        cursor.advance();
+                    }
+                    true
+                }
+                Word::PROCEDURE | Word::FUNCTION | Word::PACKAGE | Word::TRIGGER | Word::EVENT => {
+                    skip_body(cursor, object);
+                    false
+                }
+                _ => false,
+            }
+        }
+        Word::ALTER => {
+            cursor.advance();
+            if created_object(cursor).0 == Word::EVENT {
+                skip_body(cursor, Word::EVENT);
+            }
+            false
+        }
+        _ => true,
+    }
+}
+
+fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
+    let assigns = cursor.now().word == Word::SET;
+    let mut in_select_list = false;
+    while !cursor.at_end() {
+        let now = cursor.now();
+        if cursor.depth == 0 {
+            if now.word == Word::SELECT {
+                in_select_list = true;
+            } else if ends_select_list(now.word) {
+                in_select_list = false;
+            }
+        }
+        let length_and_what = call(cursor).or_else(|| variable(cursor, assigns));
+        let Some((length, what)) = length_and_what else {
+            cursor.advance();
+            continue;
+        };
+        let item_begins = cursor.depth == 0 && in_select_list && begins_item(cursor.previous());
+        let mut end = now.end;
+        for _ in 0..length {
+            end = cursor.now().end;
+            cursor.advance();
+        }
+        let select_item = item_begins && ends_item(cursor.now());
+        found.push(Substitution { range: now.start..end, what, select_item });
+    }
+}
+
+/// A call of one of the functions: name and two parentheses.
+fn call(cursor: &Cursor<'_>) -> Option<(usize, What)> {
+    let &[name, open, close, ..] = cursor.rest() else { return None };
+    let parentheses = open.kind == TokenKind::LeftParen && close.kind == TokenKind::RightParen;
+    if !parentheses || name.kind != TokenKind::Word || cursor.previous().kind == TokenKind::Dot {
+        return None;
+    }
+    let function = if cursor.is(name, "connection_id") {
+        SessionFunction::ConnectionId
+    } else if cursor.is(name, "row_count") {
+        SessionFunction::RowCount
+    } else if cursor.is(name, "found_rows") {
+        SessionFunction::FoundRows
+    } else {
+        return None;
+    };
+    Some((3, What::Function(function)))
+}
+
+/// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking, where it is read.
+fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
+    let rest = cursor.rest();
+    let (name, length) = match *rest {
+        [at, scope, dot, name, ..]
+            if at.kind == TokenKind::SystemVariable
+                && matches!(scope.word, Word::SESSION | Word::LOCAL)
+                && dot.kind == TokenKind::Dot =>
+        {
+            (name, 4)
+        }
+        [at, name, ..] if at.kind == TokenKind::SystemVariable => (name, 2),
+        _ => return None,
+    };
+    let after = rest.get(length).map_or(TokenKind::End, |token| token.kind);
+    let previous = cursor.previous();
+    let target = assigns
+        && (matches!(previous.word, Word::SET | Word::STATEMENT) || previous.kind == TokenKind::Comma)
+        && matches!(after, TokenKind::Equals | TokenKind::Assign);
+    let text = cursor.name(name);
+    if target || !name.is_name() || after == TokenKind::Dot || !is_session_track(&text) {
+        return None;
+    }
+    Some((length, What::SessionTrackVariable(String::from_utf8_lossy(&text).to_ascii_lowercase())))
+}
+
+fn begins_item(previous: Token) -> bool {
+    previous.kind == TokenKind::Comma
+        || matches!(
+            previous.word,
+            Word::SELECT
+                | Word::ALL
+                | Word::DISTINCT
+                | Word::DISTINCTROW
+                | Word::HIGH_PRIORITY
+                | Word::STRAIGHT_JOIN
+                | Word::SQL_BIG_RESULT
+                | Word::SQL_BUFFER_RESULT
+                | Word::SQL_CACHE
+                | Word::SQL_CALC_FOUND_ROWS
+                | Word::SQL_NO_CACHE
+                | Word::SQL_SMALL_RESULT
+        )
+}
+
+fn ends_item(next: Token) -> bool {
+    matches!(next.kind, TokenKind::Comma | TokenKind::Semicolon | TokenKind::End)
+        || ends_select_list(next.word)
+}
+
+/// Reserved words that follow a select list, so that they are not an alias.
+fn ends_select_list(word: Word) -> bool {
+    matches!(
+        word,
+        Word::FROM
+            | Word::INTO
+            | Word::WHERE
+            | Word::GROUP
+            | Word::HAVING
+            | Word::ORDER
+            | Word::LIMIT
+            | Word::FETCH
+            | Word::UNION
+            | Word::EXCEPT
+            | Word::INTERSECT
+            | Word::FOR
+            | Word::LOCK
+            | Word::PROCEDURE
+            | Word::ON
+    )
+}

@@ -1,0 +1,222 @@
+//! The scan of a text: statement after statement, and within one token after token.
+
+mod call;
+mod observe;
+mod routine;
+mod set;
+mod verb;
+
+pub(crate) use observe::is_session_track;
+pub(crate) use routine::skip_body;
+pub(crate) use set::{Item, ItemKind, items};
+pub(crate) use verb::created_object;
+
+use crate::dialect::Dialect;
+use crate::lex::{Lexer, Token, TokenKind};
+use crate::statement::{Access, Effects, Kind, Statement, Uses};
+
+/// Reads `text`, the body of a COM_QUERY or COM_STMT_PREPARE, as the server of `dialect` would.
+///
+/// Any bytes are accepted, in time proportional to their number. What cannot be read with certainty is
+/// [`Access::Write`] with [`Effects::UNKNOWN`].
+pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
+    let mut scanner = Scanner::new(text, dialect);
+    let mut statement = Statement {
+        kind: Kind::Empty,
+        access: Kind::Empty.access(),
+        effects: Effects::empty(),
+        uses: Uses::empty(),
+        multi: false,
+    };
+    let mut parts = 0_usize;
+    loop {
+        scanner.start();
+        match scanner.now.kind {
+            TokenKind::End => break,
+            TokenKind::Semicolon => {
+                // An empty statement in front of others is one that servers refuse.
+                scanner.multi |= parts == 0;
+                continue;
+            }
+            _ => {}
+        }
+        let kind = scanner.statement();
+        scanner.rest();
+        if parts == 0 {
+            statement.kind = kind;
+            statement.access = kind.access();
+        }
+        parts += 1;
+        if scanner.now.kind == TokenKind::End {
+            break;
+        }
+    }
+    statement.multi = parts > 1 || (parts == 1 && scanner.multi);
+    let flaws = scanner.lexer.flaws();
+    if flaws.malformed {
+        scanner.effects |= Effects::UNKNOWN;
+    }
+    let doubtful = !scanner.sure || flaws.executable_comment || flaws.malformed || statement.multi;
+    if doubtful && (statement.access == Access::Read || statement.multi) {
+        statement.access = Access::Write;
+    }
+    statement.effects = scanner.effects;
+    statement.uses = scanner.uses;
+    statement
+}
+
+/// A stream of tokens with one behind: what the parts of the grammar are written against that both the scan
+/// and the slower functions need.
+pub(crate) trait Tokens {
+    /// The token that is looked at.
+    fn now(&self) -> Token;
+    /// The one before it in this statement, or [`Token::NONE`].
+    fn previous(&self) -> Token;
+    /// How many parentheses are open.
+    fn depth(&self) -> u32;
+    /// Goes to the next token.
+    fn advance(&mut self);
+
+    /// Whether the statement has ended.
+    fn at_end(&self) -> bool {
+        matches!(self.now().kind, TokenKind::End | TokenKind::Semicolon)
+    }
+}
+
+/// Where calls of functions may stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// Anywhere.
+    Anywhere,
+    /// Not before SELECT: in definitions, names before `(` are tables, columns, keys or types.
+    AfterSelect,
+    /// Not before SELECT, VALUES or SET: names before `(` are tables.
+    AfterValues,
+    /// Nowhere.
+    Nowhere,
+}
+
+/// What a call is watched for until its closing parenthesis.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// A POINT, with the commas so far.
+    Point(u32),
+    /// A JSON_TABLE whose COLUMNS have not come yet.
+    JsonTable,
+}
+
+struct Scanner<'a> {
+    lexer: Lexer<'a>,
+    dialect: Dialect,
+    effects: Effects,
+    uses: Uses,
+    /// Nothing was found yet that a sure read must not have.
+    sure: bool,
+    /// More follows a `;` than the loop over statements sees.
+    multi: bool,
+
+    // Of the current statement:
+    now: Token,
+    previous: Token,
+    before_previous: Token,
+    depth: u32,
+    calls: Calls,
+    /// Bit n: at depth n, a list of common table expressions has begun and its query has not.
+    common_tables: u64,
+    /// The call that is watched, and the depth inside it.
+    watched: Option<(Watched, u32)>,
+    /// The next token decides about the previous one: INTO, INSERT, LAST_INSERT_ID(.
+    pending: Pending,
+    /// Inside the name after `@@`.
+    in_system_variable: bool,
+    /// Names are being assigned, not read.
+    in_target: bool,
+    /// User variables are being assigned, wherever they stand.
+    assigns_variables: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    /// INTO that does not follow INSERT or the like.
+    Into,
+    /// INSERT or REPLACE, which are also functions.
+    Insert,
+    /// `LAST_INSERT_ID(`
+    LastInsertId,
+    /// `(` of a constructor that must have arguments.
+    Geometries,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a [u8], dialect: Dialect) -> Self {
+        Self {
+            lexer: Lexer::new(text, dialect),
+            dialect,
+            effects: Effects::empty(),
+            uses: Uses::empty(),
+            sure: true,
+            multi: false,
+            now: Token::NONE,
+            previous: Token::NONE,
+            before_previous: Token::NONE,
+            depth: 0,
+            calls: Calls::Anywhere,
+            common_tables: 0,
+            watched: None,
+            pending: Pending::Nothing,
+            in_system_variable: false,
+            in_target: false,
+            assigns_variables: false,
+        }
+    }
+
+    /// Goes to the first token after the start or after a `;`.
+    fn start(&mut self) {
+        self.previous = Token::NONE;
+        self.before_previous = Token::NONE;
+        self.depth = 0;
+        self.calls = Calls::Anywhere;
+        self.common_tables = 0;
+        self.watched = None;
+        self.pending = Pending::Nothing;
+        self.in_system_variable = false;
+        self.in_target = false;
+        self.assigns_variables = false;
+        self.now = self.lexer.token();
+        self.observe();
+    }
+
+    /// Goes to the end of the statement.
+    fn rest(&mut self) {
+        while !self.at_end() {
+            self.advance();
+        }
+    }
+
+    fn text_of(&self, token: Token) -> &'a [u8] {
+        self.lexer.text().get(token.start..token.end).unwrap_or_default()
+    }
+}
+
+impl Tokens for Scanner<'_> {
+    fn now(&self) -> Token {
+        self.now
+    }
+
+    fn previous(&self) -> Token {
+        self.previous
+    }
+
+    fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.before_previous = self.previous;
+        self.previous = self.now;
+        self.now = self.lexer.token();
+        self.observe();
+    }
+}

@@ -1,0 +1,144 @@
+//! Where the body of a routine, trigger or event ends, so that its semicolons are not taken for the end of the
+//! statement, and the statement after it is not taken for a part of the body.
+//!
+//! Only blocks that surely are blocks count. A body that is not followed with certainty ends at its first
+//! semicolon, and the rest is scanned like further statements: too many effects rather than too few.
+
+use super::Tokens;
+use crate::lex::{Token, TokenKind};
+use crate::words::Word;
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    /// At the end of the statement.
+    Complete,
+    /// The text ended inside a block.
+    Open,
+}
+
+/// Goes from the token after PROCEDURE, FUNCTION, TRIGGER or EVENT (`object`) to the end of the statement.
+pub(crate) fn skip_body<T: Tokens>(tokens: &mut T, object: Word) -> BodyEnd {
+    let block = match object {
+        Word::TRIGGER => {
+            let row = |now: Token, previous: Token| now.word == Word::ROW && previous.word == Word::EACH;
+            skip_until(tokens, row) && header(tokens)
+        }
+        Word::EVENT => skip_until(tokens, |now, _| now.word == Word::DO) && header(tokens),
+        _ => header(tokens),
+    };
+    let end = if block { blocks(tokens) } else { BodyEnd::Complete };
+    while !tokens.at_end() {
+        tokens.advance();
+    }
+    end
+}
+
+/// Goes behind the token that `found` accepts, outside of parentheses. False at the end of the statement.
+fn skip_until<T: Tokens>(tokens: &mut T, found: fn(Token, Token) -> bool) -> bool {
+    while !tokens.at_end() {
+        let hit = tokens.depth() == 0 && found(tokens.now(), tokens.previous());
+        tokens.advance();
+        if hit {
+            return true;
+        }
+    }
+    false
+}
+
+/// Goes behind the BEGIN of the body, over names, parameters, types and characteristics. False if another verb
+/// comes first: then the body is one statement without a block.
+fn header<T: Tokens>(tokens: &mut T) -> bool {
+    while !tokens.at_end() {
+        let (now, previous) = (tokens.now(), tokens.previous());
+        tokens.advance();
+        if tokens.depth() > 0 || now.kind != TokenKind::Word {
+            continue;
+        }
+        match now.word {
+            Word::BEGIN => {
+                let name = matches!(
+                    previous.word,
+                    Word::PROCEDURE | Word::FUNCTION | Word::EXISTS | Word::FOLLOWS | Word::PRECEDES
+                );
+                if !name {
+                    return true;
+                }
+            }
+            Word::SET if previous.word == Word::CHARACTER => {}
+            // IF NOT EXISTS before the name.
+            Word::IF if tokens.now().word == Word::NOT => {}
+            word if in_header(word) => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Words before a body. Every verb is a known word, so an unknown one is a name or a type.
+fn in_header(word: Word) -> bool {
+    matches!(
+        word,
+        Word::NONE
+            | Word::NOT
+            | Word::EXISTS
+            | Word::RETURNS
+            | Word::CHARACTER
+            | Word::CHARSET
+            | Word::LANGUAGE
+            | Word::SQL
+            | Word::DETERMINISTIC
+            | Word::CONTAINS
+            | Word::NO
+            | Word::READS
+            | Word::MODIFIES
+            | Word::DATA
+            | Word::SECURITY
+            | Word::DEFINER
+            | Word::INVOKER
+            | Word::FOLLOWS
+            | Word::PRECEDES
+            | Word::AS
+            | Word::IS
+    )
+}
+
+/// Goes from the token after BEGIN behind its END.
+fn blocks<T: Tokens>(tokens: &mut T) -> BodyEnd {
+    let mut open = 1_usize;
+    let mut begins = true;
+    // After DECLARE ... HANDLER, as long as only conditions follow.
+    let mut conditions = false;
+    while tokens.now().kind != TokenKind::End {
+        let (now, previous) = (tokens.now(), tokens.previous());
+        tokens.advance();
+        let was_beginning = std::mem::replace(&mut begins, false);
+        match now.word {
+            Word::END if was_beginning && !ends_a_loop(tokens.now().word) => {
+                open -= 1;
+                if open == 0 {
+                    return BodyEnd::Complete;
+                }
+            }
+            Word::BEGIN if was_beginning || previous.kind == TokenKind::Colon || conditions => {
+                open += 1;
+                begins = true;
+                conditions = false;
+            }
+            Word::HANDLER => conditions = true,
+            Word::NONE | Word::FOR | Word::NOT | Word::FOUND => {}
+            Word::SQLSTATE | Word::VALUE | Word::SQLEXCEPTION | Word::SQLWARNING => {}
+            _ => conditions = false,
+        }
+        if now.kind == TokenKind::Semicolon {
+            begins = true;
+            conditions = false;
+        }
+    }
+    BodyEnd::Open
+}
+
+/// Whether END before `word` ends IF, CASE or a loop, not a block.
+fn ends_a_loop(word: Word) -> bool {
+    matches!(word, Word::IF | Word::CASE | Word::LOOP | Word::WHILE | Word::REPEAT | Word::FOR)
+}
