@@ -39,4 +39,4 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (needs the nightly toolchain and car
 
 clean: ## remove what was built, and the test servers' cached data directory
 	$(CARGO) clean
-	rm -rf /var/tmp/weir-cache
+	rm -rf /var/tmp/weir-cache /var/tmp/weir-cache-$$(id -u)

@@ -1,5 +1,6 @@
 //! The cluster itself does what the other cases rely on.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::Account;
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         ),
         Case::serial("galera::a_stopped_node_comes_back_with_what_it_missed", a_stopped_node_comes_back),
         Case::serial("galera::a_killed_node_comes_back_with_what_it_missed", a_killed_node_comes_back),
+        Case::serial("galera::a_lost_quorum_is_restored_by_the_nodes_return", a_lost_quorum_is_restored),
     ]
 }
 
@@ -74,5 +76,21 @@ fn comes_back(env: &Env, index: usize, end: fn(&Env) -> CaseResult) -> CaseResul
     cluster.start_node(index)?;
     let rows = cluster.node(index).root_query(&format!("SELECT id FROM {schema}.t"))?;
     ensure!(rows == [["7"]], "n{index} has {rows:?} {:?} after its start", started.elapsed());
+    Ok(())
+}
+
+fn a_lost_quorum_is_restored(env: &Env) -> CaseResult {
+    let cluster = env.cluster()?;
+    for index in [2, 3] {
+        cluster.node(index).kill()?;
+    }
+    let (survivor, started) = (cluster.node(1), Instant::now());
+    while survivor.status("wsrep_cluster_status")? == "Primary" {
+        ensure!(started.elapsed() < Duration::from_secs(15), "n1 alone still believes in its quorum");
+        thread::sleep(Duration::from_millis(50));
+    }
+    cluster.repair()?;
+    let status = survivor.status("wsrep_cluster_status")?;
+    ensure!(status == "Primary", "n1 is {status}");
     Ok(())
 }

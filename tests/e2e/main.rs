@@ -3,8 +3,9 @@
 //! `cargo build -p weir && cargo test -p weir-tests [NAME PART] [-- --list | --exact | --test-threads N]`
 //!
 //! One Galera cluster serves all cases; it is started when the first case asks for it. Cases that stop or kill nodes
-//! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program, and
-//! `WEIR_TEST_KEEP=1` keeps the servers' data.
+//! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program, 
+//! `WEIR_TEST_KEEP=1` keeps the servers' data, and `WEIR_TEST_ADDRESS=127.0.0.61` puts the nodes elsewhere than on
+//! 127.0.0.31 and following, for a second run at the same time.
 
 mod fake_server;
 mod galera;

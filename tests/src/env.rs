@@ -19,6 +19,11 @@ use crate::harness::CaseResult;
 /// How long a schema may take to appear on all nodes.
 const REPLICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Packets beyond 16 MB are among what is tested; the servers' default is 16 MB.
+const EXTRA_CNF: &str = "max_allowed_packet=128M";
+/// Names another first address than 127.0.0.31, for a second run at the same time.
+const ADDRESS_VARIABLE: &str = "WEIR_TEST_ADDRESS";
+
 /// The environment of all cases. Nothing is started before a case asks for it.
 #[derive(Debug, Default)]
 pub struct Env {
@@ -34,11 +39,14 @@ impl Env {
     pub fn cluster(&self) -> Result<&Galera, String> {
         self.cluster_wanted.store(true, Ordering::Relaxed);
         let start = || {
+            let tests = GaleraOptions::tests();
             let options = GaleraOptions {
+                first_address: first_address(tests.first_address)?,
+                extra_cnf: EXTRA_CNF.to_owned(),
                 progress: |line| eprintln!("{line}"),
                 keep: keeps(),
                 cancel: Arc::clone(&self.cancel),
-                ..GaleraOptions::tests()
+                ..tests
             };
             Galera::start(options).map_err(|error| format!("no cluster: {error}"))
         };
@@ -141,6 +149,13 @@ impl Env {
 
     fn next_number(&self) -> u32 {
         self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn first_address(default: Ipv4Addr) -> Result<Ipv4Addr, String> {
+    match env::var(ADDRESS_VARIABLE) {
+        Ok(text) => text.parse().map_err(|_| format!("{ADDRESS_VARIABLE}={text}: not an IPv4 address")),
+        Err(_) => Ok(default),
     }
 }
 

@@ -14,7 +14,7 @@ pub enum TestkitError {
         package: &'static str,
     },
     /// Somebody else listens where a server of ours shall listen.
-    #[error("port {address} is in use by {holder}: stop it or choose other addresses")]
+    #[error("port {address} is in use by {holder}: stop it or use other addresses")]
     PortInUse {
         /// The address that could not be bound.
         address: SocketAddrV4,

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 use super::node::Node;
 use super::{Account, SYNC_TIMEOUT};
 use crate::TestkitError;
-use crate::process::run_checked;
+use crate::process::{run_checked, start_time_ticks};
 use crate::run_dir::{ROOT, ServerUser};
 
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// A copy under way is called so, with the id of the process that makes it.
+const PARTIAL: &str = "partial-";
 /// Files of a data directory that a copy must not have, or need not.
 const LEFT_OUT: [&str; 3] = ["galera.cache", "gvwstate.dat", "ib_buffer_pool"];
 
@@ -36,10 +38,11 @@ pub(super) fn find_or_make(
     if template.is_dir() {
         return Ok(template);
     }
-    progress("first start on this machine: initialising a data directory (about 10 s, once)");
-    make(node, nodes.len() > 1, cancel)?;
+    progress("first start on this machine: initialising a data directory (a few seconds, once)");
+    make(node, cancel)?;
     // Complete or absent: the copy gets its name when it is whole. Another run may have been faster.
-    let partial = cache.join(format!("partial-{}", std::process::id()));
+    remove_dead_partials(&cache);
+    let partial = cache.join(format!("{PARTIAL}{}", std::process::id()));
     copy(&node.data_dir(), &partial)?;
     if fs::rename(&partial, &template).is_err() {
         let _ = fs::remove_dir_all(&partial);
@@ -49,12 +52,25 @@ pub(super) fn find_or_make(
     Ok(template)
 }
 
+/// Copies that nobody will finish any more.
+fn remove_dead_partials(cache: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PARTIAL)?.parse().ok());
+        if pid.is_some_and(|pid| start_time_ticks(pid).is_none()) {
+            // The worst that can happen is that it stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Makes `data_dir`, owned by the servers' user, from the template.
 pub(super) fn copy_to(template: &Path, data_dir: &Path) -> Result<(), TestkitError> {
     copy(template, data_dir)
 }
 
-fn make(node: &Node, is_cluster: bool, cancel: &AtomicBool) -> Result<(), TestkitError> {
+fn make(node: &Node, cancel: &AtomicBool) -> Result<(), TestkitError> {
     let programs = node.programs();
     let mut install = Command::new(&programs.install_db);
     install.arg("--no-defaults").arg(format!("--datadir={}", node.data_dir().display()));
@@ -67,7 +83,6 @@ fn make(node: &Node, is_cluster: bool, cancel: &AtomicBool) -> Result<(), Testki
         install.arg("--user=mysql");
     }
     run_checked("mariadb-install-db", &mut install, INSTALL_TIMEOUT)?;
-    debug_assert!(is_cluster || node.index() == 1);
     node.spawn(true)?;
     node.wait_synced(1, Instant::now() + SYNC_TIMEOUT, cancel)?;
     node.root_query(&accounts_sql())?;
@@ -87,7 +102,7 @@ fn accounts_sql() -> String {
         create(Account::APP, "ALL ON *.*"),
         create(Account::APP2, "ALL ON *.*"),
         create(Account::LIMITED, "ALL ON limited.*"),
-        create(Account::MONITOR, "REPLICATION CLIENT ON *.*"),
+        create(Account::MONITOR, "USAGE ON *.*"),
     ]
     .concat()
 }
