@@ -13,6 +13,11 @@ use crate::{
 const DONOR_QUEUE_MAX: u32 = 100;
 /// A view spreads in a fraction of this; a node still in an older one is cut off.
 const VIEW_SPREAD_MS: u64 = 1000;
+/// How long the next writer's choice waits for the other nodes to report the new view, so that it is the best one and
+/// not the one that was first to do so.
+const VIEW_SETTLE_MS: u64 = 200;
+/// How long the first writer's choice waits for the first look at every server.
+const FIRST_LOOK_MS: u64 = 5000;
 /// Flow control above this share of the time, while others are not held up, makes a reader leave.
 const PAUSED_PERMILLE_MAX: u16 = 900;
 
@@ -182,7 +187,15 @@ impl<'a> Cluster<'a> {
                 .candidates(|obstacle| matches!(obstacle, Some(Reason::Desynced | Reason::DonorCannotWrite)));
         }
         if self.hold.as_ref().is_some_and(|hold| self.now.since(hold.since) < self.unconfirmed_failover_ms) {
+            let able = candidates.len();
             candidates.retain(|(_, state)| self.confirms_loss(state));
+            let newest = self.view.as_ref().map_or(0, |view| self.now.since(view.since));
+            if candidates.len() < able && newest < VIEW_SETTLE_MS {
+                candidates.clear();
+            }
+        }
+        if self.awaits_first_look() {
+            candidates.clear();
         }
         // The present writers first and in their order: failback is `never`.
         let before = self.writers_before();
@@ -210,11 +223,21 @@ impl<'a> Cluster<'a> {
             writer_hostgroup: self.policy.writer_hostgroup,
             hold: if writers.is_empty() { self.hold.clone() } else { None },
             writers,
+            begun: Some(self.before.begun.unwrap_or(self.now)),
             view: self.view.clone(),
             writer_view,
             writer_segment: first.map_or(self.before.writer_segment, |state| state.segment),
             cannot_write: Vec::new(),
         }
+    }
+
+    /// The first writer is the best one, not the one that was seen first.
+    fn awaits_first_look(&self) -> bool {
+        let unseen =
+            |member: &Member<'_>| member.state.as_ref().is_err_and(|out| out.reason == Reason::NotObserved);
+        self.before.writer_view.is_none()
+            && self.before.begun.is_none_or(|begun| self.now.since(begun) < FIRST_LOOK_MS)
+            && self.members.iter().any(unseen)
     }
 
     /// Why a member can't be a writer at its best; none if it can.
@@ -241,9 +264,10 @@ impl<'a> Cluster<'a> {
     fn cannot_write_now(&self, group: &Group) -> Vec<(Endpoint, Reason)> {
         let lost = group.hold.as_ref().and_then(|hold| hold.lost.first());
         let others = self.members.iter().filter(|member| !group.writers.contains(member.endpoint));
+        let unseen = self.awaits_first_look().then_some(Reason::AwaitsFirstLook);
         let obstacle = |member: &Member<'_>| {
             let held = lost.map(|lost| Reason::AwaitsNewView { lost: lost.clone() });
-            Some((member.endpoint.clone(), self.cannot_write(member).or(held)?))
+            Some((member.endpoint.clone(), self.cannot_write(member).or(held).or(unseen.clone())?))
         };
         others.filter_map(obstacle).collect()
     }

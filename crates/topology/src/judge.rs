@@ -66,7 +66,8 @@ impl<'a> Judge<'a> {
             Some(reason) => return Err(Out::lost(reason)),
             None => {}
         }
-        let Some(state) = &seen.state else { return Err(Out::silent(Reason::NotObserved)) };
+        let timed_out = Reason::TimedOut { timeouts: seen.timeouts };
+        let Some(state) = &seen.state else { return Err(Out::silent(timed_out)) };
         if !state.connected {
             return Err(Out::lost(Reason::NotConnected));
         }

@@ -73,6 +73,8 @@ pub struct Group {
     pub writers: Vec<Endpoint>,
     /// Why there is no writer although there was one: statements wait for the next.
     pub hold: Option<Hold>,
+    /// When the cluster's roles were decided for the first time.
+    pub begun: Option<Millis>,
     /// The newest view that a healthy node reports.
     pub view: Option<View>,
     /// The view in which the present writer, or the lost one, was last seen writing.
@@ -216,6 +218,8 @@ pub enum Reason {
         /// The lost writer.
         lost: Endpoint,
     },
+    /// Waits until every server has been looked at once, for the choice of the first writer.
+    AwaitsFirstLook,
     /// The user's wish.
     Wished(Wish),
 }
@@ -354,7 +358,7 @@ impl fmt::Display for Reason {
             Self::NotObserved => f.write_str("not probed yet"),
             Self::NotObservedForLong { age_ms } => write!(f, "last probed {age_ms} ms ago"),
             Self::Unreachable { cause } => f.write_str(cause),
-            Self::TimedOut { timeouts } => write!(f, "{timeouts} probes without an answer"),
+            Self::TimedOut { timeouts } => write!(f, "{timeouts} probes in a row without an answer"),
             Self::NotConnected => f.write_str("wsrep_connected is OFF"),
             Self::NotReady => f.write_str("wsrep_ready is OFF"),
             Self::NonPrimary { cluster_status } => write!(f, "wsrep_cluster_status is {cluster_status}"),
@@ -377,6 +381,7 @@ impl fmt::Display for Reason {
                 write!(f, "flow control paused it for {}% of the time", paused_permille / 10)
             }
             Self::AwaitsNewView { lost } => write!(f, "waits until the cluster has removed {lost}"),
+            Self::AwaitsFirstLook => f.write_str("waits until every server has been probed once"),
             Self::Wished(Wish::Online) => f.write_str("mysql_servers.status is ONLINE"),
             Self::Wished(Wish::OfflineSoft) => f.write_str("mysql_servers.status is OFFLINE_SOFT"),
             Self::Wished(Wish::OfflineHard) => f.write_str("mysql_servers.status is OFFLINE_HARD"),

@@ -1,0 +1,100 @@
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use weir_config::Config;
+use weir_topology::{Endpoint, Roles, ServerRegistry};
+
+use crate::owner::{self, Event};
+use crate::settings::Settings;
+
+/// The most events that wait for the owner. Probes wait for room, suspicions of the data path are dropped.
+const EVENTS_MAX: usize = 1024;
+
+/// Watches the servers of a configuration, and decides and publishes their roles.
+///
+/// Dropping it ends its threads as [`Monitor::stop`] does.
+pub struct Monitor {
+    events: SyncSender<Event>,
+    owner: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    /// Starts watching.
+    ///
+    /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
+    /// then whenever they change; it must not block. The probes keep `registry` up to date.
+    ///
+    /// # Errors
+    /// If the system can't start a thread.
+    pub fn start(
+        config: &Config,
+        registry: ServerRegistry,
+        publish: impl Fn(Arc<Roles>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (events, inbox) = sync_channel(EVENTS_MAX);
+        let settings = Settings::of(config);
+        let probes_events = events.clone();
+        let owner = std::thread::Builder::new()
+            .name("topology".to_owned())
+            .spawn(move || owner::run(settings, registry, probes_events, inbox, publish))?;
+        Ok(Self { events, owner: Some(owner) })
+    }
+
+    /// Goes over to another configuration. What is known of servers that stay is kept.
+    pub fn apply(&self, config: &Config) {
+        // Fails only if the owner is gone, which has then been logged as a panic.
+        let _ = self.events.send(Event::Configure(Box::new(Settings::of(config))));
+    }
+
+    /// A way to report suspicions from any thread.
+    pub fn reporter(&self) -> Reporter {
+        Reporter { events: self.events.clone() }
+    }
+
+    /// Ends all threads; waits for those that hang on a silent server no longer than a moment.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let _ = self.events.send(Event::Stop);
+        if let Some(owner) = self.owner.take() {
+            let _ = owner.join();
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").finish_non_exhaustive()
+    }
+}
+
+/// Tells the monitor what the data path met.
+#[derive(Clone)]
+pub struct Reporter {
+    events: SyncSender<Event>,
+}
+
+impl Reporter {
+    /// Has a server probed at once because a connection to it failed. Never blocks; too many reports are dropped.
+    ///
+    /// A report changes no role by itself, so that a client can't force a failover.
+    pub fn suspect(&self, endpoint: &Endpoint) {
+        let _ = self.events.try_send(Event::Suspect(endpoint.clone()));
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! The one thread that decides roles.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+use weir_topology::{
+    Change, Endpoint, GaleraState, Millis, Observation, Place, ProbeError, Reason, Role, Roles,
+    ServerRegistry, roles,
+};
+
+use crate::probe_thread::{Order, ProbeHandle};
+use crate::settings::Settings;
+
+/// How often roles are decided although nothing was seen: observations grow old, holds end.
+const TICK: Duration = Duration::from_millis(100);
+/// Suspicions of one server that come faster than this count as one.
+const SUSPICION_PAUSE: Duration = Duration::from_millis(20);
+/// How long the end waits for probes that hang on a silent server.
+const END_WAIT: Duration = Duration::from_millis(300);
+
+/// What the owner hears.
+pub(crate) enum Event {
+    /// A probe ended.
+    Observed {
+        /// The server.
+        endpoint: Endpoint,
+        /// Which of the server's probes, since reloads replace them.
+        generation: u64,
+        /// What it saw.
+        result: Box<Result<GaleraState, ProbeError>>,
+        /// The version in the server's greeting, if there was one.
+        version: Option<String>,
+    },
+    /// The data path lost a connection to the server.
+    Suspect(Endpoint),
+    /// Another configuration.
+    Configure(Box<Settings>),
+    /// The end.
+    Stop,
+}
+
+/// Runs until [`Event::Stop`].
+pub(crate) fn run(
+    settings: Settings,
+    registry: ServerRegistry,
+    events: SyncSender<Event>,
+    inbox: Receiver<Event>,
+    publish: impl Fn(Arc<Roles>),
+) {
+    let mut owner = Owner {
+        settings: settings.clone(),
+        registry,
+        events,
+        probes: BTreeMap::new(),
+        generation: 0,
+        seen: Vec::new(),
+        suspicions: HashMap::new(),
+        roles: Arc::new(Roles::default()),
+        hurry: Arc::new(AtomicBool::new(false)),
+        start: Instant::now(),
+    };
+    owner.configure(settings);
+    owner.decide(&publish);
+    loop {
+        match inbox.recv_timeout(TICK) {
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(event) => owner.handle(event),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        owner.decide(&publish);
+    }
+    // Probes that wait to be heard must not wait for ever.
+    drop(inbox);
+    owner.end();
+}
+
+struct Owner {
+    settings: Settings,
+    registry: ServerRegistry,
+    events: SyncSender<Event>,
+    probes: BTreeMap<Endpoint, ProbeHandle>,
+    generation: u64,
+    seen: Vec<Observation>,
+    suspicions: HashMap<Endpoint, Instant>,
+    roles: Arc<Roles>,
+    /// Probes go as fast as they can: the cluster is about to form a new view.
+    hurry: Arc<AtomicBool>,
+    start: Instant,
+}
+
+impl Owner {
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Observed { endpoint, generation, result, version } => {
+                if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
+                    self.fold(&endpoint, *result, version.as_deref());
+                }
+            }
+            Event::Suspect(endpoint) => {
+                let now = Instant::now();
+                let last = self.suspicions.get(&endpoint);
+                if last.is_some_and(|last| now.duration_since(*last) < SUSPICION_PAUSE) {
+                    return;
+                }
+                if let Some(probe) = self.probes.get(&endpoint) {
+                    self.suspicions.insert(endpoint, now);
+                    probe.order(Order::Now);
+                }
+            }
+            Event::Configure(settings) => self.configure(*settings),
+            Event::Stop => {}
+        }
+    }
+
+    fn fold(&mut self, endpoint: &Endpoint, result: Result<GaleraState, ProbeError>, version: Option<&str>) {
+        let now = self.now();
+        let at = self.seen.iter().position(|seen| seen.endpoint == *endpoint);
+        let before = at.and_then(|at| self.seen.get(at));
+        let mut after = Observation::after(before, endpoint, now, result);
+        if let Some(version) = version {
+            after = after.with_version(version);
+        }
+        match at.and_then(|at| self.seen.get_mut(at)) {
+            Some(seen) => *seen = after,
+            None => self.seen.push(after),
+        }
+    }
+
+    /// Starts and ends probes so that there is one for each server of the configuration.
+    fn configure(&mut self, settings: Settings) {
+        self.probes.retain(|endpoint, probe| {
+            let stays = settings.probes.get(endpoint) == Some(&probe.settings);
+            if !stays {
+                probe.order(Order::End);
+            }
+            stays
+        });
+        for (endpoint, probe) in &settings.probes {
+            if self.probes.contains_key(endpoint) {
+                continue;
+            }
+            self.generation += 1;
+            let started = ProbeHandle::start(
+                endpoint,
+                self.generation,
+                probe.clone(),
+                self.registry.server(endpoint),
+                self.events.clone(),
+                self.hurry.clone(),
+            );
+            match started {
+                Ok(handle) => {
+                    self.probes.insert(endpoint.clone(), handle);
+                }
+                Err(cause) => error!(server = %endpoint, %cause, "can't start the thread of a probe"),
+            }
+        }
+        self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
+        self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
+        self.settings = settings;
+    }
+
+    /// Decides the roles, and publishes and logs them if they changed.
+    fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
+        let Settings { policy, intents, .. } = &self.settings;
+        let decided = roles(policy, intents, &self.seen, &self.roles, self.now());
+        let changed = !decided.same_as(&self.roles);
+        let decided = Arc::new(decided);
+        let previous = std::mem::replace(&mut self.roles, decided);
+        if changed {
+            log(&self.roles, &previous);
+            publish(self.roles.clone());
+            self.tell_causal_probes();
+        }
+        let hurry = self.roles.groups.iter().any(|group| group.hold.is_some());
+        if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
+            self.probes.values().for_each(|probe| probe.order(Order::Now));
+        } else if !hurry {
+            self.hurry.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Only members of the Primary component are asked how far they are.
+    fn tell_causal_probes(&self) {
+        for (endpoint, probe) in &self.probes {
+            let works = |place: &Place| {
+                place.endpoint == *endpoint
+                    && matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader)
+            };
+            probe.member.store(self.roles.places.iter().any(works), Ordering::Relaxed);
+        }
+    }
+
+    fn now(&self) -> Millis {
+        Millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn end(self) {
+        self.probes.values().for_each(|probe| probe.order(Order::End));
+        let deadline = Instant::now() + END_WAIT;
+        for (_, probe) in self.probes {
+            probe.join_until(deadline);
+        }
+    }
+}
+
+/// One line for each place that changed, and for the begin and the end of a hold.
+fn log(roles: &Roles, previous: &Roles) {
+    for group in &roles.groups {
+        let hostgroup = group.writer_hostgroup;
+        let before = previous.group(hostgroup).and_then(|group| group.hold.as_ref());
+        match (&group.hold, before) {
+            (Some(hold), None) => {
+                let lost: Vec<String> = hold.lost.iter().map(ToString::to_string).collect();
+                warn!(hostgroup, "lost the writer {}: statements wait for the next", lost.join(", "));
+            }
+            (None, Some(hold)) => {
+                let writers: Vec<String> = group.writers.iter().map(ToString::to_string).collect();
+                let lost: Vec<String> = hold.lost.iter().map(ToString::to_string).collect();
+                info!(hostgroup, "the hold for {} ends, writer: {}", lost.join(", "), writers.join(", "));
+            }
+            _ => {}
+        }
+    }
+    for change in roles.changes(previous) {
+        match change {
+            Change::Is(place) if place.reason == Reason::NotObserved => {}
+            Change::Is(place) if place.role == Role::Offline => warn!("{change}"),
+            _ => info!("{change}"),
+        }
+    }
+}

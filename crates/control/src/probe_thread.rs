@@ -1,0 +1,166 @@
+//! The thread that probes one server again and again.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use weir_topology::{Endpoint, ServerShared};
+
+use crate::causal;
+use crate::owner::Event;
+use crate::probe::Probe;
+use crate::settings::ProbeSettings;
+
+/// The pause between probes while the cluster is about to form a new view.
+const HURRY_PAUSE: Duration = Duration::from_millis(10);
+/// The pause varies by this share of it, so that the probes of many Weirs don't fall together.
+const JITTER_PERCENT: u64 = 10;
+
+/// What a probe is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Look at once.
+    Now,
+    /// End.
+    End,
+}
+
+/// A running probe and, on Galera, its causal probe.
+pub(crate) struct ProbeHandle {
+    pub(crate) generation: u64,
+    pub(crate) settings: ProbeSettings,
+    /// Whether the server is a working member of its cluster; read by the causal probe.
+    pub(crate) member: Arc<AtomicBool>,
+    orders: Sender<Order>,
+    causal_orders: Option<Sender<Order>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ProbeHandle {
+    pub(crate) fn start(
+        endpoint: &Endpoint,
+        generation: u64,
+        settings: ProbeSettings,
+        shared: Arc<ServerShared>,
+        events: SyncSender<Event>,
+        hurry: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let member = Arc::new(AtomicBool::new(false));
+        let (orders, inbox) = channel();
+        let probe = Probe::new(settings.galera, settings.options.clone());
+        let interval = settings.interval;
+        let server = endpoint.clone();
+        let thread = thread::Builder::new().name(format!("probe {endpoint}"));
+        let mut threads = vec![thread.spawn(move || {
+            run(probe, server, generation, interval, &inbox, &events, &hurry);
+        })?];
+        let mut causal_orders = None;
+        if settings.galera {
+            let (orders, inbox) = channel();
+            let (options, member) = (settings.options.clone(), member.clone());
+            let thread = thread::Builder::new().name(format!("causal {endpoint}"));
+            threads.push(thread.spawn(move || causal::run(options, &shared, &member, &inbox))?);
+            causal_orders = Some(orders);
+        }
+        Ok(Self { generation, settings, member, orders, causal_orders, threads })
+    }
+
+    /// Gives an order; one that has ended doesn't hear it.
+    pub(crate) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        if order == Order::End
+            && let Some(orders) = &self.causal_orders
+        {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// Waits for the threads, which have been told to end. One that hangs on a silent server is left alone: it ends by
+    /// its own time-out.
+    pub(crate) fn join_until(self, deadline: Instant) {
+        for thread in self.threads {
+            while !thread.is_finished() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn run(
+    mut probe: Probe,
+    endpoint: Endpoint,
+    generation: u64,
+    interval: Duration,
+    orders: &Receiver<Order>,
+    events: &SyncSender<Event>,
+    hurry: &AtomicBool,
+) {
+    loop {
+        let result = Box::new(probe.look());
+        let answers = result.is_ok();
+        let version = probe.version().map(str::to_owned);
+        let event = Event::Observed { endpoint: endpoint.clone(), generation, result, version };
+        if events.send(event).is_err() {
+            return;
+        }
+        // The new view comes from those that answer.
+        let in_hurry = answers && hurry.load(Ordering::Relaxed);
+        let pause = if in_hurry { HURRY_PAUSE.min(interval) } else { jittered(interval) };
+        if !wait(orders, pause) {
+            return;
+        }
+    }
+}
+
+/// Waits for the pause or for an order that ends it; false if it is time to end.
+pub(crate) fn wait(orders: &Receiver<Order>, pause: Duration) -> bool {
+    match orders.recv_timeout(pause) {
+        Ok(Order::Now) => {
+            // Several orders are one.
+            !orders.try_iter().any(|order| order == Order::End)
+        }
+        Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => false,
+        Err(RecvTimeoutError::Timeout) => true,
+    }
+}
+
+/// `interval`, up to a share longer or shorter.
+fn jittered(interval: Duration) -> Duration {
+    // Each RandomState has another key, which makes its hash of anything a random number.
+    let random = RandomState::new().hash_one(0_u8);
+    let percent = 100 - JITTER_PERCENT + random % (2 * JITTER_PERCENT + 1);
+    interval * u32::try_from(percent).unwrap_or(100) / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_stays_within_its_share_and_varies() {
+        let interval = Duration::from_millis(1000);
+        let pauses: Vec<Duration> = (0..200).map(|_| jittered(interval)).collect();
+        assert!(pauses.iter().all(|pause| (900..=1100).contains(&pause.as_millis())));
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]));
+    }
+
+    #[test]
+    fn orders_end_a_pause() {
+        let (sender, orders) = channel();
+        sender.send(Order::Now).unwrap();
+        assert!(wait(&orders, Duration::from_secs(60)));
+        assert!(wait(&orders, Duration::from_millis(1)));
+        sender.send(Order::Now).unwrap();
+        sender.send(Order::End).unwrap();
+        assert!(!wait(&orders, Duration::from_secs(60)));
+        drop(sender);
+        assert!(!wait(&orders, Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,55 @@
+//! What the monitor takes from the configuration.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use weir_client::Options;
+use weir_config::Config;
+use weir_topology::{Endpoint, Intent, Policy};
+
+/// The monitor's part of a configuration.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    pub(crate) intents: Vec<Intent>,
+    pub(crate) probes: BTreeMap<Endpoint, ProbeSettings>,
+}
+
+/// How a server is probed. A probe goes on over a reload if this is the same.
+#[derive(Clone, PartialEq)]
+pub(crate) struct ProbeSettings {
+    /// Ask for the state of Galera, and keep a causal probe.
+    pub(crate) galera: bool,
+    pub(crate) interval: Duration,
+    pub(crate) options: Options,
+}
+
+impl Settings {
+    pub(crate) fn of(config: &Config) -> Self {
+        let policy = config.policy();
+        let intents = config.intents();
+        let variables = &config.variables;
+        let mut probes = BTreeMap::new();
+        for Intent { endpoint, hostgroup, .. } in &intents {
+            let galera = policy.galera.iter().any(|row| row.owns(*hostgroup));
+            let options = Options::new(
+                &endpoint.host,
+                endpoint.port,
+                &variables.monitor_username,
+                variables.monitor_password.expose(),
+            )
+            .timeouts(variables.monitor_connect_timeout, variables.monitor_galera_healthcheck_timeout);
+            let interval = variables.monitor_galera_healthcheck_interval;
+            let probe = probes.entry(endpoint.clone()).or_insert(ProbeSettings { galera, interval, options });
+            probe.galera |= galera;
+        }
+        Self { policy, intents, probes }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
