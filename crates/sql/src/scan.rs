@@ -129,8 +129,8 @@ struct Scanner<'a> {
     pending: Pending,
     /// Inside the name after `@@`.
     in_system_variable: bool,
-    /// Names are being assigned, not read.
-    in_target: bool,
+    /// Where `@` and `@@` stand before what is assigned, or before hosts of accounts.
+    no_variables_read: bool,
     /// User variables are being assigned, wherever they stand.
     assigns_variables: bool,
 }
@@ -166,7 +166,7 @@ impl<'a> Scanner<'a> {
             watched: None,
             pending: Pending::Nothing,
             in_system_variable: false,
-            in_target: false,
+            no_variables_read: false,
             assigns_variables: false,
         }
     }
@@ -181,7 +181,7 @@ impl<'a> Scanner<'a> {
         self.watched = None;
         self.pending = Pending::Nothing;
         self.in_system_variable = false;
-        self.in_target = false;
+        self.no_variables_read = false;
         self.assigns_variables = false;
         self.now = self.lexer.token();
         self.observe();

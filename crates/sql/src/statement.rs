@@ -125,6 +125,19 @@ bitflags! {
     }
 }
 
+impl Default for Statement {
+    /// What stands for a command that has no SQL text: nothing is known of it.
+    fn default() -> Self {
+        Self {
+            kind: Kind::Other,
+            access: Access::Control,
+            effects: Effects::empty(),
+            uses: Uses::empty(),
+            multi: false,
+        }
+    }
+}
+
 impl Statement {
     /// Whether the statement is surely a read: [`Access::Read`].
     pub fn is_read(&self) -> bool {

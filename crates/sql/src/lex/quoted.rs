@@ -23,6 +23,8 @@ impl Lexer<'_> {
         let pairs = !matches!(lead_bytes, LeadBytes::None | LeadBytes::Utf8);
         loop {
             let Some(byte) = self.peek(0) else {
+                // An escape may have skipped the end.
+                self.at = self.text.len();
                 return self.malformed();
             };
             self.at += 1;
@@ -37,8 +39,6 @@ impl Lexer<'_> {
                 self.at += 1;
             }
         }
-        // The escaped byte may have been the last one.
-        self.at = self.at.min(self.text.len());
         self.check_executable(start);
     }
 

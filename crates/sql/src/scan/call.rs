@@ -66,7 +66,7 @@ impl Scanner<'_> {
             | TokenKind::UserVariable
             | TokenKind::Placeholder => true,
             TokenKind::Word => {
-                matches!(self.before_previous.word, Word::AS | Word::INTO | Word::TABLE)
+                matches!(self.before_previous.word, Word::AS | Word::INTO | Word::TABLE | Word::PROCEDURE)
                     || (self.before_previous.word == Word::MEMBER && self.previous.word == Word::OF)
             }
             _ => false,

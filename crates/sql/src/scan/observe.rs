@@ -41,7 +41,7 @@ impl Scanner<'_> {
                 self.in_system_variable = false;
             }
             TokenKind::UserVariable => {
-                if !self.in_target {
+                if !self.no_variables_read {
                     self.uses |= Uses::USER_VARIABLE;
                 }
                 if self.assigns_variables {
@@ -51,7 +51,7 @@ impl Scanner<'_> {
             }
             TokenKind::SystemVariable => {
                 self.sure = false;
-                if !self.in_target {
+                if !self.no_variables_read {
                     self.uses |= Uses::SYSTEM_VARIABLE;
                     self.in_system_variable = true;
                 }

@@ -51,8 +51,9 @@ fn skip_until<T: Tokens>(tokens: &mut T, found: fn(Token, Token) -> bool) -> boo
 fn header<T: Tokens>(tokens: &mut T) -> bool {
     while !tokens.at_end() {
         let (now, previous) = (tokens.now(), tokens.previous());
+        let inside_parentheses = tokens.depth() > 0;
         tokens.advance();
-        if tokens.depth() > 0 || now.kind != TokenKind::Word {
+        if inside_parentheses || now.kind != TokenKind::Word {
             continue;
         }
         match now.word {

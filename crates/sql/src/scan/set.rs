@@ -203,13 +203,13 @@ impl Scanner<'_> {
         let text = self.lexer.text();
         let mut effects = Effects::empty();
         let mut transaction = false;
-        self.in_target = true;
+        self.no_variables_read = true;
         items(&mut Targets(self), for_one_statement, &mut |item| {
             let name = text.get(item.name.0..item.name.1).unwrap_or_default();
             transaction |= item.scope != Scope::Unscoped && name.eq_ignore_ascii_case(b"transaction");
             effects |= effects_of(&item, name);
         });
-        self.in_target = false;
+        self.no_variables_read = false;
         self.effects |= effects;
         transaction
     }
@@ -233,8 +233,8 @@ impl Tokens for Targets<'_, '_> {
 
     fn advance(&mut self) {
         match self.0.now.kind {
-            TokenKind::Equals | TokenKind::Assign => self.0.in_target = false,
-            TokenKind::Comma if self.0.depth == 0 => self.0.in_target = true,
+            TokenKind::Equals | TokenKind::Assign => self.0.no_variables_read = false,
+            TokenKind::Comma if self.0.depth == 0 => self.0.no_variables_read = true,
             _ => {}
         }
         self.0.advance();

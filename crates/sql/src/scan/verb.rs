@@ -52,7 +52,7 @@ impl Scanner<'_> {
             Word::TABLE => Kind::Table,
             _ if in_parentheses => self.unknown(),
             Word::SET => {
-                self.in_target = true;
+                self.no_variables_read = true;
                 self.advance();
                 self.set()
             }
@@ -286,9 +286,14 @@ impl Scanner<'_> {
     /// Verbs that define things and people.
     fn definition(&mut self, verb: Word) -> Kind {
         match verb {
-            Word::CREATE => self.create(),
-            Word::ALTER => self.alter(),
-            Word::DROP => self.drop(),
+            Word::CREATE | Word::ALTER | Word::DROP => {
+                self.no_variables_read = true;
+                match verb {
+                    Word::CREATE => self.create(),
+                    Word::ALTER => self.alter(),
+                    _ => self.drop(),
+                }
+            }
             Word::TRUNCATE => Kind::Truncate,
             Word::RENAME if matches!(self.now.word, Word::TABLE | Word::TABLES) => {
                 self.effect(Effects::TABLE_RENAMED, Kind::RenameTable)
@@ -296,6 +301,7 @@ impl Scanner<'_> {
             Word::RENAME => Kind::RenameUser,
             Word::GRANT | Word::REVOKE => {
                 self.calls = Calls::Nowhere;
+                self.no_variables_read = true;
                 if verb == Word::GRANT { Kind::Grant } else { Kind::Revoke }
             }
             _ => self.administration(verb),
@@ -304,7 +310,10 @@ impl Scanner<'_> {
 
     fn create(&mut self) -> Kind {
         self.calls = Calls::AfterSelect;
-        match created_object(self) {
+        let created = created_object(self);
+        // CREATE TABLE ... SELECT reads; before, `@` belongs to a DEFINER.
+        self.no_variables_read = created.0 != Word::TABLE;
+        match created {
             (Word::TABLE | Word::SEQUENCE, true) => {
                 self.effect(Effects::TEMPORARY_TABLE_CREATED, Kind::CreateTemporaryTable)
             }

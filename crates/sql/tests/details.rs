@@ -1,0 +1,271 @@
+//! Assignments, substitutions, named effects, KILL and USE.
+
+use weir_sql::{
+    Dialect, Kill, KillKind, NamedEffect, Scope, SessionFunction, TableName, What, assignments, kill_target,
+    named_effects, substitutions, use_schema,
+};
+
+fn dialect() -> Dialect {
+    Dialect::default()
+}
+
+/// `scope name = value`, with `@` before user variables.
+fn assigned(text: &str) -> Option<Vec<String>> {
+    let show = |assignment: weir_sql::Assignment| {
+        let scope = match assignment.scope {
+            Scope::Session => "session ",
+            Scope::Global => "global ",
+            Scope::Persist => "persist ",
+            Scope::Unscoped => "",
+        };
+        let at = if assignment.user_variable { "@" } else { "" };
+        format!("{scope}{at}{} = {}", assignment.name, &text[assignment.value_range])
+    };
+    Some(assignments(text.as_bytes(), dialect())?.into_iter().map(show).collect())
+}
+
+#[test]
+fn assignments_are_taken_apart() {
+    let cases: &[(&str, &[&str])] = &[
+        ("SET a = 1", &["a = 1"]),
+        ("set Autocommit:=0 ;", &["autocommit = 0"]),
+        ("SET a = 1, @@session.b = 'x,y', @C := 2", &["a = 1", "session b = 'x,y'", "@c = 2"]),
+        (
+            "SET SESSION a = (SELECT 1, 2), LOCAL b = f(1, 2)",
+            &["session a = (SELECT 1, 2)", "session b = f(1, 2)"],
+        ),
+        ("SET GLOBAL a = 1, b = 2, @@c = 3", &["global a = 1", "global b = 2", "c = 3"]),
+        ("SET @@global.a = 1, b = 2", &["global a = 1", "b = 2"]),
+        ("SET @@persist.a = 1, PERSIST_ONLY b = 2", &["persist a = 1", "persist b = 2"]),
+        ("SET NAMES utf8mb4 COLLATE utf8mb4_bin, a = 1", &["names = utf8mb4 COLLATE utf8mb4_bin", "a = 1"]),
+        ("SET NAMES 'latin1'", &["names = 'latin1'"]),
+        ("SET CHARACTER SET DEFAULT", &["character set = DEFAULT"]),
+        ("SET CHARSET utf8", &["character set = utf8"]),
+        (
+            "SET `a` = `b`, @@session.`C` = 1, @`x``Y` = 2, @'z' = 3",
+            &["a = `b`", "session c = 1", "@x`y = 2", "@z = 3"],
+        ),
+        ("SET /* x */ a /* y */ = /* z */ 1 -- end", &["a = 1"]),
+        ("SET GLOBAL hot.key_buffer_size = 1", &["global hot.key_buffer_size = 1"]),
+        ("/*!40101 SET a = 1 */", &["a = 1"]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(
+            assigned(text).as_deref(),
+            Some(&expected.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()[..]),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn ranges_of_assignments_are_theirs() {
+    let text = "SET  @@session.a = 'x' , SESSION b := 2 ;";
+    let found = assignments(text.as_bytes(), dialect()).unwrap();
+    let ranges: Vec<&str> = found.iter().map(|assignment| &text[assignment.range.clone()]).collect();
+    assert_eq!(ranges, ["@@session.a = 'x'", "SESSION b := 2"]);
+}
+
+#[test]
+fn other_statements_have_no_assignments() {
+    for text in [
+        "SELECT 1",
+        "SET",
+        "SET a",
+        "SET a =",
+        "SET a = 1,",
+        "SET TRANSACTION READ ONLY",
+        "SET SESSION TRANSACTION READ ONLY",
+        "SET ROLE r",
+        "SET PASSWORD = 'x'",
+        "SET DEFAULT ROLE r",
+        "SET STATEMENT a = 1 FOR SELECT 1",
+        "SET a = 1; SET b = 2",
+        "SET a = 'x",
+    ] {
+        assert_eq!(assigned(text), None, "{text}");
+    }
+}
+
+fn table(name: &str) -> TableName {
+    let (schema, name) = name.split_once('.').map_or((None, name), |(schema, name)| (Some(schema), name));
+    TableName { schema: schema.map(|schema| schema.as_bytes().to_vec()), name: name.as_bytes().to_vec() }
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+#[test]
+fn tables_and_handles_have_names() {
+    use NamedEffect::*;
+    let cases: &[(&str, &[NamedEffect])] = &[
+        ("CREATE TEMPORARY TABLE T (a INT)", &[TemporaryTableCreated(table("T"))]),
+        (
+            "create or replace temporary table if not exists `d`.`t` like u",
+            &[TemporaryTableCreated(table("d.t"))],
+        ),
+        ("CREATE TEMPORARY SEQUENCE s", &[TemporaryTableCreated(table("s"))]),
+        ("CREATE TABLE t (a INT)", &[]),
+        (
+            "DROP TABLE IF EXISTS a, `b` . c, d CASCADE",
+            &[TableDropped(table("a")), TableDropped(table("b.c")), TableDropped(table("d"))],
+        ),
+        ("DROP TEMPORARY TABLE a", &[TableDropped(table("a"))]),
+        ("ALTER TABLE a RENAME TO b", &[TablesRenamed]),
+        ("RENAME TABLE a TO b", &[TablesRenamed]),
+        ("PREPARE `S` FROM 'SELECT 1'", &[Prepared(bytes("s"))]),
+        ("DEALLOCATE PREPARE S", &[Deallocated(bytes("s"))]),
+        ("DROP PREPARE s", &[Deallocated(bytes("s"))]),
+        ("HANDLER d.t OPEN", &[HandlerOpened(bytes("t"))]),
+        ("HANDLER t OPEN AS h", &[HandlerOpened(bytes("h"))]),
+        ("HANDLER t OPEN h", &[HandlerOpened(bytes("h"))]),
+        ("HANDLER h CLOSE", &[HandlerClosed(bytes("h"))]),
+        (
+            "CREATE TEMPORARY TABLE a (b INT); DROP TABLE a; SELECT 1",
+            &[TemporaryTableCreated(table("a")), TableDropped(table("a"))],
+        ),
+        ("SET STATEMENT a = 1 FOR DROP TABLE t", &[TableDropped(table("t"))]),
+        // What may not run, or not now, ends nothing.
+        ("CREATE PROCEDURE p() BEGIN DROP TABLE t; END", &[]),
+        ("BEGIN NOT ATOMIC DROP TABLE t; END", &[]),
+        ("IF 0 THEN DROP TABLE t; END IF", &[]),
+        ("/*!99999 DROP TABLE t */", &[]),
+        ("DROP TABLE t /*", &[]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(named_effects(text.as_bytes(), dialect()), *expected, "{text}");
+    }
+}
+
+#[test]
+fn locks_have_names_where_the_statement_is_simple() {
+    use NamedEffect::*;
+    let cases: &[(&str, &[NamedEffect])] = &[
+        ("SELECT GET_LOCK('A''b', 10)", &[LockAcquired(Some(bytes("a'b")))]),
+        ("DO get_lock (\"x\", -1)", &[LockAcquired(Some(bytes("x")))]),
+        ("SELECT GET_LOCK('a', 1) AS l;", &[LockAcquired(Some(bytes("a")))]),
+        ("SELECT GET_LOCK('a', 1) FROM t", &[LockAcquired(None)]),
+        ("SELECT GET_LOCK('a\\n', 1)", &[LockAcquired(None)]),
+        ("SELECT GET_LOCK(_utf8'a', 1)", &[LockAcquired(None)]),
+        ("SELECT GET_LOCK(?, ?)", &[LockAcquired(None)]),
+        ("SELECT GET_LOCK('a', 1), GET_LOCK('b', 1)", &[LockAcquired(None), LockAcquired(None)]),
+        ("SET STATEMENT a = 1 FOR SELECT GET_LOCK('a', 1)", &[LockAcquired(None)]),
+        ("SELECT RELEASE_LOCK('A')", &[LockReleased(bytes("a"))]),
+        ("do release_lock('a')", &[LockReleased(bytes("a"))]),
+        ("SELECT RELEASE_LOCK('a') FROM t", &[]),
+        ("SELECT RELEASE_LOCK('a') WHERE 0", &[]),
+        ("SELECT RELEASE_LOCK(CONCAT('a'))", &[]),
+        ("SELECT 1, RELEASE_LOCK('a')", &[]),
+        ("SELECT RELEASE_ALL_LOCKS()", &[AllLocksReleased]),
+        ("DO RELEASE_ALL_LOCKS() ;", &[AllLocksReleased]),
+        ("SELECT RELEASE_ALL_LOCKS() LIMIT 0", &[]),
+        ("SELECT RELEASE_LOCK('a') /*! FROM t */", &[]),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(named_effects(text.as_bytes(), dialect()), *expected, "{text}");
+    }
+}
+
+/// The text with `<...>` around every place, `[...]` if it is a select item.
+fn marked(text: &str) -> String {
+    let mut marked = String::new();
+    let mut at = 0;
+    for found in substitutions(text.as_bytes(), dialect()) {
+        let (open, close) = if found.select_item { ('[', ']') } else { ('<', '>') };
+        marked += &text[at..found.range.start];
+        marked.push(open);
+        marked += &text[found.range.clone()];
+        marked.push(close);
+        at = found.range.end;
+    }
+    marked + &text[at..]
+}
+
+#[test]
+fn places_of_substitutions() {
+    for expected in [
+        "SELECT [CONNECTION_ID()]",
+        "select [connection_id ( )] , [row_count()] from t",
+        "SELECT DISTINCT [FOUND_ROWS()] LIMIT 1;",
+        "SELECT <CONNECTION_ID()> AS id, <ROW_COUNT()> n, <FOUND_ROWS()> + 1, 1 - <ROW_COUNT()>",
+        "SELECT (<CONNECTION_ID()>), ABS(<ROW_COUNT()>)",
+        "SELECT a FROM t WHERE id = <CONNECTION_ID()> ORDER BY a, <ROW_COUNT()>",
+        "SELECT * FROM (SELECT <CONNECTION_ID()>) t",
+        "SELECT [CONNECTION_ID()] UNION SELECT [ROW_COUNT()]",
+        "SELECT [@@session_track_schema], <@@local.session_track_gtids> AS g, [@@session . Session_Track_Schema]",
+        "SELECT @@global.session_track_schema, @@session_tracker",
+        "SET @x = <CONNECTION_ID()>, session_track_schema = 1",
+        "SET @@session.session_track_schema = <@@session_track_schema>, @@session_track_gtids := 1",
+        "KILL QUERY <CONNECTION_ID()>",
+        "INSERT INTO t SELECT [CONNECTION_ID()] ON DUPLICATE KEY UPDATE a = 1, b = <ROW_COUNT()>",
+        "CREATE TABLE t (a INT) AS SELECT [CONNECTION_ID()]",
+        "CREATE TABLE t (a INT DEFAULT (CONNECTION_ID()))",
+        "CREATE VIEW v AS SELECT CONNECTION_ID()",
+        "CREATE PROCEDURE p() BEGIN SELECT 1; SELECT CONNECTION_ID(); END; SELECT [CONNECTION_ID()]",
+        "ALTER VIEW v AS SELECT CONNECTION_ID()",
+        "SELECT 'CONNECTION_ID()', `CONNECTION_ID`(), db.CONNECTION_ID(), CONNECTION_ID -- CONNECTION_ID()",
+        "SELECT CONNECTION_ID(), 'x",
+    ] {
+        let text: String = expected.chars().filter(|c| !"[]<>".contains(*c)).collect();
+        assert_eq!(marked(&text), expected);
+    }
+}
+
+#[test]
+fn substitutions_know_what_they_are() {
+    let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA";
+    let found: Vec<What> = substitutions(text, dialect()).into_iter().map(|found| found.what).collect();
+    let expected = [
+        What::Function(SessionFunction::ConnectionId),
+        What::Function(SessionFunction::RowCount),
+        What::Function(SessionFunction::FoundRows),
+        What::SessionTrackVariable("session_track_schema".to_owned()),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn kill_has_a_target() {
+    let kill = |kind, soft, id| Some(Kill { kind, soft, id });
+    let cases = [
+        ("KILL 5", kill(KillKind::Connection, false, 5)),
+        ("kill connection 18446744073709551615;", kill(KillKind::Connection, false, u64::MAX)),
+        ("KILL /* x */ QUERY 7", kill(KillKind::Query, false, 7)),
+        ("KILL HARD CONNECTION 1", kill(KillKind::Connection, false, 1)),
+        ("KILL SOFT QUERY 1", kill(KillKind::Query, true, 1)),
+        ("KILL SOFT 1", kill(KillKind::Connection, true, 1)),
+        ("KILL", None),
+        ("KILL QUERY ID 5", None),
+        ("KILL USER u", None),
+        ("KILL 5 + 1", None),
+        ("KILL 18446744073709551616", None),
+        ("KILL 0x5", None),
+        ("KILL CONNECTION_ID()", None),
+        ("KILL 5; SELECT 1", None),
+        ("KILL /*!99999 5 */ 6", None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(kill_target(text.as_bytes(), dialect()), expected, "{text}");
+    }
+}
+
+#[test]
+fn use_has_a_schema() {
+    let ansi = Dialect { ansi_quotes: true, ..dialect() };
+    let cases = [
+        ("USE db", dialect(), Some("db")),
+        ("use `My``Db` ; -- x", dialect(), Some("My`Db")),
+        ("USE \"db\"", ansi, Some("db")),
+        ("USE \"db\"", dialect(), None),
+        ("USE 1db", dialect(), Some("1db")),
+        ("USE a.b", dialect(), None),
+        ("USE", dialect(), None),
+        ("USE a; USE b", dialect(), None),
+        ("USE `a", dialect(), None),
+        ("USE /*!99999 a */ b", dialect(), None),
+    ];
+    for (text, dialect, expected) in cases {
+        assert_eq!(use_schema(text.as_bytes(), dialect), expected.map(bytes), "{text}");
+    }
+}
