@@ -1,1 +1,10 @@
-//! See ARCHITECTURE.md.
+//! A session as state, without I/O: logins, tracked state, pins, prepared statements, and what a client is shown
+//! of session tracking. The proxy's core puts them together.
+
+#![forbid(unsafe_code)]
+
+pub mod login;
+pub mod pin;
+pub mod prepared;
+pub mod state;
+pub mod track;

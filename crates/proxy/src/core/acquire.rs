@@ -1,0 +1,234 @@
+//! From a planned statement to a lease: which hostgroup, which server, which connection.
+
+use weir_protocol::error::ServerError;
+use weir_sql::Uses;
+
+use super::Core;
+use super::model::{BackendKey, Phase, ServerIndex, SessionKey, WorkKind};
+
+/// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
+pub(super) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
+
+/// Idle connections looked at, most recent first, for one whose state fits already.
+const IDLE_LOOKED_AT: usize = 8;
+
+impl Core {
+    /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
+    /// false: the session is busy from here on.
+    pub(super) fn start(&mut self, key: SessionKey) -> bool {
+        self.outdate_kept(key);
+        let session = &mut self.sessions[key];
+        session.work.attempts += 1;
+        let Some(account) = &session.account else { return false };
+        session.work.hostgroup = account.user.default_hostgroup;
+        if let Some(lease) = session.lease {
+            session.phase = Phase::Running;
+            self.converge(lease);
+            return false;
+        }
+        session.phase = Phase::Waiting(self.now);
+        self.acquire(key);
+        false
+    }
+
+    /// Finds a server for a waiting session.
+    pub(super) fn acquire(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let writer = session.work.hostgroup;
+        let uses_connection = session.work.statement.uses.intersects(
+            Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS,
+        ) && (!session.keeps.is_empty() || session.last_insert_id != 0);
+        let may_leave_writer =
+            session.work.is_read && session.is_autocommit && !session.work.writer_only && !uses_connection;
+        if uses_connection
+            && let Some(kept) = session.kept
+            && self.take_kept(kept)
+        {
+            return self.lend(kept, key);
+        }
+        let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
+        let server = match reader {
+            Some(reader) if may_leave_writer => self.pick(reader, key).or_else(|| self.pick(writer, key)),
+            _ => self.pick(writer, key),
+        };
+        match server {
+            Some(server) => self.obtain(server, key),
+            None => {
+                let socket = self.sessions[key].socket;
+                self.parked.push_back((key, socket));
+            }
+        }
+    }
+
+    /// Takes the connection that still knows a session's diagnostics, if it is idle and well.
+    fn take_kept(&mut self, kept: BackendKey) -> bool {
+        let server = self.backends[kept].server;
+        let idle = &mut self.servers[server].idle;
+        let Some(at) = idle.iter().position(|backend| *backend == kept) else { return false };
+        idle.remove(at);
+        true
+    }
+
+    /// The next server of a hostgroup by smooth weighted round robin, among those that may serve this session.
+    fn pick(&mut self, hostgroup: u32, key: SessionKey) -> Option<ServerIndex> {
+        let session = &self.sessions[key];
+        let group = self.groups.get_mut(&hostgroup)?;
+        let servers = &self.servers;
+        let must_cover = group.is_replicated && session.work.is_read && session.last_write_at != 0;
+        let is_usable = |member: &super::GroupMember| {
+            let pool = &servers[member.server];
+            let is_reachable = pool.failures == 0 || pool.retry_at <= self.now || pool.open > pool.dialing;
+            is_reachable
+                && (!must_cover
+                    || session.last_write_server == member.server
+                    || pool.server.shared.covers(session.last_write_at))
+        };
+        let mut total = 0;
+        let mut best: Option<usize> = None;
+        let mut is_only_zero = true;
+        for at in 0..group.members.len() {
+            if !is_usable(&group.members[at]) {
+                continue;
+            }
+            let member = &mut group.members[at];
+            is_only_zero &= member.weight == 0;
+            total += member.weight;
+            member.current += member.weight;
+            let leads = best.is_none_or(|best| group.members[at].current > group.members[best].current);
+            if leads && (group.members[at].weight > 0 || is_only_zero) {
+                best = Some(at);
+            }
+        }
+        let member = &mut group.members[best?];
+        member.current -= total;
+        Some(member.server)
+    }
+
+    /// Gives the session a connection to this server, now or when its turn comes.
+    pub(super) fn obtain(&mut self, server: ServerIndex, key: SessionKey) {
+        let socket = self.sessions[key].socket;
+        if self.servers[server].waiters.is_empty()
+            && let Some(backend) = self.take_idle(server, key)
+        {
+            return self.lend(backend, key);
+        }
+        self.servers[server].waiters.push_back((key, socket));
+        self.supply(server);
+    }
+
+    /// An idle connection that fits the session's identity: its own of before, or one in the same state, or
+    /// any.
+    fn take_idle(&mut self, server: ServerIndex, key: SessionKey) -> Option<BackendKey> {
+        let session = &self.sessions[key];
+        let backends = &self.backends;
+        let idle = &self.servers[server].idle;
+        let fits = |at: usize| backends[idle[at]].identity == session.identity;
+        let own = session.kept.and_then(|kept| idle.iter().position(|backend| *backend == kept));
+        let equal = || {
+            let state = &session.state;
+            let recent = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
+            recent.rev().find(|at| {
+                let backend = &backends[idle[*at]];
+                fits(*at) && backend.kept_for.is_none() && std::rc::Rc::ptr_eq(&backend.state, state)
+            })
+        };
+        let at = own.or_else(equal).or_else(|| (0..idle.len()).rev().find(|at| fits(*at)))?;
+        Some(self.servers[server].idle.remove(at))
+    }
+
+    /// Lends a connection that is ready and nobody's to a waiting session.
+    pub(super) fn lend(&mut self, backend: BackendKey, key: SessionKey) {
+        self.fetch_kept(backend, key);
+        let session = &mut self.sessions[key];
+        session.lease = Some(backend);
+        session.phase = Phase::Running;
+        self.backends[backend].holder = Some(key);
+        self.converge(backend);
+    }
+
+    /// A session has waited too long.
+    pub(super) fn wait_timed_out(&mut self, key: SessionKey) {
+        let Phase::Waiting(since) = self.sessions[key].phase else { return };
+        let waited_ms = (self.now - since) / 1_000_000;
+        let hostgroup = self.sessions[key].work.hostgroup;
+        let reason = self.why_unreachable(hostgroup);
+        let message =
+            format!("Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}");
+        self.leave_queues(key);
+        tracing::warn!(session = self.sessions[key].id, message);
+        self.sessions[key].phase = Phase::Running;
+        if self.sessions[key].upload.is_some() {
+            return self.fail_session(key, HOSTGROUP_UNREACHABLE, &message);
+        }
+        self.reply_error(key, HOSTGROUP_UNREACHABLE, &message);
+        self.answered_here(key);
+    }
+
+    /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
+    pub(super) fn answered_here(&mut self, key: SessionKey) {
+        self.command_done(key);
+        if self.sessions[key].close_when_done {
+            return self.close_session(key);
+        }
+        let socket = self.sessions[key].socket;
+        self.runnable.push_back((key, socket));
+    }
+
+    /// Why no server of a hostgroup could be had, for people.
+    fn why_unreachable(&self, hostgroup: u32) -> String {
+        let Some(group) = self.groups.get(&hostgroup) else {
+            return format!("no server is configured for hostgroup {hostgroup}");
+        };
+        let mut reasons: Vec<String> = group
+            .members
+            .iter()
+            .map(|member| {
+                let pool = &self.servers[member.server];
+                let endpoint = &pool.server.endpoint;
+                if pool.failures > 0 {
+                    format!("{endpoint}: {} ({} failures in a row)", pool.last_error, pool.failures)
+                } else {
+                    let max = pool.server.max_connections;
+                    format!("{endpoint}: all {max} connections (max_connections) are in use")
+                }
+            })
+            .collect();
+        if !group.absent.is_empty() {
+            reasons.push(group.absent.clone());
+        }
+        if reasons.is_empty() { "no server is in it".into() } else { reasons.join("; ") }
+    }
+
+    /// Looks again for servers for those who found none.
+    pub(super) fn unpark(&mut self) {
+        for _ in 0..self.parked.len() {
+            let Some((key, socket)) = self.parked.pop_front() else { break };
+            if self.is_waiting(key, socket) {
+                self.acquire(key);
+            }
+        }
+    }
+
+    pub(super) fn is_waiting(&self, key: SessionKey, socket: crate::outbox::SocketId) -> bool {
+        self.session_is(key, socket) && matches!(self.sessions[key].phase, Phase::Waiting(_))
+    }
+
+    /// Takes a session out of all queues.
+    pub(super) fn leave_queues(&mut self, key: SessionKey) {
+        self.parked.retain(|(waiting, _)| *waiting != key);
+        for pool in &mut self.servers {
+            pool.waiters.retain(|(waiting, _)| *waiting != key);
+        }
+    }
+
+    /// Whether a failed work may simply be started again elsewhere: nothing of it can have had an effect, and
+    /// the client has seen nothing.
+    pub(super) fn may_retry(&self, key: SessionKey) -> bool {
+        let work = &self.sessions[key].work;
+        let retries = self.snapshot.variables.connect_retries_on_failure;
+        work.is_read
+            && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute)
+            && !work.is_answering
+            && work.attempts <= retries
+    }
+}

@@ -1,0 +1,408 @@
+//! Bytes from servers: logins, replies to Weir's own statements, and the end of a connection.
+
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::{ErrPacket, OkPacket};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
+
+use super::Core;
+use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Stage, WorkKind};
+use crate::outbox::SocketId;
+
+/// A login packet of a server larger than this is refused.
+const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
+
+/// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
+const OUTCOME_UNKNOWN: ServerError = ServerError { code: 2013, sqlstate: *b"08007" };
+/// The connection that held a session's state is gone, between statements.
+const LEASE_LOST: ServerError = ServerError { code: 2013, sqlstate: *b"08S01" };
+
+impl Core {
+    pub(super) fn backend_data(&mut self, key: BackendKey, bytes: &mut [u8]) {
+        let socket = self.backends[key].socket;
+        if self.backends[key].inbox.is_empty() {
+            let used = self.read_backend(key, bytes);
+            if used < bytes.len() && self.backend_is(key, socket) {
+                self.backends[key].inbox.extend_from_slice(&bytes[used..]);
+            }
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.backends[key].inbox);
+        inbox.extend_from_slice(bytes);
+        let used = self.read_backend(key, &mut inbox);
+        if self.backend_is(key, socket) {
+            inbox.drain(..used);
+            if !inbox.is_empty() {
+                self.backends[key].inbox = inbox;
+            }
+        }
+    }
+
+    /// Reads as many packets as there are; returns the bytes used. The connection may be gone afterwards.
+    fn read_backend(&mut self, key: BackendKey, bytes: &mut [u8]) -> usize {
+        let socket = self.backends[key].socket;
+        let mut at = 0;
+        while self.backend_is(key, socket) {
+            let rest = &mut bytes[at..];
+            let used = if self.backends[key].login.is_some() {
+                self.login_bytes(key, rest)
+            } else if self.backends[key].expected.is_empty() {
+                self.unasked(key, rest)
+            } else {
+                match self.reply_bytes(key, rest) {
+                    Ok(used) => used,
+                    Err(broken) => {
+                        self.reply_broken(key, broken);
+                        return bytes.len();
+                    }
+                }
+            };
+            match used {
+                Some(used) => at += used,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// One packet of a login; `None` when it is not there whole.
+    fn login_bytes(&mut self, key: BackendKey, bytes: &[u8]) -> Option<usize> {
+        let header = Header::parse(bytes)?;
+        if header.len > LOGIN_PACKET_BYTES_MAX {
+            self.dial_failed(key, "oversized packet during login");
+            return Some(bytes.len());
+        }
+        let end = HEADER_LEN + header.len;
+        let payload = bytes.get(HEADER_LEN..end)?;
+        let backend = &mut self.backends[key];
+        let mut out = Vec::new();
+        let step = backend.login.as_mut()?.packet(header.seq, payload, &mut backend.greeted, &mut out);
+        let socket = backend.socket;
+        self.out.send(socket, &out);
+        match step {
+            BackendStep::Wait => {}
+            BackendStep::Ready { thread_id } => {
+                let backend = &mut self.backends[key];
+                backend.greeted.thread_id = thread_id;
+                backend.login = None;
+                if matches!(backend.expected.front(), Some(Expected::ChangeUser)) {
+                    backend.expected.pop_front();
+                }
+                match backend.purpose {
+                    Purpose::Pool => self.set_up(key),
+                    Purpose::Kill(kill) => self.send_kill(key, kill),
+                }
+            }
+            BackendStep::Refused(message) => self.dial_failed(key, &message),
+        }
+        Some(end)
+    }
+
+    /// Bytes that nobody asked for: a server says so when it ends a connection.
+    fn unasked(&mut self, key: BackendKey, bytes: &[u8]) -> Option<usize> {
+        if bytes.is_empty() {
+            return None;
+        }
+        let said = bytes.get(HEADER_LEN..).and_then(|payload| ErrPacket::parse(payload).ok());
+        let text = said.map(|err| String::from_utf8_lossy(err.message).into_owned());
+        let server = &self.servers[self.backends[key].server].server.endpoint;
+        tracing::debug!(server, thread_id = self.backends[key].greeted.thread_id, ?text, "server spoke unasked");
+        self.backend_gone(key);
+        Some(bytes.len())
+    }
+
+    /// The next piece of the reply at the front of the queue.
+    fn reply_bytes(&mut self, key: BackendKey, bytes: &mut [u8]) -> Result<Option<usize>, BrokenReply> {
+        let backend = &mut self.backends[key];
+        if backend.reply.is_done() {
+            self.reply_done(key)?;
+            return Ok(Some(0));
+        }
+        let step = backend.reply.next(bytes)?;
+        let is_relay = matches!(backend.expected.front(), Some(Expected::Relay));
+        let used = match step {
+            Step::NeedMore => return Ok(None),
+            Step::Done => 0,
+            Step::Pass(count) | Step::Control(_, count) => count,
+            Step::ColumnsEnd => 0,
+        };
+        if is_relay {
+            self.relay(key, step, &bytes[..used])?;
+        } else {
+            self.own_reply(key, step, &bytes[..used])?;
+        }
+        if self.backends.get(key).is_some_and(|backend| backend.reply.is_done() && !backend.expected.is_empty()) {
+            self.reply_done(key)?;
+        }
+        Ok(Some(used))
+    }
+
+    /// The reply at the front is complete.
+    fn reply_done(&mut self, key: BackendKey) -> Result<(), BrokenReply> {
+        let backend = &mut self.backends[key];
+        backend.reply_rows = backend.reply.rows();
+        let Some(expected) = backend.expected.pop_front() else { return Ok(()) };
+        self.restart_reply(key);
+        match expected {
+            Expected::Relay => self.finish(key),
+            Expected::Setup => {
+                let backend = &self.backends[key];
+                if backend.stage == Stage::Ready {
+                    self.offer(key);
+                } else {
+                    let socket = backend.socket;
+                    self.now_ready(key, socket);
+                }
+            }
+            Expected::Sync(state) => {
+                if let Some(state) = state {
+                    self.backends[key].state = state;
+                }
+                self.converge(key);
+            }
+            Expected::Prepare(_) | Expected::InsertId | Expected::Discard => self.converge(key),
+            Expected::Settle(settle) => self.settled(key, settle),
+            Expected::Fetch(fetch) => self.fetched(key, fetch),
+            Expected::Kill => self.kill_sent(key),
+            Expected::Reset | Expected::ChangeUser => {}
+            Expected::Ping | Expected::Absorb => {
+                if self.backends[key].holder.is_some() {
+                    self.converge(key);
+                } else {
+                    self.rest_again(key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece of the reply to a statement of Weir's own.
+    fn own_reply(&mut self, key: BackendKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let backend = &mut self.backends[key];
+        if let Some(Expected::Fetch(fetch)) = backend.expected.front_mut() {
+            fetch.take(step, bytes);
+            return Ok(());
+        }
+        let Step::Control(control, _) = step else {
+            if let (Some(Expected::Settle(_)), Step::Pass(_)) = (backend.expected.front(), step) {
+                self.settle_row(key, bytes);
+            }
+            return Ok(());
+        };
+        let payload = &bytes[HEADER_LEN..];
+        match control {
+            Control::Err => self.own_statement_failed(key, payload),
+            Control::PrepareOk => self.prepared_here(key, payload),
+            Control::Ok | Control::ResultEnd => {
+                let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+                if let Some(Expected::Settle(settle)) = backend.expected.front() {
+                    let settle = *settle;
+                    self.settle_ok(key, settle, &ok);
+                }
+            }
+            Control::ColumnCount => {}
+            Control::LocalInfile => return Err(BrokenReply::UnexpectedPacket(0xFB)),
+        }
+        Ok(())
+    }
+
+    /// A server refuses a statement of Weir's own.
+    fn own_statement_failed(&mut self, key: BackendKey, payload: &[u8]) {
+        let Ok(err) = ErrPacket::parse(payload) else { return };
+        let text = String::from_utf8_lossy(err.message).into_owned();
+        let (code, sqlstate) = (err.code, err.sqlstate.unwrap_or(*b"HY000"));
+        let backend = &mut self.backends[key];
+        let server = self.servers[backend.server].server.endpoint.clone();
+        match backend.expected.front() {
+            Some(Expected::Sync(_)) => self.sync_failed(key, ServerError { code, sqlstate }, &text),
+            Some(Expected::Prepare(_)) => {
+                if let Some(holder) = backend.holder {
+                    // As the server would say it at the EXECUTE, when it has to prepare again.
+                    self.reply_error(holder, ServerError { code, sqlstate }, &text);
+                    self.stop_running(key, holder);
+                }
+            }
+            Some(Expected::Setup) => {
+                tracing::warn!(server, code, text, "session tracking can't be switched on: not using the connection");
+                backend.poison = Some(Poison::BrokenReply);
+                if backend.stage != Stage::Ready {
+                    // As any failed login: counted, with a pause before the next.
+                    backend.expected.clear();
+                    self.dial_failed(key, &format!("session tracking: error {code}: {text}"));
+                }
+            }
+            Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
+            Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
+            Some(Expected::Settle(_)) => self.settle_refused(key),
+            _ => {}
+        }
+    }
+
+    /// The session's state could not be brought to a connection: a schema that is gone, a variable that this
+    /// server does not take.
+    fn sync_failed(&mut self, key: BackendKey, error: ServerError, text: &str) {
+        let backend = &mut self.backends[key];
+        backend.poison = Some(Poison::SyncFailed);
+        let Some(holder) = backend.holder else { return };
+        let server = self.servers[backend.server].server.endpoint.clone();
+        // Whatever was sent behind it is none of the client's business any more, and nothing else may run.
+        for expected in self.backends[key].expected.iter_mut().skip(1) {
+            if matches!(expected, Expected::Relay) {
+                *expected = Expected::Discard;
+            }
+        }
+        let session = &mut self.sessions[holder];
+        let goes_to_writer = session.work.is_read && !session.work.writer_only;
+        let is_schema = matches!(error.code, 1044 | 1049);
+        tracing::info!(session = session.id, server, code = error.code, text, "session state refused by a server");
+        session.lease = None;
+        self.backends[key].holder = None;
+        if goes_to_writer && !is_schema {
+            let session = &mut self.sessions[holder];
+            session.work.writer_only = true;
+            session.phase = Phase::Waiting(self.now);
+            return self.acquire(holder);
+        }
+        let message =
+            if is_schema { text.to_owned() } else { format!("{text} (carrying the session's state to {server})") };
+        self.reply_error(holder, error, &message);
+        self.answered_here(holder);
+    }
+
+    /// The session's work ends with an error that has been queued; its lease stays if it must.
+    fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
+        let socket = self.backends[key].socket;
+        let stays = !self.sessions[holder].pins.is_empty();
+        if !stays {
+            self.sessions[holder].lease = None;
+            self.backends[key].holder = None;
+        }
+        self.answered_here(holder);
+        // The reply being read is taken off the queue first; then the connection is free.
+        if !stays && self.backend_is(key, socket) {
+            self.backends[key].expected.push_back(Expected::Absorb);
+            self.send_query(key, b"DO 0");
+        }
+    }
+
+    fn reply_broken(&mut self, key: BackendKey, broken: BrokenReply) {
+        let server = &self.servers[self.backends[key].server].server.endpoint;
+        tracing::error!(server, %broken, "server broke the protocol: closing the connection");
+        self.backends[key].poison = Some(Poison::BrokenReply);
+        self.backend_gone(key);
+    }
+
+    /// A connection is gone: what ran there is retried, or its client is told.
+    pub(super) fn backend_gone(&mut self, key: BackendKey) {
+        let backend = &mut self.backends[key];
+        if backend.stage != Stage::Ready || matches!(backend.purpose, Purpose::Kill(_)) {
+            return self.dial_failed(key, "the server closed the connection during the login");
+        }
+        let holder = backend.holder.take();
+        let endpoint = self.servers[backend.server].server.endpoint.clone();
+        self.discard(key, None);
+        let Some(holder) = holder else { return };
+        let session = &mut self.sessions[holder];
+        session.lease = None;
+        let pins = session.pins.pins();
+        if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
+            tracing::debug!(session = self.sessions[holder].id, endpoint, "read is run again elsewhere");
+            self.sessions[holder].phase = Phase::Waiting(self.now);
+            self.acquire(holder);
+            return;
+        }
+        let session = &self.sessions[holder];
+        if matches!(session.phase, Phase::Settling) {
+            // The reply was given; what was to be asked afterwards is lost with the connection.
+            return self.close_session(holder);
+        }
+        if !matches!(session.phase, Phase::Running) {
+            tracing::info!(session = session.id, endpoint, pins = pins.words(), "lease lost between statements");
+            return self.close_session(holder);
+        }
+        self.fail_running(holder, &endpoint);
+    }
+
+    /// Tells a client that its statement's connection is gone.
+    fn fail_running(&mut self, holder: SessionKey, endpoint: &str) {
+        let session = &self.sessions[holder];
+        let hostgroup = session.work.hostgroup;
+        let pins = session.pins.pins();
+        if session.work.is_answering {
+            // A part of the result is out: no second answer may follow it.
+            tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
+            return self.close_session(holder);
+        }
+        let may_have_run = !session.work.is_read && session.work.kind != WorkKind::Prepare;
+        let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
+        let (error, fate) = if may_have_run {
+            (OUTCOME_UNKNOWN, "it may or may not have taken effect")
+        } else {
+            (LEASE_LOST, "it had no effect")
+        };
+        let message = format!(
+            "Lost connection to {endpoint} (hostgroup {hostgroup}) while the statement ran{state}: {fate}"
+        );
+        self.fail_session(holder, error, &message);
+    }
+
+    /// Everything queued for a server has been sent: its client may go on sending.
+    pub(super) fn backend_drained(&mut self, key: BackendKey) {
+        if let Some(holder) = self.backends[key].holder {
+            let socket = self.sessions[holder].socket;
+            self.out.pause(socket, false);
+        }
+    }
+
+    /// The client is gone, or has to go: its lease is rolled back, its statement killed.
+    pub(super) fn abandon(&mut self, key: SessionKey) {
+        self.leave_queues(key);
+        self.forget_kept(key);
+        let session = &mut self.sessions[key];
+        let Some(lease) = session.lease.take() else { return };
+        let pins = session.pins.pins();
+        let is_running = matches!(session.phase, Phase::Running);
+        let is_uploading = session.upload.is_some() && is_running;
+        self.backends[lease].holder = None;
+        if is_uploading {
+            // The server waits for the rest of a command that will never come.
+            return self.discard(lease, Some(Poison::ClientGone));
+        }
+        let owes = self.backends[lease].expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Settle(_)));
+        if owes {
+            self.backends[lease].poison = Some(Poison::ClientGone);
+            if self.snapshot.variables.kill_backend_connection_when_disconnect {
+                self.kill_backend(lease, false);
+            }
+            let socket = self.backends[lease].socket;
+            self.out.pause(socket, false);
+        } else if pins.is_empty() && self.backends[lease].expected.is_empty() {
+            self.offer(lease);
+        } else if self.backends[lease].expected.is_empty() {
+            self.recycle(lease, pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET));
+        } else {
+            self.backends[lease].poison = Some(Poison::ClientGone);
+        }
+    }
+
+    /// An idle connection has answered a ping.
+    fn rest_again(&mut self, key: BackendKey) {
+        let server = self.backends[key].server;
+        if !self.servers[server].idle.contains(&key) {
+            self.offer(key);
+        }
+    }
+
+    pub(super) fn dial_timed_out(&mut self, socket: SocketId) {
+        if let Some(crate::outbox::Owner::Backend(key)) = self.out.owner(socket) {
+            let timeout = self.snapshot.variables.connect_timeout_server.as_millis();
+            self.dial_failed(key, &format!("no connection within {timeout} ms (connect_timeout_server)"));
+        }
+    }
+
+    /// 1105 with a text, for refusals of Weir's own.
+    pub(super) fn refuse(&mut self, key: SessionKey, message: &str) {
+        self.reply_error(key, error::UNKNOWN_ERROR, message);
+    }
+}

@@ -1,0 +1,390 @@
+//! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use weir_config::{AuthPlugin, MysqlVariables};
+use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::{self, Collation};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
+use weir_protocol::status::StatusFlags;
+use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verified};
+use weir_session::pin::PinBoard;
+use weir_session::state::State;
+
+use super::Core;
+use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work};
+use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner};
+
+/// A login packet larger than this is refused.
+const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
+/// What a client may send ahead while its command runs, before Weir stops reading from it.
+pub(super) const INBOX_BYTES_MAX: usize = 64 << 10;
+/// An idle session keeps no larger buffer than this.
+const INBOX_BYTES_KEPT: usize = 4 << 10;
+
+/// Stands in a session until its login has said better.
+const LOGIN_COLLATION: Collation = Collation {
+    id: charset::UTF8MB4_GENERAL_CI,
+    charset: "utf8mb4",
+    name: "utf8mb4_general_ci",
+    is_default: true,
+};
+
+/// The plugin of the greeting.
+pub(super) fn default_plugin(variables: &MysqlVariables) -> Plugin {
+    match variables.default_authentication_plugin {
+        AuthPlugin::MysqlNativePassword => Plugin::Native,
+        AuthPlugin::CachingSha2Password => Plugin::CachingSha2,
+    }
+}
+
+/// Capabilities that Weir offers to clients.
+const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
+    .union(Capabilities::FOUND_ROWS)
+    .union(Capabilities::LONG_FLAG)
+    .union(Capabilities::CONNECT_WITH_DB)
+    .union(Capabilities::ODBC)
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::PROTOCOL_41)
+    .union(Capabilities::INTERACTIVE)
+    .union(Capabilities::IGNORE_SIGPIPE)
+    .union(Capabilities::TRANSACTIONS)
+    .union(Capabilities::RESERVED)
+    .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::MULTI_STATEMENTS)
+    .union(Capabilities::MULTI_RESULTS)
+    .union(Capabilities::PS_MULTI_RESULTS)
+    .union(Capabilities::PLUGIN_AUTH)
+    .union(Capabilities::CONNECT_ATTRS)
+    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::DEPRECATE_EOF);
+
+impl Core {
+    /// Greets a new client.
+    pub(super) fn greet(&mut self, peer: SocketAddr) -> Option<crate::outbox::SocketId> {
+        if self.draining_until.is_some() {
+            return None;
+        }
+        let entry = self.sessions.vacant_entry();
+        let key = entry.key();
+        let socket = self.out.open(Owner::Session(key));
+        self.next_session = self.next_session.wrapping_add(1) & 0x00FF_FFFF;
+        let workers = self.shared.mailboxes.len().max(1) as u32;
+        let id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32).max(1);
+        let mut offered = OFFERED;
+        offered.set(Capabilities::SSL, self.snapshot.tls);
+        let variables = &self.snapshot.variables;
+        let login = ClientLogin::new(offered, default_plugin(variables), self.random.scramble());
+        let mut login = Box::new(login);
+        let mut greeting = Vec::new();
+        login.greet(id, self.snapshot.server_version.as_bytes(), &mut greeting);
+        entry.insert(Session {
+            socket,
+            id,
+            peer,
+            is_tls: false,
+            capabilities: Capabilities::PROTOCOL_41,
+            phase: Phase::Login(login),
+            inbox: Vec::new(),
+            command_bytes: 0,
+            upload: None,
+            account: None,
+            identity: 0,
+            state: self.fresh.clone(),
+            dialect: self.default_dialect,
+            login_collation: LOGIN_COLLATION,
+            lease: None,
+            kept: None,
+            keeps: Keeps::empty(),
+            has_own_insert_id: false,
+            fetching: 0,
+            close_when_done: false,
+            pins: PinBoard::default(),
+            work: Work::default(),
+            statements: None,
+            next_statement_id: 0,
+            track: None,
+            last_insert_id: 0,
+            row_count: 0,
+            found_rows: 0,
+            saved_warnings: None,
+            is_autocommit: true,
+            last_write_at: 0,
+            last_write_server: usize::MAX,
+            last_active_at: self.now,
+        });
+        self.out.send(socket, &greeting);
+        self.timers.login_started(socket, self.now + variables.connect_timeout_client.as_nanos() as Nanos);
+        let clients = self.shared.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= variables.max_connections {
+            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections");
+        }
+        Some(socket)
+    }
+
+    pub(super) fn client_data(&mut self, key: SessionKey, bytes: &[u8]) {
+        let session = &mut self.sessions[key];
+        match &session.phase {
+            Phase::Closing => return,
+            Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
+                return self.flow(key, bytes);
+            }
+            _ => {}
+        }
+        session.inbox.extend_from_slice(bytes);
+        let waits = !matches!(session.phase, Phase::Idle | Phase::Login(_));
+        if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
+            self.out.pause(session.socket, true);
+        }
+        if !waits {
+            self.advance(key);
+        }
+    }
+
+    /// Takes up whatever a session can do now.
+    pub(super) fn advance(&mut self, key: SessionKey) {
+        loop {
+            let Some(session) = self.sessions.get(key) else { return };
+            let goes_on = match session.phase {
+                Phase::Login(_) => self.login_packet(key),
+                Phase::Idle => self.next_command(key),
+                _ => false,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Handles one packet of a login, if it is there whole.
+    fn login_packet(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let Some(header) = Header::parse(&session.inbox) else { return false };
+        if header.len > LOGIN_PACKET_BYTES_MAX {
+            self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake");
+            return false;
+        }
+        let end = HEADER_LEN + header.len;
+        if session.inbox.len() < end {
+            return false;
+        }
+        let Phase::Login(login) = &mut session.phase else { return false };
+        let snapshot = &self.snapshot;
+        let find = |name: &[u8]| {
+            let account = snapshot.users.get(name)?;
+            Some(LoginUser {
+                stored: account.stored.clone(),
+                requires_tls: account.user.use_ssl,
+                known: account.credential.lock().ok().and_then(|known| known.clone()),
+            })
+        };
+        let mut reply = Vec::new();
+        let step = login.packet(header.seq, &session.inbox[HEADER_LEN..end], session.is_tls, &find, &mut reply);
+        session.inbox.drain(..end);
+        let socket = session.socket;
+        if !reply.is_empty() {
+            self.out.send(socket, &reply);
+        }
+        match step {
+            LoginStep::Wait => true,
+            LoginStep::StartTls => {
+                let session = &mut self.sessions[key];
+                session.is_tls = true;
+                let leftover = std::mem::take(&mut session.inbox);
+                self.out.order(Order::StartTls(socket, leftover));
+                false
+            }
+            LoginStep::Refused(error, message) => {
+                self.refuse_login(key, error, &message);
+                false
+            }
+            LoginStep::Verified(verified) => self.logged_in(key, *verified),
+        }
+    }
+
+    /// The client is who it says: the session begins. Also after COM_CHANGE_USER.
+    fn logged_in(&mut self, key: SessionKey, verified: Verified) -> bool {
+        let Some(account) = self.snapshot.users.get(&verified.user).cloned() else { return false };
+        if let Some(credential) = verified.credential
+            && let Ok(mut known) = account.credential.lock()
+        {
+            *known = Some(credential);
+        }
+        let session = &mut self.sessions[key];
+        let is_first = session.account.is_none();
+        if is_first {
+            self.timers.login_ended(session.socket);
+            session.capabilities = verified.capabilities;
+        }
+        let schema = match (&*verified.schema, &account.user.default_schema) {
+            ([], Some(schema)) => schema.as_bytes().to_vec(),
+            ([], None) => self.snapshot.variables.default_schema.as_bytes().to_vec(),
+            (schema, _) => schema.to_vec(),
+        };
+        let collation = self.collation_for_login(verified.collation);
+        let state = self.interner.intern(State::at_login(&schema, collation));
+        let identity = self.identities.of(&account, self.sessions[key].capabilities);
+        let session = &mut self.sessions[key];
+        session.login_collation = collation;
+        session.account = Some(account);
+        session.identity = identity;
+        self.begin_session(key, state);
+        self.command_done(key);
+        let session = &self.sessions[key];
+        let mut tracked = Vec::new();
+        if !schema.is_empty() {
+            weir_protocol::ok::SessionTrack::Schema(&schema).write(&mut tracked);
+        }
+        let mut ok = OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT);
+        if session.capabilities.contains(Capabilities::SESSION_TRACK) {
+            ok.session_state = &tracked;
+        }
+        let mut sequence = verified.sequence;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(session.capabilities, out));
+        }
+        true
+    }
+
+    /// Everything that a session has gathered goes back to what a login gives.
+    pub(super) fn begin_session(&mut self, key: SessionKey, state: Rc<State>) {
+        self.set_state(key, state);
+        let session = &mut self.sessions[key];
+        session.pins.clear();
+        session.statements = None;
+        session.track = None;
+        session.last_insert_id = 0;
+        session.row_count = 0;
+        session.found_rows = 0;
+        session.saved_warnings = None;
+        session.is_autocommit = true;
+        session.last_active_at = self.now;
+    }
+
+    /// A packet that Weir answers with an OK of its own.
+    pub(super) fn reply_ok(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let mut status = StatusFlags::empty();
+        status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
+        status.set(StatusFlags::IN_TRANS, session.pins.pins().contains(weir_session::pin::Pins::TRANSACTION));
+        let capabilities = session.capabilities;
+        let mut sequence = 1;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| OkPacket::new(OK_HEADER, status).write(capabilities, out));
+        }
+    }
+
+    /// An error of Weir's own as the answer to a command.
+    pub(super) fn reply_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        let mut sequence = 1;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+    }
+
+    /// Ends a login with an error.
+    fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        let session = &self.sessions[key];
+        let mut sequence = match &session.phase {
+            Phase::Login(login) => login.next_sequence(),
+            _ => 1,
+        };
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
+        self.close_session(key);
+    }
+
+    /// A login has taken too long.
+    pub(super) fn login_timed_out(&mut self, key: SessionKey) {
+        if matches!(self.sessions[key].phase, Phase::Login(_)) && self.sessions[key].account.is_none() {
+            self.refuse_login(key, error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
+        }
+    }
+
+    /// An error after which the connection ends.
+    pub(super) fn fail_session(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        self.reply_error(key, error, message);
+        let session = &self.sessions[key];
+        tracing::info!(session = session.id, peer = %session.peer, code = error.code, message, "session closed");
+        self.close_session(key);
+    }
+
+    /// Closes a session once what is queued for it has been sent. Its lease is freed at once.
+    pub(super) fn close_session(&mut self, key: SessionKey) {
+        self.abandon(key);
+        let session = &mut self.sessions[key];
+        session.phase = Phase::Closing;
+        session.inbox = Vec::new();
+        session.command_bytes = 0;
+        let socket = session.socket;
+        if self.out.backlog_bytes(socket) == 0 {
+            self.forget_session(key);
+        } else {
+            self.out.notify_drained(socket);
+            self.timers.closing(socket, self.now);
+        }
+    }
+
+    /// The client's socket is gone.
+    pub(super) fn client_gone(&mut self, key: SessionKey) {
+        self.abandon(key);
+        self.forget_session(key);
+    }
+
+    pub(super) fn forget_session(&mut self, key: SessionKey) {
+        let session = self.sessions.remove(key);
+        self.timers.login_ended(session.socket);
+        self.out.close(session.socket);
+        self.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Everything queued for a client has been sent: its server may go on.
+    pub(super) fn client_drained(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        if matches!(session.phase, Phase::Closing) {
+            self.forget_session(key);
+        } else if let Some(lease) = session.lease {
+            let socket = self.backends[lease].socket;
+            self.out.pause(socket, false);
+        }
+    }
+
+    /// Stops reading from the server of a client that does not take its result.
+    pub(super) fn hold_back(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let Some(lease) = session.lease else { return };
+        if self.out.backlog_bytes(session.socket) > BACKLOG_HIGH_BYTES {
+            self.out.pause(self.backends[lease].socket, true);
+            self.out.notify_drained(session.socket);
+        }
+    }
+
+    /// The running command is answered: its bytes go.
+    pub(super) fn command_done(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let done = std::mem::take(&mut session.command_bytes);
+        if done >= session.inbox.len() {
+            session.inbox.clear();
+            if session.inbox.capacity() > INBOX_BYTES_KEPT {
+                session.inbox = Vec::new();
+            }
+        } else {
+            session.inbox.drain(..done);
+        }
+        session.upload = None;
+        session.phase = Phase::Idle;
+        session.last_active_at = self.now;
+        let socket = session.socket;
+        self.out.pause(socket, false);
+    }
+}

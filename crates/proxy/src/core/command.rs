@@ -1,0 +1,168 @@
+//! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
+
+use weir_protocol::command::{Command, StmtExecute};
+use weir_protocol::error;
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_session::pin::Pins;
+use weir_sql::{Access, Effects, Kind, Uses};
+
+use super::Core;
+use super::model::{Phase, SessionKey, Work, WorkKind};
+
+/// A command longer than this is not kept in memory: it flows to the server as it comes.
+pub(super) const COMMAND_BYTES_KEPT: usize = 1 << 20;
+
+impl Core {
+    /// Takes up the next command of an idle session. False when there is none, or it has to wait.
+    pub(super) fn next_command(&mut self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        if session.fetching > 0 {
+            return false; // its diagnostics are on their way from the connection that it had
+        }
+        let Some(header) = Header::parse(&session.inbox) else {
+            if self.draining_until.is_some() && session.pins.is_empty() {
+                self.close_session(key);
+            }
+            return false;
+        };
+        if header.seq != 0 {
+            self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            return false;
+        }
+        if header.len > COMMAND_BYTES_KEPT {
+            return self.begin_upload(key, header);
+        }
+        let end = HEADER_LEN + header.len;
+        if session.inbox.len() < end {
+            return false;
+        }
+        let session = &mut self.sessions[key];
+        session.command_bytes = end;
+        session.last_active_at = self.now;
+        self.dispatch(key)
+    }
+
+    /// Answers the command at the front of the inbox, or starts it on a server. True when it is answered.
+    pub(super) fn dispatch(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let command = payload.first().and_then(|code| Command::parse(*code));
+        session.work.reset(self.now);
+        match command {
+            Some(Command::Query) => return self.query(key),
+            Some(Command::StmtPrepare) => return self.prepare(key),
+            Some(Command::StmtExecute) => return self.execute(key),
+            Some(Command::StmtClose) => self.close_statement(key),
+            Some(Command::StmtReset) => self.reset_statement(key),
+            Some(Command::StmtSendLongData) => self.note_long_data(key),
+            Some(Command::Ping) => {
+                session.row_count = 0;
+                self.reply_ok(key);
+            }
+            Some(Command::InitDb) => {
+                session.work.kind = WorkKind::InitDb;
+                return self.start(key);
+            }
+            Some(Command::ResetConnection) => return self.reset_connection(key),
+            Some(Command::ChangeUser) => return self.change_user(key),
+            Some(Command::Quit) => {
+                self.close_session(key);
+                return false;
+            }
+            _ => self.reply_error(key, error::UNKNOWN_COM_ERROR, "Unknown command"),
+        }
+        self.command_done(key);
+        true
+    }
+
+    /// COM_QUERY.
+    fn query(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
+        let statement = weir_sql::scan(text, session.dialect);
+        session.work.kind = WorkKind::Query;
+        session.work.statement = statement;
+        session.work.is_read = statement.access == Access::Read;
+        let special = Uses::CONNECTION_ID | Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::SESSION_TRACK | Uses::DIAGNOSTICS;
+        if statement.effects.contains(Effects::SESSION_TRACK)
+            || statement.kind == Kind::Kill
+            || statement.uses.intersects(special)
+        {
+            match self.answer_or_rewrite(key) {
+                super::local::Outcome::Answered => {
+                    self.answered_here(key);
+                    return false;
+                }
+                super::local::Outcome::Run => {}
+            }
+        }
+        self.start(key)
+    }
+
+    /// COM_RESET_CONNECTION: on the lease if the session is pinned to one, else nothing needs a server.
+    fn reset_connection(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        if session.lease.is_some() {
+            session.work.kind = WorkKind::Reset;
+            return self.start(key);
+        }
+        self.finish_reset(key);
+        self.reply_ok(key);
+        self.command_done(key);
+        true
+    }
+
+    /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays
+    /// (MariaDB 10.11: COM_RESET_CONNECTION restores the character sets of the handshake).
+    pub(super) fn finish_reset(&mut self, key: SessionKey) {
+        self.forget_kept(key);
+        let session = &self.sessions[key];
+        let role = session.pins.pins() & Pins::OUTLIVE_RESET;
+        let collation = session.login_collation;
+        let state = weir_session::state::State::at_login(session.state.schema(), collation);
+        let state = self.interner.intern(state);
+        self.begin_session(key, state);
+        self.sessions[key].pins.insert(role);
+    }
+
+    /// COM_CHANGE_USER: a new login on an open connection.
+    fn change_user(&mut self, key: SessionKey) -> bool {
+        if let Some(lease) = self.sessions[key].lease.take() {
+            self.backends[lease].holder = None;
+            self.recycle(lease, self.sessions[key].pins.pins().intersects(Pins::OUTLIVE_RESET));
+        }
+        self.forget_kept(key);
+        let plugin = super::client::default_plugin(&self.snapshot.variables);
+        let scramble = self.random.scramble();
+        let session = &mut self.sessions[key];
+        let mut login = Box::new(weir_session::login::ClientLogin::new(session.capabilities, plugin, scramble));
+        let payload = session.inbox[HEADER_LEN..session.command_bytes].to_vec();
+        session.inbox.drain(..session.command_bytes);
+        session.command_bytes = 0;
+        let mut reply = Vec::new();
+        match login.change_user(&payload, session.capabilities, &mut reply) {
+            Ok(()) => {
+                session.phase = Phase::Login(login);
+                self.out.send(self.sessions[key].socket, &reply);
+                true
+            }
+            Err(_) => {
+                self.fail_session(key, error::UNKNOWN_COM_ERROR, "Unknown command");
+                false
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Makes room for a new command.
+    pub(super) fn reset(&mut self, now: super::model::Nanos) {
+        *self = Self { started_at: now, ..Self::default() };
+    }
+}
+
+/// The statement id of an EXECUTE, RESET, CLOSE or SEND_LONG_DATA.
+pub(super) fn statement_id(payload: &[u8]) -> Option<u32> {
+    let bytes = payload.get(StmtExecute::STMT_ID)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}

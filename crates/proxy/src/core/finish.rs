@@ -1,0 +1,303 @@
+//! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
+
+use weir_protocol::frame;
+use weir_protocol::ok::{OkPacket, SessionTrack};
+use weir_protocol::status::StatusFlags;
+use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
+use weir_sql::{Effects, Kind};
+
+use super::Core;
+use super::model::{BackendKey, Ending, Expected, Keeps, Phase, SessionKey, Settle, WorkKind};
+
+/// SET statements whose effect on the collation is remembered.
+const COLLATIONS_MAX: usize = 256;
+
+impl Core {
+    /// The reply to a session's command is complete.
+    pub(super) fn finish(&mut self, key: BackendKey) {
+        let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
+        let rows = self.backends[key].reply_rows;
+        let session = &mut self.sessions[holder];
+        session.work.deadline_passed = false;
+        if session.work.kind == WorkKind::Reset {
+            return self.finish_reset_on(key, holder);
+        }
+        if !session.work.is_read && session.work.kind != WorkKind::Prepare {
+            session.last_write_at = self.now;
+            session.last_write_server = self.backends[key].server;
+        }
+        match session.work.ending {
+            Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
+                session.row_count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
+                if has_rows && changes_found_rows(session.work.statement.kind) {
+                    session.found_rows = rows;
+                }
+                self.note_kept(holder, insert_id, warnings);
+                self.apply_effects(holder);
+            }
+            Ending::Err(_) => self.note_error(holder),
+            Ending::None => {}
+        }
+        let settle = self.what_to_settle(key, holder);
+        if settle == Settle::Nothing {
+            return self.settle_down(key, holder);
+        }
+        self.sessions[holder].phase = Phase::Settling;
+        self.ask(key, settle);
+    }
+
+    /// The statement of a client that has left is over.
+    fn finish_abandoned(&mut self, key: BackendKey) {
+        // A KILL may be on its way; whether or not it came in time, the connection has served.
+        if self.backends[key].kills_pending == 0 && self.backends[key].expected.is_empty() {
+            let poison = self.backends[key].poison;
+            self.discard(key, poison);
+        }
+    }
+
+    /// COM_RESET_CONNECTION on a lease: session and connection start anew.
+    fn finish_reset_on(&mut self, key: BackendKey, holder: SessionKey) {
+        if matches!(self.sessions[holder].work.ending, Ending::Err(_)) {
+            // Nothing was reset (Galera's 1213): the client has the error, the state is what it was.
+            return self.settle_down(key, holder);
+        }
+        self.finish_reset(holder);
+        self.backends[key].statements.clear();
+        let schema = self.backends[key].state.schema().to_vec();
+        let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
+        self.backends[key].state = fresh;
+        if self.sessions[holder].pins.is_empty() {
+            self.sessions[holder].lease = None;
+            self.backends[key].holder = None;
+        }
+        self.set_up(key);
+        self.answered_here(holder);
+    }
+
+    /// Pins by the statement's text.
+    fn apply_effects(&mut self, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        let work = &session.work;
+        let (statement, kind) = (work.statement, work.kind);
+        if kind == WorkKind::Prepare || statement.effects.is_empty() {
+            return;
+        }
+        let schema = session.state.schema().to_vec();
+        let dialect = session.dialect;
+        let prepared = work.prepared.clone();
+        let inbox = &session.inbox;
+        let text: &[u8] = match (&prepared, kind) {
+            (Some(prepared), WorkKind::Execute) => prepared.text(),
+            _ => inbox.get(frame::HEADER_LEN + 1..session.command_bytes.min(inbox.len())).unwrap_or_default(),
+        };
+        let names = || if statement.multi { Vec::new() } else { weir_sql::named_effects(text, dialect) };
+        session.pins.apply(statement.effects, &schema, names);
+        if session.upload.is_some() {
+            session.pins.insert(Pins::UNSCANNED_STATEMENT);
+        }
+        let uses_up = matches!(statement.kind, Kind::Insert | Kind::Replace | Kind::LoadData);
+        if uses_up && !statement.effects.contains(Effects::ONE_SHOT) {
+            session.pins.remove(Pins::NEXT_STATEMENT);
+        }
+    }
+
+    /// After an ERR the state of the lease is unknown until proven.
+    fn note_error(&mut self, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        session.row_count = -1;
+        let statement = session.work.statement;
+        session.keeps |= Keeps::WARNINGS;
+        let may_have_changed = statement.multi
+            || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+            || matches!(statement.kind, Kind::Call | Kind::SetStatement);
+        if may_have_changed && session.work.kind != WorkKind::Prepare {
+            session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+            // What it may have created before it failed is taken to exist.
+            let created = statement.effects
+                - (Effects::TABLE_DROPPED
+                    | Effects::TEXT_DEALLOCATE
+                    | Effects::HANDLER_CLOSED
+                    | Effects::LOCK_RELEASED
+                    | Effects::TABLES_UNLOCKED);
+            session.pins.apply(created, b"", Vec::new);
+        }
+    }
+
+    fn what_to_settle(&mut self, key: BackendKey, holder: SessionKey) -> Settle {
+        let session = &self.sessions[holder];
+        if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
+            return Settle::Status;
+        }
+        if session.work.charset_reported {
+            if let Some(known) = self.known_collation(holder) {
+                self.take_collation(key, holder, &known.0, &known.1);
+                return Settle::Nothing;
+            }
+            return Settle::Collation;
+        }
+        let pins = session.pins.pins();
+        if pins == Pins::UNKNOWN_AFTER_ERROR { Settle::Pending } else { Settle::Nothing }
+    }
+
+    fn ask(&mut self, key: BackendKey, settle: Settle) {
+        match settle {
+            Settle::Nothing => return,
+            Settle::Collation => {
+                self.send_query(key, b"SELECT @@session.character_set_connection, @@session.collation_connection");
+            }
+            Settle::Status => {
+                let socket = self.backends[key].socket;
+                if let Some(buffer) = self.out.buffer(socket) {
+                    weir_protocol::command::put_ping(buffer);
+                }
+            }
+            // Only an OK that reports a change of its own brings out what is pending (seen on MariaDB 10.11).
+            Settle::Pending => self.send_query(key, b"SET @weir=0"),
+        }
+        self.expect(key, Expected::Settle(settle));
+    }
+
+    /// A row of an answer: character_set_connection and collation_connection.
+    pub(super) fn settle_row(&mut self, key: BackendKey, bytes: &[u8]) {
+        self.backends[key].settle_bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn settle_ok(&mut self, key: BackendKey, settle: Settle, ok: &OkPacket<'_>) {
+        let Some(holder) = self.backends[key].holder else { return };
+        let session = &mut self.sessions[holder];
+        match settle {
+            Settle::Status => {
+                session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
+                session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
+            }
+            Settle::Pending => {
+                session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
+                session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
+                session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
+                self.take_pending(key, holder, ok);
+            }
+            Settle::Collation | Settle::Nothing => {}
+        }
+    }
+
+    /// What had changed before the error and is reported only now.
+    fn take_pending(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
+        let had_statement = self.sessions[holder].work.statement;
+        // SET @weir itself explains the state change that comes with it.
+        self.sessions[holder].work.statement.effects = Effects::USER_VARIABLE;
+        if self.take_tracked(key, holder, ok).is_err() {
+            self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+        }
+        self.sessions[holder].work.statement = had_statement;
+        let reported_schema = ok.session_tracks().flatten().any(|entry| matches!(entry, SessionTrack::Schema(_)));
+        if reported_schema {
+            tracing::debug!(session = self.sessions[holder].id, "schema changed before an error");
+        }
+    }
+
+    /// The server can't answer (Galera's 1213 for the next command of any kind): once more.
+    pub(super) fn settle_refused(&mut self, key: BackendKey) {
+        self.backends[key].settle_again = true;
+    }
+
+    /// An answer is complete.
+    pub(super) fn settled(&mut self, key: BackendKey, settle: Settle) {
+        let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
+        let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
+        if std::mem::take(&mut self.backends[key].settle_again) {
+            return self.ask(key, settle);
+        }
+        if settle == Settle::Collation {
+            match last_row(&bytes) {
+                Some((charset, collation)) => {
+                    self.remember_collation(holder, &charset, &collation);
+                    self.take_collation(key, holder, &charset, &collation);
+                }
+                None => self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE),
+            }
+        }
+        self.settle_down(key, holder);
+    }
+
+    fn take_collation(&mut self, key: BackendKey, holder: SessionKey, charset: &str, collation: &str) {
+        let state = self.backends[key]
+            .state
+            .with_variable("character_set_connection", charset)
+            .with_variable("collation_connection", collation);
+        let state = self.interner.intern(state);
+        self.backends[key].state = state.clone();
+        self.set_state(holder, state);
+    }
+
+    /// `SET NAMES` with the same words gives the same collation wherever it runs; anything else is asked for.
+    fn known_collation(&self, holder: SessionKey) -> Option<(Box<str>, Box<str>)> {
+        self.collations.get(self.set_names_text(holder)?).cloned()
+    }
+
+    fn remember_collation(&mut self, holder: SessionKey, charset: &str, collation: &str) {
+        if self.collations.len() < COLLATIONS_MAX
+            && let Some(text) = self.set_names_text(holder)
+        {
+            let text: Box<[u8]> = text.into();
+            self.collations.insert(text, (charset.into(), collation.into()));
+        }
+    }
+
+    fn set_names_text(&self, holder: SessionKey) -> Option<&[u8]> {
+        let session = &self.sessions[holder];
+        let statement = session.work.statement;
+        if session.work.kind != WorkKind::Query || statement.kind != Kind::Set || statement.multi {
+            return None;
+        }
+        let text = session.inbox.get(frame::HEADER_LEN + 1..session.command_bytes.min(session.inbox.len()))?;
+        let starts = text.len() < 100 && text.get(..10)?.eq_ignore_ascii_case(b"SET NAMES ");
+        let is_plain = starts
+            && !text.contains(&b',')
+            && !text.to_ascii_lowercase().windows(7).any(|word| word == b"default");
+        is_plain.then_some(text)
+    }
+
+    /// The session's command is over; its lease stays if a pin says so.
+    pub(super) fn settle_down(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        let stays = !session.pins.is_empty();
+        let ends = session.close_when_done;
+        self.command_done(holder);
+        if ends {
+            return self.close_session(holder);
+        }
+        if !stays {
+            self.keep(key, holder);
+            self.release(holder);
+        }
+        let socket = self.sessions[holder].socket;
+        self.runnable.push_back((holder, socket));
+    }
+
+    /// Replaces a session's state, and what is derived from it.
+    pub(super) fn set_state(&mut self, key: SessionKey, state: std::rc::Rc<weir_session::state::State>) {
+        let session = &mut self.sessions[key];
+        session.dialect = super::local::dialect_of(&state, self.default_dialect);
+        session.state = state;
+    }
+}
+
+/// Whether a result set of this statement sets FOUND_ROWS() (seen on MariaDB 10.11).
+fn changes_found_rows(kind: Kind) -> bool {
+    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings)
+}
+
+/// The two columns of the last row of a reply's data packets.
+fn last_row(bytes: &[u8]) -> Option<(String, String)> {
+    let mut rest = bytes;
+    let mut row = None;
+    while let Some(header) = frame::Header::parse(rest) {
+        let end = frame::HEADER_LEN + header.len;
+        row = rest.get(frame::HEADER_LEN..end);
+        rest = rest.get(end..)?;
+    }
+    let mut reader = Reader::new(row?);
+    let mut column = || Some(String::from_utf8(reader.lenenc_bytes().ok()?.to_vec()).ok()?);
+    Some((column()?, column()?))
+}

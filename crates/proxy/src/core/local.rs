@@ -1,0 +1,289 @@
+//! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
+//! id, counts of its last statement, its saved warnings, KILL.
+
+use std::rc::Rc;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::{self, Collation};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::resultset::{ColumnDefinition, TextResult};
+use weir_protocol::status::StatusFlags;
+use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
+use weir_session::state::State;
+use weir_session::track::{BadTrackValue, TrackPreferences};
+use weir_sql::{Dialect, Effects, Kind, KillKind, LeadBytes, SessionFunction, Uses, What};
+
+use super::Core;
+use super::model::{Keeps, SessionKey};
+
+/// Whether a command still needs a server.
+pub(super) enum Outcome {
+    /// The reply is queued.
+    Answered,
+    /// It runs, perhaps with another text.
+    Run,
+}
+
+impl Core {
+    /// A statement that is about the session as the client knows it, which no server does.
+    pub(super) fn answer_or_rewrite(&mut self, key: SessionKey) -> Outcome {
+        let statement = self.sessions[key].work.statement;
+        if statement.kind == Kind::Kill {
+            return self.kill_statement(key);
+        }
+        if statement.effects.contains(Effects::SESSION_TRACK) {
+            return self.set_session_track(key);
+        }
+        if statement.uses.contains(Uses::DIAGNOSTICS)
+            && let Some(outcome) = self.diagnostics(key, statement.kind)
+        {
+            return outcome;
+        }
+        self.substitute(key);
+        Outcome::Run
+    }
+
+    /// KILL with a connection id of Weir's.
+    fn kill_statement(&mut self, key: SessionKey) -> Outcome {
+        let text = self.text(key);
+        let Some(kill) = weir_sql::kill_target(text, self.sessions[key].dialect) else {
+            self.refuse(
+                key,
+                "Weir maps connection ids itself: KILL takes the form KILL [CONNECTION | QUERY] <number>",
+            );
+            return Outcome::Answered;
+        };
+        self.kill_by_id(key, kill.id, kill.kind == KillKind::Query);
+        Outcome::Answered
+    }
+
+    /// SET session_track_...: changes what this client is shown. What else the statement sets goes to the server.
+    fn set_session_track(&mut self, key: SessionKey) -> Outcome {
+        let session = &self.sessions[key];
+        let text = self.text(key);
+        let parts = weir_sql::assignments(text, session.dialect);
+        let parts = match parts {
+            Some(parts) if session.work.statement.kind == Kind::Set && !session.work.statement.multi => parts,
+            _ => {
+                self.refuse(key, "session_track variables can be set by a plain SET statement only");
+                return Outcome::Answered;
+            }
+        };
+        let mut preferences = session.track.as_deref().cloned().unwrap_or_default();
+        let mut rest: Vec<&[u8]> = Vec::new();
+        let mut refused = None;
+        for part in &parts {
+            let is_virtual = !part.user_variable
+                && part.name.starts_with("session_track_")
+                && matches!(part.scope, weir_sql::Scope::Session | weir_sql::Scope::Unscoped);
+            if !is_virtual {
+                rest.push(&text[part.range.clone()]);
+                continue;
+            }
+            let value = String::from_utf8_lossy(&text[part.value_range.clone()]);
+            if let Err(error) = preferences.assign(&part.name, &value) {
+                refused = Some(error);
+                break;
+            }
+        }
+        if let Some(error) = refused {
+            let code = match error {
+                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
+                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
+            };
+            self.reply_error(key, code, &error.to_string());
+            return Outcome::Answered;
+        }
+        let remaining = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
+        let session = &mut self.sessions[key];
+        session.track = Some(Box::new(preferences));
+        match remaining {
+            Some(remaining) => {
+                session.work.rewritten = Some(remaining);
+                Outcome::Run
+            }
+            None => {
+                session.row_count = 0;
+                self.reply_ok(key);
+                Outcome::Answered
+            }
+        }
+    }
+
+    /// SHOW WARNINGS and the like, where the connection that knows is not at hand.
+    fn diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
+        let session = &self.sessions[key];
+        if session.lease.is_some() || session.keeps.contains(Keeps::WARNINGS) {
+            return None; // the lease or the kept connection knows
+        }
+        match kind {
+            Kind::ShowWarnings | Kind::ShowErrors => {
+                if let Some(saved) = session.saved_warnings.clone() {
+                    self.replay(key, &saved);
+                } else {
+                    let columns = [("Level", 7), ("Code", 4), ("Message", 512)];
+                    self.reply_rows(key, &columns, &[]);
+                }
+            }
+            Kind::ShowCountWarnings | Kind::ShowCountErrors => {
+                let count = session.saved_warnings.as_deref().map_or(0, count_rows).to_string();
+                let name = if kind == Kind::ShowCountWarnings {
+                    "@@session.warning_count"
+                } else {
+                    "@@session.error_count"
+                };
+                self.reply_rows(key, &[(name, 21)], &[&[count.as_bytes()]]);
+            }
+            _ => {
+                self.refuse(
+                    key,
+                    "the diagnostics of the last statement are gone with its connection; \
+                     SHOW WARNINGS and SHOW COUNT(*) WARNINGS still know them",
+                );
+            }
+        }
+        Some(Outcome::Answered)
+    }
+
+    /// Puts literals in the place of what only Weir knows.
+    fn substitute(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let text = self.text(key);
+        let places = weir_sql::substitutions(text, session.dialect);
+        if places.is_empty() {
+            return;
+        }
+        let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS)
+            || (session.lease.is_some() && session.pins.pins() != Pins::empty());
+        let mut rewritten = Vec::with_capacity(text.len() + 64);
+        let mut at = 0;
+        for place in places {
+            let literal = match &place.what {
+                What::Function(SessionFunction::ConnectionId) => session.id.to_string(),
+                What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
+                What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
+                What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),
+                What::SessionTrackVariable(name) => {
+                    let defaults = TrackPreferences::default();
+                    let preferences = session.track.as_deref().unwrap_or(&defaults);
+                    match preferences.literal(name) {
+                        Some(literal) => literal,
+                        None => continue,
+                    }
+                }
+            };
+            rewritten.extend_from_slice(&text[at..place.range.start]);
+            rewritten.extend_from_slice(literal.as_bytes());
+            if place.select_item {
+                let name = String::from_utf8_lossy(&text[place.range.clone()]).replace('`', "``");
+                rewritten.extend_from_slice(format!(" AS `{name}`").as_bytes());
+            }
+            at = place.range.end;
+        }
+        if at == 0 {
+            return;
+        }
+        rewritten.extend_from_slice(&text[at..]);
+        self.sessions[key].work.rewritten = Some(rewritten);
+    }
+
+    /// The text of the COM_QUERY at the front of the inbox.
+    pub(super) fn text(&self, key: SessionKey) -> &[u8] {
+        let session = &self.sessions[key];
+        session.inbox.get(HEADER_LEN + 1..session.command_bytes.min(session.inbox.len())).unwrap_or_default()
+    }
+
+    /// A small result set of Weir's own.
+    fn reply_rows(&mut self, key: SessionKey, columns: &[(&str, u32)], rows: &[&[&[u8]]]) {
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        let mut status = StatusFlags::empty();
+        status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
+        let columns: Vec<ColumnDefinition<'_>> =
+            columns.iter().map(|(name, length)| ColumnDefinition::text(name.as_bytes(), *length)).collect();
+        let Some(buffer) = self.out.buffer(session.socket) else { return };
+        let mut sequence = 1;
+        let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
+        for row in rows {
+            result.row(row.iter().map(|value| Some(*value)));
+        }
+        result.finish(status, 0);
+    }
+
+    /// Gives saved packets of a result set (column count, definitions, rows, OK) to a client.
+    fn replay(&mut self, key: SessionKey, saved: &[u8]) {
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            let socket = session.socket;
+            return self.out.send(socket, saved);
+        }
+        let columns = saved_columns(saved);
+        let rows: Vec<Vec<Vec<u8>>> = packets(saved)
+            .skip(1 + columns)
+            .filter(|payload| payload.first() != Some(&0xFE))
+            .map(|payload| {
+                let mut reader = Reader::new(payload);
+                (0..columns).map(|_| reader.lenenc_bytes().unwrap_or_default().to_vec()).collect()
+            })
+            .collect();
+        let rows: Vec<Vec<&[u8]>> = rows.iter().map(|row| row.iter().map(Vec::as_slice).collect()).collect();
+        let rows: Vec<&[&[u8]]> = rows.iter().map(Vec::as_slice).collect();
+        self.reply_rows(key, &[("Level", 7), ("Code", 4), ("Message", 512)], &rows);
+    }
+
+    /// The collation of a login; ids that servers do not know mean their default.
+    pub(super) fn collation_for_login(&self, id: u16) -> Collation {
+        let known = charset::by_id(id).filter(|known| {
+            // MySQL's own collations mean nothing to a MariaDB, and the other way round.
+            let is_mysql_only = known.name.contains("_0900_");
+            let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
+            if self.snapshot.is_mariadb { !is_mysql_only } else { !is_mariadb_only }
+        });
+        known.or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes())).copied().unwrap_or(Collation {
+            id: charset::UTF8MB4_GENERAL_CI,
+            charset: "utf8mb4",
+            name: "utf8mb4_general_ci",
+            is_default: true,
+        })
+    }
+}
+
+/// How a statement is to be read in this state. `fallback` holds where the session has not set sql_mode.
+pub(super) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> Dialect {
+    let mut dialect = fallback;
+    if let Some(mode) = state.variable("sql_mode") {
+        let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
+        dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
+        dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
+        dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
+    }
+    if let Some(charset) = state.variable("character_set_client") {
+        dialect.lead_bytes = LeadBytes::of_charset(charset).unwrap_or_default();
+    }
+    dialect
+}
+
+fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let header = Header::parse(bytes)?;
+        let end = HEADER_LEN + header.len;
+        let payload = bytes.get(HEADER_LEN..end)?;
+        bytes = bytes.get(end..)?;
+        Some(payload)
+    })
+}
+
+fn saved_columns(saved: &[u8]) -> usize {
+    packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from)
+}
+
+/// Rows among the packets of a result set.
+fn count_rows(saved: &[u8]) -> usize {
+    packets(saved).skip(1 + saved_columns(saved)).filter(|payload| payload.first() != Some(&0xFE)).count()
+}
+
+/// MySQL's error for a KILL of somebody else's connection.
+pub(super) const KILL_DENIED: ServerError = ServerError { code: 1095, sqlstate: *b"HY000" };

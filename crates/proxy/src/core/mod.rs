@@ -1,0 +1,308 @@
+//! A worker without I/O: all its sessions, backend connections and pools as one state machine.
+//!
+//! The driver hands in events ([`Core::accept`], [`Core::data`], [`Core::connected`], [`Core::closed`],
+//! [`Core::drained`], [`Core::message`], [`Core::tick`]) with the time, and afterwards empties [`Core::out`].
+//! Nothing here reads a clock, a socket or a random source, so that everything can be tested as bytes in and
+//! bytes out.
+
+mod acquire;
+mod backend;
+mod client;
+mod command;
+mod finish;
+mod keep;
+mod kill;
+mod local;
+pub(crate) mod model;
+mod prepared;
+mod reload;
+mod relay;
+mod run;
+mod supply;
+mod timers;
+mod upload;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use slab::Slab;
+use weir_protocol::capability::Capabilities;
+use weir_protocol::handshake::Scramble;
+use weir_session::prepared::Registry;
+use weir_session::state::{Interner, State};
+use weir_sql::Dialect;
+
+use crate::outbox::{Outbox, Owner, SocketId};
+use crate::shared::{Message, Shared};
+use crate::snapshot::{Account, Server, Snapshot};
+pub use model::Nanos;
+use model::{Backend, BackendKey, ServerIndex, Session, SessionKey};
+
+/// The capabilities that a backend connection takes over from its session, because they change results or
+/// safety. Connections that differ in them are not interchangeable.
+pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::MULTI_STATEMENTS)
+    .union(Capabilities::INTERACTIVE);
+
+/// See the module's text.
+pub struct Core {
+    /// What is to be done to sockets.
+    pub out: Outbox,
+    shared: Arc<Shared>,
+    /// This worker's number.
+    worker: usize,
+    snapshot: Arc<Snapshot>,
+    sessions: Slab<Session>,
+    backends: Slab<Backend>,
+    servers: Vec<Pool>,
+    groups: HashMap<u32, Group>,
+    identities: Identities,
+    interner: Interner,
+    registry: Registry,
+    random: Random,
+    /// How statements are read where a session has not said otherwise.
+    default_dialect: Dialect,
+    timers: timers::Timers,
+    /// What a `SET NAMES ...` does to (character_set_connection, collation_connection), by its text.
+    collations: HashMap<Box<[u8]>, (Box<str>, Box<str>)>,
+    /// Sessions that wait for any server of their hostgroup.
+    parked: VecDeque<(SessionKey, SocketId)>,
+    /// Sessions to look at again once the current event is dealt with.
+    runnable: VecDeque<(SessionKey, SocketId)>,
+    fresh: Rc<State>,
+    next_session: u32,
+    draining_until: Option<Nanos>,
+    now: Nanos,
+}
+
+/// This worker's connections to one server.
+struct Pool {
+    server: Arc<Server>,
+    /// Still configured.
+    is_current: bool,
+    /// Idle connections, the most recently used last.
+    idle: Vec<BackendKey>,
+    /// Connections that count against max_connections, in this worker.
+    open: u32,
+    dialing: u32,
+    /// Connections on their way to this pool's waiters by COM_CHANGE_USER.
+    handovers: u32,
+    waiters: VecDeque<(SessionKey, SocketId)>,
+    /// After failures: no dial before this time.
+    retry_at: Nanos,
+    failures: u32,
+    last_error: String,
+    /// Workers that asked for a connection of ours.
+    wanted_by: HashSet<usize>,
+    /// We have asked the other workers.
+    has_asked: bool,
+}
+
+/// This worker's view of a hostgroup.
+#[derive(Default)]
+struct Group {
+    members: Vec<GroupMember>,
+    reader_hostgroup: Option<u32>,
+    is_replicated: bool,
+    absent: String,
+}
+
+/// For smooth weighted round robin: exact proportions, evenly interleaved.
+struct GroupMember {
+    server: ServerIndex,
+    weight: i64,
+    current: i64,
+}
+
+/// Who a backend connection is logged in as, and with which capabilities.
+struct Identity {
+    account: Arc<Account>,
+    capabilities: Capabilities,
+}
+
+#[derive(Default)]
+struct Identities(Vec<Identity>);
+
+impl Identities {
+    fn of(&mut self, account: &Arc<Account>, capabilities: Capabilities) -> usize {
+        let capabilities = capabilities & IDENTITY_CAPABILITIES;
+        let known = self
+            .0
+            .iter()
+            .position(|known| Arc::ptr_eq(&known.account, account) && known.capabilities == capabilities);
+        known.unwrap_or_else(|| {
+            self.0.push(Identity { account: account.clone(), capabilities });
+            self.0.len() - 1
+        })
+    }
+}
+
+/// Scrambles and jitter: the hash of a secret seed and a counter, so that the driver gives the seed once and the
+/// core stays deterministic.
+struct Random {
+    seed: [u8; 32],
+    drawn: u64,
+}
+
+impl Random {
+    fn block(&mut self) -> [u8; 32] {
+        self.drawn += 1;
+        Sha256::new().chain_update(self.seed).chain_update(self.drawn.to_le_bytes()).finalize().into()
+    }
+
+    /// 20 bytes that no client can foresee; none is zero, nor `$`, as servers have it.
+    fn scramble(&mut self) -> Scramble {
+        let block = self.block();
+        std::array::from_fn(|at| 0x25 + block[at] % 0x5A)
+    }
+
+    fn next(&mut self) -> u64 {
+        let block = self.block();
+        block.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    }
+
+    /// `value` plus or minus a quarter.
+    fn jitter(&mut self, value: Nanos) -> Nanos {
+        value - value / 4 + self.next() % (value / 2 + 1)
+    }
+}
+
+impl Core {
+    /// A worker with this number. `seed` is secret: scrambles are made from it.
+    pub fn new(worker: usize, shared: Arc<Shared>, snapshot: Arc<Snapshot>, seed: [u8; 32], now: Nanos) -> Self {
+        let mut interner = Interner::default();
+        let fresh = interner.intern(State::fresh());
+        let mut core = Self {
+            out: Outbox::default(),
+            shared,
+            worker,
+            snapshot: snapshot.clone(),
+            sessions: Slab::new(),
+            backends: Slab::new(),
+            servers: Vec::new(),
+            groups: HashMap::new(),
+            identities: Identities::default(),
+            interner,
+            registry: Registry::default(),
+            random: Random { seed, drawn: 0 },
+            default_dialect: snapshot.dialect,
+            timers: timers::Timers::new(now),
+            collations: HashMap::new(),
+            parked: VecDeque::new(),
+            runnable: VecDeque::new(),
+            fresh,
+            next_session: 0,
+            draining_until: None,
+            now,
+        };
+        core.take_snapshot(snapshot);
+        core
+    }
+
+    /// A client has connected. Its socket's events come under the id that is returned; `None` when the worker
+    /// takes no clients any more.
+    pub fn accept(&mut self, peer: SocketAddr, now: Nanos) -> Option<SocketId> {
+        self.now = now;
+        self.greet(peer)
+    }
+
+    /// Bytes have come. They may be changed in place (sequence ids are).
+    pub fn data(&mut self, socket: SocketId, bytes: &mut [u8], now: Nanos) {
+        self.now = now;
+        match self.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_data(key, bytes),
+            Some(Owner::Backend(key)) => self.backend_data(key, bytes),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// A connection that was ordered stands, or could not be made.
+    pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
+        self.now = now;
+        if let (Some(Owner::Backend(key)), Err(error)) = (self.out.owner(socket), result) {
+            self.dial_failed(key, &error.to_string());
+        }
+        self.run_runnable();
+    }
+
+    /// The peer has closed, or the socket broke.
+    pub fn closed(&mut self, socket: SocketId, now: Nanos) {
+        self.now = now;
+        match self.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_gone(key),
+            Some(Owner::Backend(key)) => self.backend_gone(key),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// Everything queued for a socket has been sent, after [`Outbox::notify_drained`].
+    pub fn drained(&mut self, socket: SocketId, now: Nanos) {
+        self.now = now;
+        match self.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_drained(key),
+            Some(Owner::Backend(key)) => self.backend_drained(key),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// Another thread has something to say. [`Message::Client`] is the driver's own business.
+    pub fn message(&mut self, message: Message, now: Nanos) {
+        self.now = now;
+        match message {
+            Message::Client(..) | Message::Wake => {}
+            Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
+            Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
+            Message::Credit { endpoint } => self.credit_given(&endpoint),
+            Message::Kill { session, query_only, user } => self.kill_session(session, query_only, &user),
+            Message::Drain => self.drain(),
+        }
+        self.run_runnable();
+    }
+
+    /// Time has passed. To be called at [`Core::next_deadline`], harmless at any other time.
+    pub fn tick(&mut self, now: Nanos) {
+        self.now = now;
+        self.run_timers();
+        self.run_runnable();
+    }
+
+    /// When [`Core::tick`] is due.
+    pub fn next_deadline(&self) -> Nanos {
+        self.timers_deadline()
+    }
+
+    /// Clients connected to this worker.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether a drain is complete: nobody is left.
+    pub fn is_drained(&self) -> bool {
+        self.draining_until.is_some() && self.sessions.is_empty()
+    }
+
+    /// Takes up sessions that an event has set free, one after the other: a chain of sessions that hand on a
+    /// connection must not become a chain of calls.
+    fn run_runnable(&mut self) {
+        while let Some((key, socket)) = self.runnable.pop_front() {
+            if self.session_is(key, socket) {
+                self.advance(key);
+            }
+        }
+    }
+
+    fn session_is(&self, key: SessionKey, socket: SocketId) -> bool {
+        self.sessions.get(key).is_some_and(|session| session.socket == socket)
+    }
+
+    fn backend_is(&self, key: BackendKey, socket: SocketId) -> bool {
+        self.backends.get(key).is_some_and(|backend| backend.socket == socket)
+    }
+}

@@ -1,0 +1,328 @@
+//! The things that a worker keeps: sessions, backend connections, and what a session is doing.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::response::ReplyReader;
+use weir_protocol::charset::Collation;
+use weir_session::login::{BackendLogin, ClientLogin, Greeted};
+use weir_session::pin::PinBoard;
+use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
+use weir_session::state::State;
+use weir_session::track::TrackPreferences;
+use weir_sql::{Dialect, Statement};
+
+use crate::outbox::SocketId;
+use crate::snapshot::Account;
+
+/// Monotonic nanoseconds, passed in by the driver.
+pub type Nanos = u64;
+/// Key of a session in its worker.
+pub(crate) type SessionKey = usize;
+/// Key of a backend connection in its worker.
+pub(crate) type BackendKey = usize;
+/// Index of a server in its worker (stays the same over reloads).
+pub(crate) type ServerIndex = usize;
+
+/// A client connection with its tracked state.
+pub(crate) struct Session {
+    pub socket: SocketId,
+    /// The connection id that the client knows.
+    pub id: u32,
+    pub peer: SocketAddr,
+    pub is_tls: bool,
+    pub capabilities: Capabilities,
+    pub phase: Phase,
+    /// Bytes from the client that are not answered yet: the running command first.
+    pub inbox: Vec<u8>,
+    /// Bytes at the front of the inbox that belong to the running command; 0 when it is no longer needed.
+    pub command_bytes: usize,
+    /// Payload bytes of a long command that have not arrived yet; they go straight to the backend.
+    pub upload: Option<Upload>,
+    pub account: Option<Arc<Account>>,
+    pub identity: usize,
+    pub state: Rc<State>,
+    /// How its statements are to be read, from the state.
+    pub dialect: Dialect,
+    /// The collation of the login, to which COM_RESET_CONNECTION goes back.
+    pub login_collation: Collation,
+    pub lease: Option<BackendKey>,
+    pub pins: PinBoard,
+    /// What is being done for the client.
+    pub work: Work,
+    pub statements: Option<Box<HashMap<u32, ClientStatement>>>,
+    pub next_statement_id: u32,
+    pub track: Option<Box<TrackPreferences>>,
+    /// An idle connection that still knows diagnostics of this session.
+    pub kept: Option<BackendKey>,
+    pub keeps: Keeps,
+    /// The lease's LAST_INSERT_ID() is this session's.
+    pub has_own_insert_id: bool,
+    /// A reply with kept diagnostics is on its way.
+    pub fetching: u32,
+    pub last_insert_id: u64,
+    pub row_count: i64,
+    pub found_rows: u64,
+    /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
+    pub saved_warnings: Option<Box<[u8]>>,
+    pub is_autocommit: bool,
+    /// When the last write of this session was answered (or broke off); 0 for never.
+    pub last_write_at: Nanos,
+    /// The server that took it.
+    pub last_write_server: ServerIndex,
+    pub last_active_at: Nanos,
+    /// The session has killed itself: it ends with its reply.
+    pub close_when_done: bool,
+}
+
+/// Where a session stands.
+///
+/// ```text
+/// Login ──► Idle ◄────────────────────────────────────────┐
+///            │ command                                     │ reply complete
+///            ▼                                             │
+///   (answered here) ──► Idle      Waiting ──► Running ─────┤
+///            │                       ▲ lease     │         │
+///            └── needs a server ─────┘           ▼         │
+///                                            Settling ─────┘   (asks the server what it did not report)
+/// ```
+pub(crate) enum Phase {
+    /// Logging in.
+    Login(Box<ClientLogin>),
+    /// Between commands.
+    Idle,
+    /// Waiting for a lease since the given time.
+    Waiting(Nanos),
+    /// A lease is being made ready, or the command runs.
+    Running,
+    /// The reply is complete; the lease is asked for what the reply did not tell.
+    Settling,
+    /// Everything has been said; the socket closes when it is drained.
+    Closing,
+}
+
+/// The rest of a command that is too long to be kept.
+pub(crate) struct Upload {
+    /// Payload bytes of the current packet still to come.
+    pub packet_left: usize,
+    /// Another packet of the same command follows.
+    pub continues: bool,
+    /// The command has begun to flow to the backend.
+    pub is_flowing: bool,
+    /// Sequence id of the last packet header that passed.
+    pub sequence: u8,
+    /// All payload bytes of the command so far.
+    pub total_bytes: usize,
+}
+
+/// The command that a session runs.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub kind: WorkKind,
+    pub statement: Statement,
+    /// Where it goes.
+    pub hostgroup: u32,
+    /// It is surely without effect: it may run twice, and on a reader.
+    pub is_read: bool,
+    /// Times that it was started.
+    pub attempts: u32,
+    pub started_at: Nanos,
+    /// Something of the reply has reached the client's buffer.
+    pub is_answering: bool,
+    /// The text that goes out instead of the client's.
+    pub rewritten: Option<Vec<u8>>,
+    /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.
+    pub prepared: Option<Rc<Prepared>>,
+    /// The client's id of it.
+    pub statement_id: u32,
+    /// A reader could not take on the session's state: stay with the writer.
+    pub writer_only: bool,
+    /// How its reply ended.
+    pub ending: Ending,
+    /// The reply reported character set variables, of which the server tells only a part.
+    pub charset_reported: bool,
+    /// It has been killed for running too long.
+    pub deadline_passed: bool,
+}
+
+/// What kind of command a [`Work`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WorkKind {
+    #[default]
+    Query,
+    InitDb,
+    Prepare,
+    Execute,
+    /// COM_RESET_CONNECTION on the session's pinned lease.
+    Reset,
+}
+
+/// How the reply to a command ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ending {
+    #[default]
+    None,
+    /// OK, or the OK behind the rows of a result.
+    Ok { affected_rows: u64, insert_id: u64, warnings: u16, has_rows: bool },
+    /// ERR.
+    Err(u16),
+}
+
+/// What to ask the server after a statement, before its lease may go elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Settle {
+    #[default]
+    Nothing,
+    /// character_set_connection and collation_connection: reported only in part.
+    Collation,
+    /// After an error: the status flags.
+    Status,
+    /// Whatever the server has noted and not reported yet.
+    Pending,
+}
+
+/// A connection to a server.
+pub(crate) struct Backend {
+    pub socket: SocketId,
+    pub server: ServerIndex,
+    pub identity: usize,
+    pub purpose: Purpose,
+    pub login: Option<Box<BackendLogin>>,
+    pub greeted: Greeted,
+    pub stage: Stage,
+    pub state: Rc<State>,
+    pub holder: Option<SessionKey>,
+    /// Idle, and the last session's diagnostics can still be asked for here.
+    pub kept_for: Option<Kept>,
+    /// Replies that are to come, in order.
+    pub expected: VecDeque<Expected>,
+    pub reply: ReplyReader,
+    pub inbox: Vec<u8>,
+    pub statements: BackendStatements,
+    /// Why it must not be used again.
+    pub poison: Option<Poison>,
+    /// A KILL is under way against it and not confirmed.
+    pub kills_pending: u32,
+    pub idle_since: Nanos,
+    /// Whether it counts against the server's max_connections.
+    pub has_credit: bool,
+    /// To be logged in as this identity when the replies owed are in.
+    pub next_identity: Option<usize>,
+    /// Rows of the last result of the last reply.
+    pub reply_rows: u64,
+    /// The rows of an answer to [`Expected::Settle`].
+    pub settle_bytes: Vec<u8>,
+    /// The server could not answer: ask once more.
+    pub settle_again: bool,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Connecting, logging in, being set up.
+    Dialing,
+    /// Being logged in as another user.
+    HandingOver,
+    /// In use or idle.
+    Ready,
+}
+
+/// Diagnostics of a session that live on an idle connection until another session needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub session: SessionKey,
+    /// Tells whether the key still means the same session.
+    pub socket: SocketId,
+    pub what: Keeps,
+}
+
+bitflags::bitflags! {
+    /// What of a session's diagnostics only the connection knows.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Keeps: u8 {
+        /// LAST_INSERT_ID(): the OK packet's id is not always it.
+        const INSERT_ID = 1;
+        /// Warnings, or the error.
+        const WARNINGS = 1 << 1;
+        /// FOUND_ROWS() after SQL_CALC_FOUND_ROWS.
+        const FOUND_ROWS = 1 << 2;
+    }
+}
+
+/// What a connection was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Statements of sessions.
+    Pool,
+    /// One KILL.
+    Kill(Kill),
+}
+
+/// A KILL on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kill {
+    pub victim: BackendKey,
+    /// Tells whether the key still means the same connection.
+    pub victim_socket: SocketId,
+    pub thread_id: u32,
+    /// KILL QUERY instead of KILL CONNECTION.
+    pub query_only: bool,
+}
+
+/// A reply that a backend connection owes.
+#[derive(Debug)]
+pub(crate) enum Expected {
+    /// Of the SET that switches tracking on.
+    Setup,
+    /// COM_INIT_DB or SET that carries a session's state; the last of a group brings the state with it.
+    Sync(Option<Rc<State>>),
+    /// COM_STMT_PREPARE that Weir sends to run a statement here.
+    Prepare(Rc<Prepared>),
+    /// The session's own command.
+    Relay,
+    /// The command was sent together with a Sync that failed: its reply is thrown away.
+    Discard,
+    /// COM_CHANGE_USER: a login on an open connection.
+    ChangeUser,
+    /// COM_RESET_CONNECTION of an abandoned connection.
+    Reset,
+    /// SET last_insert_id, in front of a statement that asks for it.
+    InsertId,
+    /// COM_PING of an idle connection.
+    Ping,
+    /// What Weir asks at the end of a statement.
+    Settle(Settle),
+    /// A SELECT or SHOW that saves a session's diagnostics before another one takes the connection.
+    Fetch(Fetch),
+    /// The KILL of [`Purpose::Kill`].
+    Kill,
+    /// A statement that takes the blow of a KILL QUERY that came too late.
+    Absorb,
+}
+
+/// A query for diagnostics of a session that has left the connection.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub session: SessionKey,
+    pub socket: SocketId,
+    pub what: Keeps,
+    /// Packets (SHOW WARNINGS) or the text of the first row (SELECT).
+    pub bytes: Vec<u8>,
+    pub is_too_long: bool,
+}
+
+/// Why a connection is thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poison {
+    /// Its client went away while a statement ran.
+    ClientGone,
+    /// The server broke the protocol.
+    BrokenReply,
+    /// A session's state could not be brought to it.
+    SyncFailed,
+    /// The user or the server was removed or changed.
+    Stale,
+}

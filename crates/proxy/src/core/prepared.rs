@@ -1,0 +1,181 @@
+//! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
+
+use std::rc::Rc;
+
+use weir_protocol::command::{self, StmtExecute, StmtPrepareOk};
+use weir_protocol::error;
+use weir_protocol::frame::HEADER_LEN;
+use weir_session::pin::Pins;
+use weir_session::prepared::{ClientStatement, Prepared};
+use weir_sql::{Access, Uses};
+
+use super::Core;
+use super::command::statement_id;
+use super::model::{BackendKey, Expected, SessionKey, WorkKind};
+
+/// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
+const STATEMENTS_MAX: usize = 16_384;
+
+impl Core {
+    /// COM_STMT_PREPARE: the server that would run it parses it.
+    pub(super) fn prepare(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        if session.statements.as_ref().is_some_and(|all| all.len() >= STATEMENTS_MAX) {
+            let message = format!(
+                "Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})"
+            );
+            self.reply_error(key, error::MAX_PREPARED_STMT_COUNT_REACHED, &message);
+            self.command_done(key);
+            return true;
+        }
+        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
+        let statement = weir_sql::scan(text, session.dialect);
+        session.work.kind = WorkKind::Prepare;
+        session.work.statement = statement;
+        session.work.is_read = statement.access == Access::Read;
+        session.work.prepared = Some(self.registry.intern(text, &session.state, statement));
+        self.start(key)
+    }
+
+    /// The server has prepared the session's statement: the client gets an id of its own for it.
+    pub(super) fn register_statement(&mut self, key: BackendKey, holder: SessionKey, id: u32, params: u16) -> u32 {
+        let session = &mut self.sessions[holder];
+        session.next_statement_id = session.next_statement_id.wrapping_add(1).max(1);
+        let client_id = session.next_statement_id;
+        let Some(prepared) = session.work.prepared.clone() else { return client_id };
+        if prepared.statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS) {
+            session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
+        }
+        let statement =
+            ClientStatement { prepared: prepared.clone(), params, types: None, has_long_data: false };
+        session.statements.get_or_insert_default().insert(client_id, statement);
+        self.own_statement(key, &prepared, id);
+        client_id
+    }
+
+    /// Takes note of a statement on a connection, and closes those that are too many.
+    fn own_statement(&mut self, key: BackendKey, prepared: &Prepared, id: u32) {
+        let limit = self.snapshot.variables.max_stmts_per_connection as usize;
+        let closed = self.backends[key].statements.insert(prepared, id, limit);
+        let socket = self.backends[key].socket;
+        for id in closed {
+            if let Some(buffer) = self.out.buffer(socket) {
+                command::put_stmt_close(buffer, id);
+            }
+        }
+    }
+
+    /// Prepares a statement where it is about to run.
+    pub(super) fn prepare_here(&mut self, key: BackendKey, prepared: Rc<Prepared>) {
+        let socket = self.backends[key].socket;
+        if let Some(buffer) = self.out.buffer(socket) {
+            command::put_stmt_prepare(buffer, prepared.text());
+        }
+        self.expect(key, Expected::Prepare(prepared));
+    }
+
+    /// The server has done so.
+    pub(super) fn prepared_here(&mut self, key: BackendKey, payload: &[u8]) {
+        let Some(Expected::Prepare(prepared)) = self.backends[key].expected.front() else { return };
+        let prepared = prepared.clone();
+        if let Ok(answer) = StmtPrepareOk::parse(payload) {
+            self.own_statement(key, &prepared, answer.stmt_id);
+        }
+    }
+
+    /// COM_STMT_EXECUTE.
+    pub(super) fn execute(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let id = statement_id(payload).unwrap_or(0);
+        let found = session.statements.as_ref().and_then(|all| all.get(&id));
+        let refused = match found {
+            None => Some((
+                error::UNKNOWN_STMT_HANDLER,
+                format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_execute"),
+            )),
+            Some(statement) if statement.has_long_data => Some((
+                error::UNKNOWN_ERROR,
+                "COM_STMT_SEND_LONG_DATA is not built yet: send the value with the execution".into(),
+            )),
+            Some(statement) => check_parameters(payload, statement),
+        };
+        if let Some((error, message)) = refused {
+            if self.sessions[key].upload.is_some() {
+                self.fail_session(key, error, &message);
+                return false;
+            }
+            self.reply_error(key, error, &message);
+            self.command_done(key);
+            return true;
+        }
+        let session = &mut self.sessions[key];
+        let prepared = session.statements.as_ref().and_then(|all| all.get(&id)).map(|found| found.prepared.clone());
+        if let Some(prepared) = prepared {
+            session.work.kind = WorkKind::Execute;
+            session.work.statement_id = id;
+            session.work.statement = prepared.statement;
+            session.work.is_read = prepared.statement.access == Access::Read;
+            session.work.prepared = Some(prepared);
+        }
+        self.start(key)
+    }
+
+    /// COM_STMT_CLOSE: nothing is answered. The servers' statements stay for others, until they are the least
+    /// recently used ones.
+    pub(super) fn close_statement(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
+        let Some(all) = &mut session.statements else { return };
+        all.remove(&id);
+        let uses = Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS;
+        if session.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
+            && !all.values().any(|statement| statement.prepared.statement.uses.intersects(uses))
+        {
+            session.pins.remove(Pins::PREPARED_DIAGNOSTICS);
+            if session.pins.is_empty() {
+                self.release(key);
+            }
+        }
+    }
+
+    /// COM_STMT_RESET: no cursor and no long data are kept, so there is nothing to do.
+    pub(super) fn reset_statement(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
+        match session.statements.as_mut().and_then(|all| all.get_mut(&id)) {
+            Some(statement) => {
+                statement.has_long_data = false;
+                self.reply_ok(key);
+            }
+            None => {
+                let message = format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_reset");
+                self.reply_error(key, error::UNKNOWN_STMT_HANDLER, &message);
+            }
+        }
+    }
+
+    /// COM_STMT_SEND_LONG_DATA has no answer; the execution gets the refusal.
+    pub(super) fn note_long_data(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
+        if let Some(statement) = session.statements.as_mut().and_then(|all| all.get_mut(&id)) {
+            statement.has_long_data = true;
+        }
+    }
+}
+
+/// What is wrong with the parameters of an execution, before a server sees them.
+fn check_parameters(payload: &[u8], statement: &ClientStatement) -> Option<(error::ServerError, String)> {
+    let malformed = || Some((error::MALFORMED_PACKET, "Malformed communication packet".to_owned()));
+    if payload.len() < StmtExecute::LEN {
+        return malformed();
+    }
+    match StmtExecute::parameters(payload, statement.params) {
+        Err(_) => malformed(),
+        Ok(parameters) if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() => {
+            malformed()
+        }
+        Ok(_) => None,
+    }
+}

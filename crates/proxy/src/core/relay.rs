@@ -1,0 +1,264 @@
+//! The reply of a session's own statement on its way to the client: what passes untouched, what is read, and
+//! what is changed for this client.
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::command::StmtPrepareOk;
+use weir_protocol::frame::{self, HEADER_LEN};
+use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::status::StatusFlags;
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::pin::Pins;
+use weir_session::state::{State, is_restorable};
+use weir_session::track::TrackPreferences;
+use weir_sql::{Effects, Kind};
+
+use super::Core;
+use super::model::{BackendKey, Ending, SessionKey, WorkKind};
+
+impl Core {
+    /// One step of a relayed reply. The client may be gone: then the reply is only read to its end.
+    pub(super) fn relay(&mut self, key: BackendKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let backend = &mut self.backends[key];
+        let Some(holder) = backend.holder else { return Ok(()) };
+        match step {
+            Step::Pass(_) => {
+                let session = &mut self.sessions[holder];
+                session.work.is_answering = true;
+                let socket = session.socket;
+                self.out.send(socket, bytes);
+                self.hold_back(holder);
+            }
+            Step::ColumnsEnd => {
+                let session = &self.sessions[holder];
+                if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+                    return Ok(());
+                }
+                let mut sequence = backend.reply.next_sequence();
+                backend.reply.shift_sequence();
+                let mut status = StatusFlags::empty();
+                status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
+                status.set(StatusFlags::IN_TRANS, session.pins.pins().contains(Pins::TRANSACTION));
+                if let Some(buffer) = self.out.buffer(session.socket) {
+                    let eof = EofPacket { warnings: 0, status };
+                    frame::packet(buffer, &mut sequence, |out| eof.write(out));
+                }
+            }
+            Step::Control(control, _) => self.relay_control(key, holder, control, bytes)?,
+            Step::Done | Step::NeedMore => {}
+        }
+        Ok(())
+    }
+
+    fn relay_control(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        control: Control,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let session = &mut self.sessions[holder];
+        session.work.is_answering = true;
+        let socket = session.socket;
+        match control {
+            Control::ColumnCount => self.out.send(socket, bytes),
+            Control::Err => {
+                let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
+                session.work.ending = Ending::Err(err.code);
+                self.out.send(socket, bytes);
+            }
+            Control::Ok | Control::ResultEnd => self.relay_ok(key, holder, control, bytes)?,
+            Control::PrepareOk => self.relay_prepare_ok(key, holder, bytes)?,
+            Control::LocalInfile => {
+                // Weir does not offer CLIENT_LOCAL_FILES, so a server has no business asking.
+                return Err(BrokenReply::UnexpectedPacket(0xFB));
+            }
+        }
+        Ok(())
+    }
+
+    fn relay_ok(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        control: Control,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let payload = &bytes[HEADER_LEN..];
+        let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+        if !ok.session_state.is_empty() {
+            self.take_tracked(key, holder, &ok)?;
+        }
+        let session = &mut self.sessions[holder];
+        session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
+        session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
+        session.work.ending = Ending::Ok {
+            affected_rows: ok.affected_rows,
+            insert_id: ok.last_insert_id,
+            warnings: ok.warnings,
+            has_rows: control == Control::ResultEnd,
+        };
+        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
+        let mut sequence = bytes[3];
+        let capabilities = session.capabilities;
+        if control == Control::ResultEnd && !capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            let mut status = ok.status;
+            status.remove(StatusFlags::SESSION_STATE_CHANGED);
+            let eof = EofPacket { warnings: ok.warnings, status };
+            frame::packet(buffer, &mut sequence, |out| eof.write(out));
+            return Ok(());
+        }
+        let is_plain = ok.info.is_empty()
+            && ok.session_state.is_empty()
+            && !ok.status.contains(StatusFlags::SESSION_STATE_CHANGED);
+        if is_plain {
+            buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let defaults;
+        let preferences = match &session.track {
+            Some(track) => &**track,
+            None => {
+                defaults = TrackPreferences::default();
+                &defaults
+            }
+        };
+        let mut result = Ok(());
+        frame::packet(buffer, &mut sequence, |out| {
+            result = ok.write_filtered(capabilities, out, |entry| preferences.shows(entry));
+        });
+        result.map_err(|_| BrokenReply::Malformed)
+    }
+
+    /// What the server reports of the session's state is the truth about the session and its lease.
+    pub(super) fn take_tracked(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
+        let statement = self.sessions[holder].work.statement;
+        // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
+        let takes_variables = statement.kind != Kind::SetStatement;
+        let mut next: Option<State> = None;
+        let mut says_changed = false;
+        let mut is_explained = statement.effects.intersects(
+            Effects::USER_VARIABLE
+                | Effects::TEMPORARY_TABLE_CREATED
+                | Effects::TABLE_DROPPED
+                | Effects::TEXT_PREPARE
+                | Effects::TEXT_DEALLOCATE
+                | Effects::ROLE_CHANGED
+                | Effects::ROUTINE,
+        );
+        for entry in ok.session_tracks() {
+            match entry.map_err(|_| BrokenReply::Malformed)? {
+                SessionTrack::SystemVariable { name, value } => {
+                    is_explained |= name != b"last_gtid";
+                    if takes_variables {
+                        self.take_variable(key, holder, name, value, &mut next);
+                    }
+                }
+                SessionTrack::Schema(schema) => {
+                    is_explained = true;
+                    let state = next.get_or_insert_with(|| (*self.backends[key].state).clone());
+                    state.assign_schema(schema);
+                }
+                SessionTrack::StateChange(changed) => says_changed |= changed,
+                SessionTrack::TransactionCharacteristics(text) => {
+                    let is_for_next = text.starts_with(b"SET TRANSACTION");
+                    self.sessions[holder].pins.set(Pins::NEXT_TRANSACTION, is_for_next);
+                }
+                SessionTrack::TransactionState(text) => {
+                    if text.get(7) == Some(&b'L') {
+                        self.sessions[holder].pins.insert(Pins::TABLE_LOCK);
+                    }
+                }
+                SessionTrack::Gtids { .. } | SessionTrack::Unknown { .. } => {}
+            }
+        }
+        if says_changed && !is_explained {
+            self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
+        }
+        if let Some(next) = next {
+            let next = self.interner.intern(next);
+            self.backends[key].state = next.clone();
+            self.set_state(holder, next);
+        }
+        Ok(())
+    }
+
+    /// One reported variable.
+    fn take_variable(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        name: &[u8],
+        value: &[u8],
+        next: &mut Option<State>,
+    ) {
+        let session = &mut self.sessions[holder];
+        let (Ok(name), Ok(text)) = (std::str::from_utf8(name), std::str::from_utf8(value)) else {
+            session.pins.insert(Pins::UNREADABLE_VARIABLE);
+            return;
+        };
+        let name = name.to_ascii_lowercase();
+        match meaning_of(&name) {
+            Meaning::NotState => {}
+            Meaning::InsertId => {
+                session.last_insert_id = text.parse().unwrap_or(session.last_insert_id);
+                session.has_own_insert_id = true;
+            }
+            Meaning::NextStatement => session.pins.insert(Pins::NEXT_STATEMENT),
+            Meaning::Unreadable => session.pins.insert(Pins::UNREADABLE_VARIABLE),
+            Meaning::State if !is_restorable(value) => session.pins.insert(Pins::UNREADABLE_VARIABLE),
+            Meaning::State => {
+                if name == "profiling" {
+                    session.pins.set(Pins::PROFILING, text == "ON");
+                }
+                session.work.charset_reported |= name == "character_set_connection" || name == "collation_connection";
+                let state = next.get_or_insert_with(|| (*self.backends[key].state).clone());
+                state.assign(&name, text);
+            }
+        }
+    }
+
+    fn relay_prepare_ok(&mut self, key: BackendKey, holder: SessionKey, bytes: &[u8]) -> Result<(), BrokenReply> {
+        let payload = &bytes[HEADER_LEN..];
+        let prepare = StmtPrepareOk::parse(payload).map_err(|_| BrokenReply::Malformed)?;
+        debug_assert_eq!(self.sessions[holder].work.kind, WorkKind::Prepare);
+        let id = self.register_statement(key, holder, prepare.stmt_id, prepare.params);
+        let session = &mut self.sessions[holder];
+        session.work.ending = Ending::Ok { affected_rows: 0, insert_id: 0, warnings: prepare.warnings, has_rows: false };
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            let start = buffer.len() + HEADER_LEN + StmtPrepareOk::STMT_ID.start;
+            buffer.extend_from_slice(bytes);
+            buffer[start..start + 4].copy_from_slice(&id.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// What a reported variable means for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// A variable like any other: carried to other connections with SET.
+    State,
+    /// Not state, or state that is known otherwise.
+    NotState,
+    /// LAST_INSERT_ID().
+    InsertId,
+    /// Holds for one statement.
+    NextStatement,
+    /// Its value can't be read or written back: `timestamp=DEFAULT` reports a number.
+    Unreadable,
+}
+
+fn meaning_of(name: &str) -> Meaning {
+    match name {
+        "last_insert_id" | "identity" => Meaning::InsertId,
+        "insert_id" => Meaning::NextStatement,
+        "timestamp" | "rand_seed1" | "rand_seed2" | "pseudo_thread_id" | "gtid_seq_no" | "wsrep_gtid_seq_no"
+        | "collation_database" | "character_set_database" | "system_versioning_asof" | "gtid_next"
+        | "pseudo_slave_mode" => Meaning::Unreadable,
+        "last_gtid" | "error_count" | "warning_count" | "in_transaction" | "external_user" | "proxy_user"
+        | "wsrep_causal_reads" => Meaning::NotState,
+        name if name.starts_with("session_track_") => Meaning::NotState,
+        _ => Meaning::State,
+    }
+}

@@ -1,0 +1,89 @@
+//! New configuration and roles.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::model::{Poison, ServerIndex};
+use super::{Core, Group, GroupMember, Pool};
+use crate::snapshot::{Server, Snapshot};
+
+impl Core {
+    /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
+    /// when it is given back.
+    pub(super) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.snapshot = snapshot.clone();
+        for pool in &mut self.servers {
+            pool.is_current = false;
+        }
+        let places: Vec<ServerIndex> = snapshot.servers.iter().map(|server| self.place_of(server)).collect();
+        let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
+        for (id, hostgroup) in &snapshot.hostgroups {
+            let before = self.groups.get(id);
+            let members = hostgroup.members.iter().map(|member| {
+                let server = places[member.server];
+                let current = before
+                    .and_then(|group| group.members.iter().find(|known| known.server == server))
+                    .map_or(0, |known| known.current);
+                GroupMember { server, weight: i64::from(member.weight), current }
+            });
+            let group = Group {
+                members: members.collect(),
+                reader_hostgroup: hostgroup.reader_hostgroup,
+                is_replicated: hostgroup.is_replicated,
+                absent: hostgroup.absent.clone(),
+            };
+            groups.insert(*id, group);
+        }
+        self.groups = groups;
+        self.default_dialect = snapshot.dialect;
+        self.close_unwanted();
+        self.unpark();
+        for server in 0..self.servers.len() {
+            if !self.is_member(server) {
+                self.reroute_waiters(server);
+            }
+        }
+    }
+
+    /// The pool of a server: the one that it has, or a new one.
+    fn place_of(&mut self, server: &Arc<Server>) -> ServerIndex {
+        if let Some(known) = self.server_index(&server.endpoint) {
+            let pool = &mut self.servers[known];
+            pool.server = server.clone();
+            pool.is_current = true;
+            return known;
+        }
+        self.servers.push(Pool {
+            server: server.clone(),
+            is_current: true,
+            idle: Vec::new(),
+            open: 0,
+            dialing: 0,
+            handovers: 0,
+            waiters: Default::default(),
+            retry_at: 0,
+            failures: 0,
+            last_error: String::new(),
+            wanted_by: Default::default(),
+            has_asked: false,
+        });
+        self.servers.len() - 1
+    }
+
+    /// Whether some hostgroup sends statements to this server.
+    fn is_member(&self, server: ServerIndex) -> bool {
+        self.groups.values().any(|group| group.members.iter().any(|member| member.server == server))
+    }
+
+    fn close_unwanted(&mut self) {
+        for server in 0..self.servers.len() {
+            let idle = self.servers[server].idle.clone();
+            let is_wanted = self.servers[server].is_current;
+            for key in idle {
+                if !is_wanted || self.is_stale(key) {
+                    self.discard(key, Some(Poison::Stale));
+                }
+            }
+        }
+    }
+}

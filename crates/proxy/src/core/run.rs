@@ -1,0 +1,226 @@
+//! Making a lease ready for a statement, and sending it.
+
+use std::rc::Rc;
+
+use weir_protocol::command::{self, StmtExecute};
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::response::{ReplyKind, ReplyReader};
+use weir_session::pin::Pins;
+use weir_session::state::{Difference, State, difference};
+use weir_sql::Uses;
+
+use super::Core;
+use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
+
+/// Switches full tracking on; everything Weir knows of a session's state comes from it.
+const SET_UP_MARIADB: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
+    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS'";
+/// The same for MySQL, where a write's position is asked for by name.
+const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
+    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', session_track_gtids=OWN_GTID";
+
+impl Core {
+    /// Switches tracking on, on a connection that is new or was reset.
+    pub(super) fn set_up(&mut self, key: BackendKey) {
+        let text = if self.backends[key].greeted.is_mariadb { SET_UP_MARIADB } else { SET_UP_MYSQL };
+        self.send_query(key, text);
+        self.expect(key, Expected::Setup);
+    }
+
+    /// Takes note of a reply that is to come, behind those that are owed already.
+    pub(super) fn expect(&mut self, key: BackendKey, expected: Expected) {
+        let backend = &mut self.backends[key];
+        backend.expected.push_back(expected);
+        if backend.expected.len() == 1 {
+            self.restart_reply(key);
+        }
+    }
+
+    /// Sends a statement of Weir's own.
+    pub(super) fn send_query(&mut self, key: BackendKey, text: &[u8]) {
+        let socket = self.backends[key].socket;
+        if let Some(buffer) = self.out.buffer(socket) {
+            command::put_query(buffer, text);
+        }
+    }
+
+    /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
+    /// leads here again. At the end the work itself is sent.
+    pub(super) fn converge(&mut self, key: BackendKey) {
+        let backend = &self.backends[key];
+        let Some(holder) = backend.holder else { return };
+        if !backend.expected.is_empty() || backend.kills_pending > 0 {
+            // The replies that are owed lead here again. What is fetched for another session may go ahead: it
+            // changes nothing.
+            if !backend.expected.iter().all(|expected| matches!(expected, Expected::Fetch(_)))
+                || backend.kills_pending > 0
+            {
+                return;
+            }
+        }
+        let session = &self.sessions[holder];
+        let work = &session.work;
+        if work.kind == WorkKind::Execute
+            && let Some(prepared) = work.prepared.clone()
+            && !self.backends[key].statements.contains(&prepared)
+        {
+            let backend = &self.backends[key];
+            if prepared.can_be_prepared_in(&backend.state) {
+                return self.prepare_here(key, prepared);
+            }
+            let state = prepared.state.clone();
+            self.sync(key, &state);
+            return;
+        }
+        if Rc::ptr_eq(&backend.state, &session.state) {
+            return self.run(key, holder);
+        }
+        let state = session.state.clone();
+        let is_safe = work.is_read && session.upload.is_none() && work.kind == WorkKind::Query;
+        if self.sync(key, &state) && is_safe {
+            // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
+            self.run(key, holder);
+        }
+    }
+
+    /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
+    fn sync(&mut self, key: BackendKey, state: &Rc<State>) -> bool {
+        let backend = &self.backends[key];
+        let (schema, set) = match difference(&backend.state, state) {
+            Difference::None => (None, None),
+            Difference::Commands { schema, set } => (schema, set),
+            Difference::NeedsChangeUser => {
+                self.wipe(key);
+                return false;
+            }
+        };
+        let socket = backend.socket;
+        let Some(buffer) = self.out.buffer(socket) else { return false };
+        let both = schema.is_some() && set.is_some();
+        if let Some(set) = &set {
+            command::put_query(buffer, set.as_bytes());
+        }
+        if let Some(schema) = &schema {
+            command::put_init_db(buffer, schema);
+        }
+        if both {
+            self.expect(key, Expected::Sync(None));
+        }
+        if schema.is_some() || set.is_some() {
+            self.expect(key, Expected::Sync(Some(state.clone())));
+        } else {
+            self.backends[key].state = state.clone();
+        }
+        true
+    }
+
+    /// COM_CHANGE_USER to the same user: the only way back to no default schema.
+    fn wipe(&mut self, key: BackendKey) {
+        let identity = self.backends[key].identity;
+        let Some(holder) = self.backends[key].holder.take() else { return };
+        let session = &mut self.sessions[holder];
+        session.lease = None;
+        session.phase = Phase::Waiting(self.now);
+        let socket = session.socket;
+        let server = self.backends[key].server;
+        self.servers[server].waiters.push_front((holder, socket));
+        self.change_identity(key, identity);
+    }
+
+    /// Sends the session's command on a connection whose state is (or is about to be) the session's.
+    fn run(&mut self, key: BackendKey, holder: SessionKey) {
+        self.before_insert_id(key, holder);
+        let session = &mut self.sessions[holder];
+        let backend = &mut self.backends[key];
+        let Some(buffer) = self.out.buffer(backend.socket) else { return };
+        if session.work.kind == WorkKind::Execute {
+            let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
+            Self::put_execute(packet, &session.work, &mut session.statements, backend, buffer);
+        } else if let Some(text) = &session.work.rewritten {
+            command::put_query(buffer, text);
+        } else {
+            buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
+        }
+        session.phase = Phase::Running;
+        let is_long = session.upload.is_some();
+        self.expect(key, Expected::Relay);
+        if is_long {
+            self.start_flow(holder);
+        }
+    }
+
+    /// A statement that asks for LAST_INSERT_ID() on a connection that does not know this session's gets it set
+    /// in front. It can't fail, so it may go in the same write.
+    fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &self.sessions[holder];
+        let asks = session.work.statement.uses.contains(Uses::LAST_INSERT_ID);
+        if !asks || session.has_own_insert_id || session.pins.pins().contains(Pins::ROUTINE) {
+            return;
+        }
+        let text = format!("SET SESSION last_insert_id={}", session.last_insert_id);
+        self.send_query(key, text.as_bytes());
+        self.expect(key, Expected::InsertId);
+        self.sessions[holder].has_own_insert_id = true;
+    }
+
+    /// A reader for the reply at the front, when it has just become the front.
+    pub(super) fn restart_reply(&mut self, key: BackendKey) {
+        let backend = &mut self.backends[key];
+        let kind = match backend.expected.front() {
+            Some(Expected::Relay | Expected::Discard) => match backend.holder {
+                Some(holder) => match self.sessions[holder].work.kind {
+                    WorkKind::Prepare => ReplyKind::Prepare,
+                    WorkKind::InitDb | WorkKind::Reset => ReplyKind::Simple,
+                    WorkKind::Query | WorkKind::Execute => ReplyKind::Results,
+                },
+                None => ReplyKind::Results,
+            },
+            Some(Expected::Prepare(_)) => ReplyKind::Prepare,
+            Some(Expected::Ping | Expected::Reset) => ReplyKind::Simple,
+            _ => ReplyKind::Results,
+        };
+        backend.reply = ReplyReader::new(kind, 1);
+    }
+
+    /// Appends a COM_STMT_EXECUTE with the server's id of the statement and the types that it needs.
+    fn put_execute(
+        packet: &[u8],
+        work: &super::model::Work,
+        statements: &mut Option<Box<std::collections::HashMap<u32, weir_session::prepared::ClientStatement>>>,
+        backend: &mut super::model::Backend,
+        out: &mut Vec<u8>,
+    ) {
+        let client = statements.as_mut().and_then(|all| all.get_mut(&work.statement_id));
+        let (Some(client), Some(prepared)) = (client, &work.prepared) else { return };
+        let Some(server) = backend.statements.touch(prepared) else { return };
+        let start = out.len();
+        out.extend_from_slice(packet);
+        let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
+        out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
+        // A cursor would tie the session to the connection; without one the rows come at once, which clients
+        // must be able to take (the server may ignore the flag, too).
+        out[id + 4] = StmtExecute::CURSOR_TYPE_NO_CURSOR;
+        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return };
+        if parameters.new_params_bound {
+            let types = &packet[HEADER_LEN..][parameters.types];
+            if client.types.as_deref() != Some(types) {
+                client.types = Some(types.into());
+            }
+            if server.types != client.types {
+                server.types = client.types.clone();
+            }
+        } else if client.params > 0 && server.types != client.types
+            && let Some(types) = &client.types
+        {
+            // The client sent the types earlier, to another connection: they go in where it left them out. The
+            // packet may not be here whole, so its length is the one announced, and the types.
+            let flag = start + HEADER_LEN + parameters.null_bitmap.end;
+            out[flag] = 1;
+            out.splice(flag + 1..flag + 1, types.iter().copied());
+            let len = Header::parse(packet).map_or(0, |header| header.len) + types.len();
+            let [a, b, c, _] = (len as u32).to_le_bytes();
+            out[start..start + 3].copy_from_slice(&[a, b, c]);
+            server.types = client.types.clone();
+        }
+    }
+}

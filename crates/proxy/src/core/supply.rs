@@ -1,0 +1,418 @@
+//! Connections for those who wait: dials, hand-overs between users, rights to open connections from other
+//! workers, and what becomes of a connection that nobody holds.
+
+use std::sync::Arc;
+
+use weir_session::login::BackendLogin;
+use weir_session::prepared::BackendStatements;
+
+use super::model::{
+    Backend, BackendKey, Expected, Kill, Nanos, Poison, Purpose, ServerIndex, SessionKey, Stage,
+};
+use super::{Core, Pool};
+use crate::outbox::{Order, Owner, SocketId};
+use crate::shared::Message;
+
+/// Connections that one worker dials to one server at a time.
+const DIALS_MAX: u32 = 16;
+/// First pause after a failed dial; doubles with each further one.
+const RETRY_FIRST_NS: Nanos = 20_000_000;
+/// Longest pause.
+const RETRY_MAX_NS: Nanos = 2_000_000_000;
+
+impl Core {
+    /// Sees to it that the waiters of a server get connections.
+    pub(super) fn supply(&mut self, server: ServerIndex) {
+        loop {
+            let pool = &mut self.servers[server];
+            while let Some((key, socket)) = pool.waiters.front().copied() {
+                let waits = self
+                    .sessions
+                    .get(key)
+                    .is_some_and(|s| s.socket == socket && matches!(s.phase, super::model::Phase::Waiting(_)));
+                if waits {
+                    break;
+                }
+                pool.waiters.pop_front();
+            }
+            let coming = pool.dialing + pool.handovers;
+            if pool.waiters.len() <= coming as usize {
+                return;
+            }
+            if !pool.idle.is_empty() {
+                // Idle connections of this identity would have been taken already: these are other users'.
+                self.hand_over(server);
+                continue;
+            }
+            if pool.failures > 0 && pool.retry_at > self.now {
+                self.timers.retry(server, pool.retry_at);
+                return;
+            }
+            if pool.dialing >= DIALS_MAX || (pool.failures > 0 && pool.dialing > 0) {
+                return;
+            }
+            if !pool.server.try_open() {
+                return self.ask_other_workers(server);
+            }
+            self.dial(server);
+        }
+    }
+
+    /// Gives an idle connection of another user to the first waiter.
+    fn hand_over(&mut self, server: ServerIndex) {
+        let pool = &mut self.servers[server];
+        let Some((key, _)) = pool.waiters.front().copied() else { return };
+        let wanted = self.sessions[key].identity;
+        if let Some(at) = pool.idle.iter().rposition(|backend| self.backends[*backend].identity == wanted) {
+            let backend = pool.idle.remove(at);
+            pool.waiters.pop_front();
+            return self.lend(backend, key);
+        }
+        // A connection can still be opened: leave the other users theirs.
+        if pool.dialing < DIALS_MAX
+            && pool.retry_at <= self.now
+            && pool.server.try_open()
+        {
+            return self.dial(server);
+        }
+        let backend = pool.idle.remove(0);
+        self.change_identity(backend, wanted);
+    }
+
+    /// Logs an open connection in as somebody else; where that can't be, closes it and dials with its right.
+    pub(super) fn change_identity(&mut self, backend: BackendKey, identity: usize) {
+        self.fetch_kept(backend, SessionKey::MAX);
+        if !self.backends[backend].expected.is_empty() {
+            // Once these replies are in.
+            self.backends[backend].next_identity = Some(identity);
+            return;
+        }
+        let server = self.backends[backend].server;
+        let is_same_capabilities = self.identities.0[self.backends[backend].identity].capabilities
+            == self.identities.0[identity].capabilities;
+        let credential = self.credential(identity);
+        let (true, Ok(credential)) = (is_same_capabilities, credential) else {
+            self.backends[backend].has_credit = false;
+            self.servers[server].open -= 1;
+            self.discard(backend, None);
+            self.dial(server);
+            return;
+        };
+        let account = self.identities.0[identity].account.clone();
+        let extra = self.identities.0[identity].capabilities;
+        self.servers[server].handovers += 1;
+        let key = backend;
+        let backend = &mut self.backends[key];
+        backend.identity = identity;
+        backend.stage = Stage::HandingOver;
+        backend.statements.clear();
+        backend.state = self.fresh.clone();
+        let Some(buffer) = self.out.buffer(backend.socket) else { return };
+        let login = BackendLogin::change_user(account.user.username.as_bytes(), credential, extra, buffer);
+        backend.login = Some(Box::new(login));
+        self.expect(key, Expected::ChangeUser);
+    }
+
+    /// What logs this identity in at a server.
+    fn credential(&self, identity: usize) -> Result<weir_session::login::Credential, String> {
+        let account = &self.identities.0[identity].account;
+        let known = account.credential.lock().ok().and_then(|known| known.clone());
+        known.ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))
+    }
+
+    /// Opens a connection for the first waiter's identity; the right to do so has been taken.
+    pub(super) fn dial(&mut self, server: ServerIndex) {
+        let pool = &self.servers[server];
+        let front = pool.waiters.get((pool.dialing + pool.handovers) as usize).or(pool.waiters.front());
+        let Some((key, _)) = front.copied() else {
+            pool.server.close_one();
+            return;
+        };
+        let identity = self.sessions[key].identity;
+        self.servers[server].dialing += 1;
+        self.servers[server].open += 1;
+        self.open_backend(server, identity, Purpose::Pool, true);
+    }
+
+    /// Opens a connection that carries one KILL; it does not count against max_connections, else a server
+    /// whose connections all hang could not be freed.
+    pub(super) fn dial_kill(&mut self, server: ServerIndex, identity: usize, kill: Kill) {
+        self.open_backend(server, identity, Purpose::Kill(kill), false);
+    }
+
+    fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, has_credit: bool) {
+        let entry = self.backends.vacant_entry();
+        let key = entry.key();
+        let socket = self.out.open(Owner::Backend(key));
+        entry.insert(Backend {
+            socket,
+            server,
+            identity,
+            purpose,
+            login: None,
+            greeted: Default::default(),
+            stage: Stage::Dialing,
+            state: self.fresh.clone(),
+            holder: None,
+            kept_for: None,
+            expected: Default::default(),
+            reply: weir_protocol::response::ReplyReader::new(weir_protocol::response::ReplyKind::Simple, 1),
+            inbox: Vec::new(),
+            statements: BackendStatements::default(),
+            poison: None,
+            kills_pending: 0,
+            idle_since: self.now,
+            has_credit,
+            next_identity: None,
+            reply_rows: 0,
+            settle_bytes: Vec::new(),
+            settle_again: false,
+        });
+        let addr = self.servers[server].server.addr;
+        let timeout = self.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        self.timers.dial(socket, self.now + timeout);
+        match self.credential(identity) {
+            Ok(credential) => {
+                let user = &self.identities.0[identity];
+                let name = user.account.user.username.as_bytes();
+                let login = BackendLogin::new(name, credential, user.capabilities);
+                self.backends[key].login = Some(Box::new(login));
+                self.out.order(Order::Connect(socket, addr));
+            }
+            Err(message) => self.dial_failed(key, &message),
+        }
+    }
+
+    /// A connection could not be made or logged in.
+    pub(super) fn dial_failed(&mut self, key: BackendKey, message: &str) {
+        let backend = &self.backends[key];
+        let (server, socket, purpose) = (backend.server, backend.socket, backend.purpose);
+        self.timers.dial_ended(socket);
+        if let Purpose::Kill(kill) = purpose {
+            tracing::warn!(server = self.servers[server].server.endpoint, message, "KILL could not be sent");
+            self.discard(key, None);
+            return self.kill_failed(kill);
+        }
+        let pool = &mut self.servers[server];
+        pool.failures += 1;
+        pool.last_error = message.into();
+        let pause = RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS);
+        pool.retry_at = self.now + self.random.jitter(pause);
+        tracing::warn!(
+            server = pool.server.endpoint,
+            failures = pool.failures,
+            retry_in_ms = (pool.retry_at - self.now) / 1_000_000,
+            message,
+            "connection to the server failed"
+        );
+        self.discard(key, None);
+        self.reroute_waiters(server);
+    }
+
+    /// Sends the waiters of a server that fails to look for another one.
+    pub(super) fn reroute_waiters(&mut self, server: ServerIndex) {
+        let waiters = std::mem::take(&mut self.servers[server].waiters);
+        for (key, socket) in waiters {
+            if self.is_waiting(key, socket) {
+                self.acquire(key);
+            }
+        }
+    }
+
+    /// A connection is logged in, set up and nobody's: it goes to the next in line, or rests.
+    pub(super) fn offer(&mut self, key: BackendKey) {
+        let backend = &self.backends[key];
+        let server = backend.server;
+        debug_assert!(backend.holder.is_none());
+        if let Some(poison) = backend.poison {
+            return self.discard(key, Some(poison));
+        }
+        if backend.kills_pending > 0 || !backend.expected.is_empty() {
+            return; // fenced, or still owed replies: comes back here when it is through
+        }
+        let pool = &self.servers[server];
+        if !pool.is_current || self.is_stale(key) {
+            return self.discard(key, Some(Poison::Stale));
+        }
+        if let Some(identity) = self.backends[key].next_identity.take() {
+            return self.change_identity(key, identity);
+        }
+        self.backends[key].idle_since = self.now;
+        while let Some((waiter, socket)) = self.servers[server].waiters.pop_front() {
+            if !self.is_waiting(waiter, socket) {
+                continue;
+            }
+            if self.sessions[waiter].identity == self.backends[key].identity {
+                if self.gives_way(server, key) {
+                    self.servers[server].waiters.push_front((waiter, socket));
+                    return;
+                }
+                return self.lend(key, waiter);
+            }
+            self.servers[server].waiters.push_front((waiter, socket));
+            return self.change_identity(key, self.sessions[waiter].identity);
+        }
+        self.servers[server].has_asked = false;
+        if self.give_to_other_worker(server, key) {
+            return;
+        }
+        self.servers[server].idle.push(key);
+    }
+
+    pub(super) fn is_stale(&self, key: BackendKey) -> bool {
+        let account = &self.identities.0[self.backends[key].identity].account;
+        let current = self.snapshot.users.get(account.user.username.as_bytes());
+        !current.is_some_and(|current| Arc::ptr_eq(current, account))
+    }
+
+    /// This worker has its waiters too, but holds more than its share while another worker asks.
+    fn gives_way(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        let workers = self.shared.mailboxes.len().max(1) as u32;
+        let pool = &self.servers[server];
+        let share = (pool.server.max_connections / workers).max(1);
+        let is_rotating = pool.server.max_connections < workers;
+        if pool.wanted_by.is_empty() || (pool.open <= share && !is_rotating) {
+            return false;
+        }
+        let gave = self.give_to_other_worker(server, key);
+        self.servers[server].has_asked = false;
+        self.supply(server);
+        gave
+    }
+
+    /// Closes a connection and passes the right to open one on to a worker that asked for it.
+    fn give_to_other_worker(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        let pool = &mut self.servers[server];
+        let Some(by) = pool.wanted_by.iter().next().copied() else { return false };
+        pool.wanted_by.remove(&by);
+        pool.open -= 1;
+        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
+        self.backends[key].has_credit = false;
+        self.discard(key, None);
+        self.shared.mailboxes[by].send(Message::Credit { endpoint });
+        true
+    }
+
+    /// Another worker may open no connection: ask all for one, once until one comes.
+    fn ask_other_workers(&mut self, server: ServerIndex) {
+        let pool = &mut self.servers[server];
+        if std::mem::replace(&mut pool.has_asked, true) {
+            return;
+        }
+        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
+        for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            if worker != self.worker {
+                mailbox.send(Message::Wanted { endpoint: endpoint.clone(), by: self.worker });
+            }
+        }
+        self.timers.retry(server, self.now + RETRY_FIRST_NS);
+    }
+
+    /// Another worker asks.
+    pub(super) fn connection_wanted(&mut self, endpoint: &str, by: usize) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        self.servers[server].wanted_by.insert(by);
+        if !self.servers[server].idle.is_empty() {
+            let key = self.servers[server].idle.remove(0);
+            self.give_to_other_worker(server, key);
+        }
+    }
+
+    /// Another worker has given way.
+    pub(super) fn credit_given(&mut self, endpoint: &str) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        let pool = &mut self.servers[server];
+        pool.has_asked = false;
+        if pool.waiters.len() > (pool.dialing + pool.handovers) as usize && pool.is_current {
+            self.dial(server);
+        } else {
+            pool.server.close_one();
+        }
+        self.supply(server);
+    }
+
+    /// The right to one more connection may have become free: try again, and ask again.
+    pub(super) fn retry_supply(&mut self, server: ServerIndex) {
+        self.servers[server].has_asked = false;
+        self.supply(server);
+    }
+
+    pub(super) fn server_index(&self, endpoint: &str) -> Option<ServerIndex> {
+        self.servers.iter().position(|pool| pool.server.endpoint == endpoint)
+    }
+
+    /// Closes a connection for good.
+    pub(super) fn discard(&mut self, key: BackendKey, poison: Option<Poison>) {
+        self.drop_kept(key);
+        let backend = self.backends.remove(key);
+        if let Some(poison) = poison {
+            let server = &self.servers[backend.server].server.endpoint;
+            tracing::debug!(server, thread_id = backend.greeted.thread_id, ?poison, "backend connection closed");
+        }
+        self.timers.dial_ended(backend.socket);
+        self.out.close(backend.socket);
+        let pool = &mut self.servers[backend.server];
+        pool.count_off(&backend);
+        pool.idle.retain(|idle| *idle != key);
+        if backend.has_credit {
+            pool.open -= 1;
+            pool.server.close_one();
+        }
+        let server = backend.server;
+        if !self.servers[server].waiters.is_empty() {
+            self.timers.retry(server, self.now);
+        }
+    }
+
+    /// Makes a connection fit for the next session after one that left state behind: everything is reset, or the
+    /// connection goes.
+    pub(super) fn recycle(&mut self, key: BackendKey, must_close: bool) {
+        let backend = &mut self.backends[key];
+        if must_close || backend.poison.is_some() {
+            let poison = backend.poison.or(Some(Poison::Stale));
+            return self.discard(key, poison);
+        }
+        backend.statements.clear();
+        let schema = backend.state.schema().to_vec();
+        let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
+        let backend = &mut self.backends[key];
+        backend.state = fresh;
+        if let Some(buffer) = self.out.buffer(backend.socket) {
+            weir_protocol::command::put_reset_connection(buffer);
+        }
+        self.expect(key, Expected::Reset);
+        self.set_up(key);
+    }
+
+    /// A waiter that this connection was made for may be gone; what matters is who is first now.
+    pub(super) fn now_ready(&mut self, key: BackendKey, socket: SocketId) {
+        self.timers.dial_ended(socket);
+        let server = self.backends[key].server;
+        let pool = &mut self.servers[server];
+        pool.count_off(&self.backends[key]);
+        self.backends[key].stage = Stage::Ready;
+        if pool.failures > 0 {
+            tracing::info!(server = pool.server.endpoint, "server accepts connections again");
+            pool.failures = 0;
+        }
+        self.offer(key);
+    }
+
+    /// A session leaves its lease behind, in order.
+    pub(super) fn release(&mut self, key: SessionKey) {
+        let Some(lease) = self.sessions[key].lease.take() else { return };
+        self.backends[lease].holder = None;
+        self.offer(lease);
+    }
+}
+
+impl Pool {
+    /// A connection is no longer in the making.
+    fn count_off(&mut self, backend: &Backend) {
+        match (backend.purpose, backend.stage) {
+            (Purpose::Pool, Stage::Dialing) => self.dialing -= 1,
+            (Purpose::Pool, Stage::HandingOver) => self.handovers -= 1,
+            _ => {}
+        }
+    }
+}

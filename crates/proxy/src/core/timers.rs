@@ -1,0 +1,258 @@
+//! Everything that happens because time has passed. No session has a timer of its own while it is idle or while
+//! its statement runs: the few kinds of deadlines are queues, and once a second the connections are looked over.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_session::pin::Pins;
+
+use super::Core;
+use super::model::{Expected, Nanos, Phase, Poison, ServerIndex};
+use crate::outbox::{Owner, SocketId};
+
+/// How often connections are looked over.
+const LOOK_OVER_NS: Nanos = 1_000_000_000;
+/// A client that does not take its last bytes within this time is cut off.
+const CLOSING_NS: Nanos = 10_000_000_000;
+/// Sessions are looked over for wait_timeout every so many rounds.
+const IDLE_ROUNDS: u32 = 10;
+
+pub(super) struct Timers {
+    /// Logins and dials have the same time limit each, so that the oldest is due first.
+    logins: VecDeque<(Nanos, SocketId)>,
+    dials: VecDeque<(Nanos, SocketId)>,
+    closings: VecDeque<(Nanos, SocketId)>,
+    retries: BTreeMap<ServerIndex, Nanos>,
+    look_over_at: Nanos,
+    round: u32,
+}
+
+impl Timers {
+    pub(super) fn new(now: Nanos) -> Self {
+        Self {
+            logins: VecDeque::new(),
+            dials: VecDeque::new(),
+            closings: VecDeque::new(),
+            retries: BTreeMap::new(),
+            look_over_at: now + LOOK_OVER_NS,
+            round: 0,
+        }
+    }
+
+    pub(super) fn login_started(&mut self, socket: SocketId, due: Nanos) {
+        self.logins.push_back((due, socket));
+    }
+
+    /// A login that has ended leaves at the front at once, elsewhere when its turn comes.
+    pub(super) fn login_ended(&mut self, socket: SocketId) {
+        if self.logins.front().is_some_and(|(_, first)| *first == socket) {
+            self.logins.pop_front();
+        }
+    }
+
+    pub(super) fn dial(&mut self, socket: SocketId, due: Nanos) {
+        self.dials.push_back((due, socket));
+    }
+
+    pub(super) fn dial_ended(&mut self, socket: SocketId) {
+        if let Some(at) = self.dials.iter().position(|(_, dial)| *dial == socket) {
+            self.dials.remove(at);
+        }
+    }
+
+    pub(super) fn closing(&mut self, socket: SocketId, now: Nanos) {
+        self.closings.push_back((now + CLOSING_NS, socket));
+    }
+
+    /// Look at this server's waiters again at this time, or sooner.
+    pub(super) fn retry(&mut self, server: ServerIndex, at: Nanos) {
+        let due = self.retries.entry(server).or_insert(at);
+        *due = at.min(*due);
+    }
+}
+
+fn pop_due(queue: &mut VecDeque<(Nanos, SocketId)>, now: Nanos) -> Option<SocketId> {
+    let (due, socket) = *queue.front()?;
+    if due > now {
+        return None;
+    }
+    queue.pop_front();
+    Some(socket)
+}
+
+impl Core {
+    pub(super) fn timers_deadline(&self) -> Nanos {
+        let timers = &self.timers;
+        let fronts = [timers.logins.front(), timers.dials.front(), timers.closings.front()];
+        let first = fronts.iter().flatten().map(|(due, _)| *due);
+        let retries = timers.retries.values().copied();
+        first.chain(retries).chain([timers.look_over_at, self.first_wait_deadline()]).min().unwrap_or(Nanos::MAX)
+    }
+
+    fn first_wait_deadline(&self) -> Nanos {
+        let limit = self.wait_limit();
+        let fronts = self.servers.iter().filter_map(|pool| pool.waiters.front()).chain(self.parked.front());
+        fronts.filter_map(|(key, socket)| self.waiting_since(*key, *socket)).map(|since| since + limit).min().unwrap_or(Nanos::MAX)
+    }
+
+    fn wait_limit(&self) -> Nanos {
+        self.snapshot.variables.connect_timeout_server_max.as_nanos() as Nanos
+    }
+
+    fn waiting_since(&self, key: usize, socket: SocketId) -> Option<Nanos> {
+        if !self.session_is(key, socket) {
+            return None;
+        }
+        match self.sessions[key].phase {
+            Phase::Waiting(since) => Some(since),
+            _ => None,
+        }
+    }
+
+    pub(super) fn run_timers(&mut self) {
+        let now = self.now;
+        while let Some(socket) = pop_due(&mut self.timers.logins, now) {
+            if let Some(Owner::Session(key)) = self.out.owner(socket) {
+                self.login_timed_out(key);
+            }
+        }
+        while let Some(socket) = pop_due(&mut self.timers.dials, now) {
+            self.dial_timed_out(socket);
+        }
+        while let Some(socket) = pop_due(&mut self.timers.closings, now) {
+            if let Some(Owner::Session(key)) = self.out.owner(socket) {
+                self.forget_session(key);
+            }
+        }
+        let due: Vec<ServerIndex> =
+            self.timers.retries.iter().filter(|(_, at)| **at <= now).map(|(server, _)| *server).collect();
+        for server in due {
+            self.timers.retries.remove(&server);
+            self.retry_supply(server);
+        }
+        self.end_waits();
+        if self.timers.look_over_at <= now {
+            self.timers.look_over_at = now + LOOK_OVER_NS;
+            self.look_over();
+        }
+    }
+
+    /// Ends the waits that have reached connect_timeout_server_max. The queues are in order of arrival, except
+    /// for sessions that were sent from one to another; those are found at the latest when they come to the
+    /// front.
+    fn end_waits(&mut self) {
+        let limit = self.wait_limit();
+        let is_due = |since: Nanos| since + limit <= self.now;
+        let mut due = Vec::new();
+        let queues = self.servers.iter().map(|pool| &pool.waiters).chain([&self.parked]);
+        for queue in queues {
+            for (key, socket) in queue {
+                match self.waiting_since(*key, *socket) {
+                    Some(since) if is_due(since) => due.push((*key, *socket)),
+                    Some(_) => break,
+                    None => {}
+                }
+            }
+        }
+        for (key, socket) in due {
+            if self.is_waiting(key, socket) {
+                self.wait_timed_out(key);
+            }
+        }
+    }
+
+    /// Once a second: statements that run too long, idle connections that need a ping or are too many, sessions
+    /// that have been silent too long, the end of a drain.
+    fn look_over(&mut self) {
+        self.timers.round = self.timers.round.wrapping_add(1);
+        let query_timeout = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
+        let slow: Vec<usize> = self
+            .backends
+            .iter()
+            .filter_map(|(_, backend)| backend.holder)
+            .filter(|key| {
+                let session = &self.sessions[*key];
+                matches!(session.phase, Phase::Running)
+                    && self.now.saturating_sub(session.work.started_at) > query_timeout
+            })
+            .collect();
+        for key in slow {
+            self.statement_timed_out(key);
+        }
+        self.unpark();
+        self.look_over_idle();
+        if self.timers.round.is_multiple_of(IDLE_ROUNDS) {
+            self.close_silent_sessions();
+        }
+        if self.draining_until.is_some_and(|until| until <= self.now) {
+            self.end_drain();
+        }
+    }
+
+    fn look_over_idle(&mut self) {
+        let ping_after = self.snapshot.variables.ping_interval_server_msec.as_nanos() as Nanos;
+        let percent = self.snapshot.variables.free_connections_pct;
+        for server in 0..self.servers.len() {
+            let pool = &self.servers[server];
+            let keep = (pool.server.max_connections as usize * percent as usize / 100).max(1);
+            let workers = self.shared.mailboxes.len().max(1);
+            let surplus = pool.idle.len().saturating_sub(keep.div_ceil(workers));
+            let is_current = pool.is_current;
+            let candidates: Vec<usize> = pool.idle.clone();
+            for (at, key) in candidates.into_iter().enumerate() {
+                let backend = &self.backends[key];
+                let idle_for = self.now.saturating_sub(backend.idle_since);
+                if !is_current || (at < surplus && idle_for > ping_after) {
+                    self.discard(key, Some(Poison::Stale));
+                } else if ping_after > 0 && idle_for > ping_after && backend.expected.is_empty() {
+                    self.backends[key].idle_since = self.now;
+                    let socket = self.backends[key].socket;
+                    if let Some(buffer) = self.out.buffer(socket) {
+                        weir_protocol::command::put_ping(buffer);
+                    }
+                    self.expect(key, Expected::Ping);
+                }
+            }
+        }
+    }
+
+    fn close_silent_sessions(&mut self) {
+        let limit = self.snapshot.variables.wait_timeout.as_nanos() as Nanos;
+        let is_silent = |session: &super::model::Session| {
+            matches!(session.phase, Phase::Idle) && self.now.saturating_sub(session.last_active_at) > limit
+        };
+        let silent: Vec<usize> =
+            self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
+        for key in silent {
+            tracing::info!(session = self.sessions[key].id, "session closed: silent longer than wait_timeout");
+            self.close_session(key);
+        }
+    }
+
+    /// No more clients; idle sessions close now, others when their transaction ends, all at the time limit.
+    pub(super) fn drain(&mut self) {
+        let limit = self.snapshot.variables.drain_timeout_ms.as_nanos() as Nanos;
+        self.draining_until = Some(self.now + limit);
+        let idle: Vec<usize> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| match session.phase {
+                Phase::Idle => !session.pins.pins().contains(Pins::TRANSACTION),
+                Phase::Login(_) => true,
+                _ => false,
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in idle {
+            self.close_session(key);
+        }
+    }
+
+    fn end_drain(&mut self) {
+        let all: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in all {
+            tracing::warn!(session = self.sessions[key].id, "session cut off: drain_timeout_ms is over");
+            self.abandon(key);
+            self.forget_session(key);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The driver that works everywhere: edge-triggered epoll. All bytes that a batch of events has produced for a
+//! socket leave in one write at the end of the batch.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustls::ServerConfig;
+
+use super::tls::{Received, Transport};
+use crate::core::{Core, Nanos};
+use crate::outbox::{Order, SocketId};
+use crate::shared::{Message, Shared};
+
+/// Bytes read from a socket at a time.
+const READ_BYTES: usize = 128 << 10;
+/// Events taken at a time.
+const EVENTS: usize = 512;
+/// Clients accepted in a row before the others get their turn.
+const ACCEPTS: usize = 64;
+/// Rounds over sockets that have more to read, before new events are taken.
+const WAKER: u64 = u64::MAX;
+const LISTENERS: u64 = u64::MAX - 1024;
+
+/// A worker's sockets and its loop.
+pub struct Driver {
+    core: Core,
+    worker: usize,
+    shared: Arc<Shared>,
+    inbox: Receiver<Message>,
+    epoll: OwnedFd,
+    listeners: Vec<TcpListener>,
+    tls: Option<Arc<ServerConfig>>,
+    sockets: Vec<Option<Socket>>,
+    /// Sockets whose last read did not reach the end.
+    unread: Vec<SocketId>,
+    buffer: Vec<u8>,
+    orders: Vec<Order>,
+    dirty: Vec<SocketId>,
+    is_accepting: bool,
+}
+
+struct Socket {
+    id: SocketId,
+    stream: TcpStream,
+    transport: Transport,
+    is_connecting: bool,
+    /// Bytes may be waiting that a pause has kept us from reading.
+    may_have_more: bool,
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of all deadlines and positions.
+pub fn now() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+impl Driver {
+    /// A driver for this worker.
+    ///
+    /// # Errors
+    /// When the system refuses an epoll instance or a registration.
+    pub fn new(
+        worker: usize,
+        core: Core,
+        shared: Arc<Shared>,
+        inbox: Receiver<Message>,
+        listeners: Vec<TcpListener>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, shared.mailboxes[worker].waker(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        for (at, listener) in listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENERS + at as u64);
+            epoll::add(&epoll, listener, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
+        }
+        Ok(Self {
+            core,
+            worker,
+            shared,
+            inbox,
+            epoll,
+            listeners,
+            tls,
+            sockets: Vec::new(),
+            unread: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            orders: Vec::new(),
+            dirty: Vec::new(),
+            is_accepting: true,
+        })
+    }
+
+    /// Runs until `stop` is set, or a drain is complete.
+    ///
+    /// # Errors
+    /// When epoll itself fails.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            if stop.load(Ordering::Relaxed) || self.core.is_drained() {
+                return Ok(());
+            }
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let now = now();
+            for event in events.drain(..) {
+                let epoll::Event { flags, data } = event;
+                self.event(data.u64(), flags, now);
+            }
+            self.read_unread(now);
+            if self.core.next_deadline() <= now {
+                self.core.tick(now);
+            }
+            self.carry_out(now);
+        }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        if !self.unread.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let wait = self.core.next_deadline().saturating_sub(now());
+        Some(Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as _ })
+    }
+
+    fn event(&mut self, data: u64, flags: EventFlags, now: Nanos) {
+        if data == WAKER {
+            return self.messages(now);
+        }
+        if data >= LISTENERS {
+            return self.accept((data - LISTENERS) as usize, now);
+        }
+        let id = SocketId { index: data as u32, generation: (data >> 32) as u32 };
+        let Some(socket) = self.socket(id) else { return };
+        if socket.is_connecting {
+            if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+                return;
+            }
+            socket.is_connecting = false;
+            let result = match sockopt::socket_error(&socket.stream) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) | Err(error) => Err(error.into()),
+            };
+            self.core.connected(id, result, now);
+        }
+        if flags.intersects(EventFlags::OUT) {
+            self.flush(id, now);
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+            let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+            self.read(id, ends, now);
+        }
+    }
+
+    fn socket(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.sockets.get_mut(id.index as usize)?.as_mut().filter(|socket| socket.id == id)
+    }
+
+    /// Reads once; `ends` if the peer has closed, so that the end must be reached.
+    fn read(&mut self, id: SocketId, ends: bool, now: Nanos) {
+        let is_paused = self.core.out.is_paused(id);
+        let Some(socket) = self.sockets.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
+        if socket.id != id {
+            return;
+        }
+        if is_paused {
+            socket.may_have_more = true;
+            return;
+        }
+        socket.may_have_more = false;
+        match socket.transport.receive(&socket.stream, &mut self.buffer) {
+            Received::Bytes { count, more } => {
+                self.core.data(id, &mut self.buffer[..count], now);
+                if more || ends {
+                    self.unread.push(id);
+                }
+                if self.socket(id).is_some_and(|socket| socket.transport.wants_write()) {
+                    self.flush(id, now);
+                }
+            }
+            Received::Nothing => {}
+            Received::Closed => self.core.closed(id, now),
+        }
+    }
+
+    fn read_unread(&mut self, now: Nanos) {
+        if self.unread.is_empty() {
+            return;
+        }
+        for id in std::mem::take(&mut self.unread) {
+            // Reading on is safe at any time; the end is told again by whatever follows the last byte.
+            self.read(id, true, now);
+        }
+    }
+
+    fn messages(&mut self, now: Nanos) {
+        let mut counter = [0; 8];
+        let _ = rustix::io::read(self.shared.mailboxes[self.worker].waker(), &mut counter);
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Client(stream, peer) => self.add_client(stream, peer, now),
+                Message::Drain => {
+                    self.stop_accepting();
+                    self.core.message(Message::Drain, now);
+                }
+                message => self.core.message(message, now),
+            }
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        self.is_accepting = false;
+        for listener in &self.listeners {
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+        self.listeners.clear();
+    }
+
+    fn accept(&mut self, listener: usize, now: Nanos) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            match listener.accept() {
+                Ok((stream, peer)) => self.place(stream, peer, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::error!(%error, "a client could not be accepted");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Serves a new client, or passes it on to the worker with the fewest.
+    fn place(&mut self, stream: TcpStream, peer: SocketAddr, now: Nanos) {
+        let worker = self.shared.worker_for_client(self.worker);
+        self.shared.mailboxes[worker].sessions.fetch_add(1, Ordering::Relaxed);
+        if worker == self.worker {
+            self.add_client(stream, peer, now);
+        } else {
+            self.shared.mailboxes[worker].send(Message::Client(stream, peer));
+        }
+    }
+
+    fn add_client(&mut self, stream: TcpStream, peer: SocketAddr, now: Nanos) {
+        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        let id = if ready.is_ok() { self.core.accept(peer, now) } else { None };
+        let Some(id) = id else {
+            self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        if let Err(error) = self.add(id, stream, false) {
+            tracing::error!(%error, "a client's socket could not be registered");
+            self.core.closed(id, now);
+        }
+    }
+
+    fn add(&mut self, id: SocketId, stream: TcpStream, is_connecting: bool) -> io::Result<()> {
+        let data = EventData::new_u64(u64::from(id.generation) << 32 | u64::from(id.index));
+        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.epoll, &stream, data, interest)?;
+        let index = id.index as usize;
+        if self.sockets.len() <= index {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        let socket = Socket { id, stream, transport: Transport::Plain, is_connecting, may_have_more: false };
+        self.sockets[index] = Some(socket);
+        Ok(())
+    }
+
+    /// Carries out what the core has ordered and sends what it has queued, until it wants nothing more.
+    fn carry_out(&mut self, now: Nanos) {
+        loop {
+            let mut dirty = std::mem::take(&mut self.dirty);
+            self.core.out.take_dirty(&mut dirty);
+            for id in dirty.drain(..) {
+                self.flush(id, now);
+            }
+            self.dirty = dirty;
+            let mut orders = std::mem::take(&mut self.orders);
+            self.core.out.take_orders(&mut orders);
+            let is_done = orders.is_empty();
+            for order in orders.drain(..) {
+                self.carry_out_one(order, now);
+            }
+            self.orders = orders;
+            if is_done && !self.core.out.has_dirty() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out_one(&mut self, order: Order, now: Nanos) {
+        match order {
+            Order::Connect(id, addr) => {
+                let result = connect(addr).and_then(|stream| self.add(id, stream, true));
+                if let Err(error) = result {
+                    self.core.connected(id, Err(error), now);
+                }
+            }
+            Order::StartTls(id, leftover) => self.start_tls(id, &leftover, now),
+            Order::Resume(id) => {
+                if self.socket(id).is_some_and(|socket| socket.may_have_more) {
+                    self.unread.push(id);
+                }
+            }
+            Order::Close(id) => {
+                self.flush(id, now);
+                self.core.out.forget(id);
+                if self.socket(id).is_some() {
+                    self.sockets[id.index as usize] = None;
+                }
+            }
+        }
+    }
+
+    fn start_tls(&mut self, id: SocketId, leftover: &[u8], now: Nanos) {
+        let Some(config) = self.tls.clone() else { return self.core.closed(id, now) };
+        let transport = Transport::start_tls(config, leftover);
+        let Some(socket) = self.socket(id) else { return };
+        match transport {
+            Ok(transport) => {
+                socket.transport = transport;
+                // Bytes may have come between the request and here.
+                self.unread.push(id);
+                self.flush(id, now);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "TLS could not be started");
+                self.core.closed(id, now);
+            }
+        }
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    fn flush(&mut self, id: SocketId, now: Nanos) {
+        let Some(socket) = self.sockets.get_mut(id.index as usize).and_then(Option::as_mut) else { return };
+        if socket.id != id || socket.is_connecting {
+            return;
+        }
+        loop {
+            let bytes = self.core.out.unsent(id);
+            if bytes.is_empty() && !socket.transport.wants_write() {
+                return;
+            }
+            let length = bytes.len();
+            match socket.transport.send(&socket.stream, bytes) {
+                Ok(count) => {
+                    if count > 0 && self.core.out.sent(id, count) {
+                        self.core.drained(id, now);
+                        return;
+                    }
+                    if count < length || count == 0 {
+                        return;
+                    }
+                }
+                Err(_) => return self.core.closed(id, now),
+            }
+        }
+    }
+}
+
+fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
+    sockopt::set_socket_keepalive(socket.as_fd(), true)?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,173 @@
+//! A client's bytes as they are, or inside TLS.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+/// Plaintext handed to TLS at a time: one record.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// What lies between the core and a socket.
+pub enum Transport {
+    /// Nothing.
+    Plain,
+    /// TLS, with Weir as the server.
+    Tls(Box<ServerConnection>),
+}
+
+/// What a read gave.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes; `more` if the socket may have more at once.
+    Bytes {
+        /// Plaintext bytes.
+        count: usize,
+        /// Read again.
+        more: bool,
+    },
+    /// Nothing now.
+    Nothing,
+    /// The peer is done, or the socket is broken.
+    Closed,
+}
+
+impl Transport {
+    /// TLS from here on; `leftover` is what was read of it already.
+    ///
+    /// # Errors
+    /// When the leftover is no TLS.
+    pub fn start_tls(config: Arc<ServerConfig>, leftover: &[u8]) -> io::Result<Self> {
+        let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
+        let mut rest = leftover;
+        while !rest.is_empty() {
+            if tls.read_tls(&mut rest)? == 0 {
+                break;
+            }
+            tls.process_new_packets().map_err(io::Error::other)?;
+        }
+        Ok(Self::Tls(Box::new(tls)))
+    }
+
+    /// Reads into `buffer`.
+    pub fn receive(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> Received {
+        match self {
+            Self::Plain => match (&*stream).read(buffer) {
+                Ok(0) => Received::Closed,
+                Ok(count) => Received::Bytes { count, more: count == buffer.len() },
+                Err(error) => nothing_or_closed(&error),
+            },
+            Self::Tls(tls) => receive_tls(tls, stream, buffer),
+        }
+    }
+
+    /// Sends as much as the socket takes; returns how many bytes of `bytes` are off the caller's hands.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub fn send(&mut self, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain => loop {
+                match (&*stream).write(bytes) {
+                    Ok(count) => return Ok(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            },
+            Self::Tls(tls) => send_tls(tls, stream, bytes),
+        }
+    }
+
+    /// Whether TLS holds ciphertext that the socket has not taken yet.
+    pub fn wants_write(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.wants_write())
+    }
+}
+
+fn nothing_or_closed(error: &io::Error) -> Received {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Received::Nothing,
+        _ => Received::Closed,
+    }
+}
+
+fn receive_tls(tls: &mut ServerConnection, stream: &TcpStream, buffer: &mut [u8]) -> Received {
+    let mut count = 0;
+    let mut is_closed = false;
+    loop {
+        match tls.reader().read(&mut buffer[count..]) {
+            Ok(0) if count < buffer.len() => {
+                is_closed = true; // close_notify
+                break;
+            }
+            Ok(read) => count += read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => {
+                is_closed = true;
+                break;
+            }
+        }
+        if count == buffer.len() {
+            return Received::Bytes { count, more: true };
+        }
+        match tls.read_tls(&mut &*stream) {
+            Ok(0) => {
+                is_closed = true;
+                break;
+            }
+            Ok(_) => {
+                let processed = tls.process_new_packets();
+                flush_tls(tls, stream);
+                if processed.is_err() {
+                    is_closed = true;
+                    break;
+                }
+            }
+            Err(error) => match nothing_or_closed(&error) {
+                Received::Nothing => break,
+                _ => {
+                    is_closed = true;
+                    break;
+                }
+            },
+        }
+    }
+    match (count, is_closed) {
+        (0, true) => Received::Closed,
+        (0, false) => Received::Nothing,
+        // What was read comes first; the end is found again by the next read.
+        (count, is_closed) => Received::Bytes { count, more: is_closed },
+    }
+}
+
+fn send_tls(tls: &mut ServerConnection, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut taken = 0;
+    loop {
+        while tls.wants_write() {
+            match tls.write_tls(&mut &*stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(taken),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if taken == bytes.len() || tls.is_handshaking() {
+            return Ok(taken);
+        }
+        let end = bytes.len().min(taken + RECORD_BYTES);
+        taken += tls.writer().write(&bytes[taken..end])?;
+    }
+}
+
+/// Sends what the handshake wants sent; a broken socket shows at the next read.
+fn flush_tls(tls: &mut ServerConnection, stream: &TcpStream) {
+    while tls.wants_write() {
+        match tls.write_tls(&mut &*stream) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}

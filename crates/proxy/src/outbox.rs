@@ -1,0 +1,221 @@
+//! What the core wants done to sockets: bytes to send and a few orders. The core fills it, the I/O driver
+//! empties it at the end of each batch of events, so that all bytes for one socket leave in one system call.
+
+use std::net::SocketAddr;
+
+use slab::Slab;
+
+/// Output waiting for one socket above which the core stops reading from the other side.
+pub const BACKLOG_HIGH_BYTES: usize = 256 << 10;
+/// Buffers that grew beyond this are given back to the allocator, not to the spare list.
+const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
+/// Spare buffers kept for reuse.
+const SPARE_BUFFERS_MAX: usize = 1024;
+/// First capacity of an output buffer.
+const BUFFER_BYTES: usize = 1 << 10;
+
+/// A socket of this worker. Never reused for another socket: the generation tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId {
+    /// Place in the driver's and the outbox's tables.
+    pub index: u32,
+    /// Counts the sockets that have had this place.
+    pub generation: u32,
+}
+
+/// Whose socket it is: the key of a session or of a backend connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A client's.
+    Session(usize),
+    /// A server's.
+    Backend(usize),
+}
+
+/// An order to the driver, carried out in sequence.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Open a TCP connection; answered by `Core::connected`.
+    Connect(SocketId, SocketAddr),
+    /// Speak TLS (as the server) from here on; `leftover` bytes were read behind the request for it.
+    StartTls(SocketId, Vec<u8>),
+    /// Bytes may be waiting that nobody has read since the socket was paused.
+    Resume(SocketId),
+    /// Close, after what can be sent at once has been sent. No event of this socket comes after it.
+    Close(SocketId),
+}
+
+#[derive(Debug)]
+struct Out {
+    /// `None` once the core has closed it.
+    owner: Option<Owner>,
+    buffer: Vec<u8>,
+    sent: usize,
+    is_dirty: bool,
+    is_paused: bool,
+    /// The core wants to know when everything has been sent.
+    wants_drained: bool,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    sockets: Slab<Out>,
+    generations: Vec<u32>,
+    dirty: Vec<SocketId>,
+    orders: Vec<Order>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Outbox {
+    /// A place for a new socket.
+    pub fn open(&mut self, owner: Owner) -> SocketId {
+        let index = self.sockets.insert(Out {
+            owner: Some(owner),
+            buffer: Vec::new(),
+            sent: 0,
+            is_dirty: false,
+            is_paused: false,
+            wants_drained: false,
+        });
+        if index == self.generations.len() {
+            self.generations.push(0);
+        }
+        SocketId { index: index as u32, generation: self.generations[index] }
+    }
+
+    /// Who owns it; `None` when it is closed.
+    pub fn owner(&self, socket: SocketId) -> Option<Owner> {
+        self.out(socket).and_then(|out| out.owner)
+    }
+
+    /// Queues bytes.
+    pub fn send(&mut self, socket: SocketId, bytes: &[u8]) {
+        if let Some(buffer) = self.buffer(socket) {
+            buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// The buffer to append to; `None` when the socket is closed.
+    pub fn buffer(&mut self, socket: SocketId) -> Option<&mut Vec<u8>> {
+        if self.generations.get(socket.index as usize) != Some(&socket.generation) {
+            return None;
+        }
+        let out = self.sockets.get_mut(socket.index as usize)?;
+        if !out.is_dirty {
+            out.is_dirty = true;
+            self.dirty.push(socket);
+        }
+        if out.buffer.capacity() == 0 {
+            out.buffer = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
+        }
+        Some(&mut out.buffer)
+    }
+
+    /// Bytes queued and not yet sent.
+    pub fn backlog_bytes(&self, socket: SocketId) -> usize {
+        self.out(socket).map_or(0, |out| out.buffer.len() - out.sent)
+    }
+
+    /// Asks for `Core::drained` once everything queued has been sent.
+    pub fn notify_drained(&mut self, socket: SocketId) {
+        if let Some(out) = self.out_mut(socket) {
+            out.wants_drained = true;
+        }
+    }
+
+    /// Stops (or takes up) reading from a socket.
+    pub fn pause(&mut self, socket: SocketId, pause: bool) {
+        if let Some(out) = self.out_mut(socket)
+            && out.is_paused != pause
+        {
+            out.is_paused = pause;
+            if !pause {
+                self.orders.push(Order::Resume(socket));
+            }
+        }
+    }
+
+    /// Whether reading is stopped.
+    pub fn is_paused(&self, socket: SocketId) -> bool {
+        self.out(socket).is_some_and(|out| out.is_paused)
+    }
+
+    /// Gives an order.
+    pub fn order(&mut self, order: Order) {
+        self.orders.push(order);
+    }
+
+    /// Closes a socket: nothing more is queued for it and none of its events reach the core.
+    pub fn close(&mut self, socket: SocketId) {
+        if let Some(out) = self.out_mut(socket)
+            && out.owner.take().is_some()
+        {
+            self.orders.push(Order::Close(socket));
+        }
+    }
+
+    /// The driver takes the orders given so far, into `orders`.
+    pub fn take_orders(&mut self, orders: &mut Vec<Order>) {
+        orders.append(&mut self.orders);
+    }
+
+    /// The driver takes the list of sockets with new bytes, into `dirty`.
+    pub fn take_dirty(&mut self, dirty: &mut Vec<SocketId>) {
+        for socket in &self.dirty {
+            if let Some(out) = self.sockets.get_mut(socket.index as usize) {
+                out.is_dirty = false;
+            }
+        }
+        dirty.append(&mut self.dirty);
+    }
+
+    /// Whether some socket has new bytes.
+    pub fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// What is still to be sent.
+    pub fn unsent(&self, socket: SocketId) -> &[u8] {
+        self.out(socket).map_or(&[], |out| &out.buffer[out.sent..])
+    }
+
+    /// The driver has sent `count` bytes. True when that was all and the core wants to know.
+    pub fn sent(&mut self, socket: SocketId, count: usize) -> bool {
+        let Some(out) = self.out_mut(socket) else { return false };
+        out.sent += count;
+        if out.sent < out.buffer.len() {
+            return false;
+        }
+        out.sent = 0;
+        let mut buffer = std::mem::take(&mut out.buffer);
+        let wants_drained = std::mem::take(&mut out.wants_drained);
+        if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX && self.spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+        wants_drained
+    }
+
+    /// The driver has closed the socket.
+    pub fn forget(&mut self, socket: SocketId) {
+        if self.out(socket).is_some() {
+            self.sockets.remove(socket.index as usize);
+            let generation = &mut self.generations[socket.index as usize];
+            *generation = generation.wrapping_add(1);
+        }
+    }
+
+    fn out(&self, socket: SocketId) -> Option<&Out> {
+        let index = socket.index as usize;
+        (self.generations.get(index) == Some(&socket.generation)).then(|| self.sockets.get(index)).flatten()
+    }
+
+    fn out_mut(&mut self, socket: SocketId) -> Option<&mut Out> {
+        let index = socket.index as usize;
+        if self.generations.get(index) != Some(&socket.generation) {
+            return None;
+        }
+        self.sockets.get_mut(index)
+    }
+}

@@ -1,0 +1,112 @@
+//! What the workers share: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
+//! statement.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+
+use crate::snapshot::Snapshot;
+
+/// What one thread tells a worker.
+#[derive(Debug)]
+pub enum Message {
+    /// A client that another worker accepted and that this one is to serve.
+    Client(TcpStream, SocketAddr),
+    /// New configuration or roles.
+    Snapshot(Arc<Snapshot>),
+    /// Another worker needs a connection to a server and may not open one.
+    Wanted {
+        /// The server.
+        endpoint: Arc<str>,
+        /// The worker that asks.
+        by: usize,
+    },
+    /// The right to open one connection to a server, given up by another worker.
+    Credit {
+        /// The server.
+        endpoint: Arc<str>,
+    },
+    /// Nothing but a reason to look up: the service is stopping.
+    Wake,
+    /// Kill a session of this worker, or only its statement.
+    Kill {
+        /// Its connection id.
+        session: u32,
+        /// KILL QUERY.
+        query_only: bool,
+        /// Who asks for it.
+        user: String,
+    },
+    /// Take no more clients, let the running work end.
+    Drain,
+}
+
+/// One worker, seen from outside.
+#[derive(Debug)]
+pub struct Mailbox {
+    sender: Sender<Message>,
+    waker: OwnedFd,
+    /// Clients of this worker, on their way to it included.
+    pub sessions: AtomicUsize,
+}
+
+impl Mailbox {
+    /// Delivers a message and wakes the worker.
+    pub fn send(&self, message: Message) {
+        // A worker that has ended needs no messages.
+        if self.sender.send(message).is_ok() {
+            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The eventfd that becomes readable with each message.
+    pub fn waker(&self) -> &OwnedFd {
+        &self.waker
+    }
+}
+
+/// All workers.
+#[derive(Debug)]
+pub struct Shared {
+    /// By worker number.
+    pub mailboxes: Vec<Mailbox>,
+    /// Clients connected to all workers.
+    pub clients: AtomicU32,
+}
+
+impl Shared {
+    /// Mailboxes for so many workers, and the ends that the workers read.
+    ///
+    /// # Errors
+    /// When the system gives no more file descriptors.
+    pub fn new(workers: usize) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
+        let mut mailboxes = Vec::with_capacity(workers);
+        let mut receivers = Vec::with_capacity(workers);
+        for _ in 0..workers {
+            let (sender, receiver) = channel();
+            let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            mailboxes.push(Mailbox { sender, waker, sessions: AtomicUsize::new(0) });
+            receivers.push(receiver);
+        }
+        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0) }), receivers))
+    }
+
+    /// Sends the same message to all workers.
+    pub fn broadcast(&self, message: impl Fn() -> Message) {
+        for mailbox in &self.mailboxes {
+            mailbox.send(message());
+        }
+    }
+
+    /// The worker that should serve a new client which `accepting` has accepted: itself, unless another one has
+    /// fewer clients.
+    pub fn worker_for_client(&self, accepting: usize) -> usize {
+        let load = |worker: usize| self.mailboxes[worker].sessions.load(Ordering::Relaxed);
+        let least = (0..self.mailboxes.len()).min_by_key(|worker| load(*worker)).unwrap_or(accepting);
+        if load(accepting) <= load(least) { accepting } else { least }
+    }
+}

@@ -1,0 +1,165 @@
+//! Prepared statements over shared connections: one server-side statement per text and meaning, prepared where
+//! it runs, closed least-recently-used first.
+
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use weir_sql::Statement;
+
+use crate::state::State;
+
+/// Entries of the registry before those that nobody holds are dropped.
+const REGISTRY_SWEEP: usize = 1024;
+
+/// What a prepared statement means: its text and what the text was parsed under.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Meaning {
+    text: Box<[u8]>,
+    schema: Box<[u8]>,
+    /// sql_mode, character_set_client, character_set_connection, collation_connection.
+    modes: [Option<Box<str>>; 4],
+}
+
+/// Variables that a server reads while it parses a statement.
+const PARSE_VARIABLES: [&str; 4] =
+    ["sql_mode", "character_set_client", "character_set_connection", "collation_connection"];
+
+impl Meaning {
+    fn new(text: &[u8], state: &State) -> Self {
+        Self {
+            text: text.into(),
+            schema: state.schema().into(),
+            modes: PARSE_VARIABLES.map(|name| state.variable(name).map(Into::into)),
+        }
+    }
+
+    fn holds_in(&self, state: &State) -> bool {
+        *self.schema == *state.schema()
+            && PARSE_VARIABLES.iter().zip(&self.modes).all(|(name, mode)| state.variable(name) == mode.as_deref())
+    }
+}
+
+/// A statement that some session prepared, shared by all sessions that mean the same.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Unique in its registry.
+    id: u64,
+    meaning: Meaning,
+    /// What the scanner says of the text.
+    pub statement: Statement,
+    /// The state in which it was prepared first, to prepare it again elsewhere.
+    pub state: Rc<State>,
+}
+
+impl Prepared {
+    /// The statement's text.
+    pub fn text(&self) -> &[u8] {
+        &self.meaning.text
+    }
+
+    /// Whether preparing the text in this state gives this very statement.
+    pub fn can_be_prepared_in(&self, state: &State) -> bool {
+        self.meaning.holds_in(state)
+    }
+}
+
+/// All prepared statements of one worker.
+#[derive(Debug, Default)]
+pub struct Registry {
+    statements: HashMap<Meaning, Weak<Prepared>>,
+    next_id: u64,
+}
+
+impl Registry {
+    /// The statement of this text under this state.
+    pub fn intern(&mut self, text: &[u8], state: &Rc<State>, statement: Statement) -> Rc<Prepared> {
+        let meaning = Meaning::new(text, state);
+        if let Some(known) = self.statements.get(&meaning).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.statements.len() >= REGISTRY_SWEEP && self.statements.len().is_power_of_two() {
+            self.statements.retain(|_, prepared| prepared.strong_count() > 0);
+        }
+        self.next_id += 1;
+        let prepared =
+            Rc::new(Prepared { id: self.next_id, meaning: meaning.clone(), statement, state: state.clone() });
+        self.statements.insert(meaning, Rc::downgrade(&prepared));
+        prepared
+    }
+}
+
+/// A session's own view of a prepared statement.
+#[derive(Debug)]
+pub struct ClientStatement {
+    /// What it is.
+    pub prepared: Rc<Prepared>,
+    /// Parameters, by the server's answer to the PREPARE.
+    pub params: u16,
+    /// Parameter types as the client sent them last: 2 bytes each. Executions may omit them.
+    pub types: Option<Rc<[u8]>>,
+    /// COM_STMT_SEND_LONG_DATA came for it, which is not built yet: its next execution is refused.
+    pub has_long_data: bool,
+}
+
+/// The statements that exist on one backend connection.
+#[derive(Debug, Default)]
+pub struct BackendStatements {
+    /// Least recently used first.
+    entries: Vec<BackendStatement>,
+}
+
+/// One server-side statement.
+#[derive(Debug)]
+pub struct BackendStatement {
+    prepared: u64,
+    /// The server's id.
+    pub id: u32,
+    /// The types that this server-side statement has seen last.
+    pub types: Option<Rc<[u8]>>,
+}
+
+impl BackendStatements {
+    /// The statement, now the most recently used one.
+    pub fn touch(&mut self, prepared: &Prepared) -> Option<&mut BackendStatement> {
+        let at = self.entries.iter().rposition(|entry| entry.prepared == prepared.id)?;
+        if at + 1 != self.entries.len() {
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+        }
+        self.entries.last_mut()
+    }
+
+    /// Whether it is there.
+    pub fn contains(&self, prepared: &Prepared) -> bool {
+        self.entries.iter().any(|entry| entry.prepared == prepared.id)
+    }
+
+    /// Takes in a statement that the server has just prepared. Returns the server's ids of statements that
+    /// have to be closed: an older one of the same meaning, and the least recently used beyond `limit`.
+    pub fn insert(&mut self, prepared: &Prepared, id: u32, limit: usize) -> Vec<u32> {
+        let mut closed = Vec::new();
+        if let Some(at) = self.entries.iter().position(|entry| entry.prepared == prepared.id) {
+            closed.push(self.entries.remove(at).id);
+        }
+        while self.entries.len() >= limit.max(1) {
+            closed.push(self.entries.remove(0).id);
+        }
+        self.entries.push(BackendStatement { prepared: prepared.id, id, types: None });
+        closed
+    }
+
+    /// The server has dropped them all (COM_RESET_CONNECTION, COM_CHANGE_USER).
+    pub fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,174 @@
+//! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use weir_config::Config;
+use weir_control::Monitor;
+use weir_proxy::service::{Publisher, Service, StartError};
+use weir_topology::{Roles, ServerRegistry};
+
+use crate::snapshot::{Snapshots, Unresolved};
+use crate::tls::{self, TlsError};
+
+/// Why `serve` ends with a failure.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    #[error("the configuration has faults:\n{0}")]
+    Config(String),
+    #[error(transparent)]
+    Server(#[from] Unresolved),
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// What the main thread waits for.
+enum Event {
+    Roles(Arc<Roles>),
+    Signal(i32),
+    /// The workers have ended.
+    Ended(std::io::Result<()>),
+}
+
+/// Runs until a signal ends it.
+pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
+    let config = load(path)?;
+    let tls = tls::server_config(&config)?;
+    let registry = ServerRegistry::default();
+    let mut snapshots = Snapshots::new(registry.clone());
+    snapshots.resolve(&config)?;
+    let (events, inbox) = channel();
+    watch_signals(events.clone())?;
+    let roles_events = events.clone();
+    let monitor = Monitor::start(&config, registry, move |roles| {
+        // The main thread outlives the monitor.
+        let _ = roles_events.send(Event::Roles(roles));
+    })?;
+    let snapshot = snapshots.build(&config, &Roles::default());
+    let workers = config.variables.threads.max(1) as usize;
+    let service = Service::start(&config.variables.interfaces, workers, &snapshot, tls)?;
+    for addr in service.listening() {
+        tracing::info!(%addr, workers, io_driver = "epoll", version = env!("CARGO_PKG_VERSION"), "listening");
+    }
+    let publisher = service.publisher();
+    let server = Server { path, config, snapshots, roles: Arc::default(), publisher, monitor };
+    server.run(service, &events, &inbox)
+}
+
+struct Server<'a> {
+    path: &'a Path,
+    config: Config,
+    snapshots: Snapshots,
+    roles: Arc<Roles>,
+    publisher: Publisher,
+    monitor: Monitor,
+}
+
+impl Server<'_> {
+    fn run(mut self, service: Service, events: &Sender<Event>, inbox: &Receiver<Event>) -> Result<(), ServeError> {
+        for event in inbox {
+            match event {
+                Event::Roles(roles) => {
+                    self.roles = roles;
+                    self.publish();
+                }
+                Event::Signal(SIGHUP) => self.reload(),
+                Event::Signal(signal) => {
+                    tracing::info!(signal, clients = self.publisher.clients(), "draining");
+                    break;
+                }
+                Event::Ended(result) => return Ok(result?),
+            }
+        }
+        self.drain(service, events, inbox)
+    }
+
+    /// Lets the workers end; roles still change meanwhile, and a second signal is the end.
+    fn drain(mut self, service: Service, events: &Sender<Event>, inbox: &Receiver<Event>) -> Result<(), ServeError> {
+        let ended = events.clone();
+        std::thread::Builder::new().name("drain".into()).spawn(move || {
+            let _ = ended.send(Event::Ended(service.drain()));
+        })?;
+        for event in inbox {
+            match event {
+                Event::Roles(roles) => {
+                    self.roles = roles;
+                    self.publish();
+                }
+                Event::Signal(SIGHUP) => {}
+                Event::Signal(signal) => {
+                    tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
+                    return Ok(());
+                }
+                Event::Ended(result) => {
+                    self.monitor.stop();
+                    tracing::info!("drained");
+                    return Ok(result?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        let snapshot = self.snapshots.build(&self.config, &self.roles);
+        self.publisher.publish(&snapshot);
+    }
+
+    /// Reads the configuration again, whole or not at all.
+    fn reload(&mut self) {
+        let config = match load(self.path) {
+            Ok(config) => config,
+            Err(error) => return tracing::error!(%error, "configuration not taken: the one before stays in force"),
+        };
+        if let Some(what) = needs_restart(&self.config, &config) {
+            return tracing::error!(what, "configuration not taken: this needs a restart; the one before stays in force");
+        }
+        if let Err(error) = self.snapshots.resolve(&config) {
+            return tracing::error!(%error, "configuration not taken: the one before stays in force");
+        }
+        self.monitor.apply(&config);
+        self.config = config;
+        self.publish();
+        tracing::info!(path = %self.path.display(), "configuration taken");
+    }
+}
+
+/// What can't change while Weir runs.
+fn needs_restart(old: &Config, new: &Config) -> Option<&'static str> {
+    let (a, b) = (&old.variables, &new.variables);
+    [
+        (a.threads != b.threads, "mysql_variables.threads"),
+        (a.interfaces != b.interfaces, "mysql_variables.interfaces"),
+        (a.have_ssl != b.have_ssl, "mysql_variables.have_ssl"),
+        (a.tls_files != b.tls_files, "mysql_variables.tls_cert_file and tls_key_file"),
+        (old.datadir != new.datadir, "datadir"),
+    ]
+    .into_iter()
+    .find_map(|(differs, what)| differs.then_some(what))
+}
+
+fn load(path: &Path) -> Result<Config, ServeError> {
+    weir_config::load(path).map_err(|faults| {
+        ServeError::Config(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

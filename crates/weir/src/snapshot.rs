@@ -1,0 +1,149 @@
+//! From configuration and roles to what the workers go by.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex};
+
+use weir_config::{Config, MysqlUser, Password};
+use weir_protocol::auth::{Credential, StoredPassword};
+use weir_proxy::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use weir_sql::Dialect;
+use weir_topology::{Endpoint, Role, Roles, ServerRegistry, Status};
+
+/// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
+/// clients of the days when versions began with 5.
+const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
+
+/// Makes snapshots; keeps what outlives a single one.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    registry: ServerRegistry,
+    accounts: HashMap<String, Arc<Account>>,
+    addresses: HashMap<Endpoint, SocketAddr>,
+}
+
+/// A server whose name means no address.
+#[derive(Debug, thiserror::Error)]
+#[error("mysql_servers: {endpoint}: {error}")]
+pub(crate) struct Unresolved {
+    endpoint: Endpoint,
+    error: std::io::Error,
+}
+
+impl Snapshots {
+    pub(crate) fn new(registry: ServerRegistry) -> Self {
+        Self { registry, accounts: HashMap::new(), addresses: HashMap::new() }
+    }
+
+    /// Looks up the addresses of all servers anew. Nothing changes if one of them has none.
+    pub(crate) fn resolve(&mut self, config: &Config) -> Result<(), Unresolved> {
+        let mut addresses = HashMap::new();
+        for server in &config.servers {
+            let endpoint = server.endpoint();
+            let found = (&*endpoint.host, endpoint.port).to_socket_addrs().and_then(|mut found| {
+                found.next().ok_or_else(|| std::io::Error::other("the name has no address"))
+            });
+            match found {
+                Ok(addr) => addresses.insert(endpoint, addr),
+                Err(error) => return Err(Unresolved { endpoint, error }),
+            };
+        }
+        self.addresses = addresses;
+        Ok(())
+    }
+
+    /// The snapshot that follows from a configuration and the roles of now.
+    pub(crate) fn build(&mut self, config: &Config, roles: &Roles) -> Arc<Snapshot> {
+        self.keep_accounts(config);
+        let mut servers = Vec::new();
+        let mut places: BTreeMap<Endpoint, usize> = BTreeMap::new();
+        for row in &config.servers {
+            let endpoint = row.endpoint();
+            let Some(addr) = self.addresses.get(&endpoint) else { continue };
+            // The limit is the server's, over all its hostgroups: the largest of its rows.
+            let rows = config.servers.iter().filter(|other| other.endpoint() == endpoint);
+            let max_connections = rows.map(|row| row.max_connections).max().unwrap_or(0);
+            places.entry(endpoint.clone()).or_insert_with(|| {
+                servers.push(Arc::new(Server {
+                    endpoint: endpoint.to_string(),
+                    addr: *addr,
+                    max_connections,
+                    shared: self.registry.server(&endpoint),
+                }));
+                servers.len() - 1
+            });
+        }
+        let version = config.variables.server_version.clone();
+        let server_version =
+            version.or(roles.server_version.as_deref().map(Into::into)).unwrap_or_else(|| SERVER_VERSION.into());
+        let is_mariadb = server_version.contains("MariaDB");
+        Arc::new(Snapshot {
+            users: self.accounts.iter().map(|(name, account)| (name.clone().into_bytes(), account.clone())).collect(),
+            servers,
+            hostgroups: hostgroups(config, roles, &places),
+            variables: config.variables.clone(),
+            is_mariadb,
+            default_collation: if is_mariadb { "latin1_swedish_ci" } else { "utf8mb4_0900_ai_ci" }.into(),
+            server_version,
+            dialect: Dialect::default(),
+            tls: config.variables.have_ssl,
+        })
+    }
+
+    /// Users whose rows have not changed keep what their logins have taught.
+    fn keep_accounts(&mut self, config: &Config) {
+        let mut accounts = HashMap::new();
+        for user in config.users.iter().filter(|user| user.active) {
+            let known = self.accounts.remove(&user.username).filter(|known| known.user == *user);
+            let account = known.unwrap_or_else(|| Arc::new(account(user)));
+            accounts.insert(user.username.clone(), account);
+        }
+        self.accounts = accounts;
+    }
+}
+
+fn account(user: &MysqlUser) -> Account {
+    let stored = match &user.password {
+        Password::Clear(password) => StoredPassword::ClearText(password.expose().as_bytes().into()),
+        Password::NativeHash(hash) => {
+            let hex: String = hash.iter().map(|byte| format!("{byte:02X}")).collect();
+            StoredPassword::parse(format!("*{hex}").as_bytes())
+        }
+        Password::Sha2Hash(text) => StoredPassword::parse(text.expose().as_bytes()),
+    };
+    let credential = match &user.password {
+        Password::Clear(password) => Some(Credential::clear_text(password.expose().as_bytes())),
+        Password::NativeHash(_) | Password::Sha2Hash(_) => None,
+    };
+    Account { user: user.clone(), stored: Arc::new(stored), credential: Mutex::new(credential) }
+}
+
+/// Who serves each hostgroup, and for those who do not, why.
+fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>) -> HashMap<u32, Hostgroup> {
+    let mut hostgroups: HashMap<u32, Hostgroup> = HashMap::new();
+    for place in &roles.places {
+        let hostgroup = hostgroups.entry(place.hostgroup).or_default();
+        let serves = place.status == Status::Online && place.role != Role::Offline;
+        match places.get(&place.endpoint) {
+            Some(server) if serves => hostgroup.members.push(Member { server: *server, weight: place.weight }),
+            _ => {
+                let separator = if hostgroup.absent.is_empty() { "" } else { "; " };
+                hostgroup.absent += &format!("{separator}{}: {}", place.endpoint, place.reason);
+            }
+        }
+    }
+    for row in config.galera_hostgroups.iter().filter(|row| row.active) {
+        let offline = roles.places.iter().filter(|place| place.hostgroup == row.offline_hostgroup);
+        let reasons: Vec<String> =
+            offline.map(|place| format!("{} is {}", place.endpoint, place.reason)).collect();
+        for id in [row.writer_hostgroup, row.backup_writer_hostgroup, row.reader_hostgroup] {
+            let hostgroup = hostgroups.entry(id).or_default();
+            hostgroup.is_replicated = true;
+            if !reasons.is_empty() {
+                hostgroup.absent = reasons.join("; ");
+            }
+        }
+        hostgroups.entry(row.writer_hostgroup).or_default().reader_hostgroup = Some(row.reader_hostgroup);
+    }
+    hostgroups
+}

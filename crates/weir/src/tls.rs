@@ -1,0 +1,106 @@
+//! TLS towards clients: the user's certificate, or one made at the first start and kept in datadir.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use weir_config::Config;
+
+const CERT_FILE: &str = "weir-cert.pem";
+const KEY_FILE: &str = "weir-key.pem";
+
+/// Why TLS can't be offered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("{path}: {error}")]
+    File { path: PathBuf, error: io::Error },
+    #[error("{path} is no PEM file with what is needed: {error}")]
+    Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
+    #[error("certificate {cert} and key {key} can't be used: {error}")]
+    Unusable { cert: PathBuf, key: PathBuf, error: rustls::Error },
+    #[error("a self-signed certificate can't be made: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+/// What the listeners need for TLS; `None` if it is switched off.
+pub(crate) fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+    if !config.variables.have_ssl {
+        return Ok(None);
+    }
+    let (cert, key) = match &config.variables.tls_files {
+        Some(files) => (files.cert.clone(), files.key.clone()),
+        None => {
+            let paths = (config.datadir.join(CERT_FILE), config.datadir.join(KEY_FILE));
+            if !paths.0.exists() || !paths.1.exists() {
+                make_self_signed(&config.datadir, &paths.0, &paths.1)?;
+            }
+            paths
+        }
+    };
+    let pem = |path: &Path| {
+        let path = path.to_path_buf();
+        move |error| TlsError::Pem { path, error }
+    };
+    let certs = CertificateDer::pem_file_iter(&cert)
+        .and_then(|certs| certs.collect::<Result<Vec<_>, _>>())
+        .map_err(pem(&cert))?;
+    let private = PrivateKeyDer::from_pem_file(&key).map_err(pem(&key))?;
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(certs, private)
+        .map_err(|error| TlsError::Unusable { cert, key, error })?;
+    Ok(Some(Arc::new(config)))
+}
+
+fn make_self_signed(datadir: &Path, cert: &Path, key: &Path) -> Result<(), TlsError> {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "weir".into()])?;
+    let file = |path: &Path| {
+        let path = path.to_path_buf();
+        move |error| TlsError::File { path, error }
+    };
+    std::fs::create_dir_all(datadir).map_err(file(datadir))?;
+    write_private(key, &made.signing_key.serialize_pem()).map_err(file(key))?;
+    std::fs::write(cert, made.cert.pem()).map_err(file(cert))?;
+    tracing::info!(cert = %cert.display(), "made a self-signed certificate for TLS");
+    Ok(())
+}
+
+/// Writes a file that only its owner may read, from its first moment on.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_certificate_is_made_once_and_kept() {
+        let datadir = tempfile::tempdir().unwrap();
+        let config = Config { datadir: datadir.path().join("new"), ..Config::default() };
+        assert!(server_config(&config).unwrap().is_some());
+        let key = config.datadir.join(KEY_FILE);
+        let first = std::fs::read(&key).unwrap();
+        assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(server_config(&config).unwrap().is_some());
+        assert_eq!(std::fs::read(&key).unwrap(), first);
+    }
+
+    #[test]
+    fn a_file_that_is_no_certificate_is_named() {
+        let datadir = tempfile::tempdir().unwrap();
+        let config = Config { datadir: datadir.path().into(), ..Config::default() };
+        server_config(&config).unwrap();
+        std::fs::write(datadir.path().join(CERT_FILE), "nonsense").unwrap();
+        let error = server_config(&config).unwrap_err().to_string();
+        assert!(error.contains(CERT_FILE), "{error}");
+    }
+}
