@@ -23,7 +23,7 @@ impl Core {
         if session.work.kind == WorkKind::Reset {
             return self.finish_reset_on(key, holder);
         }
-        if !session.work.is_read && session.work.kind != WorkKind::Prepare {
+        if session.work.may_have_written {
             session.last_write_at = self.now;
             session.last_write_server = self.backends[key].server;
         }

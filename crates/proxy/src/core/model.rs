@@ -140,6 +140,8 @@ pub(crate) struct Work {
     pub statement_id: u32,
     /// A reader could not take on the session's state: stay with the writer.
     pub writer_only: bool,
+    /// Reads of this session must see what it may have done.
+    pub may_have_written: bool,
     /// How its reply ended.
     pub ending: Ending,
     /// The reply reported character set variables, of which the server tells only a part.

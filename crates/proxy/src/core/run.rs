@@ -7,7 +7,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
 use weir_session::state::{Difference, State, difference};
-use weir_sql::Uses;
+use weir_sql::{Access, Uses};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
@@ -143,6 +143,11 @@ impl Core {
         }
         session.phase = Phase::Running;
         let is_long = session.upload.is_some();
+        // Whatever ends a transaction may commit it.
+        session.work.may_have_written = session.work.kind != WorkKind::Prepare
+            && (is_long
+                || session.work.statement.access == Access::Write
+                || session.pins.pins().contains(Pins::TRANSACTION));
         self.expect(key, Expected::Relay);
         if is_long {
             self.start_flow(holder);
