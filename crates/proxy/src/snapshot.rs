@@ -55,6 +55,8 @@ pub struct Server {
     pub addr: SocketAddr,
     /// Connections of all workers together.
     pub max_connections: u32,
+    /// It is out of every hostgroup for a reason that leaves its connections no hope (OFFLINE_HARD): they are cut.
+    pub is_gone: bool,
     /// Counters and positions, shared with the control plane.
     pub shared: Arc<ServerShared>,
 }

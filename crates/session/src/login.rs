@@ -371,7 +371,12 @@ pub enum BackendStep {
         thread_id: u32,
     },
     /// The server (or its way of authentication) refuses.
-    Refused(String),
+    Refused {
+        /// The server's error number, if it gave one.
+        code: Option<u16>,
+        /// Its words.
+        message: String,
+    },
 }
 
 /// What every backend connection asks for, whatever its session can do.
@@ -428,36 +433,35 @@ impl BackendLogin {
         }
         match AuthPacket::parse(payload, self.capabilities) {
             Ok(AuthPacket::Ok(_)) => BackendStep::Ready { thread_id: known.thread_id },
-            Ok(AuthPacket::Err(err)) => BackendStep::Refused(describe(&err)),
+            Ok(AuthPacket::Err(err)) => refusal(&err),
             Ok(AuthPacket::Switch(switch)) => self.switch(sequence, &switch, out),
             Ok(AuthPacket::More(more)) => match more.data {
                 [FAST_AUTH_OK] => BackendStep::Wait,
-                [PERFORM_FULL_AUTHENTICATION] => BackendStep::Refused(
+                [PERFORM_FULL_AUTHENTICATION] => unanswerable(
                     "the server asks for caching_sha2_password's full authentication, which needs TLS \
-                     (use_ssl is not built yet): log in once with another client, or use mysql_native_password"
-                        .into(),
+                     (use_ssl is not built yet): log in once with another client, or use mysql_native_password",
                 ),
-                _ => BackendStep::Refused("unexpected authentication data".into()),
+                _ => broken("unexpected authentication data"),
             },
-            Ok(_) => BackendStep::Refused("the server asks for an old authentication method".into()),
-            Err(_) => BackendStep::Refused("malformed packet during login".into()),
+            Ok(_) => broken("the server asks for an old authentication method"),
+            Err(_) => broken("malformed packet during login"),
         }
     }
 
     fn greeting(&mut self, mut sequence: u8, payload: &[u8], known: &mut Greeted, out: &mut Vec<u8>) -> BackendStep {
         if payload.first() == Some(&ErrPacket::HEADER) {
-            return BackendStep::Refused(match ErrPacket::parse(payload) {
-                Ok(err) => describe(&err),
-                Err(_) => "malformed error instead of a greeting".into(),
-            });
+            return match ErrPacket::parse(payload) {
+                Ok(err) => refusal(&err),
+                Err(_) => broken("malformed error instead of a greeting"),
+            };
         }
         let Ok(greeting) = Greeting::parse(payload) else {
-            return BackendStep::Refused("malformed greeting".into());
+            return broken("malformed greeting");
         };
         let missing = BACKEND_CAPABILITIES - greeting.capabilities
             - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
-            return BackendStep::Refused(format!("the server can't do {missing:?}, which Weir needs"));
+            return broken(&format!("the server can't do {missing:?}, which Weir needs"));
         }
         self.is_greeted = true;
         self.scramble = greeting.scramble;
@@ -489,13 +493,13 @@ impl BackendLogin {
     fn switch(&mut self, mut sequence: u8, switch: &AuthSwitchRequest<'_>, out: &mut Vec<u8>) -> BackendStep {
         let data = switch.data.strip_suffix(&[0]).unwrap_or(switch.data);
         let Ok(scramble) = Scramble::try_from(data) else {
-            return BackendStep::Refused("auth switch without a 20-byte scramble".into());
+            return broken("auth switch without a 20-byte scramble");
         };
         self.scramble = scramble;
         self.plugin = switch.plugin.to_vec();
         let Some(proof) = self.credential.response(&self.plugin, &self.scramble) else {
             let plugin = String::from_utf8_lossy(switch.plugin);
-            return BackendStep::Refused(format!("the stored password can't answer {plugin}"));
+            return unanswerable(&format!("the stored password can't answer {plugin}"));
         };
         frame::packet(out, &mut sequence, |out| out.extend_from_slice(&proof));
         BackendStep::Wait
@@ -511,7 +515,19 @@ pub struct Greeted {
     pub is_mariadb: bool,
 }
 
-fn describe(err: &ErrPacket<'_>) -> String {
-    format!("error {}: {}", err.code, String::from_utf8_lossy(err.message))
+/// The server says no.
+fn refusal(err: &ErrPacket<'_>) -> BackendStep {
+    let message = format!("error {}: {}", err.code, String::from_utf8_lossy(err.message));
+    BackendStep::Refused { code: Some(err.code), message }
+}
+
+/// The server's way of authentication is one that Weir can't go with this user's password.
+fn unanswerable(message: &str) -> BackendStep {
+    BackendStep::Refused { code: Some(error::ACCESS_DENIED.code), message: message.into() }
+}
+
+/// The server does not speak as it should.
+fn broken(message: &str) -> BackendStep {
+    BackendStep::Refused { code: None, message: message.into() }
 }
 

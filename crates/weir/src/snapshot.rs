@@ -68,6 +68,7 @@ impl Snapshots {
                     endpoint: endpoint.to_string(),
                     addr: *addr,
                     max_connections,
+                    is_gone: is_gone(roles, &endpoint),
                     shared: self.registry.server(&endpoint),
                 }));
                 servers.len() - 1
@@ -116,6 +117,12 @@ fn account(user: &MysqlUser) -> Account {
         Password::NativeHash(_) | Password::Sha2Hash(_) => None,
     };
     Account { user: user.clone(), stored: Arc::new(stored), credential: Mutex::new(credential) }
+}
+
+/// Whether a server is out everywhere, for a reason that ends its connections.
+fn is_gone(roles: &Roles, endpoint: &Endpoint) -> bool {
+    let mut places = roles.places.iter().filter(|place| place.endpoint == *endpoint).peekable();
+    places.peek().is_some() && places.all(|place| place.status == Status::OfflineHard)
 }
 
 /// Who serves each hostgroup, and for those who do not, why.

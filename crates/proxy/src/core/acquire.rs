@@ -1,6 +1,6 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
-use weir_protocol::error::ServerError;
+use weir_protocol::error::{self, ServerError};
 use weir_sql::Uses;
 
 use super::Core;
@@ -22,6 +22,16 @@ impl Core {
         let Some(account) = &session.account else { return false };
         session.work.hostgroup = account.user.default_hostgroup;
         if let Some(lease) = session.lease {
+            if session.is_pinned_to_reader && !session.work.is_read {
+                let endpoint = &self.servers[self.backends[lease].server].server.endpoint;
+                let message = format!(
+                    "The session is pinned to the reader {endpoint} ({}), where nothing may be written: \
+                     COM_RESET_CONNECTION or a new connection ends that",
+                    session.pins.pins().words()
+                );
+                self.fail_session(key, error::UNKNOWN_ERROR, &message);
+                return false;
+            }
             session.phase = Phase::Running;
             self.converge(lease);
             return false;
@@ -139,7 +149,11 @@ impl Core {
     /// Lends a connection that is ready and nobody's to a waiting session.
     pub(super) fn lend(&mut self, backend: BackendKey, key: SessionKey) {
         self.fetch_kept(backend, key);
+        let writers = self.groups.get(&self.sessions[key].work.hostgroup);
+        let server = self.backends[backend].server;
+        let is_writer = writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
         let session = &mut self.sessions[key];
+        session.is_pinned_to_reader = session.work.is_read && !is_writer;
         session.lease = Some(backend);
         session.phase = Phase::Running;
         self.backends[backend].holder = Some(key);

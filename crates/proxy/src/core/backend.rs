@@ -70,7 +70,7 @@ impl Core {
     fn login_bytes(&mut self, key: BackendKey, bytes: &[u8]) -> Option<usize> {
         let header = Header::parse(bytes)?;
         if header.len > LOGIN_PACKET_BYTES_MAX {
-            self.dial_failed(key, "oversized packet during login");
+            self.dial_failed(key, None, "oversized packet during login");
             return Some(bytes.len());
         }
         let end = HEADER_LEN + header.len;
@@ -94,7 +94,7 @@ impl Core {
                     Purpose::Kill(kill) => self.send_kill(key, kill),
                 }
             }
-            BackendStep::Refused(message) => self.dial_failed(key, &message),
+            BackendStep::Refused { code, message } => self.dial_failed(key, code, &message),
         }
         Some(end)
     }
@@ -146,35 +146,39 @@ impl Core {
         self.restart_reply(key);
         match expected {
             Expected::Relay => self.finish(key),
-            Expected::Setup => {
-                let backend = &self.backends[key];
-                if backend.stage == Stage::Ready {
-                    self.offer(key);
-                } else {
-                    let socket = backend.socket;
-                    self.now_ready(key, socket);
-                }
+            Expected::Setup if self.backends[key].stage != Stage::Ready => {
+                let socket = self.backends[key].socket;
+                self.now_ready(key, socket);
             }
             Expected::Sync(state) => {
                 if let Some(state) = state {
                     self.backends[key].state = state;
                 }
-                self.converge(key);
+                self.go_on(key);
             }
-            Expected::Prepare(_) | Expected::InsertId | Expected::Discard => self.converge(key),
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Fetch(fetch) => self.fetched(key, fetch),
             Expected::Kill => self.kill_sent(key),
-            Expected::Reset | Expected::ChangeUser => {}
-            Expected::Ping | Expected::Absorb => {
-                if self.backends[key].holder.is_some() {
-                    self.converge(key);
-                } else {
-                    self.rest_again(key);
-                }
-            }
+            Expected::Setup
+            | Expected::Prepare(_)
+            | Expected::InsertId
+            | Expected::Discard
+            | Expected::Reset
+            | Expected::ChangeUser
+            | Expected::Ping => self.go_on(key),
         }
         Ok(())
+    }
+
+    /// A reply to a statement of Weir's own is in: the holder's work goes on, or a connection without a holder
+    /// goes to the next.
+    pub(super) fn go_on(&mut self, key: BackendKey) {
+        let backend = &self.backends[key];
+        if backend.holder.is_some() {
+            self.converge(key);
+        } else if backend.expected.is_empty() && !self.servers[backend.server].idle.contains(&key) {
+            self.offer(key);
+        }
     }
 
     /// A piece of the reply to a statement of Weir's own.
@@ -229,7 +233,7 @@ impl Core {
                 if backend.stage != Stage::Ready {
                     // As any failed login: counted, with a pause before the next.
                     backend.expected.clear();
-                    self.dial_failed(key, &format!("session tracking: error {code}: {text}"));
+                    self.dial_failed(key, None, &format!("session tracking: error {code}: {text}"));
                 }
             }
             Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
@@ -272,18 +276,12 @@ impl Core {
 
     /// The session's work ends with an error that has been queued; its lease stays if it must.
     fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
-        let socket = self.backends[key].socket;
         let stays = !self.sessions[holder].pins.is_empty();
         if !stays {
             self.sessions[holder].lease = None;
             self.backends[key].holder = None;
         }
         self.answered_here(holder);
-        // The reply being read is taken off the queue first; then the connection is free.
-        if !stays && self.backend_is(key, socket) {
-            self.backends[key].expected.push_back(Expected::Absorb);
-            self.send_query(key, b"DO 0");
-        }
     }
 
     fn reply_broken(&mut self, key: BackendKey, broken: BrokenReply) {
@@ -297,7 +295,7 @@ impl Core {
     pub(super) fn backend_gone(&mut self, key: BackendKey) {
         let backend = &mut self.backends[key];
         if backend.stage != Stage::Ready || matches!(backend.purpose, Purpose::Kill(_)) {
-            return self.dial_failed(key, "the server closed the connection during the login");
+            return self.dial_failed(key, None, "the server closed the connection during the login");
         }
         let holder = backend.holder.take();
         let endpoint = self.servers[backend.server].server.endpoint.clone();
@@ -363,7 +361,7 @@ impl Core {
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();
         let is_running = matches!(session.phase, Phase::Running);
-        let is_uploading = session.upload.is_some() && is_running;
+        let is_uploading = is_running && session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
         self.backends[lease].holder = None;
         if is_uploading {
             // The server waits for the rest of a command that will never come.
@@ -386,18 +384,10 @@ impl Core {
         }
     }
 
-    /// An idle connection has answered a ping.
-    fn rest_again(&mut self, key: BackendKey) {
-        let server = self.backends[key].server;
-        if !self.servers[server].idle.contains(&key) {
-            self.offer(key);
-        }
-    }
-
     pub(super) fn dial_timed_out(&mut self, socket: SocketId) {
         if let Some(crate::outbox::Owner::Backend(key)) = self.out.owner(socket) {
             let timeout = self.snapshot.variables.connect_timeout_server.as_millis();
-            self.dial_failed(key, &format!("no connection within {timeout} ms (connect_timeout_server)"));
+            self.dial_failed(key, None, &format!("no connection within {timeout} ms (connect_timeout_server)"));
         }
     }
 

@@ -99,6 +99,7 @@ impl Core {
             dialect: self.default_dialect,
             login_collation: LOGIN_COLLATION,
             lease: None,
+            is_pinned_to_reader: false,
             kept: None,
             keeps: Keeps::empty(),
             has_own_insert_id: false,

@@ -20,7 +20,7 @@ impl Core {
             return false; // its diagnostics are on their way from the connection that it had
         }
         let Some(header) = Header::parse(&session.inbox) else {
-            if self.draining_until.is_some() && session.pins.is_empty() {
+            if self.draining_until.is_some() && !session.pins.pins().contains(Pins::TRANSACTION) {
                 self.close_session(key);
             }
             return false;
@@ -82,7 +82,8 @@ impl Core {
         let statement = weir_sql::scan(text, session.dialect);
         session.work.kind = WorkKind::Query;
         session.work.statement = statement;
-        session.work.is_read = statement.access == Access::Read;
+        // Of a long statement only the beginning has been looked at.
+        session.work.is_read = statement.access == Access::Read && session.upload.is_none();
         let special = Uses::CONNECTION_ID | Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::SESSION_TRACK | Uses::DIAGNOSTICS;
         if statement.effects.contains(Effects::SESSION_TRACK)
             || statement.kind == Kind::Kill

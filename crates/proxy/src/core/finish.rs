@@ -17,6 +17,12 @@ impl Core {
     /// The reply to a session's command is complete.
     pub(super) fn finish(&mut self, key: BackendKey) {
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
+        let is_cut_short = self.sessions[holder].upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        if is_cut_short {
+            // The server has answered before the command was complete, and there is no telling what it will do
+            // with the rest.
+            return self.close_session(holder);
+        }
         let rows = self.backends[key].reply_rows;
         let session = &mut self.sessions[holder];
         session.work.deadline_passed = false;
@@ -64,6 +70,7 @@ impl Core {
         }
         self.finish_reset(holder);
         self.backends[key].statements.clear();
+        self.backends[key].insert_id = Some(0);
         let schema = self.backends[key].state.schema().to_vec();
         let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
         self.backends[key].state = fresh;
@@ -80,6 +87,9 @@ impl Core {
         let session = &mut self.sessions[holder];
         let work = &session.work;
         let (statement, kind) = (work.statement, work.kind);
+        if session.upload.is_some() && kind == WorkKind::Query {
+            session.pins.insert(Pins::UNSCANNED_STATEMENT);
+        }
         if kind == WorkKind::Prepare || statement.effects.is_empty() {
             return;
         }
@@ -93,9 +103,6 @@ impl Core {
         };
         let names = || if statement.multi { Vec::new() } else { weir_sql::named_effects(text, dialect) };
         session.pins.apply(statement.effects, &schema, names);
-        if session.upload.is_some() {
-            session.pins.insert(Pins::UNSCANNED_STATEMENT);
-        }
         let uses_up = matches!(statement.kind, Kind::Insert | Kind::Replace | Kind::LoadData);
         if uses_up && !statement.effects.contains(Effects::ONE_SHOT) {
             session.pins.remove(Pins::NEXT_STATEMENT);
@@ -271,8 +278,10 @@ impl Core {
             self.keep(key, holder);
             self.release(holder);
         }
-        let socket = self.sessions[holder].socket;
-        self.runnable.push_back((holder, socket));
+        let session = &self.sessions[holder];
+        if !session.inbox.is_empty() || self.draining_until.is_some() {
+            self.runnable.push_back((holder, session.socket));
+        }
     }
 
     /// Replaces a session's state, and what is derived from it.

@@ -20,13 +20,15 @@ impl Core {
     pub(super) fn note_kept(&mut self, key: SessionKey, insert_id: u64, warnings: u16) {
         let session = &mut self.sessions[key];
         let statement = session.work.statement;
-        if insert_id != 0 {
+        let is_hidden = statement.multi
+            || statement.effects.contains(Effects::ROUTINE)
+            || (statement.effects.contains(Effects::LAST_INSERT_ID_SET) && is_select(statement.kind));
+        if insert_id != 0 || is_hidden {
+            // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too.
             session.keeps |= Keeps::INSERT_ID;
-            session.has_own_insert_id = true;
-        }
-        if statement.effects.contains(Effects::LAST_INSERT_ID_SET) && insert_id == 0 && is_select(statement.kind) {
-            session.keeps |= Keeps::INSERT_ID; // SELECT LAST_INSERT_ID(expr)
-            session.has_own_insert_id = true;
+            if let Some(lease) = session.lease {
+                self.backends[lease].insert_id = None;
+            }
         }
         if warnings > 0 {
             session.keeps |= Keeps::WARNINGS;
@@ -86,22 +88,18 @@ impl Core {
 
     /// `taker` takes an idle connection: diagnostics of another session on it are fetched first.
     pub(super) fn fetch_kept(&mut self, key: BackendKey, taker: SessionKey) {
-        let Some(kept) = self.backends[key].kept_for.take() else {
-            if let Some(session) = self.sessions.get_mut(taker) {
-                session.has_own_insert_id = false;
-            }
-            return;
-        };
+        let insert_id = self.backends[key].insert_id;
+        if let Some(session) = self.sessions.get_mut(taker) {
+            session.has_own_insert_id = insert_id == Some(session.last_insert_id);
+        }
+        let Some(kept) = self.backends[key].kept_for.take() else { return };
         if !self.session_is(kept.session, kept.socket) {
             return;
         }
         self.sessions[kept.session].kept = None;
         if kept.session == taker {
-            self.sessions[taker].has_own_insert_id = kept.what.contains(Keeps::INSERT_ID);
+            self.sessions[taker].has_own_insert_id |= kept.what.contains(Keeps::INSERT_ID);
             return;
-        }
-        if let Some(session) = self.sessions.get_mut(taker) {
-            session.has_own_insert_id = false;
         }
         let fetch = |core: &mut Self, what: Keeps, text: &[u8]| {
             let Kept { session, socket, .. } = kept;
@@ -110,7 +108,6 @@ impl Core {
             let owner = &mut core.sessions[session];
             owner.fetching += 1;
             owner.keeps -= what;
-            owner.has_own_insert_id = false;
         };
         // SHOW WARNINGS leaves the other two alone.
         if kept.what.contains(Keeps::WARNINGS) {
@@ -132,6 +129,7 @@ impl Core {
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
+                    self.backends[key].insert_id = Some(insert_id);
                 }
                 if fetch.what.contains(Keeps::FOUND_ROWS) {
                     session.found_rows = found_rows;
@@ -139,15 +137,7 @@ impl Core {
             }
             self.runnable.push_back((fetch.session, fetch.socket));
         }
-        if self.backends[key].holder.is_some() {
-            self.converge(key);
-        } else if self.backends[key].expected.is_empty() && !self.is_idle(key) {
-            self.offer(key);
-        }
-    }
-
-    fn is_idle(&self, key: BackendKey) -> bool {
-        self.servers[self.backends[key].server].idle.contains(&key)
+        self.go_on(key);
     }
 
     /// The session does not need its kept diagnostics any more.

@@ -225,7 +225,7 @@ impl Core {
     pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
         self.now = now;
         if let (Some(Owner::Backend(key)), Err(error)) = (self.out.owner(socket), result) {
-            self.dial_failed(key, &error.to_string());
+            self.dial_failed(key, None, &error.to_string());
         }
         self.run_runnable();
     }

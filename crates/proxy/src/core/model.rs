@@ -50,6 +50,8 @@ pub(crate) struct Session {
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
     pub login_collation: Collation,
     pub lease: Option<BackendKey>,
+    /// The lease was taken for a read, on a server that takes no writes now.
+    pub is_pinned_to_reader: bool,
     pub pins: PinBoard,
     /// What is being done for the client.
     pub work: Work,
@@ -213,6 +215,8 @@ pub(crate) struct Backend {
     pub has_credit: bool,
     /// To be logged in as this identity when the replies owed are in.
     pub next_identity: Option<usize>,
+    /// What LAST_INSERT_ID() is on this connection; `None` where only the server knows.
+    pub insert_id: Option<u64>,
     /// Rows of the last result of the last reply.
     pub reply_rows: u64,
     /// The rows of an answer to [`Expected::Settle`].
@@ -301,8 +305,6 @@ pub(crate) enum Expected {
     Fetch(Fetch),
     /// The KILL of [`Purpose::Kill`].
     Kill,
-    /// A statement that takes the blow of a KILL QUERY that came too late.
-    Absorb,
 }
 
 /// A query for diagnostics of a session that has left the connection.

@@ -32,7 +32,9 @@ impl Core {
         let statement = weir_sql::scan(text, session.dialect);
         session.work.kind = WorkKind::Prepare;
         session.work.statement = statement;
-        session.work.is_read = statement.access == Access::Read;
+        // One that reads diagnostics pins the session, and pins belong on the writer.
+        let reads_diagnostics = statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
+        session.work.is_read = statement.access == Access::Read && !reads_diagnostics;
         session.work.prepared = Some(self.registry.intern(text, &session.state, statement));
         self.start(key)
     }
@@ -115,7 +117,7 @@ impl Core {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
             session.work.statement = prepared.statement;
-            session.work.is_read = prepared.statement.access == Access::Read;
+            session.work.is_read = prepared.statement.access == Access::Read && session.upload.is_none();
             session.work.prepared = Some(prepared);
         }
         self.start(key)

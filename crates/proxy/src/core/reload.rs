@@ -37,6 +37,7 @@ impl Core {
         self.groups = groups;
         self.default_dialect = snapshot.dialect;
         self.close_unwanted();
+        self.cut_gone();
         self.unpark();
         for server in 0..self.servers.len() {
             if !self.is_member(server) {
@@ -73,6 +74,20 @@ impl Core {
     /// Whether some hostgroup sends statements to this server.
     fn is_member(&self, server: ServerIndex) -> bool {
         self.groups.values().any(|group| group.members.iter().any(|member| member.server == server))
+    }
+
+    /// Connections to servers that are lost are of no use to anybody who waits for an answer there.
+    fn cut_gone(&mut self) {
+        let is_gone = |core: &Self, key: usize| {
+            core.backends.get(key).is_some_and(|backend| core.servers[backend.server].server.is_gone)
+        };
+        let gone: Vec<usize> =
+            self.backends.iter().map(|(key, _)| key).filter(|key| is_gone(self, *key)).collect();
+        for key in gone {
+            if is_gone(self, key) {
+                self.backend_gone(key);
+            }
+        }
     }
 
     fn close_unwanted(&mut self) {

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use weir_protocol::command::{self, StmtExecute};
+use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
 use weir_session::state::{Difference, State, difference};
-use weir_sql::{Access, Uses};
+use weir_sql::{Access, Effects, Uses};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
@@ -49,16 +50,13 @@ impl Core {
     pub(super) fn converge(&mut self, key: BackendKey) {
         let backend = &self.backends[key];
         let Some(holder) = backend.holder else { return };
-        if !backend.expected.is_empty() || backend.kills_pending > 0 {
-            // The replies that are owed lead here again. What is fetched for another session may go ahead: it
-            // changes nothing.
-            if !backend.expected.iter().all(|expected| matches!(expected, Expected::Fetch(_)))
-                || backend.kills_pending > 0
-            {
-                return;
-            }
-        }
+        // The replies that are owed lead here again. What is fetched for another session may go ahead: it changes
+        // nothing.
+        let is_owed = backend.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
         let session = &self.sessions[holder];
+        if is_owed || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
+            return;
+        }
         let work = &session.work;
         if work.kind == WorkKind::Execute
             && let Some(prepared) = work.prepared.clone()
@@ -67,6 +65,12 @@ impl Core {
             let backend = &self.backends[key];
             if prepared.can_be_prepared_in(&backend.state) {
                 return self.prepare_here(key, prepared);
+            }
+            if session.state.schema().is_empty() && !prepared.state.schema().is_empty() {
+                // It can't be prepared here and run without a schema in one go; where it was, it is gone.
+                self.reply_error(holder, error::NO_DB, "No database selected");
+                self.answered_here(holder);
+                return self.release_if_free(holder);
             }
             let state = prepared.state.clone();
             self.sync(key, &state);
@@ -154,18 +158,23 @@ impl Core {
         }
     }
 
-    /// A statement that asks for LAST_INSERT_ID() on a connection that does not know this session's gets it set
-    /// in front. It can't fail, so it may go in the same write.
+    /// A statement that asks for LAST_INSERT_ID(), or may change it, on a connection where it is not this
+    /// session's gets it set in front. That can't fail, so it may go in the same write.
     fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) {
         let session = &self.sessions[holder];
-        let asks = session.work.statement.uses.contains(Uses::LAST_INSERT_ID);
-        if !asks || session.has_own_insert_id || session.pins.pins().contains(Pins::ROUTINE) {
+        let statement = &session.work.statement;
+        let matters = statement.uses.contains(Uses::LAST_INSERT_ID)
+            || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
+            || statement.multi;
+        if !matters || session.has_own_insert_id || session.work.kind == WorkKind::Prepare {
             return;
         }
         let text = format!("SET SESSION last_insert_id={}", session.last_insert_id);
         self.send_query(key, text.as_bytes());
         self.expect(key, Expected::InsertId);
-        self.sessions[holder].has_own_insert_id = true;
+        let session = &mut self.sessions[holder];
+        session.has_own_insert_id = true;
+        self.backends[key].insert_id = Some(session.last_insert_id);
     }
 
     /// A reader for the reply at the front, when it has just become the front.

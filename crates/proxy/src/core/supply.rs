@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use weir_protocol::error;
 use weir_session::login::BackendLogin;
 use weir_session::prepared::BackendStatements;
 
 use super::model::{
-    Backend, BackendKey, Expected, Kill, Nanos, Poison, Purpose, ServerIndex, SessionKey, Stage,
+    Backend, BackendKey, Expected, Kill, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey, Stage,
 };
 use super::{Core, Pool};
 use crate::outbox::{Order, Owner, SocketId};
@@ -106,6 +107,7 @@ impl Core {
         backend.identity = identity;
         backend.stage = Stage::HandingOver;
         backend.statements.clear();
+        backend.insert_id = Some(0);
         backend.state = self.fresh.clone();
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         let login = BackendLogin::change_user(account.user.username.as_bytes(), credential, extra, buffer);
@@ -164,6 +166,7 @@ impl Core {
             idle_since: self.now,
             has_credit,
             next_identity: None,
+            insert_id: Some(0),
             reply_rows: 0,
             settle_bytes: Vec::new(),
             settle_again: false,
@@ -179,19 +182,25 @@ impl Core {
                 self.backends[key].login = Some(Box::new(login));
                 self.out.order(Order::Connect(socket, addr));
             }
-            Err(message) => self.dial_failed(key, &message),
+            Err(message) => self.dial_failed(key, Some(error::ACCESS_DENIED.code), &message),
         }
     }
 
-    /// A connection could not be made or logged in.
-    pub(super) fn dial_failed(&mut self, key: BackendKey, message: &str) {
+    /// A connection could not be made or logged in; `code` is the server's error, if it gave one.
+    pub(super) fn dial_failed(&mut self, key: BackendKey, code: Option<u16>, message: &str) {
         let backend = &self.backends[key];
         let (server, socket, purpose) = (backend.server, backend.socket, backend.purpose);
+        let identity = backend.identity;
         self.timers.dial_ended(socket);
         if let Purpose::Kill(kill) = purpose {
             tracing::warn!(server = self.servers[server].server.endpoint, message, "KILL could not be sent");
             self.discard(key, None);
             return self.kill_failed(kill);
+        }
+        if matches!(code, Some(1044 | 1045 | 1698 | 1251)) {
+            // That is between this user and the server: nobody else is to suffer for it.
+            self.discard(key, None);
+            return self.refuse_waiters(server, identity, message);
         }
         let pool = &mut self.servers[server];
         pool.failures += 1;
@@ -207,6 +216,23 @@ impl Core {
         );
         self.discard(key, None);
         self.reroute_waiters(server);
+    }
+
+    /// A server does not let a user in: those who wait for it as this user are told.
+    fn refuse_waiters(&mut self, server: ServerIndex, identity: usize, message: &str) {
+        let endpoint = self.servers[server].server.endpoint.clone();
+        let user = self.identities.0[identity].account.user.username.clone();
+        tracing::warn!(server = endpoint, user, message, "the server refuses the user");
+        for (key, socket) in self.servers[server].waiters.clone() {
+            if self.is_waiting(key, socket) && self.sessions[key].identity == identity {
+                self.leave_queues(key);
+                let text = format!("{endpoint} refuses user '{user}': {message}");
+                self.sessions[key].phase = Phase::Running;
+                self.reply_error(key, error::ACCESS_DENIED, &text);
+                self.answered_here(key);
+            }
+        }
+        self.supply(server);
     }
 
     /// Sends the waiters of a server that fails to look for another one.
@@ -373,6 +399,7 @@ impl Core {
             return self.discard(key, poison);
         }
         backend.statements.clear();
+        backend.insert_id = Some(0);
         let schema = backend.state.schema().to_vec();
         let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
         let backend = &mut self.backends[key];
@@ -396,6 +423,13 @@ impl Core {
             pool.failures = 0;
         }
         self.offer(key);
+    }
+
+    /// The same, unless a pin holds it.
+    pub(super) fn release_if_free(&mut self, key: SessionKey) {
+        if self.sessions[key].pins.is_empty() {
+            self.release(key);
+        }
     }
 
     /// A session leaves its lease behind, in order.
