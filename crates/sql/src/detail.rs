@@ -58,9 +58,14 @@ impl<'a> Cursor<'a> {
 
     /// The tokens from the current one to the end of the statement, which is not among them.
     fn rest(&self) -> &[Token] {
-        let rest = self.tokens.get(self.at..).unwrap_or_default();
+        let rest = self.ahead();
         let end = rest.iter().position(|token| matches!(token.kind, TokenKind::Semicolon | TokenKind::End));
         rest.get(..end.unwrap_or(0)).unwrap_or_default()
+    }
+
+    /// The tokens from the current one on, of this statement and of those after it.
+    fn ahead(&self) -> &[Token] {
+        self.tokens.get(self.at..).unwrap_or_default()
     }
 
     /// Goes to the first token of the next statement. False at the end of the text.
@@ -86,7 +91,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn text_of(&self, token: Token) -> &'a [u8] {
-        self.text.get(token.start..token.end).unwrap_or_default()
+        self.text.get(token.range()).unwrap_or_default()
     }
 
     fn is(&self, token: Token, name: &str) -> bool {

@@ -15,7 +15,7 @@ pub(crate) enum Call {
     Syntax,
     /// A function without any effect, whose result does not depend on the server that runs it.
     Pure,
-    /// The same, but only with nothing between name and `(`, unless the session has IGNORE_SPACE.
+    /// The same, but only with nothing between name and `(`, or spaces if the session has IGNORE_SPACE.
     PureTight,
     /// POINT, which is pure with exactly two arguments.
     Point,
@@ -281,11 +281,18 @@ const NAMES: [&str; LISTS.len()] = {
 
 static TABLE: NameTable<1024> = NameTable::new(&NAMES);
 
+/// What stands between a name and its parenthesis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    None,
+    Spaces,
+    /// Something else too. IGNORE_SPACE ignores spaces only.
+    Comments,
+}
+
 /// What the unquoted, unqualified `name` before `(` is for the dialect's server.
-///
-/// `gap`: bytes stand between the name and its parenthesis.
 #[inline]
-pub(crate) fn call(name: &[u8], gap: bool, dialect: &Dialect) -> Call {
+pub(crate) fn call(name: &[u8], gap: Gap, dialect: &Dialect) -> Call {
     let Some(list) = TABLE.find(name).and_then(|index| LISTS.get(usize::from(index))) else {
         return Call::Unknown;
     };
@@ -297,8 +304,11 @@ pub(crate) fn call(name: &[u8], gap: bool, dialect: &Dialect) -> Call {
         return Call::Unknown;
     }
     match list.call {
-        Call::PureTight if gap && !dialect.ignore_space => Call::Unknown,
-        Call::PureTight => Call::Pure,
+        Call::PureTight => match gap {
+            Gap::None => Call::Pure,
+            Gap::Spaces if dialect.ignore_space => Call::Pure,
+            Gap::Spaces | Gap::Comments => Call::Unknown,
+        },
         call => call,
     }
 }

@@ -32,12 +32,15 @@ fn check_tokens(text: &[u8], dialect: Dialect) {
     let mut end = 0;
     loop {
         let token = lexer.token();
-        assert!(end <= token.start && token.start <= token.end && token.end <= text.len(), "{token:?}");
+        assert!(
+            end <= token.start() && token.start() <= token.end() && token.end() <= text.len(),
+            "{token:?}"
+        );
         if token.kind == TokenKind::End {
             break;
         }
-        assert!(token.start < token.end, "{token:?} has no bytes");
-        end = token.end;
+        assert!(token.start() < token.end(), "{token:?} has no bytes");
+        end = token.end();
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) use set::{Item, ItemKind, items};
 pub(crate) use verb::created_object;
 
 use crate::dialect::Dialect;
-use crate::lex::{Lexer, Token, TokenKind};
+use crate::lex::{Lexer, Token, TokenKind, is_space};
 use crate::statement::{Access, Effects, Kind, Statement, Uses};
 
 /// Reads `text`, the body of a COM_QUERY or COM_STMT_PREPARE, as the server of `dialect` would.
@@ -28,30 +28,29 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         uses: Uses::empty(),
         multi: false,
     };
-    let mut parts = 0_usize;
+    let mut ended = false;
     loop {
         scanner.start();
-        match scanner.now.kind {
-            TokenKind::End => break,
-            TokenKind::Semicolon => {
-                // An empty statement in front of others is one that servers refuse.
-                scanner.multi |= parts == 0;
-                continue;
-            }
-            _ => {}
-        }
-        let kind = scanner.statement();
-        scanner.rest();
-        if parts == 0 {
-            statement.kind = kind;
-            statement.access = kind.access();
-        }
-        parts += 1;
-        if scanner.now.kind == TokenKind::End {
+        if scanner.now().kind == TokenKind::End {
             break;
         }
+        if scanner.now().kind != TokenKind::Semicolon {
+            let kind = scanner.statement();
+            scanner.rest();
+            if statement.kind == Kind::Empty {
+                statement.kind = kind;
+                statement.access = kind.access();
+            }
+        }
+        if scanner.now().kind == TokenKind::End {
+            break;
+        }
+        if !ended {
+            ended = true;
+            scanner.multi |= more_follows(text, scanner.now().end());
+        }
     }
-    statement.multi = parts > 1 || (parts == 1 && scanner.multi);
+    statement.multi = scanner.multi;
     let flaws = scanner.lexer.flaws();
     if flaws.malformed {
         scanner.effects |= Effects::UNKNOWN;
@@ -63,6 +62,14 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     statement.effects = scanner.effects;
     statement.uses = scanner.uses;
     statement
+}
+
+/// Whether more than spaces and `;` follow a `;` that ends at `at`.
+///
+/// Servers cut these off the end of a text. After anything else, even a comment, they look for one more
+/// statement, and send one more reply: ER_EMPTY_QUERY, if there is none.
+fn more_follows(text: &[u8], at: usize) -> bool {
+    text.get(at..).unwrap_or_default().iter().any(|&byte| byte != b';' && !is_space(byte))
 }
 
 /// A stream of tokens with one behind: what the parts of the grammar are written against that both the scan
@@ -112,13 +119,15 @@ struct Scanner<'a> {
     uses: Uses,
     /// Nothing was found yet that a sure read must not have.
     sure: bool,
-    /// More follows a `;` than the loop over statements sees.
+    /// More follows a `;`.
     multi: bool,
 
     // Of the current statement:
-    now: Token,
-    previous: Token,
-    before_previous: Token,
+    /// The last tokens, each where it was put: to copy a token that was just written is what takes longest
+    /// about it.
+    recent: [Token; 4],
+    /// The current one is `recent[turn % 4]`.
+    turn: usize,
     depth: u32,
     calls: Calls,
     /// Bit n: at depth n, a list of common table expressions has begun and its query has not.
@@ -157,9 +166,8 @@ impl<'a> Scanner<'a> {
             uses: Uses::empty(),
             sure: true,
             multi: false,
-            now: Token::NONE,
-            previous: Token::NONE,
-            before_previous: Token::NONE,
+            recent: [Token::NONE; 4],
+            turn: 0,
             depth: 0,
             calls: Calls::Anywhere,
             common_tables: 0,
@@ -173,8 +181,7 @@ impl<'a> Scanner<'a> {
 
     /// Goes to the first token after the start or after a `;`.
     fn start(&mut self) {
-        self.previous = Token::NONE;
-        self.before_previous = Token::NONE;
+        self.recent = [Token::NONE; 4];
         self.depth = 0;
         self.calls = Calls::Anywhere;
         self.common_tables = 0;
@@ -183,8 +190,7 @@ impl<'a> Scanner<'a> {
         self.in_system_variable = false;
         self.no_variables_read = false;
         self.assigns_variables = false;
-        self.now = self.lexer.token();
-        self.observe();
+        Tokens::advance(self);
     }
 
     /// Goes to the end of the statement.
@@ -194,18 +200,26 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// The token `back` tokens before the current one, at most three.
+    #[inline]
+    fn behind(&self, back: usize) -> &Token {
+        &self.recent[self.turn.wrapping_sub(back) % 4]
+    }
+
     fn text_of(&self, token: Token) -> &'a [u8] {
-        self.lexer.text().get(token.start..token.end).unwrap_or_default()
+        self.lexer.text().get(token.range()).unwrap_or_default()
     }
 }
 
 impl Tokens for Scanner<'_> {
+    #[inline]
     fn now(&self) -> Token {
-        self.now
+        *self.behind(0)
     }
 
+    #[inline]
     fn previous(&self) -> Token {
-        self.previous
+        *self.behind(1)
     }
 
     fn depth(&self) -> u32 {
@@ -214,9 +228,8 @@ impl Tokens for Scanner<'_> {
 
     #[inline]
     fn advance(&mut self) {
-        self.before_previous = self.previous;
-        self.previous = self.now;
-        self.now = self.lexer.token();
+        self.turn = self.turn.wrapping_add(1);
+        self.recent[self.turn % 4] = self.lexer.token();
         self.observe();
     }
 }

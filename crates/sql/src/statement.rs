@@ -15,8 +15,9 @@ pub struct Statement {
     pub effects: Effects,
     /// What of the session's past it reads; of several statements, all together.
     pub uses: Uses,
-    /// A `;` is followed by more than spaces, comments and `;`. False for the semicolons inside the body of
-    /// a routine, trigger or event that is being created.
+    /// A `;` is followed by more than spaces and `;`, so that the server may send more than one reply (to a
+    /// client with CLIENT_MULTI_STATEMENTS). A comment is enough: the server answers it with ER_EMPTY_QUERY.
+    /// False for the semicolons inside the body of a routine, trigger or event that is being created.
     pub multi: bool,
 }
 

@@ -142,7 +142,7 @@ fn tokens_of_one_statement() {
         if token.kind == TokenKind::End {
             break;
         }
-        found.push((token.kind, std::str::from_utf8(&text[token.start..token.end]).unwrap()));
+        found.push((token.kind, std::str::from_utf8(&text[token.range()]).unwrap()));
     }
     use TokenKind::*;
     let expected = [

@@ -3,7 +3,7 @@
 use super::{Cursor, unquote};
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
-use crate::scan::{Tokens as _, created_object, items, skip_body};
+use crate::scan::{Tokens as _, created_object, items, scan, skip_body};
 use crate::words::Word;
 
 /// A table as a statement names it, in the letter case it is written in: whether letter case matters is the
@@ -49,6 +49,9 @@ pub enum NamedEffect {
 /// What ends something (dropped, closed, released) is left out where the text cannot be read with certainty or
 /// has executable comments, so that nothing is taken for gone that may still be there.
 pub fn named_effects(text: &[u8], dialect: Dialect) -> Vec<NamedEffect> {
+    if scan(text, dialect).effects.is_empty() {
+        return Vec::new();
+    }
     let mut cursor = Cursor::new(text, dialect);
     let certain = !cursor.flaws.malformed && !cursor.flaws.executable_comment;
     let mut found = Vec::new();

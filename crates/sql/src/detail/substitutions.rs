@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Cursor;
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
-use crate::scan::{Tokens as _, created_object, is_session_track, skip_body};
+use crate::scan::{Tokens as _, created_object, is_session_track, scan, skip_body};
 use crate::words::Word;
 
 /// A function without arguments about the session or its last statement.
@@ -44,9 +44,9 @@ pub struct Substitution {
 /// their order. Not in definitions of views, routines and the like, which would keep the literal, and not
 /// where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
-    let mut cursor = Cursor::new(text, dialect);
     let mut found = Vec::new();
-    if cursor.flaws.malformed {
+    let mut cursor = Cursor::new(text, dialect);
+    if cursor.flaws.malformed || scan(text, dialect).uses.is_empty() {
         return found;
     }
     let mut more = !cursor.at_end() || cursor.next_statement();
@@ -108,19 +108,19 @@ fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
             continue;
         };
         let item_begins = cursor.depth == 0 && in_select_list && begins_item(cursor.previous());
-        let mut end = now.end;
+        let mut end = now.end();
         for _ in 0..length {
-            end = cursor.now().end;
+            end = cursor.now().end();
             cursor.advance();
         }
         let select_item = item_begins && ends_item(cursor.now());
-        found.push(Substitution { range: now.start..end, what, select_item });
+        found.push(Substitution { range: now.start()..end, what, select_item });
     }
 }
 
 /// A call of one of the functions: name and two parentheses.
 fn call(cursor: &Cursor<'_>) -> Option<(usize, What)> {
-    let &[name, open, close, ..] = cursor.rest() else { return None };
+    let &[name, open, close, ..] = cursor.ahead() else { return None };
     let parentheses = open.kind == TokenKind::LeftParen && close.kind == TokenKind::RightParen;
     if !parentheses || name.kind != TokenKind::Word || cursor.previous().kind == TokenKind::Dot {
         return None;
@@ -139,8 +139,8 @@ fn call(cursor: &Cursor<'_>) -> Option<(usize, What)> {
 
 /// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking, where it is read.
 fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
-    let rest = cursor.rest();
-    let (name, length) = match *rest {
+    let ahead = cursor.ahead();
+    let (name, length) = match *ahead {
         [at, scope, dot, name, ..]
             if at.kind == TokenKind::SystemVariable
                 && matches!(scope.word, Word::SESSION | Word::LOCAL)
@@ -151,7 +151,7 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
         [at, name, ..] if at.kind == TokenKind::SystemVariable => (name, 2),
         _ => return None,
     };
-    let after = rest.get(length).map_or(TokenKind::End, |token| token.kind);
+    let after = ahead.get(length).map_or(TokenKind::End, |token| token.kind);
     let previous = cursor.previous();
     let target = assigns
         && (matches!(previous.word, Word::SET | Word::STATEMENT) || previous.kind == TokenKind::Comma)

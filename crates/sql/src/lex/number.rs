@@ -1,36 +1,35 @@
 //! Numbers. A number that is complete ends there: `1e5FROM` and `1.FROM` are a number and a word, but
 //! `1FROM` and `1e5x` are not alike: the first is an identifier.
 
-use super::{Lexer, Token, TokenKind, is_name_byte};
+use super::{Lexer, TokenKind, is_name_byte};
 
 impl Lexer<'_> {
     /// A token that begins with a digit.
-    pub(super) fn number(&mut self, start: usize) -> Token {
+    pub(super) fn number(&mut self) -> TokenKind {
         if self.radix(b'x', |byte| byte.is_ascii_hexdigit())
             || self.radix(b'b', |byte| matches!(byte, b'0' | b'1'))
         {
-            return self.finish(TokenKind::Number, start);
+            return TokenKind::Number;
         }
         self.digits();
         match self.peek(0) {
-            Some(b'.') => {
-                self.at += 1;
-                self.digits();
-                self.exponent();
-                self.finish(TokenKind::Number, start)
+            Some(b'.') => self.fraction(),
+            Some(b'e' | b'E') if self.exponent() => TokenKind::Number,
+            Some(byte) if is_name_byte(byte) => {
+                // No keyword begins with a digit.
+                self.name();
+                TokenKind::Word
             }
-            Some(b'e' | b'E') if self.exponent() => self.finish(TokenKind::Number, start),
-            Some(byte) if is_name_byte(byte) => self.word(start),
-            _ => self.finish(TokenKind::Number, start),
+            _ => TokenKind::Number,
         }
     }
 
-    /// A number that begins with its decimal point.
-    pub(super) fn fraction(&mut self, start: usize) -> Token {
+    /// The rest of a number, from its decimal point.
+    pub(super) fn fraction(&mut self) -> TokenKind {
         self.at += 1;
         self.digits();
         self.exponent();
-        self.finish(TokenKind::Number, start)
+        TokenKind::Number
     }
 
     fn digits(&mut self) {

@@ -1,21 +1,16 @@
 //! Strings and quoted identifiers.
 
-use super::{Lexer, Token, TokenKind};
+use super::{Lexer, TokenKind};
 use crate::dialect::LeadBytes;
 
 impl Lexer<'_> {
     /// A token that begins with `'` or `"`.
-    pub(super) fn quote(&mut self, start: usize, quote: u8) -> Token {
-        if quote == b'"' && self.dialect.ansi_quotes {
-            self.quoted_name(quote);
-            return self.finish(TokenKind::Quoted, start);
-        }
-        self.string(quote);
-        self.finish(TokenKind::Text, start)
+    pub(super) fn quote(&mut self, quote: u8) -> TokenKind {
+        if quote == b'"' && self.dialect.ansi_quotes { self.quoted_name(quote) } else { self.string(quote) }
     }
 
     /// Skips a string, from its opening quote.
-    pub(super) fn string(&mut self, quote: u8) {
+    pub(super) fn string(&mut self, quote: u8) -> TokenKind {
         let start = self.at;
         self.at += 1;
         let escapes = !self.dialect.no_backslash_escapes;
@@ -25,7 +20,8 @@ impl Lexer<'_> {
             let Some(byte) = self.peek(0) else {
                 // An escape may have skipped the end.
                 self.at = self.text.len();
-                return self.malformed();
+                self.malformed();
+                break;
             };
             self.at += 1;
             if byte == quote {
@@ -40,16 +36,20 @@ impl Lexer<'_> {
             }
         }
         self.check_executable(start);
+        TokenKind::Text
     }
 
     /// Skips an identifier, from its opening quote. There are no escapes in it; a quote is doubled.
-    pub(super) fn quoted_name(&mut self, quote: u8) {
+    pub(super) fn quoted_name(&mut self, quote: u8) -> TokenKind {
         let start = self.at;
         self.at += 1;
         loop {
             match self.peek(0) {
                 // Servers do not take a NUL in an identifier.
-                None | Some(0) => return self.malformed(),
+                None | Some(0) => {
+                    self.malformed();
+                    break;
+                }
                 Some(byte) if byte == quote => {
                     self.at += 1;
                     if self.peek(0) != Some(quote) {
@@ -62,6 +62,7 @@ impl Lexer<'_> {
             }
         }
         self.check_executable(start);
+        TokenKind::Quoted
     }
 
     /// MySQL skips as many bytes as the first one of a character announces, MariaDB only a valid character:

@@ -1,6 +1,6 @@
 //! What every token says, in whatever statement it stands.
 
-use super::{Calls, Pending, Scanner, Watched};
+use super::{Calls, Pending, Scanner, Tokens as _, Watched};
 use crate::lex::TokenKind;
 use crate::statement::{Effects, Uses};
 use crate::words::Word;
@@ -12,18 +12,18 @@ impl Scanner<'_> {
         if self.pending != Pending::Nothing {
             self.decide_pending();
         }
-        match self.now.kind {
+        match self.now().kind {
             TokenKind::Word => {
                 if self.in_system_variable {
                     self.system_variable();
                 }
-                if self.now.word != Word::NONE && !self.in_system_variable {
+                if self.now().word != Word::NONE && !self.in_system_variable {
                     self.word();
                 }
             }
             TokenKind::Quoted if self.in_system_variable => self.system_variable(),
             TokenKind::LeftParen => {
-                if self.previous.is_name() {
+                if self.previous().is_name() {
                     self.call();
                 } else {
                     self.common_tables_end();
@@ -58,7 +58,7 @@ impl Scanner<'_> {
             }
             TokenKind::Assign => {
                 self.sure = false;
-                if self.previous.kind == TokenKind::UserVariable {
+                if self.previous().kind == TokenKind::UserVariable {
                     self.effects |= Effects::USER_VARIABLE;
                 }
             }
@@ -83,7 +83,7 @@ impl Scanner<'_> {
 
     /// A word that the scanner knows. Columns may be named like those that are not reserved.
     fn word(&mut self) {
-        match self.now.word {
+        match self.now().word {
             Word::SELECT => {
                 if matches!(self.calls, Calls::AfterSelect | Calls::AfterValues) {
                     self.calls = Calls::Anywhere;
@@ -107,18 +107,18 @@ impl Scanner<'_> {
             Word::WITH => self.with(),
             Word::INTO => {
                 self.sure = false;
-                if !names_a_table_after(self.previous.word) {
+                if !names_a_table_after(self.previous().word) {
                     self.pending = Pending::Into;
                 }
             }
             Word::LOCK | Word::PROCEDURE => self.sure = false,
-            Word::SHARE if self.previous.word == Word::FOR => self.sure = false,
-            Word::FOR if self.previous.word == Word::VALUE => self.impure(Effects::SEQUENCE),
+            Word::SHARE if self.previous().word == Word::FOR => self.sure = false,
+            Word::FOR if self.previous().word == Word::VALUE => self.impure(Effects::SEQUENCE),
             Word::SQL_CALC_FOUND_ROWS => self.effects |= Effects::FOUND_ROWS_CALC,
             Word::COLUMNS => {
                 if let Some((Watched::JsonTable, depth)) = self.watched
                     && depth == self.depth
-                    && self.previous.kind == TokenKind::Text
+                    && self.previous().kind == TokenKind::Text
                 {
                     self.watched = None;
                 }
@@ -130,9 +130,9 @@ impl Scanner<'_> {
     /// WITH begins a list of common table expressions where a query may begin. Elsewhere it is WITH ROLLUP and
     /// the like.
     fn with(&mut self) {
-        let begins = match self.previous.kind {
+        let begins = match self.previous().kind {
             TokenKind::End | TokenKind::LeftParen => true,
-            TokenKind::Word => matches!(self.previous.word, Word::AS | Word::EXPLAIN | Word::FOR),
+            TokenKind::Word => matches!(self.previous().word, Word::AS | Word::EXPLAIN | Word::FOR),
             _ => false,
         };
         if (begins || self.calls == Calls::AfterValues)
@@ -169,18 +169,18 @@ impl Scanner<'_> {
             Pending::Nothing => {}
             Pending::Into => {
                 let elsewhere =
-                    matches!(self.now.word, Word::OUTFILE | Word::DUMPFILE | Word::TABLE | Word::CACHE);
+                    matches!(self.now().word, Word::OUTFILE | Word::DUMPFILE | Word::TABLE | Word::CACHE);
                 if !elsewhere {
                     self.effects |= Effects::USER_VARIABLE;
                 }
             }
             Pending::Insert => {
-                if self.now.kind != TokenKind::LeftParen {
+                if self.now().kind != TokenKind::LeftParen {
                     self.sure = false;
                 }
             }
             Pending::LastInsertId => {
-                if self.now.kind == TokenKind::RightParen {
+                if self.now().kind == TokenKind::RightParen {
                     self.uses |= Uses::LAST_INSERT_ID;
                 } else {
                     self.sure = false;
@@ -188,7 +188,7 @@ impl Scanner<'_> {
                 }
             }
             Pending::Geometries => {
-                if self.now.kind == TokenKind::RightParen {
+                if self.now().kind == TokenKind::RightParen {
                     self.unknown_call();
                 }
             }
@@ -197,12 +197,12 @@ impl Scanner<'_> {
 
     /// A part of the name after `@@`: a scope or the variable itself. Or already the word behind it.
     fn system_variable(&mut self) {
-        self.in_system_variable = matches!(self.previous.kind, TokenKind::SystemVariable | TokenKind::Dot);
+        self.in_system_variable = matches!(self.previous().kind, TokenKind::SystemVariable | TokenKind::Dot);
         if !self.in_system_variable {
             return;
         }
-        let name = self.text_of(self.now);
-        let name = match self.now.kind {
+        let name = self.text_of(self.now());
+        let name = match self.now().kind {
             TokenKind::Quoted => name.get(1..name.len().saturating_sub(1)).unwrap_or_default(),
             _ => name,
         };

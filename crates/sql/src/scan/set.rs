@@ -55,7 +55,7 @@ pub(crate) fn items<T: Tokens>(tokens: &mut T, until_for: bool, visit: &mut dyn 
 }
 
 fn item<T: Tokens>(tokens: &mut T, scope: Scope, until_for: bool) -> Item {
-    let start = tokens.now().start;
+    let start = tokens.now().start();
     let depth = tokens.depth();
     let mut item = Item {
         kind: ItemKind::System,
@@ -69,15 +69,15 @@ fn item<T: Tokens>(tokens: &mut T, scope: Scope, until_for: bool) -> Item {
     if matches!(tokens.now().kind, TokenKind::Equals | TokenKind::Assign) {
         tokens.advance();
     }
-    item.value.0 = tokens.now().start;
-    item.value.1 = tokens.now().start;
+    item.value.0 = tokens.now().start();
+    item.value.1 = tokens.now().start();
     while !tokens.at_end() {
         let now = tokens.now();
         let outermost = tokens.depth() <= depth;
         if outermost && (now.kind == TokenKind::Comma || (until_for && now.word == Word::FOR)) {
             break;
         }
-        item.value.1 = now.end;
+        item.value.1 = now.end();
         tokens.advance();
     }
     item.range.1 = item.value.1.max(item.name.1);
@@ -90,7 +90,7 @@ fn target<T: Tokens>(tokens: &mut T, item: &mut Item) {
     match now.kind {
         TokenKind::UserVariable => {
             item.kind = ItemKind::User;
-            item.name = (now.start, now.end);
+            item.name = (now.start(), now.end());
             tokens.advance();
             return;
         }
@@ -102,7 +102,7 @@ fn target<T: Tokens>(tokens: &mut T, item: &mut Item) {
         _ => {}
     }
     let first = tokens.now();
-    item.name = (first.start, first.end);
+    item.name = (first.start(), first.end());
     if !first.is_name() {
         return;
     }
@@ -125,7 +125,7 @@ fn target<T: Tokens>(tokens: &mut T, item: &mut Item) {
         Word::CHARSET => item.kind = ItemKind::CharacterSet,
         Word::CHARACTER if tokens.now().word == Word::SET => {
             item.kind = ItemKind::CharacterSet;
-            item.name.1 = tokens.now().end;
+            item.name.1 = tokens.now().end();
             tokens.advance();
         }
         _ => component(tokens, item),
@@ -135,7 +135,7 @@ fn target<T: Tokens>(tokens: &mut T, item: &mut Item) {
 /// The name of a variable after its scope.
 fn variable<T: Tokens>(tokens: &mut T, item: &mut Item) {
     let name = tokens.now();
-    item.name = (name.start, name.end);
+    item.name = (name.start(), name.end());
     if name.is_name() {
         tokens.advance();
         component(tokens, item);
@@ -149,7 +149,7 @@ fn component<T: Tokens>(tokens: &mut T, item: &mut Item) {
     }
     tokens.advance();
     if tokens.now().is_name() {
-        item.name.1 = tokens.now().end;
+        item.name.1 = tokens.now().end();
         tokens.advance();
     }
 }
@@ -166,12 +166,12 @@ fn scope_of(word: Word) -> Option<Scope> {
 impl Scanner<'_> {
     /// After SET.
     pub(super) fn set(&mut self) -> Kind {
-        let first = self.now;
+        let first = self.now();
         match first.word {
             Word::STATEMENT => {
                 self.advance();
                 self.assign(true);
-                if self.now.word == Word::FOR {
+                if self.now().word == Word::FOR {
                     self.advance();
                     self.statement();
                 }
@@ -220,11 +220,11 @@ struct Targets<'s, 'a>(&'s mut Scanner<'a>);
 
 impl Tokens for Targets<'_, '_> {
     fn now(&self) -> Token {
-        self.0.now
+        self.0.now()
     }
 
     fn previous(&self) -> Token {
-        self.0.previous
+        self.0.previous()
     }
 
     fn depth(&self) -> u32 {
@@ -232,7 +232,7 @@ impl Tokens for Targets<'_, '_> {
     }
 
     fn advance(&mut self) {
-        match self.0.now.kind {
+        match self.0.now().kind {
             TokenKind::Equals | TokenKind::Assign => self.0.no_variables_read = false,
             TokenKind::Comma if self.0.depth == 0 => self.0.no_variables_read = true,
             _ => {}

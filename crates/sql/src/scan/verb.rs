@@ -40,11 +40,11 @@ pub(crate) fn created_object<T: Tokens>(tokens: &mut T) -> (Word, bool) {
 impl Scanner<'_> {
     /// Reads the start of a statement, from its first token.
     pub(super) fn statement(&mut self) -> Kind {
-        while self.now.kind == TokenKind::LeftParen {
+        while self.now().kind == TokenKind::LeftParen {
             self.advance();
         }
-        let in_parentheses = self.previous.kind == TokenKind::LeftParen;
-        let verb = self.now.word;
+        let in_parentheses = self.previous().kind == TokenKind::LeftParen;
+        let verb = self.now().word;
         match verb {
             Word::SELECT => Kind::Select,
             Word::WITH => Kind::With,
@@ -65,7 +65,7 @@ impl Scanner<'_> {
     }
 
     fn accept(&mut self, word: Word) -> bool {
-        let accepted = self.now.word == word;
+        let accepted = self.now().word == word;
         if accepted {
             self.advance();
         }
@@ -117,12 +117,12 @@ impl Scanner<'_> {
     /// Verbs of transactions and table locks.
     fn transaction(&mut self, verb: Word) -> Kind {
         match verb {
-            Word::BEGIN if self.at_end() || self.now.word == Word::WORK => Kind::Begin,
+            Word::BEGIN if self.at_end() || self.now().word == Word::WORK => Kind::Begin,
             Word::BEGIN => self.compound(),
             Word::START if self.accept(Word::TRANSACTION) => {
                 let mut kind = Kind::Begin;
                 while !self.at_end() {
-                    if self.now.word == Word::ONLY && self.previous.word == Word::READ {
+                    if self.now().word == Word::ONLY && self.previous().word == Word::READ {
                         kind = Kind::StartTransactionReadOnly;
                     }
                     self.advance();
@@ -135,25 +135,25 @@ impl Scanner<'_> {
             }
             Word::ROLLBACK => {
                 self.accept(Word::WORK);
-                if self.now.word == Word::TO {
+                if self.now().word == Word::TO {
                     return Kind::RollbackTo;
                 }
                 self.release();
                 Kind::Rollback
             }
             Word::SAVEPOINT => Kind::Savepoint,
-            Word::RELEASE if self.now.word == Word::SAVEPOINT => Kind::ReleaseSavepoint,
+            Word::RELEASE if self.now().word == Word::SAVEPOINT => Kind::ReleaseSavepoint,
             Word::XA => self.xa(),
-            Word::LOCK if matches!(self.now.word, Word::TABLE | Word::TABLES) => {
+            Word::LOCK if matches!(self.now().word, Word::TABLE | Word::TABLES) => {
                 self.effect(Effects::TABLES_LOCKED, Kind::LockTables)
             }
-            Word::LOCK if matches!(self.now.word, Word::INSTANCE | Word::BINLOG) => {
+            Word::LOCK if matches!(self.now().word, Word::INSTANCE | Word::BINLOG) => {
                 self.effect(Effects::BACKUP_LOCKED, Kind::LockInstance)
             }
-            Word::UNLOCK if matches!(self.now.word, Word::TABLE | Word::TABLES) => {
+            Word::UNLOCK if matches!(self.now().word, Word::TABLE | Word::TABLES) => {
                 self.effect(Effects::TABLES_UNLOCKED, Kind::UnlockTables)
             }
-            Word::UNLOCK if matches!(self.now.word, Word::INSTANCE | Word::BINLOG) => {
+            Word::UNLOCK if matches!(self.now().word, Word::INSTANCE | Word::BINLOG) => {
                 self.effect(Effects::BACKUP_UNLOCKED, Kind::UnlockInstance)
             }
             _ => self.reporting(verb),
@@ -163,7 +163,7 @@ impl Scanner<'_> {
     /// COMMIT and ROLLBACK: `[AND [NO] CHAIN] [[NO] RELEASE]`.
     fn release(&mut self) {
         while !self.at_end() {
-            if self.now.word == Word::RELEASE && self.previous.word != Word::NO {
+            if self.now().word == Word::RELEASE && self.previous().word != Word::NO {
                 self.effects |= Effects::DISCONNECT;
             }
             self.advance();
@@ -171,7 +171,7 @@ impl Scanner<'_> {
     }
 
     fn xa(&mut self) -> Kind {
-        let kind = match self.now.word {
+        let kind = match self.now().word {
             Word::START | Word::BEGIN => Kind::XaStart,
             Word::END => Kind::XaEnd,
             Word::PREPARE => Kind::XaPrepare,
@@ -187,8 +187,8 @@ impl Scanner<'_> {
     /// followed.
     fn compound(&mut self) -> Kind {
         let mut semicolon = false;
-        while self.now.kind != TokenKind::End {
-            let is_semicolon = self.now.kind == TokenKind::Semicolon;
+        while self.now().kind != TokenKind::End {
+            let is_semicolon = self.now().kind == TokenKind::Semicolon;
             self.multi |= semicolon && !is_semicolon;
             semicolon |= is_semicolon;
             self.advance();
@@ -214,7 +214,7 @@ impl Scanner<'_> {
                 Kind::Explain
             }
             Word::ANALYZE
-                if matches!(self.now.word, Word::TABLE | Word::LOCAL | Word::NO_WRITE_TO_BINLOG) =>
+                if matches!(self.now().word, Word::TABLE | Word::LOCAL | Word::NO_WRITE_TO_BINLOG) =>
             {
                 self.maintenance()
             }
@@ -231,11 +231,11 @@ impl Scanner<'_> {
     fn show(&mut self) -> Kind {
         let counted = self.accept(Word::COUNT);
         if counted {
-            while !self.at_end() && !matches!(self.now.word, Word::WARNINGS | Word::ERRORS) {
+            while !self.at_end() && !matches!(self.now().word, Word::WARNINGS | Word::ERRORS) {
                 self.advance();
             }
         }
-        let kind = match (self.now.word, counted) {
+        let kind = match (self.now().word, counted) {
             (Word::WARNINGS, false) => Kind::ShowWarnings,
             (Word::WARNINGS, true) => Kind::ShowCountWarnings,
             (Word::ERRORS, false) => Kind::ShowErrors,
@@ -249,15 +249,15 @@ impl Scanner<'_> {
 
     /// The statement after EXPLAIN or ANALYZE and their options (`EXTENDED`, `FORMAT = JSON`).
     fn explained(&mut self, runs: bool) {
-        while self.now.kind == TokenKind::Word && self.now.word == Word::NONE {
+        while self.now().kind == TokenKind::Word && self.now().word == Word::NONE {
             self.advance();
-            if self.now.kind == TokenKind::Equals {
+            if self.now().kind == TokenKind::Equals {
                 self.advance();
                 self.advance();
             }
         }
         let explainable = matches!(
-            self.now.word,
+            self.now().word,
             Word::SELECT | Word::WITH | Word::INSERT | Word::REPLACE | Word::UPDATE | Word::DELETE
         );
         if explainable {
@@ -271,11 +271,11 @@ impl Scanner<'_> {
 
     fn handler(&mut self) -> Kind {
         self.advance();
-        if self.now.kind == TokenKind::Dot {
+        if self.now().kind == TokenKind::Dot {
             self.advance();
             self.advance();
         }
-        match self.now.word {
+        match self.now().word {
             Word::OPEN => self.effect(Effects::HANDLER_OPENED, Kind::HandlerOpen),
             Word::CLOSE => self.effect(Effects::HANDLER_CLOSED, Kind::HandlerClose),
             Word::READ => Kind::HandlerRead,
@@ -295,7 +295,7 @@ impl Scanner<'_> {
                 }
             }
             Word::TRUNCATE => Kind::Truncate,
-            Word::RENAME if matches!(self.now.word, Word::TABLE | Word::TABLES) => {
+            Word::RENAME if matches!(self.now().word, Word::TABLE | Word::TABLES) => {
                 self.effect(Effects::TABLE_RENAMED, Kind::RenameTable)
             }
             Word::RENAME => Kind::RenameUser,
@@ -351,7 +351,7 @@ impl Scanner<'_> {
         match created_object(self) {
             (Word::TABLE, _) => {
                 while !self.at_end() {
-                    if self.now.word == Word::RENAME {
+                    if self.now().word == Word::RENAME {
                         self.effects |= Effects::TABLE_RENAMED;
                     }
                     self.advance();
@@ -368,7 +368,7 @@ impl Scanner<'_> {
 
     fn drop(&mut self) -> Kind {
         let temporary = self.accept(Word::TEMPORARY);
-        match self.now.word {
+        match self.now().word {
             Word::TABLE | Word::TABLES | Word::SEQUENCE => {
                 let kind = if temporary { Kind::DropTemporaryTable } else { Kind::DropTable };
                 self.effect(Effects::TABLE_DROPPED, kind)
@@ -409,9 +409,9 @@ impl Scanner<'_> {
     fn flush(&mut self) -> Kind {
         let mut kind = Kind::Flush;
         while !self.at_end() {
-            let locks = match self.now.word {
-                Word::LOCK => self.previous.word == Word::READ,
-                Word::EXPORT => self.previous.word == Word::FOR,
+            let locks = match self.now().word {
+                Word::LOCK => self.previous().word == Word::READ,
+                Word::EXPORT => self.previous().word == Word::FOR,
                 _ => false,
             };
             if locks {
@@ -423,10 +423,10 @@ impl Scanner<'_> {
     }
 
     fn backup(&mut self) -> Kind {
-        match self.now.word {
+        match self.now().word {
             Word::STAGE => {
                 self.advance();
-                let ends = self.now.word == Word::END;
+                let ends = self.now().word == Word::END;
                 let effects = if ends { Effects::BACKUP_ENDED } else { Effects::BACKUP_STAGE };
                 self.effect(effects, Kind::BackupStage)
             }
