@@ -1,6 +1,7 @@
 //! Logins without I/O, at both ends: [`ClientLogin`] for those who connect to Weir, [`BackendLogin`] for Weir at
 //! a server.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_protocol::auth::sha2::{FAST_AUTH_OK, PERFORM_FULL_AUTHENTICATION};
@@ -77,6 +78,8 @@ pub struct ClientLogin {
     plugin: Plugin,
     scramble: Scramble,
     sequence: u8,
+    /// Where the client is, for the words of a refusal.
+    host: IpAddr,
     claim: Claim,
 }
 
@@ -108,13 +111,23 @@ impl Plugin {
         [Self::Native, Self::CachingSha2].into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// Whether a client can prove the password this way, given how it is stored.
-    fn serves(self, user: &LoginUser) -> bool {
+    /// Whether a client can prove the password this way, given how it is stored, what is known of it, and
+    /// whether it may be sent in clear.
+    fn serves(self, user: &LoginUser, is_tls: bool) -> bool {
         match self {
             Self::Native => user.stored.allows(Method::Native),
             Self::CachingSha2 => {
-                user.stored.allows(Method::Sha2Fast) || user.stored.allows(Method::ClearText)
+                let is_known = user.known.as_ref().is_some_and(|known| known.password().is_some());
+                user.stored.allows(Method::Sha2Fast)
+                    || (user.stored.allows(Method::ClearText) && (is_tls || is_known))
             }
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Native => Self::CachingSha2,
+            Self::CachingSha2 => Self::Native,
         }
     }
 }
@@ -129,14 +142,15 @@ struct Claim {
 }
 
 impl ClientLogin {
-    /// A login of a new connection, with a fresh `scramble` (no zero bytes).
-    pub fn new(offered: Capabilities, default_plugin: Plugin, scramble: Scramble) -> Self {
+    /// A login of a new connection from `host`, with a fresh `scramble` (no zero bytes).
+    pub fn new(offered: Capabilities, default_plugin: Plugin, scramble: Scramble, host: IpAddr) -> Self {
         Self {
             stage: Stage::Greeted,
             offered,
             plugin: default_plugin,
             scramble,
             sequence: 0,
+            host,
             claim: Claim::default(),
         }
     }
@@ -235,33 +249,27 @@ impl ClientLogin {
             capabilities: response.capabilities & self.offered,
         };
         let Some(user) = find(response.user) else { return self.denied(!response.auth_data.is_empty()) };
-        if user.requires_tls && !is_tls {
-            return self.denied(!response.auth_data.is_empty());
-        }
         let spoken = match response.auth_plugin {
             Some(name) => Plugin::of(name),
             None => Some(Plugin::Native),
         };
-        match spoken {
-            Some(plugin) if plugin.serves(&user) => {
-                self.plugin = plugin;
-                self.prove(response.auth_data, &user, is_tls, out)
-            }
-            _ => {
-                if !self.plugin.serves(&user) {
-                    self.plugin =
-                        if self.plugin == Plugin::Native { Plugin::CachingSha2 } else { Plugin::Native };
-                }
-                if !response.capabilities.contains(Capabilities::PLUGIN_AUTH) {
-                    return refused(
-                        error::NOT_SUPPORTED_AUTH_MODE,
-                        "Client does not support authentication protocol requested by server",
-                    );
-                }
-                self.switch(out);
-                LoginStep::Wait
-            }
+        // Where no plugin can do it, the second one can say why.
+        self.plugin = spoken
+            .into_iter()
+            .chain([self.plugin, self.plugin.other()])
+            .find(|plugin| plugin.serves(&user, is_tls))
+            .unwrap_or(Plugin::CachingSha2);
+        if spoken == Some(self.plugin) {
+            return self.prove(response.auth_data, &user, is_tls, out);
         }
+        if !response.capabilities.contains(Capabilities::PLUGIN_AUTH) {
+            return refused(
+                error::NOT_SUPPORTED_AUTH_MODE,
+                "Client does not support authentication protocol requested by server",
+            );
+        }
+        self.switch(out);
+        LoginStep::Wait
     }
 
     fn switch(&mut self, out: &mut Vec<u8>) {
@@ -272,6 +280,9 @@ impl ClientLogin {
 
     /// Checks the response to the scramble.
     fn prove(&mut self, sent: &[u8], user: &LoginUser, is_tls: bool, out: &mut Vec<u8>) -> LoginStep {
+        if user.requires_tls && !is_tls {
+            return self.denied(!sent.is_empty());
+        }
         match self.plugin {
             Plugin::Native => match user.stored.verify(Method::Native, sent, &self.scramble) {
                 Some(credential) => self.verified(credential),
@@ -341,7 +352,11 @@ impl ClientLogin {
     fn denied(&self, used_password: bool) -> LoginStep {
         let user = String::from_utf8_lossy(&self.claim.user);
         let used = if used_password { "YES" } else { "NO" };
-        refused(error::ACCESS_DENIED, &format!("Access denied for user '{user}' (using password: {used})"))
+        let host = self.host;
+        refused(
+            error::ACCESS_DENIED,
+            &format!("Access denied for user '{user}'@'{host}' (using password: {used})"),
+        )
     }
 }
 

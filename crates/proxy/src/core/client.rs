@@ -79,7 +79,7 @@ impl Core {
         let mut offered = OFFERED;
         offered.set(Capabilities::SSL, self.snapshot.tls);
         let variables = &self.snapshot.variables;
-        let login = ClientLogin::new(offered, default_plugin(variables), self.random.scramble());
+        let login = ClientLogin::new(offered, default_plugin(variables), self.random.scramble(), peer.ip());
         let mut login = Box::new(login);
         let mut greeting = Vec::new();
         login.greet(id, self.snapshot.server_version.as_bytes(), &mut greeting);

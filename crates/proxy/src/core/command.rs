@@ -136,7 +136,12 @@ impl Core {
         let plugin = super::client::default_plugin(&self.snapshot.variables);
         let scramble = self.random.scramble();
         let session = &mut self.sessions[key];
-        let mut login = Box::new(weir_session::login::ClientLogin::new(session.capabilities, plugin, scramble));
+        let mut login = Box::new(weir_session::login::ClientLogin::new(
+            session.capabilities,
+            plugin,
+            scramble,
+            session.peer.ip(),
+        ));
         let payload = session.inbox[HEADER_LEN..session.command_bytes].to_vec();
         session.inbox.drain(..session.command_bytes);
         session.command_bytes = 0;
