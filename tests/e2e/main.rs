@@ -3,12 +3,21 @@
 //! `cargo build -p weir && cargo test -p weir-tests [NAME PART] [-- --list | --exact | --test-threads N]`
 //!
 //! One Galera cluster serves all cases; it is started when the first case asks for it. Cases that stop or kill nodes
-//! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program, 
+//! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program,
 //! `WEIR_TEST_KEEP=1` keeps the servers' data, and `WEIR_TEST_ADDRESS=127.0.0.61` puts the nodes elsewhere than on
 //! 127.0.0.31 and following, for a second run at the same time.
 
+mod diagnostics;
 mod fake_server;
 mod galera;
+mod login;
+mod persistent_connections;
+mod pins;
+mod pool;
+mod prepared;
+mod session_state;
+mod streaming;
+mod tracking;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +27,22 @@ use weir_tests::{Case, Env, clean_up_when_interrupted, run};
 
 /// Every module's cases. A new module adds its line here.
 fn cases() -> Vec<Case> {
-    [fake_server::trials(), galera::trials()].into_iter().flatten().collect()
+    [
+        diagnostics::trials(),
+        fake_server::trials(),
+        galera::trials(),
+        login::trials(),
+        persistent_connections::trials(),
+        pins::trials(),
+        pool::trials(),
+        prepared::trials(),
+        session_state::trials(),
+        streaming::trials(),
+        tracking::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::{
-    Galera, GaleraOptions, RunDir, TestkitError, Weir, WeirConfig, clean, preflight, weir_binary,
+    Account, Galera, GaleraOptions, RunDir, TestkitError, Weir, WeirConfig, clean, preflight, weir_binary,
 };
 
 use crate::harness::CaseResult;
@@ -95,6 +95,21 @@ impl Env {
             }
         }
         Ok(name)
+    }
+
+    /// Makes an account of the case's own, with all rights, so that its connections can be told from others'.
+    pub fn account(&self) -> Result<Account, String> {
+        let name = format!("user_{}", self.next_number());
+        let cluster = self.cluster()?;
+        let sql = format!("CREATE USER {name}@'%' IDENTIFIED BY '{name}'; GRANT ALL ON *.* TO {name}@'%'");
+        cluster.node(1).root_query(&sql).map_err(|error| error.to_string())?;
+        for node in cluster.nodes() {
+            let wait = "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM mysql.global_priv";
+            node.root_query(wait).map_err(|error| error.to_string())?;
+        }
+        // Accounts hold words that live as long as the program, as the constant ones do.
+        let word: &'static str = name.leak();
+        Ok(Account { user: word, password: word })
     }
 
     /// Brings every node back, if there is a cluster at all.

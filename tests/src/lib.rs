@@ -1,8 +1,18 @@
 //! The harness of the end-to-end tests: what a case is, what it finds, and how cases are run.
 //! The cases themselves are in `e2e/`, one module per subject.
 
+mod bystander;
+pub mod dialogue;
 mod env;
+mod forwarder;
 mod harness;
+mod narrow;
+pub mod session;
+mod wait;
 
+pub use bystander::{Bystanders, Seen};
 pub use env::Env;
+pub use forwarder::Forwarder;
 pub use harness::{Case, CaseResult, Phase, clean_up_when_interrupted, run};
+pub use session::Session;
+pub use wait::eventually;

@@ -1,0 +1,368 @@
+//! What a session asks about its own past is true, although other sessions use the connection in between.
+
+use std::error::Error;
+
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir};
+use weir_tests::{Case, CaseResult, Env, Session, ensure};
+
+const DUPLICATE_KEY: u16 = 1062;
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::parallel("diagnostics::last_insert_id_is_the_sessions_own", last_insert_id),
+        Case::parallel("diagnostics::last_insert_id_in_statements_that_write", last_insert_id_in_writes),
+        Case::parallel("diagnostics::last_insert_id_by_prepared_statements", last_insert_id_prepared),
+        Case::parallel("diagnostics::row_count_is_that_of_the_statement_before", row_count),
+        Case::parallel("diagnostics::found_rows_is_that_of_the_query_before", found_rows),
+        Case::parallel("diagnostics::connection_id_is_that_of_the_greeting", connection_id),
+        Case::parallel("diagnostics::warnings_stay_until_they_are_outdated", warnings),
+        Case::parallel("diagnostics::errors_are_shown_to_whom_they_belong", errors),
+        Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
+    ]
+}
+
+/// A session under test, one that disturbs it over the same connection, and one straight at the server, which tells
+/// what is right.
+struct Trio {
+    // The sessions need it.
+    _weir: Weir,
+    mine: Session,
+    other: Session,
+    reference: Session,
+}
+
+impl Trio {
+    /// All three have tables `t` and `log` of their own; `log` counts from 1000.
+    fn new(env: &Env) -> Result<Trio, Box<dyn Error>> {
+        let cluster = env.cluster()?;
+        let mut schemas = Vec::new();
+        for _ in 0..3 {
+            let schema = env.schema()?;
+            cluster.node(1).root_query(&format!(
+                "USE {schema}; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, k INT UNIQUE, v INT); \
+                 CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT, t_id BIGINT) AUTO_INCREMENT = 1000"
+            ))?;
+            schemas.push(schema);
+        }
+        let weir = env.narrow_weir(&[1], 1)?;
+        let [mine, other, reference] = schemas.as_slice() else { return Err("three schemas".into()) };
+        Ok(Trio {
+            mine: Session::open(weir.addr(), mine)?,
+            other: Session::open(weir.addr(), other)?,
+            reference: Session::open(cluster.node(1).addr(), reference)?,
+            _weir: weir,
+        })
+    }
+
+    /// Runs the statement through Weir and straight, and compares; between two statements of the session another
+    /// one uses the connection.
+    fn same(&mut self, sql: &str) -> CaseResult {
+        self.disturb()?;
+        let (through, straight) = (self.mine.query(sql)?, self.reference.query(sql)?);
+        if let (Ok(ours), Ok(right)) = (through.done(), straight.done()) {
+            let (rows, expected) = (through.rows()?, straight.rows()?);
+            ensure!(rows == expected, "{sql}: {rows:?} through Weir, {expected:?} straight");
+            let numbers =
+                |done: &weir_tests::session::Done| (done.affected_rows, done.insert_id, done.warnings);
+            let (ours, right) = (numbers(ours), numbers(right));
+            ensure!(ours == right, "{sql}: affected, insert id, warnings {ours:?}, straight {right:?}");
+        } else {
+            ensure!(through.error() == straight.error(), "{sql}: {through:?}, straight {straight:?}");
+        }
+        let (ours, right) = (through.column_names(), straight.column_names());
+        ensure!(ours == right, "{sql}: columns {ours:?}, straight {right:?}");
+        Ok(())
+    }
+
+    /// Leaves the connection with other ids, counts and warnings.
+    fn disturb(&mut self) -> CaseResult {
+        self.other.run("INSERT INTO t (v) VALUES (1), (2), (3)")?;
+        self.other.run("SELECT SQL_CALC_FOUND_ROWS id FROM t LIMIT 2")?;
+        self.other.run("SELECT CAST('other' AS INT), CAST('other' AS INT) FROM t LIMIT 1")?;
+        Ok(())
+    }
+
+    fn all_same(&mut self, statements: &[&str]) -> CaseResult {
+        statements.iter().try_for_each(|sql| self.same(sql))
+    }
+}
+
+const ID: &str = "SELECT LAST_INSERT_ID()";
+
+fn last_insert_id(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    trio.all_same(&[ID, "INSERT INTO t (v) VALUES (1)", ID, ID])?;
+    trio.all_same(&["INSERT INTO t (v) VALUES (2), (3), (4)", ID, "SELECT 1", ID])?;
+    // Explicit ids do not count, but are shown in the reply.
+    trio.all_same(&["INSERT INTO t (id, v) VALUES (2000, 5)", ID, "INSERT INTO t VALUES (2001, 1, 5)", ID])?;
+    trio.all_same(&["INSERT INTO t (k, v) VALUES (1, 6) ON DUPLICATE KEY UPDATE v = 60", ID])?;
+    trio.all_same(&["INSERT INTO t (k, v) VALUES (50, 6) ON DUPLICATE KEY UPDATE v = 60", ID])?;
+    let by_hand = "INSERT INTO t (k) VALUES (50) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id), v = 61";
+    trio.all_same(&[
+        by_hand,
+        ID,
+        "SELECT LAST_INSERT_ID(4711)",
+        ID,
+        "SELECT @@last_insert_id, @@identity",
+        ID,
+    ])?;
+    trio.all_same(&[
+        "UPDATE t SET v = LAST_INSERT_ID(v + 100) WHERE k = 50",
+        ID,
+        "SELECT LAST_INSERT_ID() + 1",
+        ID,
+    ])?;
+    trio.all_same(&[
+        "SET last_insert_id = 12",
+        ID,
+        "SET identity = 13",
+        ID,
+        "SET @@session.insert_id = 9000",
+    ])?;
+    trio.all_same(&["INSERT INTO t (v) VALUES (7)", ID, "REPLACE INTO t (k, v) VALUES (50, 8)", ID])?;
+    trio.all_same(&["INSERT IGNORE INTO t (k) VALUES (50)", ID, "INSERT INTO t (k) VALUES (50)", ID])?;
+    trio.all_same(&["BEGIN", "INSERT INTO t (v) VALUES (9)", "ROLLBACK", ID, "DELETE FROM t", ID])?;
+    trio.all_same(&[
+        "INSERT INTO t (v) SELECT seq FROM seq_1_to_5",
+        ID,
+        "INSERT INTO t (v) VALUES (1) RETURNING id",
+        ID,
+    ])
+}
+
+/// Ids of the session that go into other rows.
+fn last_insert_id_in_writes(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    for _ in 0..3 {
+        trio.all_same(&["INSERT INTO t (v) VALUES (1)", "INSERT INTO log VALUES (NULL, LAST_INSERT_ID())"])?;
+        trio.all_same(&["INSERT INTO t (v) VALUES (LAST_INSERT_ID()), (LAST_INSERT_ID())", ID])?;
+        trio.all_same(&["UPDATE t SET k = LAST_INSERT_ID() WHERE id = LAST_INSERT_ID()", ID])?;
+        trio.all_same(&["INSERT INTO log (t_id) SELECT MAX(id) FROM t WHERE id <= LAST_INSERT_ID()", ID])?;
+        trio.same("SELECT * FROM log ORDER BY id")?;
+        trio.same("SELECT * FROM t ORDER BY id")?;
+    }
+    trio.all_same(&[
+        "SELECT COUNT(*) FROM t WHERE id = LAST_INSERT_ID()",
+        "DELETE FROM t WHERE id = LAST_INSERT_ID()",
+    ])?;
+    trio.same("SELECT * FROM t ORDER BY id")
+}
+
+fn last_insert_id_prepared(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    let texts = [
+        "INSERT INTO t (v) VALUES (?)",
+        "SELECT LAST_INSERT_ID()",
+        "INSERT INTO log (t_id) VALUES (LAST_INSERT_ID())",
+        "SELECT id, t_id FROM log ORDER BY id",
+        "UPDATE t SET v = LAST_INSERT_ID(?) WHERE id > 0 LIMIT 1",
+    ];
+    let mut prepared = Vec::new();
+    for text in texts {
+        prepared.push((trio.mine.prepare(text)?, trio.reference.prepare(text)?));
+    }
+    for (round, at) in [0, 1, 2, 1, 3, 0, 0, 2, 3, 4, 1, 1, 2, 3].into_iter().enumerate() {
+        trio.disturb()?;
+        let (ours, theirs) = &prepared[at];
+        let params = if ours.params == 1 { vec![(round as i64 * 10).into()] } else { Vec::new() };
+        let (through, straight) =
+            (trio.mine.execute(ours, &params)?, trio.reference.execute(theirs, &params)?);
+        let (rows, expected) = (through.binary_rows()?, straight.binary_rows()?);
+        ensure!(rows == expected, "round {round}, {}: {rows:?}, straight {expected:?}", texts[at]);
+        let (id, expected) = (through.done()?.insert_id, straight.done()?.insert_id);
+        ensure!(id == expected, "round {round}, {}: insert id {id}, straight {expected}", texts[at]);
+        trio.same(ID)?;
+    }
+    Ok(())
+}
+
+fn row_count(env: &Env) -> CaseResult {
+    const COUNT: &str = "SELECT ROW_COUNT()";
+    let mut trio = Trio::new(env)?;
+    let statements = [
+        "INSERT INTO t (v) VALUES (1), (2), (3)",
+        "UPDATE t SET v = 9",
+        "UPDATE t SET v = 9",
+        "SELECT * FROM t",
+        "SET sql_mode = ''",
+        "DELETE FROM t WHERE v = 9 LIMIT 2",
+        "SELECT * FROM nowhere",
+        "DO 1",
+        "REPLACE INTO t (k, v) VALUES (1, 1), (1, 2)",
+        "CREATE TABLE c AS SELECT * FROM t",
+        "INSERT INTO c SELECT * FROM t",
+        "BEGIN",
+        "UPDATE t SET v = v + 1",
+        "ROLLBACK",
+        "SHOW TABLES",
+        "INSERT INTO t (k, v) VALUES (1, 1) ON DUPLICATE KEY UPDATE v = v + 1",
+        "TRUNCATE TABLE t",
+        "SELECT 1 INTO @x",
+        "/* nothing */",
+    ];
+    for sql in statements {
+        trio.same(sql)?;
+        trio.same(COUNT)?;
+        trio.same(COUNT)?;
+    }
+    for sql in ["INSERT INTO t (v) VALUES (1), (2)", "SELECT 1"] {
+        trio.same(sql)?;
+        trio.same("INSERT INTO log (t_id) VALUES (ROW_COUNT())")?;
+        trio.same("SELECT t_id FROM log ORDER BY id")?;
+    }
+    trio.same("DELETE FROM t")?;
+    for session in [&mut trio.mine, &mut trio.reference] {
+        session.ping()?.done()?;
+    }
+    trio.same(COUNT)
+}
+
+fn found_rows(env: &Env) -> CaseResult {
+    const FOUND: &str = "SELECT FOUND_ROWS()";
+    let mut trio = Trio::new(env)?;
+    trio.all_same(&[FOUND, "INSERT INTO t (v) SELECT seq FROM seq_1_to_30", FOUND])?;
+    let queries = [
+        "SELECT v FROM t LIMIT 7",
+        "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 7",
+        "SELECT v FROM t WHERE v < 0",
+        "SELECT SQL_CALC_FOUND_ROWS v FROM t WHERE v > 10 LIMIT 3",
+        "SELECT v FROM t LIMIT 0",
+        "(SELECT SQL_CALC_FOUND_ROWS v FROM t) UNION ALL (SELECT v FROM t) LIMIT 1",
+        "SELECT COUNT(*) FROM t",
+    ];
+    for sql in queries {
+        trio.all_same(&[sql, FOUND, FOUND])?;
+        trio.all_same(&[sql, "UPDATE t SET v = v", "SET @ignored = 1", FOUND])?;
+        trio.all_same(&[sql, "SELECT FOUND_ROWS() AS n, FOUND_ROWS() + 1", "SELECT * FROM nowhere", FOUND])?;
+        for session in [&mut trio.mine, &mut trio.reference] {
+            session.reset()?.done()?;
+        }
+    }
+    trio.all_same(&[
+        "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 7",
+        "INSERT INTO log (t_id) VALUES (FOUND_ROWS())",
+    ])?;
+    trio.same("SELECT t_id FROM log")
+}
+
+fn connection_id(env: &Env) -> CaseResult {
+    let weir = env.narrow_weir(&[1, 2], 1)?;
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        sessions.push(Session::open(weir.addr(), "test")?);
+    }
+    for round in 0..3 {
+        for session in &mut sessions {
+            let id = session.id().to_string();
+            for sql in
+                ["SELECT CONNECTION_ID()", "select connection_id ( ) as a", "SELECT @@pseudo_thread_id"]
+            {
+                let shown = session.value(sql)?;
+                ensure!(shown == id, "round {round}: {sql} is {shown}, the greeting said {id}");
+            }
+            let rows =
+                session.rows("SELECT 'CONNECTION_ID()', CONNECTION_ID() + 0, /* CONNECTION_ID() */ 1")?;
+            ensure!(rows == [["CONNECTION_ID()", &*id, "1"]], "round {round}: {rows:?}");
+            let statement = session.prepare("SELECT CONNECTION_ID()")?;
+            let rows = session.execute(&statement, &[])?.binary_rows()?;
+            ensure!(rows == [[&*id]], "round {round}: prepared: {rows:?}, the greeting said {id}");
+            session.close(&statement)?;
+        }
+    }
+    let mut ids: Vec<u32> = sessions.iter().map(Session::id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ensure!(ids.len() == 3, "ids are used twice: {ids:?}");
+    let id = sessions[0].id().to_string();
+    sessions[0].change_user(Account::APP2, "test")?.done()?;
+    let shown = sessions[0].value("SELECT CONNECTION_ID()")?;
+    ensure!(shown == id, "after COM_CHANGE_USER: {shown} instead of {id}");
+    Ok(())
+}
+
+fn warnings(env: &Env) -> CaseResult {
+    const WARNS: &str = "SELECT CAST('a' AS INT), CAST('b' AS INT), v FROM t WHERE v = 1";
+    const SHOW: &str = "SHOW WARNINGS";
+    let mut trio = Trio::new(env)?;
+    trio.all_same(&[SHOW, "INSERT INTO t (v) VALUES (1)", SHOW, "SET sql_mode = ''"])?;
+    trio.all_same(&[WARNS, SHOW, SHOW, "SHOW COUNT(*) WARNINGS", SHOW, "SHOW WARNINGS LIMIT 1"])?;
+    trio.all_same(&[WARNS, "SELECT @@warning_count, @@error_count", SHOW])?;
+    trio.all_same(&[
+        WARNS,
+        "SELECT 1",
+        SHOW,
+        "SET time_zone = '+01:00'",
+        SHOW,
+        "BEGIN",
+        SHOW,
+        "COMMIT",
+        SHOW,
+        "DO 0",
+        SHOW,
+    ])?;
+    trio.all_same(&[WARNS, "SELECT v FROM t", SHOW, WARNS, "SELECT 1 + 'c'", SHOW])?;
+    trio.all_same(&[
+        "INSERT INTO t (v) VALUES ('x')",
+        SHOW,
+        SHOW,
+        "UPDATE t SET v = '9y' WHERE v = 1",
+        SHOW,
+    ])?;
+    trio.all_same(&["DROP TABLE IF EXISTS nowhere, nothing", SHOW, "SHOW ERRORS", "SELECT @@warning_count"])?;
+    trio.all_same(&["CREATE TABLE IF NOT EXISTS t (a INT)", "GET DIAGNOSTICS @n = NUMBER", "SELECT @n", SHOW])
+}
+
+fn errors(env: &Env) -> CaseResult {
+    const SHOW: &str = "SHOW ERRORS";
+    let mut trio = Trio::new(env)?;
+    trio.all_same(&[
+        "SELECT * FROM nowhere",
+        SHOW,
+        SHOW,
+        "SHOW WARNINGS",
+        "SELECT @@error_count, @@warning_count",
+    ])?;
+    trio.all_same(&["SELECT 1 FROM", "SHOW COUNT(*) ERRORS", SHOW, "SELECT v FROM t", SHOW])?;
+    trio.all_same(&["INSERT INTO t (k) VALUES (1)", "INSERT INTO t (k) VALUES (1)", SHOW, "SHOW WARNINGS"])?;
+    trio.all_same(&["SET no_such_variable = 1", SHOW, "SET time_zone = '+01:00'", SHOW, "COMMIT", SHOW])?;
+    trio.disturb()?;
+    trio.mine.refused("INSERT INTO t (k) VALUES (1)", DUPLICATE_KEY)?;
+    trio.disturb()?;
+    let rows = trio.other.rows(SHOW)?;
+    ensure!(rows.is_empty(), "another session is shown {rows:?}");
+    let rows = trio.mine.rows(SHOW)?;
+    let code = rows.first().and_then(|row| row.get(1)).map(String::as_str);
+    ensure!(rows.len() == 1 && code == Some("1062"), "the session is shown {rows:?}");
+    Ok(())
+}
+
+/// Weir answers some functions itself; a result looks as if it did not.
+fn column_names(env: &Env) -> CaseResult {
+    let login = Login::new(Account::APP).schema("test");
+    let weir = env.narrow_weir(&[1], 1)?;
+    let direct = env.cluster()?.node(1).addr();
+    let (mut through, mut straight) = (Session::with(weir.addr(), &login)?, Session::with(direct, &login)?);
+    let texts = [
+        "SELECT ROW_COUNT()",
+        "select row_count( )",
+        "SELECT ROW_COUNT() n, FOUND_ROWS() AS `m`, found_rows()",
+        "SELECT CONNECTION_ID()",
+        "SELECT 1 + CONNECTION_ID(), -FOUND_ROWS(), IF(ROW_COUNT() = -1, 'a', 'b')",
+        "SELECT a.x FROM (SELECT FOUND_ROWS() AS x) a",
+        "SELECT LAST_INSERT_ID(), LAST_INSERT_ID() AS l, DATABASE()",
+        "SELECT @@session_track_schema, @@session.session_track_state_change",
+        "SELECT `ROW_COUNT()` FROM (SELECT 1 AS `ROW_COUNT()`) a",
+        "SELECT 'FOUND_ROWS()', \"CONNECTION_ID()\"",
+        "SELECT CONNECTION_ID() -- the id",
+        "SELECT CONNECTION_ID() UNION SELECT 1",
+    ];
+    for sql in texts {
+        let (ours, right) = (through.query(sql)?, straight.query(sql)?);
+        ours.done().map_err(|error| format!("{sql}: {error}"))?;
+        let (ours, right) = (ours.column_names(), right.column_names());
+        ensure!(ours == right, "{sql}: columns {ours:?}, straight {right:?}");
+    }
+    Ok(())
+}
