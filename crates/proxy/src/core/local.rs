@@ -13,7 +13,7 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_session::track::{BadTrackValue, TrackPreferences};
-use weir_sql::{Dialect, Effects, Kind, KillKind, LeadBytes, SessionFunction, Uses, What};
+use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What};
 
 use super::Core;
 use super::model::{Keeps, SessionKey};
@@ -238,16 +238,18 @@ impl Core {
     pub(super) fn collation_for_login(&self, id: u16) -> Collation {
         let known = charset::by_id(id).filter(|known| {
             // MySQL's own collations mean nothing to a MariaDB, and the other way round.
-            let is_mysql_only = known.name.contains("_0900_");
+            let is_mysql_only = known.name.contains("_0900_") || known.charset == "gb18030";
             let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
             if self.snapshot.is_mariadb { !is_mysql_only } else { !is_mariadb_only }
         });
-        known.or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes())).copied().unwrap_or(Collation {
-            id: charset::UTF8MB4_GENERAL_CI,
-            charset: "utf8mb4",
-            name: "utf8mb4_general_ci",
-            is_default: true,
-        })
+        known.or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes())).copied().unwrap_or(
+            Collation {
+                id: charset::UTF8MB4_GENERAL_CI,
+                charset: "utf8mb4",
+                name: "utf8mb4_general_ci",
+                is_default: true,
+            },
+        )
     }
 }
 
