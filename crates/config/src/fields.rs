@@ -93,16 +93,6 @@ impl<'t, 'r> Fields<'t, 'r> {
         Duration::from_millis(self.integer(name, default_ms, range_ms))
     }
 
-    /// A time in seconds within `range_sec`.
-    pub(crate) fn seconds(
-        &mut self,
-        name: &'static str,
-        default: Duration,
-        range_sec: RangeInclusive<u64>,
-    ) -> Duration {
-        Duration::from_secs(self.integer(name, default.as_secs(), range_sec))
-    }
-
     /// true, false, 1 or 0.
     pub(crate) fn boolean(&mut self, name: &'static str, default: bool) -> bool {
         let Some(item) = self.item(name) else { return default };

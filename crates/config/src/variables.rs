@@ -20,15 +20,6 @@ const WEEK_MS: u64 = 7 * DAY_MS;
 /// More workers than this gain nothing on any machine known.
 const THREADS_MAX: u32 = 255;
 
-/// Character sets a client may have (MySQL manual, "Impermissible Client Character Sets": not ucs2, utf16, utf16le,
-/// utf32).
-const CLIENT_CHARSETS: &[&str] = &[
-    "armscii8", "ascii", "big5", "binary", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866",
-    "cp932", "dec8", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "geostd8", "greek", "hebrew", "hp8",
-    "keybcs2", "koi8r", "koi8u", "latin1", "latin2", "latin5", "latin7", "macce", "macroman", "sjis", "swe7",
-    "tis620", "ujis", "utf8", "utf8mb3", "utf8mb4",
-];
-
 /// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MysqlVariables {
@@ -46,8 +37,6 @@ pub struct MysqlVariables {
     pub connect_timeout_server_max: Duration,
     /// Further attempts after a failed one, default 10.
     pub connect_retries_on_failure: u32,
-    /// Pause between attempts, in milliseconds in the file; default 1 ms.
-    pub connect_retries_delay: Duration,
     /// The schema shown to a client without one, default information_schema.
     pub default_schema: String,
     /// How long a statement may run, default a day.
@@ -64,8 +53,6 @@ pub struct MysqlVariables {
     pub kill_backend_connection_when_disconnect: bool,
     /// The plugin that the greeting offers, default mysql_native_password.
     pub default_authentication_plugin: AuthPlugin,
-    /// Character set of a client that names none, default utf8mb4.
-    pub default_charset: String,
     /// How often an idle server connection is pinged, default 10 s.
     pub ping_interval_server_msec: Duration,
     /// Idle server connections kept, in percent of a server's max_connections, default 10.
@@ -88,10 +75,6 @@ pub struct MysqlVariables {
     pub monitor_galera_healthcheck_max_timeout_count: u32,
     /// How long the monitor may take to connect, default 600 ms.
     pub monitor_connect_timeout: Duration,
-    /// Failed connections within a second after which a server is shunned, default 5.
-    pub shun_on_failures: u32,
-    /// How long it is shunned at least, default 10 s.
-    pub shun_recovery_time_sec: Duration,
 }
 
 /// An authentication plugin that Weir can offer to clients.
@@ -114,8 +97,7 @@ impl Default for MysqlVariables {
             connect_timeout_server: Duration::from_millis(1_000),
             connect_timeout_server_max: Duration::from_millis(10_000),
             connect_retries_on_failure: 10,
-            connect_retries_delay: Duration::from_millis(1),
-            default_schema: "information_schema".to_owned(),
+            default_schema: String::new(),
             default_query_timeout: Duration::from_millis(DAY_MS),
             max_allowed_packet: 64 << 20,
             server_version: None,
@@ -123,7 +105,6 @@ impl Default for MysqlVariables {
             max_stmts_per_connection: 20,
             kill_backend_connection_when_disconnect: true,
             default_authentication_plugin: AuthPlugin::MysqlNativePassword,
-            default_charset: "utf8mb4".to_owned(),
             ping_interval_server_msec: Duration::from_millis(10_000),
             free_connections_pct: 10,
             have_ssl: true,
@@ -135,8 +116,6 @@ impl Default for MysqlVariables {
             monitor_galera_healthcheck_timeout: Duration::from_millis(800),
             monitor_galera_healthcheck_max_timeout_count: 3,
             monitor_connect_timeout: Duration::from_millis(600),
-            shun_on_failures: 5,
-            shun_recovery_time_sec: Duration::from_secs(10),
         }
     }
 }
@@ -147,12 +126,27 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
     frontend(&mut f, &mut v);
     backend(&mut f, &mut v);
     monitor(&mut f, &mut v);
-    if !f.boolean("multiplexing", true) {
-        f.refuse("multiplexing", "false is not built yet (only true)");
-    }
+    only_defaults(&mut f);
     let known: Vec<&'static str> = names::not_built_mysql_variables().collect();
     f.finish(|name, item| names::not_built_variable("mysql", name, item), &known);
     v
+}
+
+/// Settings whose default is what Weir does, and that can't be changed yet.
+fn only_defaults(f: &mut Fields<'_, '_>) {
+    if !f.boolean("multiplexing", true) {
+        f.refuse("multiplexing", "false is not built yet (only true)");
+    }
+    for (name, default) in
+        [("connect_retries_delay", 1), ("shun_on_failures", 5), ("shun_recovery_time_sec", 10)]
+    {
+        if f.integer(name, default, 0..=u32::MAX) != default {
+            f.refuse(name, format!("other values than {default} are not built yet"));
+        }
+    }
+    if f.optional_text("default_charset", 64).is_some_and(|charset| charset != "utf8mb4") {
+        f.refuse("default_charset", "other values than utf8mb4 are not built yet");
+    }
 }
 
 fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
@@ -167,7 +161,7 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     }
     // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
     v.max_allowed_packet = f.integer("max_allowed_packet", v.max_allowed_packet, 8192..=1 << 30);
-    v.wait_timeout = f.millis("wait_timeout", v.wait_timeout, 0..=20 * DAY_MS);
+    v.wait_timeout = f.millis("wait_timeout", v.wait_timeout, 1000..=20 * DAY_MS);
     v.server_version = server_version(f);
     if let Some(plugin) = f.optional_text("default_authentication_plugin", 64) {
         match plugin.as_str() {
@@ -176,15 +170,6 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
             word => {
                 let fault = unknown_word(word, &["mysql_native_password", "caching_sha2_password"]);
                 f.refuse("default_authentication_plugin", fault);
-            }
-        }
-    }
-    if let Some(charset) = f.optional_text("default_charset", 64) {
-        match CLIENT_CHARSETS.contains(&charset.as_str()) {
-            true => v.default_charset = charset,
-            false => {
-                let fault = format!("\"{}\" is not a character set a client may have", quotable(&charset));
-                f.refuse("default_charset", fault);
             }
         }
     }
@@ -199,7 +184,6 @@ fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         f.millis("connect_timeout_server_max", v.connect_timeout_server_max, 10..=3_600_000);
     v.connect_retries_on_failure =
         f.integer("connect_retries_on_failure", v.connect_retries_on_failure, 0..=1000);
-    v.connect_retries_delay = f.millis("connect_retries_delay", v.connect_retries_delay, 0..=10_000);
     v.default_query_timeout = f.millis("default_query_timeout", v.default_query_timeout, 1000..=20 * DAY_MS);
     v.max_stmts_per_connection = f.integer("max_stmts_per_connection", v.max_stmts_per_connection, 1..=1024);
     v.kill_backend_connection_when_disconnect =
@@ -207,8 +191,6 @@ fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.ping_interval_server_msec =
         f.millis("ping_interval_server_msec", v.ping_interval_server_msec, 1000..=WEEK_MS);
     v.free_connections_pct = f.integer("free_connections_pct", v.free_connections_pct, 0..=100);
-    v.shun_on_failures = f.integer("shun_on_failures", v.shun_on_failures, 0..=10_000_000);
-    v.shun_recovery_time_sec = f.seconds("shun_recovery_time_sec", v.shun_recovery_time_sec, 0..=31_536_000);
 }
 
 fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 
 use crate::core::Core;
 use crate::driver::epoll::{Driver, now};
-use crate::shared::{Message, Shared};
+use crate::shared::{Message, Shared, Suspicion};
 use crate::snapshot::Snapshot;
 
 /// Clients that wait to be accepted.
@@ -53,7 +53,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens on `interfaces` and starts `workers` threads.
+    /// Listens on `interfaces` and starts `workers` threads. `report` takes the endpoints of servers with which
+    /// something seems to be wrong; it must not block.
     ///
     /// # Errors
     /// When an address is taken or the system gives no more threads or descriptors.
@@ -62,13 +63,14 @@ impl Service {
         workers: usize,
         snapshot: &Arc<Snapshot>,
         tls: Option<Arc<ServerConfig>>,
+        report: Suspicion,
     ) -> Result<Self, StartError> {
         let mut listeners = Vec::new();
         for addr in interfaces {
             listeners.push(listen(*addr).map_err(|error| StartError::Listen { addr: *addr, error })?);
         }
         let listening = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let (shared, inboxes) = Shared::new(workers)?;
+        let (shared, inboxes) = Shared::new(workers, report)?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (worker, inbox) in inboxes.into_iter().enumerate() {

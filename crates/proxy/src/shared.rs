@@ -76,14 +76,26 @@ pub struct Shared {
     pub mailboxes: Vec<Mailbox>,
     /// Clients connected to all workers.
     pub clients: AtomicU32,
+    report: Report,
+}
+
+/// Takes the endpoint of a server with which something seems to be wrong.
+pub type Suspicion = Box<dyn Fn(&str) + Send + Sync>;
+
+struct Report(Suspicion);
+
+impl std::fmt::Debug for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Report")
+    }
 }
 
 impl Shared {
-    /// Mailboxes for so many workers, and the ends that the workers read.
+    /// Mailboxes for so many workers, and the ends that the workers read. `report` must not block.
     ///
     /// # Errors
     /// When the system gives no more file descriptors.
-    pub fn new(workers: usize) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
+    pub fn new(workers: usize, report: Suspicion) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
         let mut mailboxes = Vec::with_capacity(workers);
         let mut receivers = Vec::with_capacity(workers);
         for _ in 0..workers {
@@ -92,7 +104,12 @@ impl Shared {
             mailboxes.push(Mailbox { sender, waker, sessions: AtomicUsize::new(0) });
             receivers.push(receiver);
         }
-        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0) }), receivers))
+        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0), report: Report(report) }), receivers))
+    }
+
+    /// Something seems to be wrong with a server: somebody should look at it.
+    pub fn suspect(&self, endpoint: &str) {
+        (self.report.0)(endpoint);
     }
 
     /// Sends the same message to all workers.

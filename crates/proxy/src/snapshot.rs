@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_config::{MysqlUser, MysqlVariables};
@@ -41,6 +41,8 @@ pub struct Account {
     pub user: MysqlUser,
     /// The password in a form that can be checked.
     pub stored: Arc<StoredPassword>,
+    /// Clients logged in as this user.
+    pub clients: AtomicU32,
     /// What backends accept, once it is known: a hash in the configuration alone does not tell it, a client's
     /// login does. Touched at logins only.
     pub credential: Mutex<Option<Credential>>,

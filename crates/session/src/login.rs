@@ -11,8 +11,8 @@ use weir_protocol::command::ChangeUser;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame;
 use weir_protocol::handshake::{
-    AuthMoreData, AuthPacket, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ClientReply, Greeting, HandshakeResponse,
-    MYSQL_NATIVE_PASSWORD, Scramble,
+    AuthMoreData, AuthPacket, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ClientReply, Greeting,
+    HandshakeResponse, MYSQL_NATIVE_PASSWORD, Scramble,
 };
 use weir_protocol::ok::ErrPacket;
 use weir_protocol::status::StatusFlags;
@@ -441,7 +441,13 @@ impl BackendLogin {
 
     /// Takes a packet of the server; what is to be sent goes to `out`. `thread_id` and `version` are filled from
     /// the greeting.
-    pub fn packet(&mut self, sequence: u8, payload: &[u8], known: &mut Greeted, out: &mut Vec<u8>) -> BackendStep {
+    pub fn packet(
+        &mut self,
+        sequence: u8,
+        payload: &[u8],
+        known: &mut Greeted,
+        out: &mut Vec<u8>,
+    ) -> BackendStep {
         let sequence = sequence.wrapping_add(1);
         if !self.is_greeted {
             return self.greeting(sequence, payload, known, out);
@@ -463,7 +469,13 @@ impl BackendLogin {
         }
     }
 
-    fn greeting(&mut self, mut sequence: u8, payload: &[u8], known: &mut Greeted, out: &mut Vec<u8>) -> BackendStep {
+    fn greeting(
+        &mut self,
+        mut sequence: u8,
+        payload: &[u8],
+        known: &mut Greeted,
+        out: &mut Vec<u8>,
+    ) -> BackendStep {
         if payload.first() == Some(&ErrPacket::HEADER) {
             return match ErrPacket::parse(payload) {
                 Ok(err) => refusal(&err),
@@ -473,8 +485,7 @@ impl BackendLogin {
         let Ok(greeting) = Greeting::parse(payload) else {
             return broken("malformed greeting");
         };
-        let missing = BACKEND_CAPABILITIES - greeting.capabilities
-            - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
+        let missing = BACKEND_CAPABILITIES - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
             return broken(&format!("the server can't do {missing:?}, which Weir needs"));
         }
@@ -545,4 +556,3 @@ fn unanswerable(message: &str) -> BackendStep {
 fn broken(message: &str) -> BackendStep {
     BackendStep::Refused { code: None, message: message.into() }
 }
-

@@ -228,7 +228,7 @@ fn named_effects() -> Effects {
 
 /// Pins that a statement's text calls for and that last.
 fn lasting_pins(effects: Effects) -> Pins {
-    const MAP: [(Effects, Pins); 12] = [
+    const MAP: [(Effects, Pins); 11] = [
         (Effects::USER_VARIABLE, Pins::USER_VARIABLE),
         (Effects::TABLES_LOCKED, Pins::TABLE_LOCK),
         (Effects::BACKUP_STAGE.union(Effects::BACKUP_LOCKED), Pins::BACKUP),
@@ -239,10 +239,11 @@ fn lasting_pins(effects: Effects) -> Pins {
         (Effects::UNREADABLE_VARIABLE, Pins::UNREADABLE_VARIABLE),
         (Effects::ONE_SHOT, Pins::NEXT_STATEMENT),
         (Effects::XA, Pins::XA),
-        (Effects::PROFILING, Pins::PROFILING),
         (Effects::UNKNOWN, Pins::STATE_CHANGE),
     ];
-    MAP.iter().filter(|(effect, _)| effects.intersects(*effect)).fold(Pins::empty(), |pins, (_, pin)| pins | *pin)
+    MAP.iter()
+        .filter(|(effect, _)| effects.intersects(*effect))
+        .fold(Pins::empty(), |pins, (_, pin)| pins | *pin)
 }
 
 fn add<T>(list: &mut Vec<T>, item: T, pin: Pins, nameless: &mut Pins) {

@@ -35,7 +35,10 @@ impl Meaning {
 
     fn holds_in(&self, state: &State) -> bool {
         *self.schema == *state.schema()
-            && PARSE_VARIABLES.iter().zip(&self.modes).all(|(name, mode)| state.variable(name) == mode.as_deref())
+            && PARSE_VARIABLES
+                .iter()
+                .zip(&self.modes)
+                .all(|(name, mode)| state.variable(name) == mode.as_deref())
     }
 }
 

@@ -134,7 +134,8 @@ pub fn difference(from: &State, to: &State) -> Difference {
     // Both lists are sorted, and so is the output: character_set_connection comes before
     // collation_connection, which it would otherwise overwrite.
     for variable in &to.variables {
-        if from.variable(&variable.name) != Some(&*variable.value) || is_touched_by_charset(&variable.name, from, to)
+        if from.variable(&variable.name) != Some(&*variable.value)
+            || is_touched_by_charset(&variable.name, from, to)
         {
             assign(&variable.name, Some(&variable.value));
         }
@@ -241,7 +242,10 @@ mod tests {
     use super::*;
 
     fn login() -> State {
-        State::at_login(b"shop", Collation { id: 45, charset: "utf8mb4", name: "utf8mb4_general_ci", is_default: true })
+        State::at_login(
+            b"shop",
+            Collation { id: 45, charset: "utf8mb4", name: "utf8mb4_general_ci", is_default: true },
+        )
     }
 
     fn set_of(difference: Difference) -> String {
@@ -277,7 +281,10 @@ mod tests {
     fn what_the_other_session_set_goes_back_to_default() {
         let dirty = login().with_variable("sql_mode", "ANSI").with_variable("wait_timeout", "10");
         let wanted = login().with_variable("wait_timeout", "20");
-        assert_eq!(set_of(difference(&dirty, &wanted)), "SET SESSION wait_timeout=20, SESSION sql_mode=DEFAULT");
+        assert_eq!(
+            set_of(difference(&dirty, &wanted)),
+            "SET SESSION wait_timeout=20, SESSION sql_mode=DEFAULT"
+        );
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_config::Config;
 use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
-use weir_topology::{Roles, ServerRegistry};
+use weir_topology::{Endpoint, Roles, ServerRegistry};
 
 use crate::snapshot::{Snapshots, Unresolved};
 use crate::tls::{self, TlsError};
@@ -53,7 +53,15 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     })?;
     let snapshot = snapshots.build(&config, &Roles::default());
     let workers = config.variables.threads.max(1) as usize;
-    let service = Service::start(&config.variables.interfaces, workers, &snapshot, tls)?;
+    let reporter = monitor.reporter();
+    let report = move |endpoint: &str| {
+        if let Some((host, port)) = endpoint.rsplit_once(':')
+            && let Ok(port) = port.parse()
+        {
+            reporter.suspect(&Endpoint::new(host.trim_matches(['[', ']']), port));
+        }
+    };
+    let service = Service::start(&config.variables.interfaces, workers, &snapshot, tls, Box::new(report))?;
     for addr in service.listening() {
         tracing::info!(%addr, workers, io_driver = "epoll", version = env!("CARGO_PKG_VERSION"), "listening");
     }
@@ -72,7 +80,12 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn run(mut self, service: Service, events: &Sender<Event>, inbox: &Receiver<Event>) -> Result<(), ServeError> {
+    fn run(
+        mut self,
+        service: Service,
+        events: &Sender<Event>,
+        inbox: &Receiver<Event>,
+    ) -> Result<(), ServeError> {
         for event in inbox {
             match event {
                 Event::Roles(roles) => {
@@ -91,7 +104,12 @@ impl Server<'_> {
     }
 
     /// Lets the workers end; roles still change meanwhile, and a second signal is the end.
-    fn drain(mut self, service: Service, events: &Sender<Event>, inbox: &Receiver<Event>) -> Result<(), ServeError> {
+    fn drain(
+        mut self,
+        service: Service,
+        events: &Sender<Event>,
+        inbox: &Receiver<Event>,
+    ) -> Result<(), ServeError> {
         let ended = events.clone();
         std::thread::Builder::new().name("drain".into()).spawn(move || {
             let _ = ended.send(Event::Ended(service.drain()));
@@ -126,10 +144,15 @@ impl Server<'_> {
     fn reload(&mut self) {
         let config = match load(self.path) {
             Ok(config) => config,
-            Err(error) => return tracing::error!(%error, "configuration not taken: the one before stays in force"),
+            Err(error) => {
+                return tracing::error!(%error, "configuration not taken: the one before stays in force");
+            }
         };
         if let Some(what) = needs_restart(&self.config, &config) {
-            return tracing::error!(what, "configuration not taken: this needs a restart; the one before stays in force");
+            return tracing::error!(
+                what,
+                "configuration not taken: this needs a restart; the one before stays in force"
+            );
         }
         if let Err(error) = self.snapshots.resolve(&config) {
             return tracing::error!(%error, "configuration not taken: the one before stays in force");

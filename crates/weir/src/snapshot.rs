@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlUser, Password};
@@ -75,11 +76,16 @@ impl Snapshots {
             });
         }
         let version = config.variables.server_version.clone();
-        let server_version =
-            version.or(roles.server_version.as_deref().map(Into::into)).unwrap_or_else(|| SERVER_VERSION.into());
+        let server_version = version
+            .or(roles.server_version.as_deref().map(Into::into))
+            .unwrap_or_else(|| SERVER_VERSION.into());
         let is_mariadb = server_version.contains("MariaDB");
         Arc::new(Snapshot {
-            users: self.accounts.iter().map(|(name, account)| (name.clone().into_bytes(), account.clone())).collect(),
+            users: self
+                .accounts
+                .iter()
+                .map(|(name, account)| (name.clone().into_bytes(), account.clone()))
+                .collect(),
             servers,
             hostgroups: hostgroups(config, roles, &places),
             variables: config.variables.clone(),
@@ -116,7 +122,12 @@ fn account(user: &MysqlUser) -> Account {
         Password::Clear(password) => Some(Credential::clear_text(password.expose().as_bytes())),
         Password::NativeHash(_) | Password::Sha2Hash(_) => None,
     };
-    Account { user: user.clone(), stored: Arc::new(stored), credential: Mutex::new(credential) }
+    Account {
+        user: user.clone(),
+        stored: Arc::new(stored),
+        clients: AtomicU32::new(0),
+        credential: Mutex::new(credential),
+    }
 }
 
 /// Whether a server is out everywhere, for a reason that ends its connections.
@@ -132,7 +143,9 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
         let hostgroup = hostgroups.entry(place.hostgroup).or_default();
         let serves = place.status == Status::Online && place.role != Role::Offline;
         match places.get(&place.endpoint) {
-            Some(server) if serves => hostgroup.members.push(Member { server: *server, weight: place.weight }),
+            Some(server) if serves => {
+                hostgroup.members.push(Member { server: *server, weight: place.weight })
+            }
             _ => {
                 let separator = if hostgroup.absent.is_empty() { "" } else { "; " };
                 hostgroup.absent += &format!("{separator}{}: {}", place.endpoint, place.reason);

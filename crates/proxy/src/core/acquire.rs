@@ -4,13 +4,18 @@ use weir_protocol::error::{self, ServerError};
 use weir_sql::Uses;
 
 use super::Core;
-use super::model::{BackendKey, Phase, ServerIndex, SessionKey, WorkKind};
+use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, WorkKind};
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(super) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
 const IDLE_LOOKED_AT: usize = 8;
+
+/// A server that turned a statement away gets no new ones for so long, unless the monitor says otherwise.
+const SUSPECT_NS: Nanos = 100_000_000;
+/// Sessions that found no server look again after this time, if nothing else makes them look.
+const UNPARK_NS: Nanos = 20_000_000;
 
 impl Core {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
@@ -45,9 +50,12 @@ impl Core {
     pub(super) fn acquire(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
         let writer = session.work.hostgroup;
-        let uses_connection = session.work.statement.uses.intersects(
-            Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS,
-        ) && (!session.keeps.is_empty() || session.last_insert_id != 0);
+        let uses_connection = session
+            .work
+            .statement
+            .uses
+            .intersects(Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS)
+            && (!session.keeps.is_empty() || session.last_insert_id != 0);
         let may_leave_writer =
             session.work.is_read && session.is_autocommit && !session.work.writer_only && !uses_connection;
         if uses_connection
@@ -66,6 +74,7 @@ impl Core {
             None => {
                 let socket = self.sessions[key].socket;
                 self.parked.push_back((key, socket));
+                self.timers.unpark(self.now + UNPARK_NS);
             }
         }
     }
@@ -87,7 +96,8 @@ impl Core {
         let must_cover = group.is_replicated && session.work.is_read && session.last_write_at != 0;
         let is_usable = |member: &super::GroupMember| {
             let pool = &servers[member.server];
-            let is_reachable = pool.failures == 0 || pool.retry_at <= self.now || pool.open > pool.dialing;
+            let is_reachable = pool.suspect_until <= self.now
+                && (pool.failures == 0 || pool.retry_at <= self.now || pool.open > pool.dialing);
             is_reachable
                 && (!must_cover
                     || session.last_write_server == member.server
@@ -151,7 +161,8 @@ impl Core {
         self.fetch_kept(backend, key);
         let writers = self.groups.get(&self.sessions[key].work.hostgroup);
         let server = self.backends[backend].server;
-        let is_writer = writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
+        let is_writer =
+            writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
         let session = &mut self.sessions[key];
         session.is_pinned_to_reader = session.work.is_read && !is_writer;
         session.lease = Some(backend);
@@ -166,8 +177,9 @@ impl Core {
         let waited_ms = (self.now - since) / 1_000_000;
         let hostgroup = self.sessions[key].work.hostgroup;
         let reason = self.why_unreachable(hostgroup);
-        let message =
-            format!("Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}");
+        let message = format!(
+            "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
+        );
         self.leave_queues(key);
         tracing::warn!(session = self.sessions[key].id, message);
         self.sessions[key].phase = Phase::Running;
@@ -233,6 +245,27 @@ impl Core {
         for pool in &mut self.servers {
             pool.waiters.retain(|(waiting, _)| *waiting != key);
         }
+    }
+
+    /// A server takes no statements although it is in the hostgroup: the work goes to another one, and this one is
+    /// left alone until the monitor has had a look.
+    pub(super) fn turned_away(&mut self, key: BackendKey, holder: SessionKey) {
+        let server = self.backends[key].server;
+        self.suspect(server);
+        let session = &mut self.sessions[holder];
+        session.lease = None;
+        session.work.attempts += 1;
+        session.phase = Phase::Waiting(self.now);
+        self.backends[key].holder = None;
+        self.offer(key);
+        self.acquire(holder);
+    }
+
+    /// Something is wrong with a server: no new work for a moment, and a word to the monitor.
+    pub(super) fn suspect(&mut self, server: ServerIndex) {
+        let pool = &mut self.servers[server];
+        pool.suspect_until = self.now + SUSPECT_NS;
+        self.shared.suspect(&pool.server.endpoint);
     }
 
     /// Whether a failed work may simply be started again elsewhere: nothing of it can have had an effect, and

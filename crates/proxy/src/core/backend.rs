@@ -8,6 +8,7 @@ use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Stage, WorkKind};
+use super::relay::is_wsrep_refusal;
 use crate::outbox::SocketId;
 
 /// A login packet of a server larger than this is refused.
@@ -107,7 +108,12 @@ impl Core {
         let said = bytes.get(HEADER_LEN..).and_then(|payload| ErrPacket::parse(payload).ok());
         let text = said.map(|err| String::from_utf8_lossy(err.message).into_owned());
         let server = &self.servers[self.backends[key].server].server.endpoint;
-        tracing::debug!(server, thread_id = self.backends[key].greeted.thread_id, ?text, "server spoke unasked");
+        tracing::debug!(
+            server,
+            thread_id = self.backends[key].greeted.thread_id,
+            ?text,
+            "server spoke unasked"
+        );
         self.backend_gone(key);
         Some(bytes.len())
     }
@@ -132,7 +138,11 @@ impl Core {
         } else {
             self.own_reply(key, step, &bytes[..used])?;
         }
-        if self.backends.get(key).is_some_and(|backend| backend.reply.is_done() && !backend.expected.is_empty()) {
+        if self
+            .backends
+            .get(key)
+            .is_some_and(|backend| backend.reply.is_done() && !backend.expected.is_empty())
+        {
             self.reply_done(key)?;
         }
         Ok(Some(used))
@@ -199,7 +209,8 @@ impl Core {
             Control::Err => self.own_statement_failed(key, payload),
             Control::PrepareOk => self.prepared_here(key, payload),
             Control::Ok | Control::ResultEnd => {
-                let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+                let ok =
+                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
                 if let Some(Expected::Settle(settle)) = backend.expected.front() {
                     let settle = *settle;
                     self.settle_ok(key, settle, &ok);
@@ -228,7 +239,12 @@ impl Core {
                 }
             }
             Some(Expected::Setup) => {
-                tracing::warn!(server, code, text, "session tracking can't be switched on: not using the connection");
+                tracing::warn!(
+                    server,
+                    code,
+                    text,
+                    "session tracking can't be switched on: not using the connection"
+                );
                 backend.poison = Some(Poison::BrokenReply);
                 if backend.stage != Stage::Ready {
                     // As any failed login: counted, with a pause before the next.
@@ -257,19 +273,42 @@ impl Core {
             }
         }
         let session = &mut self.sessions[holder];
+        if is_wsrep_refusal(error.code, text.as_bytes())
+            && session.pins.is_empty()
+            && session.upload.is_none()
+        {
+            let server = self.backends[key].server;
+            self.suspect(server);
+            let session = &mut self.sessions[holder];
+            session.lease = None;
+            session.phase = Phase::Waiting(self.now);
+            self.backends[key].holder = None;
+            return self.acquire(holder);
+        }
+        let session = &mut self.sessions[holder];
         let goes_to_writer = session.work.is_read && !session.work.writer_only;
         let is_schema = matches!(error.code, 1044 | 1049);
-        tracing::info!(session = session.id, server, code = error.code, text, "session state refused by a server");
+        tracing::info!(
+            session = session.id,
+            server,
+            code = error.code,
+            text,
+            "session state refused by a server"
+        );
         session.lease = None;
         self.backends[key].holder = None;
         if goes_to_writer && !is_schema {
             let session = &mut self.sessions[holder];
             session.work.writer_only = true;
+            session.work.attempts += 1;
             session.phase = Phase::Waiting(self.now);
             return self.acquire(holder);
         }
-        let message =
-            if is_schema { text.to_owned() } else { format!("{text} (carrying the session's state to {server})") };
+        let message = if is_schema {
+            text.to_owned()
+        } else {
+            format!("{text} (carrying the session's state to {server})")
+        };
         self.reply_error(holder, error, &message);
         self.answered_here(holder);
     }
@@ -298,6 +337,11 @@ impl Core {
             return self.dial_failed(key, None, "the server closed the connection during the login");
         }
         let holder = backend.holder.take();
+        let server = backend.server;
+        if backend.poison.is_none() && backend.kills_pending == 0 {
+            self.suspect_briefly(server);
+        }
+        let backend = &mut self.backends[key];
         let endpoint = self.servers[backend.server].server.endpoint.clone();
         self.discard(key, None);
         let Some(holder) = holder else { return };
@@ -306,6 +350,7 @@ impl Core {
         let pins = session.pins.pins();
         if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
             tracing::debug!(session = self.sessions[holder].id, endpoint, "read is run again elsewhere");
+            self.sessions[holder].work.attempts += 1;
             self.sessions[holder].phase = Phase::Waiting(self.now);
             self.acquire(holder);
             return;
@@ -316,10 +361,21 @@ impl Core {
             return self.close_session(holder);
         }
         if !matches!(session.phase, Phase::Running) {
-            tracing::info!(session = session.id, endpoint, pins = pins.words(), "lease lost between statements");
+            tracing::info!(
+                session = session.id,
+                endpoint,
+                pins = pins.words(),
+                "lease lost between statements"
+            );
             return self.close_session(holder);
         }
         self.fail_running(holder, &endpoint);
+    }
+
+    /// A connection broke: the monitor is to look at the server at once.
+    fn suspect_briefly(&mut self, server: super::model::ServerIndex) {
+        let endpoint = &self.servers[server].server.endpoint;
+        self.shared.suspect(endpoint);
     }
 
     /// Tells a client that its statement's connection is gone.
@@ -367,7 +423,8 @@ impl Core {
             // The server waits for the rest of a command that will never come.
             return self.discard(lease, Some(Poison::ClientGone));
         }
-        let owes = self.backends[lease].expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Settle(_)));
+        let owes =
+            self.backends[lease].expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Settle(_)));
         if owes {
             self.backends[lease].poison = Some(Poison::ClientGone);
             if self.snapshot.variables.kill_backend_connection_when_disconnect {
@@ -387,7 +444,11 @@ impl Core {
     pub(super) fn dial_timed_out(&mut self, socket: SocketId) {
         if let Some(crate::outbox::Owner::Backend(key)) = self.out.owner(socket) {
             let timeout = self.snapshot.variables.connect_timeout_server.as_millis();
-            self.dial_failed(key, None, &format!("no connection within {timeout} ms (connect_timeout_server)"));
+            self.dial_failed(
+                key,
+                None,
+                &format!("no connection within {timeout} ms (connect_timeout_server)"),
+            );
         }
     }
 

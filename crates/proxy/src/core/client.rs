@@ -23,6 +23,8 @@ use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner};
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 /// What a client may send ahead while its command runs, before Weir stops reading from it.
 pub(super) const INBOX_BYTES_MAX: usize = 64 << 10;
+/// mysql_users.max_connections is reached, in MySQL's words.
+const TOO_MANY_USER_CONNECTIONS: ServerError = ServerError { code: 1203, sqlstate: *b"42000" };
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
 
@@ -94,7 +96,7 @@ impl Core {
             command_bytes: 0,
             upload: None,
             account: None,
-            identity: 0,
+            identity: usize::MAX,
             state: self.fresh.clone(),
             dialect: self.default_dialect,
             login_collation: LOGIN_COLLATION,
@@ -185,7 +187,8 @@ impl Core {
             })
         };
         let mut reply = Vec::new();
-        let step = login.packet(header.seq, &session.inbox[HEADER_LEN..end], session.is_tls, &find, &mut reply);
+        let step =
+            login.packet(header.seq, &session.inbox[HEADER_LEN..end], session.is_tls, &find, &mut reply);
         session.inbox.drain(..end);
         let socket = session.socket;
         if !reply.is_empty() {
@@ -216,8 +219,21 @@ impl Core {
         {
             *known = Some(credential);
         }
+        let clients = account.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= account.user.max_connections {
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "User {} already has more than 'max_user_connections' active connections",
+                account.user.username
+            );
+            self.refuse_login(key, TOO_MANY_USER_CONNECTIONS, &message);
+            return false;
+        }
         let session = &mut self.sessions[key];
-        let is_first = session.account.is_none();
+        if let Some(before) = session.account.take() {
+            before.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+        let is_first = session.identity == usize::MAX;
         if is_first {
             self.timers.login_ended(session.socket);
             session.capabilities = verified.capabilities;
@@ -276,7 +292,9 @@ impl Core {
         let capabilities = session.capabilities;
         let mut sequence = 1;
         if let Some(buffer) = self.out.buffer(session.socket) {
-            frame::packet(buffer, &mut sequence, |out| OkPacket::new(OK_HEADER, status).write(capabilities, out));
+            frame::packet(buffer, &mut sequence, |out| {
+                OkPacket::new(OK_HEADER, status).write(capabilities, out)
+            });
         }
     }
 
@@ -306,7 +324,7 @@ impl Core {
 
     /// A login has taken too long.
     pub(super) fn login_timed_out(&mut self, key: SessionKey) {
-        if matches!(self.sessions[key].phase, Phase::Login(_)) && self.sessions[key].account.is_none() {
+        if matches!(self.sessions[key].phase, Phase::Login(_)) && self.sessions[key].identity == usize::MAX {
             self.refuse_login(key, error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
         }
     }
@@ -344,6 +362,9 @@ impl Core {
     pub(super) fn forget_session(&mut self, key: SessionKey) {
         let session = self.sessions.remove(key);
         self.timers.login_ended(session.socket);
+        if let Some(account) = &session.account {
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+        }
         self.out.close(session.socket);
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
         self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);

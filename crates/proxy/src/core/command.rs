@@ -84,7 +84,11 @@ impl Core {
         session.work.statement = statement;
         // Of a long statement only the beginning has been looked at.
         session.work.is_read = statement.access == Access::Read && session.upload.is_none();
-        let special = Uses::CONNECTION_ID | Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::SESSION_TRACK | Uses::DIAGNOSTICS;
+        let special = Uses::CONNECTION_ID
+            | Uses::ROW_COUNT
+            | Uses::FOUND_ROWS
+            | Uses::SESSION_TRACK
+            | Uses::DIAGNOSTICS;
         if statement.effects.contains(Effects::SESSION_TRACK)
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)

@@ -26,6 +26,9 @@ impl Core {
         let rows = self.backends[key].reply_rows;
         let session = &mut self.sessions[holder];
         session.work.deadline_passed = false;
+        if std::mem::take(&mut session.work.is_turned_away) {
+            return self.turned_away(key, holder);
+        }
         if session.work.kind == WorkKind::Reset {
             return self.finish_reset_on(key, holder);
         }
@@ -35,7 +38,8 @@ impl Core {
         }
         match session.work.ending {
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
-                session.row_count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
+                session.row_count =
+                    if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
                 if has_rows && changes_found_rows(session.work.statement.kind) {
                     session.found_rows = rows;
                 }
@@ -151,7 +155,10 @@ impl Core {
         match settle {
             Settle::Nothing => return,
             Settle::Collation => {
-                self.send_query(key, b"SELECT @@session.character_set_connection, @@session.collation_connection");
+                self.send_query(
+                    key,
+                    b"SELECT @@session.character_set_connection, @@session.collation_connection",
+                );
             }
             Settle::Status => {
                 let socket = self.backends[key].socket;
@@ -197,7 +204,8 @@ impl Core {
             self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR);
         }
         self.sessions[holder].work.statement = had_statement;
-        let reported_schema = ok.session_tracks().flatten().any(|entry| matches!(entry, SessionTrack::Schema(_)));
+        let reported_schema =
+            ok.session_tracks().flatten().any(|entry| matches!(entry, SessionTrack::Schema(_)));
         if reported_schema {
             tracing::debug!(session = self.sessions[holder].id, "schema changed before an error");
         }
@@ -257,7 +265,8 @@ impl Core {
         if session.work.kind != WorkKind::Query || statement.kind != Kind::Set || statement.multi {
             return None;
         }
-        let text = session.inbox.get(frame::HEADER_LEN + 1..session.command_bytes.min(session.inbox.len()))?;
+        let text =
+            session.inbox.get(frame::HEADER_LEN + 1..session.command_bytes.min(session.inbox.len()))?;
         let starts = text.len() < 100 && text.get(..10)?.eq_ignore_ascii_case(b"SET NAMES ");
         let is_plain = starts
             && !text.contains(&b',')

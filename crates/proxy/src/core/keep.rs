@@ -48,7 +48,13 @@ impl Core {
         let leaves_warnings = statement.uses.intersects(Uses::DIAGNOSTICS)
             || matches!(
                 statement.kind,
-                Kind::Set | Kind::Use | Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Savepoint | Kind::Empty
+                Kind::Set
+                    | Kind::Use
+                    | Kind::Begin
+                    | Kind::Commit
+                    | Kind::Rollback
+                    | Kind::Savepoint
+                    | Kind::Empty
             );
         if leaves_warnings || (session.keeps.is_empty() && session.saved_warnings.is_none()) {
             return;
@@ -104,7 +110,10 @@ impl Core {
         let fetch = |core: &mut Self, what: Keeps, text: &[u8]| {
             let Kept { session, socket, .. } = kept;
             core.send_query(key, text);
-            core.expect(key, Expected::Fetch(Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false }));
+            core.expect(
+                key,
+                Expected::Fetch(Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false }),
+            );
             let owner = &mut core.sessions[session];
             owner.fetching += 1;
             owner.keeps -= what;

@@ -15,8 +15,8 @@ mod kill;
 mod local;
 pub(crate) mod model;
 mod prepared;
-mod reload;
 mod relay;
+mod reload;
 mod run;
 mod supply;
 mod timers;
@@ -95,6 +95,8 @@ struct Pool {
     /// After failures: no dial before this time.
     retry_at: Nanos,
     failures: u32,
+    /// No new work before this time: a statement was turned away.
+    suspect_until: Nanos,
     last_error: String,
     /// Workers that asked for a connection of ours.
     wanted_by: HashSet<usize>,
@@ -173,7 +175,13 @@ impl Random {
 
 impl Core {
     /// A worker with this number. `seed` is secret: scrambles are made from it.
-    pub fn new(worker: usize, shared: Arc<Shared>, snapshot: Arc<Snapshot>, seed: [u8; 32], now: Nanos) -> Self {
+    pub fn new(
+        worker: usize,
+        shared: Arc<Shared>,
+        snapshot: Arc<Snapshot>,
+        seed: [u8; 32],
+        now: Nanos,
+    ) -> Self {
         let mut interner = Interner::default();
         let fresh = interner.intern(State::fresh());
         let mut core = Self {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_protocol::capability::Capabilities;
-use weir_protocol::response::ReplyReader;
 use weir_protocol::charset::Collation;
+use weir_protocol::response::ReplyReader;
 use weir_session::login::{BackendLogin, ClientLogin, Greeted};
 use weir_session::pin::PinBoard;
 use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
@@ -132,6 +132,8 @@ pub(crate) struct Work {
     /// Times that it was started.
     pub attempts: u32,
     pub started_at: Nanos,
+    /// The server has refused it before doing anything with it.
+    pub is_turned_away: bool,
     /// Something of the reply has reached the client's buffer.
     pub is_answering: bool,
     /// The text that goes out instead of the client's.

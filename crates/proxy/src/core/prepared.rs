@@ -33,14 +33,21 @@ impl Core {
         session.work.kind = WorkKind::Prepare;
         session.work.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
-        let reads_diagnostics = statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
+        let reads_diagnostics =
+            statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
         session.work.is_read = statement.access == Access::Read && !reads_diagnostics;
         session.work.prepared = Some(self.registry.intern(text, &session.state, statement));
         self.start(key)
     }
 
     /// The server has prepared the session's statement: the client gets an id of its own for it.
-    pub(super) fn register_statement(&mut self, key: BackendKey, holder: SessionKey, id: u32, params: u16) -> u32 {
+    pub(super) fn register_statement(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        id: u32,
+        params: u16,
+    ) -> u32 {
         let session = &mut self.sessions[holder];
         session.next_statement_id = session.next_statement_id.wrapping_add(1).max(1);
         let client_id = session.next_statement_id;
@@ -112,7 +119,8 @@ impl Core {
             return true;
         }
         let session = &mut self.sessions[key];
-        let prepared = session.statements.as_ref().and_then(|all| all.get(&id)).map(|found| found.prepared.clone());
+        let prepared =
+            session.statements.as_ref().and_then(|all| all.get(&id)).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
@@ -175,7 +183,9 @@ fn check_parameters(payload: &[u8], statement: &ClientStatement) -> Option<(erro
     }
     match StmtExecute::parameters(payload, statement.params) {
         Err(_) => malformed(),
-        Ok(parameters) if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() => {
+        Ok(parameters)
+            if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() =>
+        {
             malformed()
         }
         Ok(_) => None,

@@ -3,6 +3,7 @@
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtPrepareOk;
+use weir_protocol::error;
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
@@ -57,6 +58,10 @@ impl Core {
         control: Control,
         bytes: &[u8],
     ) -> Result<(), BrokenReply> {
+        if control == Control::Err && self.is_turned_away(key, holder, &bytes[HEADER_LEN..]) {
+            self.sessions[holder].work.is_turned_away = true;
+            return Ok(());
+        }
         let session = &mut self.sessions[holder];
         session.work.is_answering = true;
         let socket = session.socket;
@@ -75,6 +80,23 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// A Galera node that has left its component turns statements away before it does anything with them (1047
+    /// with WSREP in the text; any other 1047 means something else). Then another server may take the statement.
+    fn is_turned_away(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> bool {
+        let session = &self.sessions[holder];
+        let can_move = session.pins.is_empty()
+            && !session.work.is_answering
+            && !session.work.statement.multi
+            && session.upload.is_none()
+            && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
+            && session.work.kind != WorkKind::Reset;
+        let is_replicated = self.groups.get(&session.work.hostgroup).is_some_and(|group| group.is_replicated);
+        can_move
+            && is_replicated
+            && ErrPacket::parse(payload).is_ok_and(|err| is_wsrep_refusal(err.code, err.message))
+            && self.backends[key].reply.is_done()
     }
 
     fn relay_ok(
@@ -131,7 +153,12 @@ impl Core {
     }
 
     /// What the server reports of the session's state is the truth about the session and its lease.
-    pub(super) fn take_tracked(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
+    pub(super) fn take_tracked(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        ok: &OkPacket<'_>,
+    ) -> Result<(), BrokenReply> {
         let statement = self.sessions[holder].work.statement;
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
         let takes_variables = statement.kind != Kind::SetStatement;
@@ -211,20 +238,27 @@ impl Core {
                 if name == "profiling" {
                     session.pins.set(Pins::PROFILING, text == "ON");
                 }
-                session.work.charset_reported |= name == "character_set_connection" || name == "collation_connection";
+                session.work.charset_reported |=
+                    name == "character_set_connection" || name == "collation_connection";
                 let state = next.get_or_insert_with(|| (*self.backends[key].state).clone());
                 state.assign(&name, text);
             }
         }
     }
 
-    fn relay_prepare_ok(&mut self, key: BackendKey, holder: SessionKey, bytes: &[u8]) -> Result<(), BrokenReply> {
+    fn relay_prepare_ok(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
         let payload = &bytes[HEADER_LEN..];
         let prepare = StmtPrepareOk::parse(payload).map_err(|_| BrokenReply::Malformed)?;
         debug_assert_eq!(self.sessions[holder].work.kind, WorkKind::Prepare);
         let id = self.register_statement(key, holder, prepare.stmt_id, prepare.params);
         let session = &mut self.sessions[holder];
-        session.work.ending = Ending::Ok { affected_rows: 0, insert_id: 0, warnings: prepare.warnings, has_rows: false };
+        session.work.ending =
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: prepare.warnings, has_rows: false };
         if let Some(buffer) = self.out.buffer(session.socket) {
             let start = buffer.len() + HEADER_LEN + StmtPrepareOk::STMT_ID.start;
             buffer.extend_from_slice(bytes);
@@ -232,6 +266,11 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Whether an error says that a Galera node takes no statements.
+pub(super) fn is_wsrep_refusal(code: u16, message: &[u8]) -> bool {
+    code == error::UNKNOWN_COM_ERROR.code && message.windows(5).any(|word| word == b"WSREP")
 }
 
 /// What a reported variable means for a session.
@@ -253,8 +292,16 @@ fn meaning_of(name: &str) -> Meaning {
     match name {
         "last_insert_id" | "identity" => Meaning::InsertId,
         "insert_id" => Meaning::NextStatement,
-        "timestamp" | "rand_seed1" | "rand_seed2" | "pseudo_thread_id" | "gtid_seq_no" | "wsrep_gtid_seq_no"
-        | "collation_database" | "character_set_database" | "system_versioning_asof" | "gtid_next"
+        "timestamp"
+        | "rand_seed1"
+        | "rand_seed2"
+        | "pseudo_thread_id"
+        | "gtid_seq_no"
+        | "wsrep_gtid_seq_no"
+        | "collation_database"
+        | "character_set_database"
+        | "system_versioning_asof"
+        | "gtid_next"
         | "pseudo_slave_mode" => Meaning::Unreadable,
         "last_gtid" | "error_count" | "warning_count" | "in_transaction" | "external_user" | "proxy_user"
         | "wsrep_causal_reads" => Meaning::NotState,

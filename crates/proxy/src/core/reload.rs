@@ -64,6 +64,7 @@ impl Core {
             waiters: Default::default(),
             retry_at: 0,
             failures: 0,
+            suspect_until: 0,
             last_error: String::new(),
             wanted_by: Default::default(),
             has_asked: false,

@@ -223,7 +223,8 @@ impl Core {
             if server.types != client.types {
                 server.types = client.types.clone();
             }
-        } else if client.params > 0 && server.types != client.types
+        } else if client.params > 0
+            && server.types != client.types
             && let Some(types) = &client.types
         {
             // The client sent the types earlier, to another connection: they go in where it left them out. The

@@ -27,10 +27,9 @@ impl Core {
         loop {
             let pool = &mut self.servers[server];
             while let Some((key, socket)) = pool.waiters.front().copied() {
-                let waits = self
-                    .sessions
-                    .get(key)
-                    .is_some_and(|s| s.socket == socket && matches!(s.phase, super::model::Phase::Waiting(_)));
+                let waits = self.sessions.get(key).is_some_and(|s| {
+                    s.socket == socket && matches!(s.phase, super::model::Phase::Waiting(_))
+                });
                 if waits {
                     break;
                 }
@@ -70,10 +69,7 @@ impl Core {
             return self.lend(backend, key);
         }
         // A connection can still be opened: leave the other users theirs.
-        if pool.dialing < DIALS_MAX
-            && pool.retry_at <= self.now
-            && pool.server.try_open()
-        {
+        if pool.dialing < DIALS_MAX && pool.retry_at <= self.now && pool.server.try_open() {
             return self.dial(server);
         }
         let backend = pool.idle.remove(0);
@@ -373,7 +369,12 @@ impl Core {
         let backend = self.backends.remove(key);
         if let Some(poison) = poison {
             let server = &self.servers[backend.server].server.endpoint;
-            tracing::debug!(server, thread_id = backend.greeted.thread_id, ?poison, "backend connection closed");
+            tracing::debug!(
+                server,
+                thread_id = backend.greeted.thread_id,
+                ?poison,
+                "backend connection closed"
+            );
         }
         self.timers.dial_ended(backend.socket);
         self.out.close(backend.socket);

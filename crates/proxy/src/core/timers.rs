@@ -22,6 +22,7 @@ pub(super) struct Timers {
     dials: VecDeque<(Nanos, SocketId)>,
     closings: VecDeque<(Nanos, SocketId)>,
     retries: BTreeMap<ServerIndex, Nanos>,
+    unpark_at: Nanos,
     look_over_at: Nanos,
     round: u32,
 }
@@ -33,6 +34,7 @@ impl Timers {
             dials: VecDeque::new(),
             closings: VecDeque::new(),
             retries: BTreeMap::new(),
+            unpark_at: Nanos::MAX,
             look_over_at: now + LOOK_OVER_NS,
             round: 0,
         }
@@ -63,6 +65,11 @@ impl Timers {
         self.closings.push_back((now + CLOSING_NS, socket));
     }
 
+    /// Let the parked sessions look again at this time, or sooner.
+    pub(super) fn unpark(&mut self, at: Nanos) {
+        self.unpark_at = self.unpark_at.min(at);
+    }
+
     /// Look at this server's waiters again at this time, or sooner.
     pub(super) fn retry(&mut self, server: ServerIndex, at: Nanos) {
         let due = self.retries.entry(server).or_insert(at);
@@ -85,13 +92,21 @@ impl Core {
         let fronts = [timers.logins.front(), timers.dials.front(), timers.closings.front()];
         let first = fronts.iter().flatten().map(|(due, _)| *due);
         let retries = timers.retries.values().copied();
-        first.chain(retries).chain([timers.look_over_at, self.first_wait_deadline()]).min().unwrap_or(Nanos::MAX)
+        first
+            .chain(retries)
+            .chain([timers.look_over_at, timers.unpark_at, self.first_wait_deadline()])
+            .min()
+            .unwrap_or(Nanos::MAX)
     }
 
     fn first_wait_deadline(&self) -> Nanos {
         let limit = self.wait_limit();
         let fronts = self.servers.iter().filter_map(|pool| pool.waiters.front()).chain(self.parked.front());
-        fronts.filter_map(|(key, socket)| self.waiting_since(*key, *socket)).map(|since| since + limit).min().unwrap_or(Nanos::MAX)
+        fronts
+            .filter_map(|(key, socket)| self.waiting_since(*key, *socket))
+            .map(|since| since + limit)
+            .min()
+            .unwrap_or(Nanos::MAX)
     }
 
     fn wait_limit(&self) -> Nanos {
@@ -128,6 +143,10 @@ impl Core {
         for server in due {
             self.timers.retries.remove(&server);
             self.retry_supply(server);
+        }
+        if self.timers.unpark_at <= now {
+            self.timers.unpark_at = Nanos::MAX;
+            self.unpark();
         }
         self.end_waits();
         if self.timers.look_over_at <= now {
@@ -223,7 +242,10 @@ impl Core {
         let silent: Vec<usize> =
             self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
         for key in silent {
-            tracing::info!(session = self.sessions[key].id, "session closed: silent longer than wait_timeout");
+            tracing::info!(
+                session = self.sessions[key].id,
+                "session closed: silent longer than wait_timeout"
+            );
             self.close_session(key);
         }
     }

@@ -21,7 +21,8 @@ impl Core {
             return false;
         }
         let command = session.inbox.get(HEADER_LEN).and_then(|code| Command::parse(*code));
-        let can_flow = matches!(command, None | Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData));
+        let can_flow =
+            matches!(command, None | Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData));
         if !can_flow {
             self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
             return false;
@@ -98,7 +99,8 @@ impl Core {
         let is_complete = upload.packet_left == 0 && !upload.continues;
         let socket = session.socket;
         if too_long {
-            let message = format!("Got a packet bigger than 'max_allowed_packet' bytes ({limit}), or out of order");
+            let message =
+                format!("Got a packet bigger than 'max_allowed_packet' bytes ({limit}), or out of order");
             return self.fail_session(key, error::NET_PACKET_TOO_LARGE, &message);
         }
         if is_complete {
