@@ -24,7 +24,10 @@ impl Core {
         self.outdate_kept(key);
         let session = &mut self.sessions[key];
         session.work.attempts += 1;
-        let Some(account) = &session.account else { return false };
+        let Some(account) = &session.account else {
+            self.refuse_without_account(key);
+            return false;
+        };
         session.work.hostgroup = account.user.default_hostgroup;
         if let Some(lease) = session.lease {
             if session.is_pinned_to_reader && !session.work.is_read {
@@ -192,8 +195,10 @@ impl Core {
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
     pub(super) fn answered_here(&mut self, key: SessionKey) {
+        // What is still to come of a long command must not be taken for the next ones.
+        let is_cut_short = self.sessions[key].upload.as_ref().is_some_and(|upload| !upload.is_complete());
         self.command_done(key);
-        if self.sessions[key].close_when_done {
+        if self.sessions[key].close_when_done || is_cut_short {
             return self.close_session(key);
         }
         let socket = self.sessions[key].socket;

@@ -129,6 +129,8 @@ impl Core {
         let is_relay = matches!(backend.expected.front(), Some(Expected::Relay));
         let used = match step {
             Step::NeedMore => return Ok(None),
+            // Weir does not offer CLIENT_LOCAL_FILES, so a server has no business asking.
+            Step::Control(Control::LocalInfile, _) => return Err(BrokenReply::UnexpectedPacket(0xFB)),
             Step::Done => 0,
             Step::Pass(count) | Step::Control(_, count) => count,
             Step::ColumnsEnd => 0,

@@ -93,6 +93,12 @@ impl Core {
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)
         {
+            if session.upload.is_some() {
+                let message = "A statement that asks for what Weir itself knows of the session \
+                    (CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), SHOW WARNINGS, KILL) is too long";
+                self.fail_session(key, error::NET_PACKET_TOO_LARGE, message);
+                return false;
+            }
             match self.answer_or_rewrite(key) {
                 super::local::Outcome::Answered => {
                     self.answered_here(key);

@@ -16,6 +16,9 @@ const COLLATIONS_MAX: usize = 256;
 impl Core {
     /// The reply to a session's command is complete.
     pub(super) fn finish(&mut self, key: BackendKey) {
+        // Its client may still be busy with the result, but whoever comes next is not to wait for that.
+        let socket = self.backends[key].socket;
+        self.out.pause(socket, false);
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
         let is_cut_short = self.sessions[holder].upload.as_ref().is_some_and(|upload| upload.is_flowing);
         if is_cut_short {

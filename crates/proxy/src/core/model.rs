@@ -120,6 +120,13 @@ pub(crate) struct Upload {
     pub total_bytes: usize,
 }
 
+impl Upload {
+    /// Whether all of the command has come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.packet_left == 0 && !self.continues
+    }
+}
+
 /// The command that a session runs.
 #[derive(Default)]
 pub(crate) struct Work {

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::model::{Poison, ServerIndex};
+use weir_protocol::error;
+
+use super::model::{Phase, Poison, ServerIndex, SessionKey};
 use super::{Core, Group, GroupMember, Pool};
 use crate::snapshot::{Server, Snapshot};
 
@@ -36,6 +39,7 @@ impl Core {
         }
         self.groups = groups;
         self.default_dialect = snapshot.dialect;
+        self.renew_accounts();
         self.close_unwanted();
         self.cut_gone();
         self.unpark();
@@ -70,6 +74,41 @@ impl Core {
             has_asked: false,
         });
         self.servers.len() - 1
+    }
+
+    /// Sessions go on under their users' new rows. Those whose user is gone have no account any more: they end
+    /// with their next statement.
+    fn renew_accounts(&mut self) {
+        let mut gone = Vec::new();
+        for (key, session) in &mut self.sessions {
+            let Some(account) = &session.account else { continue };
+            let current = self.snapshot.users.get(account.user.username.as_bytes());
+            if current.is_some_and(|current| Arc::ptr_eq(current, account)) {
+                continue;
+            }
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+            match current {
+                Some(current) => {
+                    current.clients.fetch_add(1, Ordering::Relaxed);
+                    session.identity = self.identities.of(current, session.capabilities);
+                    session.account = Some(current.clone());
+                }
+                None => {
+                    session.account = None;
+                    if matches!(session.phase, Phase::Waiting(_)) {
+                        gone.push(key);
+                    }
+                }
+            }
+        }
+        for key in gone {
+            self.refuse_without_account(key);
+        }
+    }
+
+    /// The session's user is no longer configured.
+    pub(super) fn refuse_without_account(&mut self, key: SessionKey) {
+        self.fail_session(key, error::ACCESS_DENIED, "The user of this session is no longer configured");
     }
 
     /// Whether some hostgroup sends statements to this server.

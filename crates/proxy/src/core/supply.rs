@@ -98,6 +98,8 @@ impl Core {
         let account = self.identities.0[identity].account.clone();
         let extra = self.identities.0[identity].capabilities;
         self.servers[server].handovers += 1;
+        let timeout = self.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        self.timers.dial(self.backends[backend].socket, self.now + timeout);
         let key = backend;
         let backend = &mut self.backends[key];
         backend.identity = identity;
@@ -266,8 +268,10 @@ impl Core {
             }
             if self.sessions[waiter].identity == self.backends[key].identity {
                 if self.gives_way(server, key) {
-                    self.servers[server].waiters.push_front((waiter, socket));
-                    return;
+                    let pool = &mut self.servers[server];
+                    pool.waiters.push_front((waiter, socket));
+                    pool.has_asked = false;
+                    return self.supply(server);
                 }
                 return self.lend(key, waiter);
             }
@@ -296,10 +300,7 @@ impl Core {
         if pool.wanted_by.is_empty() || (pool.open <= share && !is_rotating) {
             return false;
         }
-        let gave = self.give_to_other_worker(server, key);
-        self.servers[server].has_asked = false;
-        self.supply(server);
-        gave
+        self.give_to_other_worker(server, key)
     }
 
     /// Closes a connection and passes the right to open one on to a worker that asked for it.

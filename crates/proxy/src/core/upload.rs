@@ -20,10 +20,8 @@ impl Core {
             self.fail_session(key, error::NET_PACKET_TOO_LARGE, &message);
             return false;
         }
-        let command = session.inbox.get(HEADER_LEN).and_then(|code| Command::parse(*code));
-        let can_flow =
-            matches!(command, None | Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData));
-        if !can_flow {
+        let Some(code) = session.inbox.get(HEADER_LEN) else { return false };
+        if !matches!(Command::parse(*code), Some(Command::Query | Command::StmtExecute)) {
             self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
             return false;
         }
@@ -50,7 +48,7 @@ impl Core {
     pub(super) fn start_flow(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let Some(upload) = &mut session.upload else { return };
-        upload.is_flowing = true;
+        upload.is_flowing = !upload.is_complete();
         // From here on nothing of the command is kept: it can't be sent again.
         session.work.is_read = false;
         let rest = session.inbox.split_off(session.command_bytes.min(session.inbox.len()));
@@ -96,7 +94,7 @@ impl Core {
             buffer.extend_from_slice(&session.inbox[..at]);
         }
         session.inbox.drain(..at);
-        let is_complete = upload.packet_left == 0 && !upload.continues;
+        let is_complete = upload.is_complete();
         let socket = session.socket;
         if too_long {
             let message =
