@@ -1,6 +1,7 @@
 //! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
 use std::net::SocketAddr;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -109,7 +110,7 @@ impl Core {
             close_when_done: false,
             pins: PinBoard::default(),
             work: Work::default(),
-            statements: None,
+            statements: HashMap::new(),
             next_statement_id: 0,
             track: None,
             last_insert_id: 0,
@@ -273,7 +274,7 @@ impl Core {
         self.set_state(key, state);
         let session = &mut self.sessions[key];
         session.pins.clear();
-        session.statements = None;
+        session.statements = HashMap::new();
         session.track = None;
         session.last_insert_id = 0;
         session.row_count = 0;

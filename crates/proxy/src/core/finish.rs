@@ -249,7 +249,7 @@ impl Core {
     }
 
     /// `SET NAMES` with the same words gives the same collation wherever it runs; anything else is asked for.
-    fn known_collation(&self, holder: SessionKey) -> Option<(Box<str>, Box<str>)> {
+    fn known_collation(&self, holder: SessionKey) -> Option<super::CharsetAndCollation> {
         self.collations.get(self.set_names_text(holder)?).cloned()
     }
 
@@ -319,6 +319,6 @@ fn last_row(bytes: &[u8]) -> Option<(String, String)> {
         rest = rest.get(end..)?;
     }
     let mut reader = Reader::new(row?);
-    let mut column = || Some(String::from_utf8(reader.lenenc_bytes().ok()?.to_vec()).ok()?);
+    let mut column = || String::from_utf8(reader.lenenc_bytes().ok()?.to_vec()).ok();
     Some((column()?, column()?))
 }

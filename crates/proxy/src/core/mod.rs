@@ -48,6 +48,9 @@ pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::INTERACTIVE);
 
+/// character_set_connection and collation_connection.
+type CharsetAndCollation = (Box<str>, Box<str>);
+
 /// See the module's text.
 pub struct Core {
     /// What is to be done to sockets.
@@ -68,7 +71,7 @@ pub struct Core {
     default_dialect: Dialect,
     timers: timers::Timers,
     /// What a `SET NAMES ...` does to (character_set_connection, collation_connection), by its text.
-    collations: HashMap<Box<[u8]>, (Box<str>, Box<str>)>,
+    collations: HashMap<Box<[u8]>, CharsetAndCollation>,
     /// Sessions that wait for any server of their hostgroup.
     parked: VecDeque<(SessionKey, SocketId)>,
     /// Sessions to look at again once the current event is dealt with.

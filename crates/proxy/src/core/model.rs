@@ -55,7 +55,7 @@ pub(crate) struct Session {
     pub pins: PinBoard,
     /// What is being done for the client.
     pub work: Work,
-    pub statements: Option<Box<HashMap<u32, ClientStatement>>>,
+    pub statements: HashMap<u32, ClientStatement>,
     pub next_statement_id: u32,
     pub track: Option<Box<TrackPreferences>>,
     /// An idle connection that still knows diagnostics of this session.

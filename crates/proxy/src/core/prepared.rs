@@ -20,7 +20,7 @@ impl Core {
     /// COM_STMT_PREPARE: the server that would run it parses it.
     pub(super) fn prepare(&mut self, key: SessionKey) -> bool {
         let session = &mut self.sessions[key];
-        if session.statements.as_ref().is_some_and(|all| all.len() >= STATEMENTS_MAX) {
+        if session.statements.len() >= STATEMENTS_MAX {
             let message = format!(
                 "Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})"
             );
@@ -57,7 +57,7 @@ impl Core {
         }
         let statement =
             ClientStatement { prepared: prepared.clone(), params, types: None, has_long_data: false };
-        session.statements.get_or_insert_default().insert(client_id, statement);
+        session.statements.insert(client_id, statement);
         self.own_statement(key, &prepared, id);
         client_id
     }
@@ -97,7 +97,7 @@ impl Core {
         let session = &mut self.sessions[key];
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let id = statement_id(payload).unwrap_or(0);
-        let found = session.statements.as_ref().and_then(|all| all.get(&id));
+        let found = session.statements.get(&id);
         let refused = match found {
             None => Some((
                 error::UNKNOWN_STMT_HANDLER,
@@ -120,7 +120,7 @@ impl Core {
         }
         let session = &mut self.sessions[key];
         let prepared =
-            session.statements.as_ref().and_then(|all| all.get(&id)).map(|found| found.prepared.clone());
+            session.statements.get(&id).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
@@ -136,11 +136,10 @@ impl Core {
     pub(super) fn close_statement(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        let Some(all) = &mut session.statements else { return };
-        all.remove(&id);
+        session.statements.remove(&id);
         let uses = Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS;
         if session.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
-            && !all.values().any(|statement| statement.prepared.statement.uses.intersects(uses))
+            && !session.statements.values().any(|statement| statement.prepared.statement.uses.intersects(uses))
         {
             session.pins.remove(Pins::PREPARED_DIAGNOSTICS);
             if session.pins.is_empty() {
@@ -153,7 +152,7 @@ impl Core {
     pub(super) fn reset_statement(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        match session.statements.as_mut().and_then(|all| all.get_mut(&id)) {
+        match session.statements.get_mut(&id) {
             Some(statement) => {
                 statement.has_long_data = false;
                 self.reply_ok(key);
@@ -169,7 +168,7 @@ impl Core {
     pub(super) fn note_long_data(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        if let Some(statement) = session.statements.as_mut().and_then(|all| all.get_mut(&id)) {
+        if let Some(statement) = session.statements.get_mut(&id) {
             statement.has_long_data = true;
         }
     }

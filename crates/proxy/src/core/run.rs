@@ -1,5 +1,6 @@
 //! Making a lease ready for a statement, and sending it.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use weir_protocol::command::{self, StmtExecute};
@@ -7,8 +8,9 @@ use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
+use weir_session::prepared::ClientStatement;
 use weir_session::state::{Difference, State, difference};
-use weir_sql::{Access, Effects, Uses};
+use weir_sql::{Access, Effects, Kind, Uses};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
@@ -76,10 +78,20 @@ impl Core {
             self.sync(key, &state);
             return;
         }
-        if Rc::ptr_eq(&backend.state, &session.state) {
+        let leaves_schema = work.kind == WorkKind::InitDb
+            || (work.kind == WorkKind::Query && work.statement.kind == Kind::Use && !work.statement.multi);
+        let state = if leaves_schema && backend.state.schema() != session.state.schema() {
+            // The schema that it leaves may be gone, and USE is the way out of that.
+            let state = session.state.with_schema(backend.state.schema());
+            self.interner.intern(state)
+        } else {
+            session.state.clone()
+        };
+        let (backend, session) = (&self.backends[key], &self.sessions[holder]);
+        if Rc::ptr_eq(&backend.state, &state) {
             return self.run(key, holder);
         }
-        let state = session.state.clone();
+        let work = &session.work;
         let is_safe = work.is_read && session.upload.is_none() && work.kind == WorkKind::Query;
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
@@ -200,11 +212,11 @@ impl Core {
     fn put_execute(
         packet: &[u8],
         work: &super::model::Work,
-        statements: &mut Option<Box<std::collections::HashMap<u32, weir_session::prepared::ClientStatement>>>,
+        statements: &mut HashMap<u32, ClientStatement>,
         backend: &mut super::model::Backend,
         out: &mut Vec<u8>,
     ) {
-        let client = statements.as_mut().and_then(|all| all.get_mut(&work.statement_id));
+        let client = statements.get_mut(&work.statement_id);
         let (Some(client), Some(prepared)) = (client, &work.prepared) else { return };
         let Some(server) = backend.statements.touch(prepared) else { return };
         let start = out.len();
