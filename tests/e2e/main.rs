@@ -15,9 +15,11 @@ mod persistent_connections;
 mod pins;
 mod pool;
 mod prepared;
+mod property;
 mod session_state;
 mod streaming;
 mod tracking;
+mod vanish;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,9 +38,11 @@ fn cases() -> Vec<Case> {
         pins::trials(),
         pool::trials(),
         prepared::trials(),
+        property::trials(),
         session_state::trials(),
         streaming::trials(),
         tracking::trials(),
+        vanish::trials(),
     ]
     .into_iter()
     .flatten()

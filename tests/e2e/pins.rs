@@ -158,17 +158,22 @@ const REASONS: &[Reason] = &[
     Reason { name: "profiling", begin: &["SET profiling = 1"], look: None, end: Reset },
 ];
 
+const OBJECTS: [&str; 6] = [
+    "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+    "INSERT INTO t VALUES (1, 1), (2, 2)",
+    "CREATE SEQUENCE q NOCACHE",
+    "CREATE PROCEDURE p() SET @called = 1",
+    "CREATE PROCEDURE failing() BEGIN SET @called = 2, time_zone = '+08:00'; SIGNAL SQLSTATE '45000'; END",
+    "CREATE FUNCTION f() RETURNS INT NO SQL BEGIN SET @f = 3; RETURN 3; END",
+];
+
 /// A schema for the reasons' statements.
 fn schema_of(env: &Env) -> Result<String, Box<dyn std::error::Error>> {
     let schema = env.schema()?;
-    let node = env.cluster()?.node(1);
-    node.root_query(&format!(
-        "USE {schema}; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v INT); \
-         INSERT INTO t VALUES (1, 1), (2, 2); CREATE SEQUENCE q NOCACHE; \
-         CREATE PROCEDURE p() SET @called = 1; \
-         CREATE PROCEDURE failing() BEGIN SET @called = 2, time_zone = '+08:00'; SIGNAL SQLSTATE '45000'; END; \
-         CREATE FUNCTION f() RETURNS INT NOT DETERMINISTIC BEGIN SET @f = 3; RETURN 3; END"
-    ))?;
+    let mut session = Session::open(env.cluster()?.node(1).addr(), &schema)?;
+    for sql in OBJECTS {
+        session.run(sql)?;
+    }
     Ok(schema)
 }
 

@@ -190,10 +190,10 @@ fn refused_by_reader(env: &Env) -> CaseResult {
 
 fn failing_call(env: &Env) -> CaseResult {
     let schema = env.schema()?;
-    env.cluster()?.node(1).root_query(&format!(
-        "CREATE PROCEDURE {schema}.p() BEGIN SET time_zone = '+07:00'; SET @x = 7; \
-         SET SESSION sql_select_limit = 1; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END"
-    ))?;
+    Session::open(env.cluster()?.node(1).addr(), &schema)?.run(
+        "CREATE PROCEDURE p() BEGIN SET time_zone = '+07:00'; SET @x = 7; \
+         SET SESSION sql_select_limit = 1; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END",
+    )?;
     let weir = env.narrow_weir(&[1], 2)?;
     let look = "SELECT @@time_zone, @x, @@sql_select_limit = @@global.sql_select_limit";
     let mut client = Session::open(weir.addr(), &schema)?;
@@ -410,7 +410,7 @@ fn multi_statement_clients(env: &Env) -> CaseResult {
 
 fn settings_travel(env: &Env) -> CaseResult {
     const SETTINGS: [(&str, &str, &str); 14] = [
-        ("sql_mode", "'ANSI_QUOTES,PIPES_AS_CONCAT'", "ANSI_QUOTES,PIPES_AS_CONCAT"),
+        ("sql_mode", "'ANSI_QUOTES,PIPES_AS_CONCAT'", "PIPES_AS_CONCAT,ANSI_QUOTES"),
         ("div_precision_increment", "9", "9"),
         ("group_concat_max_len", "7", "7"),
         ("lc_time_names", "'de_DE'", "de_DE"),

@@ -1,0 +1,403 @@
+//! The same sessions twice: at Weir, and straight at the writer in a copy of the schemas.
+
+use std::error::Error;
+use std::net::SocketAddrV4;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::status::StatusFlags;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Node, Weir};
+use weir_tests::session::{Answer, Done, Outcome, Param, Prepared};
+use weir_tests::{Env, Session};
+
+use super::generate::{Action, SESSIONS, SLOTS, Step};
+
+/// Connections of Weir's to each node: fewer than sessions.
+const CONNECTIONS_MAX: i64 = 3;
+/// How long a statement waits for one of them, milliseconds.
+const PATIENCE_MS: i64 = 150;
+/// Weir's number for a wait in vain.
+const NO_CONNECTION: u16 = 9001;
+const UNKNOWN_STATEMENT: u16 = 1243;
+/// Status flags that mean something to an application.
+const FLAGS: StatusFlags = StatusFlags::IN_TRANS
+    .union(StatusFlags::AUTOCOMMIT)
+    .union(StatusFlags::MORE_RESULTS_EXISTS)
+    .union(StatusFlags::DB_DROPPED)
+    .union(StatusFlags::IN_TRANS_READONLY);
+
+/// The first answer that is not the same.
+#[derive(Debug)]
+pub(super) struct Mismatch {
+    /// Which step.
+    pub(super) at: usize,
+    pub(super) through: String,
+    pub(super) straight: String,
+}
+
+type Failure = Box<dyn Error>;
+
+/// Weir, the nodes behind it and both copies of the schemas.
+pub(super) struct Stage<'a> {
+    weir: Weir,
+    writer: &'a Node,
+    reader: &'a Node,
+    runs: u32,
+    through: Side,
+    straight: Side,
+}
+
+/// One of the twins.
+struct Side {
+    server: SocketAddrV4,
+    /// What the names of its schemas begin with: of the same length for both.
+    prefix: String,
+    players: Vec<Player>,
+}
+
+/// A session with its prepared statements.
+struct Player {
+    session: Session,
+    login: Login,
+    slots: [Option<Slot>; SLOTS],
+    is_second_user: bool,
+}
+
+struct Slot {
+    prepared: Prepared,
+    has_types: bool,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(env: &'a Env) -> Result<Stage<'a>, Failure> {
+        let weir = env.narrow_weir_with(&[1, 2], CONNECTIONS_MAX, |config| {
+            config.variable("connect_timeout_server_max", PATIENCE_MS);
+        })?;
+        let name = Session::open(weir.addr(), "test")?.value("SELECT @@wsrep_node_name")?;
+        let cluster = env.cluster()?;
+        let (writer, reader) = if name == "n1" {
+            (cluster.node(1), cluster.node(2))
+        } else {
+            (cluster.node(2), cluster.node(1))
+        };
+        let side = |server| Side { server, prefix: String::new(), players: Vec::new() };
+        let (through, straight) = (side(weir.addr()), side(writer.addr()));
+        let mut stage = Stage { weir, writer, reader, runs: 0, through, straight };
+        stage.renew()?;
+        Ok(stage)
+    }
+
+    /// Fresh schemas, after a failure has made the copies differ.
+    pub(super) fn renew(&mut self) -> Result<(), Failure> {
+        let root = self.writer.addr();
+        self.runs += 1;
+        for (side, letter) in [(&mut self.through, 'w'), (&mut self.straight, 's')] {
+            side.players.clear();
+            if !side.prefix.is_empty() {
+                let mut session = Session::open(root, "test")?;
+                session.run(&format!("DROP DATABASE {}a", side.prefix))?;
+                session.run(&format!("DROP DATABASE {}b", side.prefix))?;
+            }
+            side.prefix = format!("p{letter}{:04}", self.runs);
+            side.create(root)?;
+        }
+        Ok(())
+    }
+
+    /// Plays the steps on both sides. Returns how many ran, and the first that differs.
+    pub(super) fn play(&mut self, steps: &[Step]) -> Result<(usize, Option<Mismatch>), Failure> {
+        for side in [&mut self.through, &mut self.straight] {
+            side.players.clear();
+            side.clean(self.writer.addr())?;
+        }
+        self.wait_reader()?;
+        for side in [&mut self.through, &mut self.straight] {
+            side.players = (0..SESSIONS).map(|at| side.player(at)).collect::<Result<_, _>>()?;
+        }
+        let mut ran = 0;
+        for (at, step) in steps.iter().enumerate() {
+            match self.step(step)? {
+                Compared::Same => ran += 1,
+                Compared::NotRun => self.let_go()?,
+                Compared::Different { through, straight } => {
+                    return Ok((ran, Some(Mismatch { at, through, straight })));
+                }
+            }
+        }
+        for session in 0..SESSIONS {
+            if let Some((through, straight)) = self.different_settings(session)? {
+                return Ok((ran, Some(Mismatch { at: steps.len().saturating_sub(1), through, straight })));
+            }
+        }
+        Ok((ran, None))
+    }
+
+    /// The end of Weir's log.
+    pub(super) fn log_tail(&self) -> String {
+        let log = self.weir.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Compared, Failure> {
+        let through = self.through.act(step)?;
+        if through.answer.as_ref().is_some_and(|answer| answer.error() == Some(NO_CONNECTION)) {
+            return Ok(Compared::NotRun);
+        }
+        let straight = self.straight.act(step)?;
+        if matches!(step.action, Action::Reconnect | Action::ChangeUser(_)) {
+            // Another session, which may find the reader behind the writes of the one before.
+            self.wait_reader()?;
+        }
+        let (through, straight) =
+            (through.text, straight.text.replace(&self.straight.prefix, &self.through.prefix));
+        if through == straight {
+            return Ok(Compared::Same);
+        }
+        Ok(Compared::Different { through, straight })
+    }
+
+    /// Too many sessions hold connections: all begin anew.
+    fn let_go(&mut self) -> Result<(), Failure> {
+        for side in [&mut self.through, &mut self.straight] {
+            for player in &mut side.players {
+                player.session.reset()?.done()?;
+                player.slots = Default::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// All variables of a session, where they differ.
+    fn different_settings(&mut self, session: usize) -> Result<Option<(String, String)>, Failure> {
+        const SQL: &str = "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE 'session_track%' AND Variable_name NOT IN \
+             ('pseudo_thread_id', 'last_gtid', 'timestamp', 'rand_seed1', 'rand_seed2', 'last_insert_id', 'identity', \
+             'insert_id', 'error_count', 'warning_count')";
+        let answer = self.through.players[session].session.query(SQL)?;
+        if answer.error() == Some(NO_CONNECTION) {
+            return Ok(None);
+        }
+        let (through, straight) = (answer.rows()?, self.straight.players[session].session.rows(SQL)?);
+        let as_through =
+            |row: &Vec<String>| row.join("=").replace(&self.straight.prefix, &self.through.prefix);
+        let straight: Vec<String> = straight.iter().map(as_through).collect();
+        let through: Vec<String> = through.iter().map(|row| row.join("=")).collect();
+        let only = |these: &[String], those: &[String]| -> Vec<String> {
+            these.iter().filter(|line| !those.contains(line)).cloned().collect()
+        };
+        let (more, less) = (only(&through, &straight), only(&straight, &through));
+        let shown = |lines: Vec<String>| format!("settings of session {session}: {}", lines.join(", "));
+        Ok((more != less).then(|| (shown(more), shown(less))))
+    }
+
+    fn wait_reader(&self) -> Result<(), Failure> {
+        let mut session = Session::open(self.reader.addr(), "test")?;
+        session.run("SET SESSION wsrep_sync_wait = 1")?;
+        session.run("SELECT 1 FROM information_schema.SCHEMATA LIMIT 1")?;
+        Ok(())
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        for side in [&mut self.through, &mut self.straight] {
+            side.players.clear();
+            // The cluster goes with its data in any case.
+            let _ = self.writer.root_query(&format!("DROP DATABASE {0}a; DROP DATABASE {0}b", side.prefix));
+        }
+    }
+}
+
+enum Compared {
+    Same,
+    /// Weir had no connection for it, so it did not run straight either.
+    NotRun,
+    Different {
+        through: String,
+        straight: String,
+    },
+}
+
+/// An answer, and what of it must be the same.
+struct Acted {
+    answer: Option<Answer>,
+    text: String,
+}
+
+impl Side {
+    fn create(&self, server: SocketAddrV4) -> Result<(), Failure> {
+        let mut session = Session::open(server, "test")?;
+        for letter in ["b", "a"] {
+            session.run(&format!("CREATE DATABASE {}{letter}", self.prefix))?;
+            session.use_schema(&format!("{}{letter}", self.prefix))?.done()?;
+            for at in 0..SESSIONS {
+                session.run(&format!("CREATE TABLE t{at} (id INT PRIMARY KEY AUTO_INCREMENT, v INT)"))?;
+            }
+        }
+        for at in 0..SESSIONS {
+            session.run(&format!("CREATE SEQUENCE q{at} NOCACHE"))?;
+        }
+        for sql in [
+            "CREATE PROCEDURE p_set() SET time_zone = '+11:00', @x = 11",
+            "CREATE PROCEDURE p_fail(n INT) BEGIN SET time_zone = '+07:00', @x = n; CREATE TEMPORARY TABLE IF NOT EXISTS \
+             left_over AS SELECT n; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END",
+            "CREATE PROCEDURE p_temp(n INT) CREATE TEMPORARY TABLE IF NOT EXISTS of_call AS SELECT n",
+            "CREATE PROCEDURE p_rows(n INT) BEGIN SELECT n; SELECT n + 1, DATABASE(); END",
+            "CREATE FUNCTION f(n INT) RETURNS INT NO SQL BEGIN SET @y = n; RETURN n; END",
+        ] {
+            session.run(sql)?;
+        }
+        Ok(())
+    }
+
+    /// Empties all tables.
+    fn clean(&self, server: SocketAddrV4) -> Result<(), Failure> {
+        let mut session = Session::open(server, "test")?;
+        for letter in ["a", "b"] {
+            session.use_schema(&format!("{}{letter}", self.prefix))?.done()?;
+            let more = session.rows("SHOW TABLES LIKE 'x%'")?;
+            for table in more.concat() {
+                session.run(&format!("DROP TABLE {table}"))?;
+            }
+            for at in 0..SESSIONS {
+                session.run(&format!("DELETE FROM t{at}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn player(&self, at: usize) -> Result<Player, Failure> {
+        let schema = format!("{}{}", self.prefix, if at == 1 { "b" } else { "a" });
+        let mut login = Login::new(Account::APP).schema(&schema);
+        match at {
+            1 => login.capabilities |= Capabilities::FOUND_ROWS,
+            2 => login.capabilities |= Capabilities::MULTI_STATEMENTS,
+            3 => login.capabilities |= Capabilities::MULTI_STATEMENTS | Capabilities::SESSION_TRACK,
+            4 => login.capabilities -= Capabilities::DEPRECATE_EOF,
+            _ => {}
+        }
+        if at == 4 {
+            login.collation = 8; // latin1_swedish_ci
+        }
+        let session = Session::with(self.server, &login)?;
+        Ok(Player { session, login, slots: Default::default(), is_second_user: false })
+    }
+
+    fn act(&mut self, step: &Step) -> Result<Acted, Failure> {
+        let prefix = self.prefix.clone();
+        if step.action == Action::Reconnect {
+            let login = self.players[step.session].login.clone();
+            let session = Session::with(self.server, &login)?;
+            self.players[step.session] =
+                Player { session, login, slots: Default::default(), is_second_user: false };
+            return Ok(Acted { answer: None, text: String::new() });
+        }
+        let player = &mut self.players[step.session];
+        let acted = player.act(&step.action, &prefix);
+        acted.map_err(|error| format!("{step}: {error}").into())
+    }
+}
+
+impl Player {
+    fn act(&mut self, action: &Action, prefix: &str) -> Result<Acted, Failure> {
+        let text = |sql: &str| sql.replace("{p}", prefix).replace("{id}", &self.session.id().to_string());
+        let answer = match action {
+            Action::Query(sql) => {
+                let answer = self.session.query(&text(sql))?;
+                return Ok(Acted { text: essence(&answer, !is_answered_by_weir(sql)), answer: Some(answer) });
+            }
+            Action::InitDb(schema) => self.session.use_schema(&text(schema))?,
+            Action::Ping => self.session.ping()?,
+            Action::Prepare(slot, sql) => return self.prepare(*slot, &text(sql)),
+            Action::Execute(slot, params) => return self.execute(*slot, params, true),
+            Action::ExecuteAgain(slot, params) => return self.execute(*slot, params, false),
+            Action::Close(slot) => {
+                if let Some(slot) = self.slots[*slot].take() {
+                    self.session.close(&slot.prepared)?;
+                }
+                return Ok(Acted { answer: None, text: String::new() });
+            }
+            Action::Reset => {
+                self.slots = Default::default();
+                self.session.reset()?
+            }
+            Action::ChangeUser(schema) => {
+                self.slots = Default::default();
+                self.is_second_user = !self.is_second_user;
+                let account = if self.is_second_user { Account::APP2 } else { Account::APP };
+                let schema = text(schema);
+                self.session.change_user(account, &schema)?
+            }
+            Action::Reconnect => return Err("the side does this".into()),
+        };
+        Ok(Acted { text: essence(&answer, true), answer: Some(answer) })
+    }
+
+    fn prepare(&mut self, slot: usize, sql: &str) -> Result<Acted, Failure> {
+        if let Some(old) = self.slots[slot].take() {
+            self.session.close(&old.prepared)?;
+        }
+        match self.session.try_prepare(sql)? {
+            Ok(prepared) => {
+                let columns: Vec<String> = prepared.columns.iter().map(|bytes| shown(bytes)).collect();
+                let text = format!("{} parameters, columns {columns:?}", prepared.params);
+                self.slots[slot] = Some(Slot { prepared, has_types: false });
+                Ok(Acted { answer: None, text })
+            }
+            Err(outcome) => {
+                let answer = Answer { results: vec![outcome] };
+                Ok(Acted { text: essence(&answer, true), answer: Some(answer) })
+            }
+        }
+    }
+
+    fn execute(&mut self, slot: usize, params: &[Param], with_types: bool) -> Result<Acted, Failure> {
+        // A statement of this slot that could not be prepared.
+        let Some(slot) = &mut self.slots[slot] else {
+            return Ok(Acted { answer: None, text: String::new() });
+        };
+        let mut params = params.to_vec();
+        params.resize(usize::from(slot.prepared.params), Param::Null);
+        // Types that were sent once hold; those of other values than integers are sent always.
+        let are_integers = params.iter().all(|param| matches!(param, Param::Int(_)));
+        let with_types = with_types || !slot.has_types || !are_integers;
+        let answer = self.session.execute_with(&slot.prepared, &params, with_types)?;
+        slot.has_types = are_integers;
+        Ok(Acted { text: essence(&answer, true), answer: Some(answer) })
+    }
+}
+
+/// Weir puts a literal in its place, whose definition may differ.
+fn is_answered_by_weir(sql: &str) -> bool {
+    ["_COUNT()", "FOUND_ROWS()", "CONNECTION_ID()", "session_track", "_count"]
+        .iter()
+        .any(|part| sql.contains(part))
+        || sql.starts_with("SHOW")
+}
+
+/// What must be the same.
+fn essence(answer: &Answer, with_definitions: bool) -> String {
+    let results = answer.results.iter().map(|outcome| match outcome {
+        Outcome::Ok(done) => format!("OK, {}", done_text(done)),
+        // It names the statement by the id that this connection knows it by.
+        Outcome::Err { code: UNKNOWN_STATEMENT, .. } => format!("error {UNKNOWN_STATEMENT}"),
+        Outcome::Err { code, sqlstate, message } => format!("error {code} {sqlstate} {message}"),
+        Outcome::Rows(rows) => {
+            let columns: Vec<String> =
+                if with_definitions { rows.columns.iter().map(|c| shown(c)).collect() } else { rows.names() };
+            let values: Vec<String> = rows.rows.iter().map(|row| shown(row)).collect();
+            format!("columns {columns:?}, rows {values:?}, {}", done_text(&rows.end))
+        }
+    });
+    results.collect::<Vec<String>>().join(" | ")
+}
+
+fn done_text(done: &Done) -> String {
+    let Done { affected_rows, insert_id, status, warnings, info, tracks } = done;
+    let status = *status & FLAGS;
+    format!("{affected_rows} affected, id {insert_id}, {status:?}, {warnings} warnings, {info:?}, {tracks:?}")
+}
+
+fn shown(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
