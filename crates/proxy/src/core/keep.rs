@@ -138,7 +138,8 @@ impl Core {
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
-                    self.backends[key].insert_id = Some(insert_id);
+                    // The taker's own id may have been set behind the question already.
+                    self.backends[key].insert_id.get_or_insert(insert_id);
                 }
                 if fetch.what.contains(Keeps::FOUND_ROWS) {
                     session.found_rows = found_rows;
