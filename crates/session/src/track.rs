@@ -3,6 +3,8 @@
 //! Weir switches full tracking on for its own sake, so a client's `SET session_track_...` never reaches a server:
 //! it only changes these preferences, and OK packets are cut down to them.
 
+use std::borrow::Cow;
+
 use weir_protocol::ok::SessionTrack;
 
 /// `session_track_transaction_info`.
@@ -30,7 +32,7 @@ pub struct TrackPreferences {
     /// `session_track_gtids` (MySQL).
     pub gtids: bool,
     /// `session_track_system_variables` as given.
-    pub system_variables: String,
+    pub system_variables: Cow<'static, str>,
 }
 
 impl Default for TrackPreferences {
@@ -99,7 +101,7 @@ impl TrackPreferences {
                 };
             }
             "session_track_system_variables" => {
-                self.system_variables = if is_default { defaults.system_variables } else { word };
+                self.system_variables = if is_default { defaults.system_variables } else { word.into() };
             }
             _ => return Err(BadTrackValue::UnknownVariable(name.into())),
         }

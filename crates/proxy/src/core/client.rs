@@ -1,7 +1,7 @@
 //! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
-use std::net::SocketAddr;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 

@@ -100,7 +100,7 @@ impl Core {
         if kind == WorkKind::Prepare || statement.effects.is_empty() {
             return;
         }
-        let schema = session.state.schema().to_vec();
+        let state = session.state.clone();
         let dialect = session.dialect;
         let prepared = work.prepared.clone();
         let inbox = &session.inbox;
@@ -109,7 +109,7 @@ impl Core {
             _ => inbox.get(frame::HEADER_LEN + 1..session.command_bytes.min(inbox.len())).unwrap_or_default(),
         };
         let names = || if statement.multi { Vec::new() } else { weir_sql::named_effects(text, dialect) };
-        session.pins.apply(statement.effects, &schema, names);
+        session.pins.apply(statement.effects, state.schema(), names);
         let uses_up = matches!(statement.kind, Kind::Insert | Kind::Replace | Kind::LoadData);
         if uses_up && !statement.effects.contains(Effects::ONE_SHOT) {
             session.pins.remove(Pins::NEXT_STATEMENT);

@@ -7,6 +7,7 @@
 
 mod acquire;
 mod backend;
+pub mod census;
 mod client;
 mod command;
 mod finish;

@@ -119,8 +119,7 @@ impl Core {
             return true;
         }
         let session = &mut self.sessions[key];
-        let prepared =
-            session.statements.get(&id).map(|found| found.prepared.clone());
+        let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
@@ -139,7 +138,10 @@ impl Core {
         session.statements.remove(&id);
         let uses = Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS;
         if session.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
-            && !session.statements.values().any(|statement| statement.prepared.statement.uses.intersects(uses))
+            && !session
+                .statements
+                .values()
+                .any(|statement| statement.prepared.statement.uses.intersects(uses))
         {
             session.pins.remove(Pins::PREPARED_DIAGNOSTICS);
             if session.pins.is_empty() {

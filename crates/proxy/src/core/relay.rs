@@ -1,6 +1,8 @@
 //! The reply of a session's own statement on its way to the client: what passes untouched, what is read, and
 //! what is changed for this client.
 
+use std::borrow::Cow;
+
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtPrepareOk;
 use weir_protocol::error;
@@ -224,7 +226,11 @@ impl Core {
             session.pins.insert(Pins::UNREADABLE_VARIABLE);
             return;
         };
-        let name = name.to_ascii_lowercase();
+        // MariaDB reports wsrep_OSU_method as it is spelled.
+        let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => Cow::from(name.to_ascii_lowercase()),
+            false => Cow::from(name),
+        };
         match meaning_of(&name) {
             Meaning::NotState => {}
             Meaning::InsertId => {

@@ -216,8 +216,9 @@ impl Core {
             let workers = self.shared.mailboxes.len().max(1);
             let surplus = pool.idle.len().saturating_sub(keep.div_ceil(workers));
             let is_current = pool.is_current;
-            let candidates: Vec<usize> = pool.idle.clone();
-            for (at, key) in candidates.into_iter().enumerate() {
+            // From the end, so that what is discarded moves nobody who is still to be looked at.
+            for at in (0..pool.idle.len()).rev() {
+                let Some(&key) = self.servers[server].idle.get(at) else { continue };
                 let backend = &self.backends[key];
                 let idle_for = self.now.saturating_sub(backend.idle_since);
                 if !is_current || (at < surplus && idle_for > ping_after) {

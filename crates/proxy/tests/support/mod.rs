@@ -1,0 +1,163 @@
+//! What the tests of the core share: configurations, and the packets of both sides of a login.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use weir_config::{MysqlUser, MysqlVariables, Password, Secret};
+use weir_protocol::auth::{Credential, StoredPassword};
+use weir_protocol::capability::Capabilities;
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::handshake::{Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::ok::{OK_HEADER, OkPacket, SessionTrack};
+use weir_protocol::status::StatusFlags;
+use weir_proxy::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use weir_sql::Dialect;
+use weir_topology::{Endpoint, ServerShared};
+
+/// Everybody's password.
+pub const PASSWORD: &[u8] = b"secret";
+
+/// What a MariaDB 10.11 offers, and thus also agrees on with Weir.
+pub const SERVER_CAPABILITIES: Capabilities = Capabilities::from_parts(0x81FF_F7FE, 0);
+
+/// A client with everything that changes how Weir answers.
+pub const MODERN: Capabilities = Capabilities::LONG_PASSWORD
+    .union(Capabilities::PROTOCOL_41)
+    .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::PLUGIN_AUTH)
+    .union(Capabilities::TRANSACTIONS)
+    .union(Capabilities::MULTI_RESULTS)
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::DEPRECATE_EOF)
+    .union(Capabilities::CONNECT_WITH_DB);
+
+/// A client of the days before DEPRECATE_EOF and SESSION_TRACK.
+pub const OLD: Capabilities =
+    MODERN.difference(Capabilities::SESSION_TRACK.union(Capabilities::DEPRECATE_EOF));
+
+/// A user whose statements go to `hostgroup`.
+pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
+    let password = String::from_utf8_lossy(PASSWORD).into_owned();
+    Arc::new(Account {
+        user: MysqlUser {
+            username: name.into(),
+            password: Password::Clear(Secret::new(&password)),
+            active: true,
+            use_ssl: false,
+            default_hostgroup: hostgroup,
+            default_schema: None,
+            max_connections: 10_000,
+            comment: String::new(),
+        },
+        stored: Arc::new(StoredPassword::ClearText(PASSWORD.into())),
+        clients: Default::default(),
+        credential: Mutex::new(Some(Credential::clear_text(PASSWORD))),
+    })
+}
+
+/// A server on 127.0.0.1.
+pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
+    let endpoint = Endpoint::new("127.0.0.1", port);
+    Arc::new(Server {
+        endpoint: endpoint.to_string(),
+        addr: SocketAddr::from(([127, 0, 0, 1], port)),
+        max_connections,
+        is_gone: false,
+        shared: Arc::new(ServerShared::new(endpoint)),
+    })
+}
+
+/// A hostgroup of these servers, with equal weights.
+pub fn hostgroup(servers: impl IntoIterator<Item = usize>) -> Hostgroup {
+    let members = servers.into_iter().map(|server| Member { server, weight: 1 }).collect();
+    Hostgroup { members, ..Hostgroup::default() }
+}
+
+/// Everything together.
+pub fn snapshot(
+    users: &[Arc<Account>],
+    servers: &[Arc<Server>],
+    hostgroups: impl IntoIterator<Item = (u32, Hostgroup)>,
+    variables: MysqlVariables,
+) -> Arc<Snapshot> {
+    Arc::new(Snapshot {
+        users: users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
+        servers: servers.to_vec(),
+        hostgroups: hostgroups.into_iter().collect::<HashMap<_, _>>(),
+        variables,
+        server_version: "5.5.5-10.11.19-MariaDB".into(),
+        is_mariadb: true,
+        default_collation: "latin1_swedish_ci".into(),
+        dialect: Dialect::default(),
+        tls: false,
+    })
+}
+
+/// The first whole packet's sequence id and payload, taken off the front of `bytes`.
+pub fn take_packet(bytes: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
+    let header = Header::parse(bytes)?;
+    let payload = bytes.get(HEADER_LEN..header.packet_len())?.to_vec();
+    bytes.drain(..header.packet_len());
+    Some((header.seq, payload))
+}
+
+/// A client's answer to a greeting's payload: the packet, header included.
+pub fn login(
+    greeting: &[u8],
+    capabilities: Capabilities,
+    user: &[u8],
+    schema: &[u8],
+    collation: u8,
+) -> Vec<u8> {
+    let greeting = Greeting::parse(greeting).expect("a greeting");
+    let credential = Credential::clear_text(PASSWORD);
+    let proof = credential.response(MYSQL_NATIVE_PASSWORD, &greeting.scramble).expect("a native proof");
+    let response = HandshakeResponse {
+        capabilities,
+        max_packet_size: 1 << 24,
+        collation,
+        user,
+        auth_data: &proof,
+        database: (!schema.is_empty()).then_some(schema),
+        auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
+        attributes: Default::default(),
+        zstd_level: None,
+    };
+    let mut out = Vec::new();
+    frame::packet(&mut out, &mut 1, |out| response.write(out));
+    out
+}
+
+/// A server's greeting: the packet, header included.
+pub fn greeting(thread_id: u32) -> Vec<u8> {
+    let greeting = Greeting {
+        version: b"5.5.5-10.11.19-MariaDB-log",
+        thread_id,
+        scramble: *b"abcdefghijklmnopqrst",
+        capabilities: SERVER_CAPABILITIES,
+        collation: 8,
+        status: StatusFlags::AUTOCOMMIT,
+        auth_plugin: MYSQL_NATIVE_PASSWORD,
+    };
+    let mut out = Vec::new();
+    frame::packet(&mut out, &mut 0, |out| greeting.write(out));
+    out
+}
+
+/// A server's OK as a packet with this sequence id, with session-track entries.
+pub fn ok(sequence: u8, ok: OkPacket<'_>, tracks: &[SessionTrack<'_>]) -> Vec<u8> {
+    let mut session_state = Vec::new();
+    tracks.iter().for_each(|track| track.write(&mut session_state));
+    let mut out = Vec::new();
+    let mut sequence = sequence;
+    let ok = OkPacket { session_state: &session_state, ..ok };
+    frame::packet(&mut out, &mut sequence, |out| ok.write(SERVER_CAPABILITIES, out));
+    out
+}
+
+/// An OK without anything.
+pub fn plain_ok(sequence: u8) -> Vec<u8> {
+    ok(sequence, OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT), &[])
+}
