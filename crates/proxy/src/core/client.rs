@@ -303,7 +303,8 @@ impl Core {
     pub(super) fn reply_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
         let session = &mut self.sessions[key];
         session.row_count = -1;
-        let mut sequence = 1;
+        // A long command may have taken several packets.
+        let mut sequence = session.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
         if let Some(buffer) = self.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }

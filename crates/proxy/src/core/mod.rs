@@ -96,6 +96,8 @@ struct Pool {
     /// Connections on their way to this pool's waiters by COM_CHANGE_USER.
     handovers: u32,
     waiters: VecDeque<(SessionKey, SocketId)>,
+    /// The waiters are to be looked after at this time.
+    supply_at: Nanos,
     /// After failures: no dial before this time.
     retry_at: Nanos,
     failures: u32,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weir_protocol::error;
 
-use super::model::{Phase, Poison, ServerIndex, SessionKey};
+use super::model::{Nanos, Phase, Poison, ServerIndex, SessionKey};
 use super::{Core, Group, GroupMember, Pool};
 use crate::snapshot::{Server, Snapshot};
 
@@ -66,6 +66,7 @@ impl Core {
             dialing: 0,
             handovers: 0,
             waiters: Default::default(),
+            supply_at: Nanos::MAX,
             retry_at: 0,
             failures: 0,
             suspect_until: 0,

@@ -206,6 +206,11 @@ impl Core {
             _ => ReplyKind::Results,
         };
         backend.reply = ReplyReader::new(kind, 1);
+        // A command of several packets may have gone out while replies to others were still owed.
+        let holder = backend.holder.filter(|_| matches!(backend.expected.front(), Some(Expected::Relay)));
+        if let Some(upload) = holder.and_then(|holder| self.sessions[holder].upload.as_ref()) {
+            backend.reply.command_continued(upload.sequence);
+        }
     }
 
     /// Appends a COM_STMT_EXECUTE with the server's id of the statement and the types that it needs.

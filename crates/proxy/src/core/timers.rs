@@ -1,12 +1,12 @@
 //! Everything that happens because time has passed. No session has a timer of its own while it is idle or while
 //! its statement runs: the few kinds of deadlines are queues, and once a second the connections are looked over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use weir_session::pin::Pins;
 
 use super::Core;
-use super::model::{Expected, Nanos, Phase, Poison, ServerIndex};
+use super::model::{Expected, Nanos, Phase, Poison};
 use crate::outbox::{Owner, SocketId};
 
 /// How often connections are looked over.
@@ -21,7 +21,6 @@ pub(super) struct Timers {
     logins: VecDeque<(Nanos, SocketId)>,
     dials: VecDeque<(Nanos, SocketId)>,
     closings: VecDeque<(Nanos, SocketId)>,
-    retries: BTreeMap<ServerIndex, Nanos>,
     unpark_at: Nanos,
     look_over_at: Nanos,
     round: u32,
@@ -33,7 +32,6 @@ impl Timers {
             logins: VecDeque::new(),
             dials: VecDeque::new(),
             closings: VecDeque::new(),
-            retries: BTreeMap::new(),
             unpark_at: Nanos::MAX,
             look_over_at: now + LOOK_OVER_NS,
             round: 0,
@@ -69,12 +67,6 @@ impl Timers {
     pub(super) fn unpark(&mut self, at: Nanos) {
         self.unpark_at = self.unpark_at.min(at);
     }
-
-    /// Look at this server's waiters again at this time, or sooner.
-    pub(super) fn retry(&mut self, server: ServerIndex, at: Nanos) {
-        let due = self.retries.entry(server).or_insert(at);
-        *due = at.min(*due);
-    }
 }
 
 fn pop_due(queue: &mut VecDeque<(Nanos, SocketId)>, now: Nanos) -> Option<SocketId> {
@@ -91,7 +83,7 @@ impl Core {
         let timers = &self.timers;
         let fronts = [timers.logins.front(), timers.dials.front(), timers.closings.front()];
         let first = fronts.iter().flatten().map(|(due, _)| *due);
-        let retries = timers.retries.values().copied();
+        let retries = self.servers.iter().map(|pool| pool.supply_at);
         first
             .chain(retries)
             .chain([timers.look_over_at, timers.unpark_at, self.first_wait_deadline()])
@@ -138,11 +130,11 @@ impl Core {
                 self.forget_session(key);
             }
         }
-        let due: Vec<ServerIndex> =
-            self.timers.retries.iter().filter(|(_, at)| **at <= now).map(|(server, _)| *server).collect();
-        for server in due {
-            self.timers.retries.remove(&server);
-            self.retry_supply(server);
+        for server in 0..self.servers.len() {
+            if self.servers[server].supply_at <= now {
+                self.servers[server].supply_at = Nanos::MAX;
+                self.retry_supply(server);
+            }
         }
         if self.timers.unpark_at <= now {
             self.timers.unpark_at = Nanos::MAX;

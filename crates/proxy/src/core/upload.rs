@@ -7,7 +7,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 
 use super::Core;
 use super::command::COMMAND_BYTES_KEPT;
-use super::model::{SessionKey, Upload};
+use super::model::{Expected, SessionKey, Upload};
 use crate::outbox::BACKLOG_HIGH_BYTES;
 
 impl Core {
@@ -88,6 +88,9 @@ impl Core {
             upload.packet_left = header.len;
             upload.continues = header.is_continued();
             at += HEADER_LEN;
+        }
+        if matches!(self.backends[lease].expected.front(), Some(Expected::Relay)) {
+            self.backends[lease].reply.command_continued(upload.sequence);
         }
         let backend = self.backends[lease].socket;
         if let Some(buffer) = self.out.buffer(backend) {
