@@ -230,12 +230,13 @@ fn clients_are_spread(env: &Env) -> CaseResult {
 }
 
 fn transaction_ends(env: &Env) -> CaseResult {
-    let user = env.account()?;
+    let (user, schema) = (env.account()?, env.schema()?);
+    env.cluster()?.node(1).root_query(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY)"))?;
     let weir = weir_with(env, 1, 1, &[user])?;
     let mut holder = sessions(weir.addr(), user, 1)?.remove(0);
     for end in ["COMMIT", "ROLLBACK", "SET autocommit = 1", ""] {
         holder.run(if end.starts_with("SET") { "SET autocommit = 0" } else { "BEGIN" })?;
-        holder.run("SELECT COUNT(*) FROM information_schema.TABLES WHERE FALSE FOR UPDATE")?;
+        holder.run(&format!("SELECT COUNT(*) FROM {schema}.t FOR UPDATE"))?;
         let mut waiter = sessions(weir.addr(), user, 1)?.remove(0);
         let waiting = thread::spawn(move || {
             let started = Instant::now();

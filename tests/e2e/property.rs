@@ -42,7 +42,8 @@ fn same_as_straight(env: &Env) -> CaseResult {
         statistics = (statistics.0 + steps.len(), statistics.1 + ran);
         if let Some(mismatch) = mismatch {
             let (steps, mismatch) = shrink(&mut stage, steps, mismatch)?;
-            return Err(report(seed, &steps, &mismatch, &stage).into());
+            let trace = stage.trace(&steps)?;
+            return Err(report(seed, &steps, &mismatch, &trace).into());
         }
         if wanted.is_none() && started.elapsed() > DEFAULT_TIME {
             break;
@@ -92,13 +93,12 @@ fn shrink(
     Ok((steps, mismatch))
 }
 
-fn report(seed: u64, steps: &[Step], mismatch: &Mismatch, stage: &Stage<'_>) -> String {
+fn report(seed: u64, steps: &[Step], mismatch: &Mismatch, trace: &str) -> String {
     let lines: Vec<String> = steps.iter().map(|step| format!("  {step}")).collect();
     format!(
-        "SEED={seed} SEQUENCES=1: the last of these steps differs\n{}\nthrough Weir: {}\nstraight:     {}\n{}",
+        "SEED={seed} SEQUENCES=1: the last of these steps differs\n{}\nthrough Weir: {}\nstraight:     {}\nstatements that the servers got:\n{trace}",
         lines.join("\n"),
         mismatch.through,
         mismatch.straight,
-        stage.log_tail(),
     )
 }

@@ -36,7 +36,8 @@ impl Bystanders {
         let cluster = env.cluster()?;
         cluster.node(1).root_query(&format!(
             "CREATE TABLE {schema}.bystander (id INT PRIMARY KEY, word VARCHAR(100), n INT);
-             INSERT INTO {schema}.bystander SELECT seq, CONCAT('row ', seq, ' of {schema}'), 0 FROM seq_1_to_{ROWS}"
+             USE {schema};
+             INSERT INTO bystander SELECT seq, CONCAT('row ', seq, ' of {schema}'), 0 FROM seq_1_to_{ROWS}"
         ))?;
         for node in cluster.nodes() {
             node.root_query(&format!("SET wsrep_sync_wait = 15; SELECT COUNT(*) FROM {schema}.bystander"))?;

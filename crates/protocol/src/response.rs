@@ -150,9 +150,12 @@ impl ReplyReader {
         self.sequence.wrapping_add(self.sequence_shift)
     }
 
-    /// True before the first packet of the reply has been read.
-    pub fn is_untouched(&self) -> bool {
-        self.phase == Phase::First && self.sequence == 1 && self.packet_left == 0
+    /// The command went on in another packet, with this sequence id: the reply's begin behind it. Without effect
+    /// on a reply that has begun.
+    pub fn command_continued(&mut self, sequence: u8) {
+        if self.phase == Phase::First && self.rows == 0 {
+            self.sequence = sequence.wrapping_add(1);
+        }
     }
 
     /// After the local file of a [`Control::LocalInfile`] has been sent, whose last packet had `sequence`.

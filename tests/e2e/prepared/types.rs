@@ -47,23 +47,18 @@ fn many_parameters(env: &Env) -> CaseResult {
     let mut session = Session::open(weir.addr(), "test")?;
     let mut blocker = Session::open(weir.addr(), "test")?;
     for count in [1000_usize, 20_000, 65_535] {
-        let mut sql = "SELECT ?".to_owned();
-        sql += &"+?".repeat(count - 1);
-        // A sum of so many terms is too deep for the parser's stack; a list is not.
-        if count > 1000 {
-            sql = format!("SELECT 7 IN (?{})", ",?".repeat(count - 1));
-        }
+        let sql = format!("SELECT 7 IN (?{})", ",?".repeat(count - 1));
         let statement = session.prepare(&sql)?;
         ensure!(usize::from(statement.params) == count, "{} parameters", statement.params);
         let mut params = vec![Param::Int(1); count];
-        let wanted = if count > 1000 { "1".to_owned() } else { count.to_string() };
-        params[count - 1] = if count > 1000 { Param::Int(7) } else { Param::Int(1) };
+        // Only the last one matters.
+        params[count - 1] = Param::Int(7);
         let rows = session.execute(&statement, &params)?.binary_rows()?;
-        ensure!(rows == [[wanted.clone()]], "{count} parameters: {rows:?}");
+        ensure!(rows == [["1"]], "{count} parameters: {rows:?}");
         for _ in 0..2 {
             blocker.run("BEGIN")?;
             let rows = session.execute_with(&statement, &params, false)?.binary_rows()?;
-            ensure!(rows == [[wanted.clone()]], "{count} parameters elsewhere: {rows:?}");
+            ensure!(rows == [["1"]], "{count} parameters elsewhere: {rows:?}");
             blocker.run("COMMIT")?;
         }
         session.close(&statement)?;
@@ -195,6 +190,7 @@ fn masked(answer: &Answer) -> Answer {
     let mut answer = answer.clone();
     for result in &mut answer.results {
         if let Outcome::Rows(rows) = result {
+            rows.capabilities = Default::default();
             for column in &mut rows.columns {
                 while let Some(at) =
                     column.windows(3).position(|window| window == b"\x02t1" || window == b"\x02t2")

@@ -1,6 +1,7 @@
 //! The same sessions twice: at Weir, and straight at the writer in a copy of the schemas.
 
 use std::error::Error;
+use std::fs;
 use std::net::SocketAddrV4;
 
 use weir_protocol::capability::Capabilities;
@@ -25,6 +26,16 @@ const FLAGS: StatusFlags = StatusFlags::IN_TRANS
     .union(StatusFlags::MORE_RESULTS_EXISTS)
     .union(StatusFlags::DB_DROPPED)
     .union(StatusFlags::IN_TRANS_READONLY);
+
+/// What a trace shows nothing with: the monitor, the preparation of the tables.
+const TRACE_WITHOUT: [&str; 6] = [
+    "wsrep_",
+    "monitor",
+    "DELETE FROM t",
+    "SHOW TABLES LIKE 'x%'",
+    "INFORMATION_SCHEMA",
+    "session_track_state_change=ON",
+];
 
 /// The first answer that is not the same.
 #[derive(Debug)]
@@ -132,11 +143,28 @@ impl<'a> Stage<'a> {
         Ok((ran, None))
     }
 
-    /// The end of Weir's log.
-    pub(super) fn log_tail(&self) -> String {
-        let log = self.weir.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(5)..].join("\n")
+    /// Plays the steps once more; returns what both nodes were sent meanwhile, by whomever.
+    pub(super) fn trace(&mut self, steps: &[Step]) -> Result<String, Failure> {
+        let nodes = [self.writer, self.reader];
+        self.renew()?;
+        let mut files = Vec::new();
+        for node in nodes {
+            let file = node.log_path().with_extension("general");
+            node.root_query(&format!(
+                "SET GLOBAL general_log_file = '{}', general_log = ON",
+                file.display()
+            ))?;
+            files.push(file);
+        }
+        let played = self.play(steps);
+        let mut text = String::new();
+        for (node, file) in nodes.into_iter().zip(files) {
+            node.root_query("SET GLOBAL general_log = OFF")?;
+            let log = String::from_utf8_lossy(&fs::read(file)?).into_owned();
+            let lines = log.lines().filter(|line| !TRACE_WITHOUT.iter().any(|part| line.contains(part)));
+            text += &format!("{}:\n{}\n", node.name(), lines.collect::<Vec<&str>>().join("\n"));
+        }
+        played.map(|_| text)
     }
 
     fn step(&mut self, step: &Step) -> Result<Compared, Failure> {

@@ -49,12 +49,17 @@ fn weir_for_blobs(env: &Env) -> Result<(Weir, String), Box<dyn Error>> {
 
 /// Reads a blob back, through Weir and straight, as text and by a prepared statement.
 fn check_blob(env: &Env, weir: &Weir, schema: &str, id: usize, wanted: &[u8]) -> CaseResult {
+    // Another session than the one that wrote reads what its server has applied.
+    for node in env.cluster()?.nodes() {
+        node.root_query(&format!("SET wsrep_sync_wait = 15; SELECT COUNT(*) FROM {schema}.t"))?;
+    }
     let login = Login::new(Account::APP).schema(schema);
     for server in [weir.addr(), env.cluster()?.node(1).addr()] {
         let mut client = RawClient::login(server, &login)?;
         client.packets().set_read_timeout(Duration::from_secs(30))?;
         let sql = format!("\x03SELECT b FROM t WHERE id = {id}");
-        let row = one_row(&mut client, sql.as_bytes())?;
+        let row = one_row(&mut client, sql.as_bytes())
+            .map_err(|error| format!("{server}, row {id}, {} bytes: {error}", wanted.len()))?;
         let value = Reader::new(&row).lenenc_bytes().map_err(|error| error.to_string())?.to_vec();
         ensure!(value == wanted, "{server}: {} bytes of {} came back, or others", value.len(), wanted.len());
         client.query("SELECT 'in step'")?.ok()?;
@@ -65,7 +70,8 @@ fn check_blob(env: &Env, weir: &Weir, schema: &str, id: usize, wanted: &[u8]) ->
     client.packets().set_read_timeout(Duration::from_secs(30))?;
     let mut execute = execute(statement.id, ColumnType::LONGLONG);
     execute.extend_from_slice(&(id as u64).to_le_bytes());
-    let row = one_row(client, &execute)?;
+    let row =
+        one_row(client, &execute).map_err(|error| format!("prepared, {} bytes: {error}", wanted.len()))?;
     let mut reader = Reader::new(&row);
     reader.skip(2).map_err(|error| error.to_string())?;
     let value = reader.lenenc_bytes().map_err(|error| error.to_string())?;

@@ -1,0 +1,298 @@
+//! Clients that go away, statements that run too long, and KILL: what must end ends, and nothing else.
+
+mod kill;
+mod stress;
+
+use std::error::Error;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir};
+use weir_tests::session::Outcome;
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    let mut cases = vec![
+        Case::parallel(
+            "vanish::a_transaction_of_a_client_that_is_gone_is_rolled_back",
+            transaction_is_rolled_back,
+        ),
+        Case::parallel("vanish::a_statement_of_a_client_that_is_gone_is_killed", statement_is_killed),
+        Case::parallel("vanish::a_waiting_client_that_is_gone_waits_no_more", waiter_is_forgotten),
+        Case::parallel("vanish::locks_of_a_client_that_is_gone_are_free", locks_are_free),
+        Case::parallel("vanish::a_reader_that_is_gone_in_the_middle_of_rows", gone_in_the_middle_of_rows),
+        Case::parallel("vanish::default_query_timeout_ends_a_statement", query_timeout),
+        Case::parallel("vanish::without_killing_the_statement_goes_on_if_told_so", killing_switched_off),
+    ];
+    cases.extend(kill::trials());
+    cases.extend(stress::trials());
+    cases
+}
+
+/// The server's own id of the connection that a pinned session holds.
+fn server_thread(session: &mut Session) -> Result<String, Box<dyn Error>> {
+    Ok(session.value("SELECT @@pseudo_thread_id")?)
+}
+
+/// Waits until no statement with this mark runs at any node.
+fn gone_from_servers(env: &Env, mark: &str, within: Duration) -> CaseResult {
+    let sql = running_sql(mark);
+    for node in env.cluster()?.nodes() {
+        let mut direct = Session::open(node.addr(), "test")?;
+        eventually(&format!("{mark} no longer runs on {}", node.name()), within, || {
+            Ok(direct.value(&sql)? == "0")
+        })?;
+    }
+    Ok(())
+}
+
+fn running_sql(mark: &str) -> String {
+    format!(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%{mark}%' AND ID <> CONNECTION_ID()"
+    )
+}
+
+/// Waits until a statement with this mark runs somewhere.
+fn runs_on_servers(env: &Env, mark: &str) -> CaseResult {
+    let mut nodes = Vec::new();
+    for node in env.cluster()?.nodes() {
+        nodes.push(Session::open(node.addr(), "test")?);
+    }
+    eventually(&format!("{mark} runs"), Duration::from_secs(5), || {
+        for node in &mut nodes {
+            if node.value(&running_sql(mark))? != "0" {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// How a client goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Going {
+    Closes,
+    Resets,
+    Quits,
+}
+
+impl Going {
+    const ALL: [Going; 3] = [Going::Closes, Going::Resets, Going::Quits];
+
+    fn leave(self, mut session: Session) -> CaseResult {
+        match self {
+            Going::Closes => {}
+            Going::Resets => {
+                let socket = session.raw().packets().socket().try_clone()?;
+                drop(session);
+                weir_testkit::wire::PacketStream::new(socket)?.reset()?;
+            }
+            Going::Quits => session.raw().send_command(&[1])?,
+        }
+        Ok(())
+    }
+}
+
+fn weir(env: &Env, threads: i64) -> Result<Weir, String> {
+    env.weir(|config| {
+        config.variable("threads", threads);
+    })
+}
+
+fn transaction_is_rolled_back(env: &Env) -> CaseResult {
+    let (weir, schema) = (weir(env, 2)?, env.schema()?);
+    let node = env.cluster()?.node(1);
+    node.root_query(&format!(
+        "CREATE TABLE {schema}.t (id INT PRIMARY KEY, n INT); INSERT INTO {schema}.t VALUES (1, 0)"
+    ))?;
+    let mut direct = Session::open(node.addr(), &schema)?;
+    let mut other = Session::open(weir.addr(), &schema)?;
+    for going in Going::ALL {
+        for begin in ["BEGIN", "SET autocommit = 0"] {
+            let mut session = Session::open(weir.addr(), &schema)?;
+            session.run(begin)?;
+            session.run("INSERT INTO t VALUES (2, 0)")?;
+            session.run("UPDATE t SET n = n + 1 WHERE id = 1")?;
+            let thread = server_thread(&mut session)?;
+            going.leave(session)?;
+            let open = format!(
+                "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE TRX_MYSQL_THREAD_ID = {thread}"
+            );
+            eventually(
+                &format!("{going:?}, {begin}: no transaction is left"),
+                Duration::from_secs(2),
+                || Ok(direct.value(&open)? == "0"),
+            )?;
+            let started = Instant::now();
+            let rows = other.rows("SELECT id, n FROM t FOR UPDATE")?;
+            ensure!(rows == [["1", "0"]], "{going:?}, {begin}: {rows:?}");
+            ensure!(
+                started.elapsed() < Duration::from_secs(1),
+                "{going:?}, {begin}: locked for {:?}",
+                started.elapsed()
+            );
+        }
+    }
+    // Nor does the next session inherit anything.
+    let rows = other.rows("SELECT @@autocommit, @@in_transaction")?;
+    ensure!(rows == [["1", "0"]], "{rows:?}");
+    Ok(())
+}
+
+fn statement_is_killed(env: &Env) -> CaseResult {
+    let (weir, schema) = (weir(env, 2)?, env.schema()?);
+    for going in [Going::Closes, Going::Resets] {
+        for (kind, begin, sql) in [
+            ("read", "", "SELECT SLEEP(30)"),
+            ("write", "", "DO SLEEP(30)"),
+            ("transaction", "BEGIN", "SELECT SLEEP(30)"),
+            ("call", "", "BEGIN NOT ATOMIC DO SLEEP(30); END"),
+        ] {
+            let mark = format!("{schema}_{going:?}_{kind}");
+            let mut session = Session::open(weir.addr(), &schema)?;
+            if !begin.is_empty() {
+                session.run(begin)?;
+            }
+            session.send_query(&format!("{sql} /* {mark} */"))?;
+            runs_on_servers(env, &mark)?;
+            going.leave(session)?;
+            gone_from_servers(env, &mark, Duration::from_secs(2))?;
+        }
+    }
+    Session::open(weir.addr(), &schema)?.value("SELECT 'still here'")?;
+    Ok(())
+}
+
+fn waiter_is_forgotten(env: &Env) -> CaseResult {
+    let weir = crate::prepared::weir_with_connections(env, 1, 1)?;
+    let mut holder = Session::open(weir.addr(), "test")?;
+    holder.run("BEGIN")?;
+    holder.run("SELECT 1 FOR UPDATE")?;
+    for going in Going::ALL {
+        let mut waiter = Session::open(weir.addr(), "test")?;
+        waiter.send_query("SET GLOBAL innodb_status_output = OFF")?;
+        thread::sleep(Duration::from_millis(50));
+        going.leave(waiter)?;
+    }
+    let mut next = Session::open(weir.addr(), "test")?;
+    next.send_query("SELECT 'next'")?;
+    thread::sleep(Duration::from_millis(100));
+    holder.run("COMMIT")?;
+    let started = Instant::now();
+    let value = next.results()?.value()?;
+    ensure!(
+        value == "next" && started.elapsed() < Duration::from_secs(1),
+        "{value} after {:?}",
+        started.elapsed()
+    );
+    holder.value("SELECT 'still here'")?;
+    Ok(())
+}
+
+fn locks_are_free(env: &Env) -> CaseResult {
+    let (weir, schema) = (weir(env, 1)?, env.schema()?);
+    let node = env.cluster()?.node(1);
+    node.root_query(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY)"))?;
+    let lock = format!("lock_{schema}");
+    for (what, sql) in [
+        ("GET_LOCK", format!("SELECT GET_LOCK('{lock}', 0)")),
+        ("LOCK TABLES", "LOCK TABLES t WRITE".to_owned()),
+        ("temporary table", "CREATE TEMPORARY TABLE mine (id INT)".to_owned()),
+        ("user variable", "SET @mine = 1".to_owned()),
+    ] {
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.run(&sql)?;
+        session.vanish();
+        let mut next = Session::open(weir.addr(), &schema)?;
+        eventually(&format!("{what} is gone"), Duration::from_secs(2), || {
+            Ok(next.value(&format!("SELECT IS_FREE_LOCK('{lock}')"))? == "1")
+        })?;
+        let started = Instant::now();
+        next.run(&format!("INSERT INTO t SELECT COALESCE(MAX(id), 0) + 1 FROM t"))?;
+        ensure!(started.elapsed() < Duration::from_secs(2), "{what}: INSERT waited {:?}", started.elapsed());
+        next.refused("SELECT * FROM mine", 1146)?;
+        let value = next.value("SELECT @mine")?;
+        ensure!(value == "NULL", "{what}: @mine is {value}");
+    }
+    Ok(())
+}
+
+fn gone_in_the_middle_of_rows(env: &Env) -> CaseResult {
+    let (weir, schema) = (weir(env, 1)?, env.schema()?);
+    for going in [Going::Closes, Going::Resets] {
+        let mark = format!("{schema}_{going:?}");
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.send_query(&format!("SELECT REPEAT('x', 1000000) FROM seq_1_to_5000 /* {mark} */"))?;
+        for _ in 0..20 {
+            session.raw().packets().read_packet()?;
+        }
+        going.leave(session)?;
+        gone_from_servers(env, &mark, Duration::from_secs(2))?;
+        let value = Session::open(weir.addr(), &schema)?.value("SELECT 'right'")?;
+        ensure!(value == "right", "{going:?}: {value}");
+    }
+    Ok(())
+}
+
+fn query_timeout(env: &Env) -> CaseResult {
+    let (weir, schema) = (
+        env.weir(|config| {
+            config.variable("default_query_timeout", 1000).variable("threads", 1);
+        })?,
+        env.schema()?,
+    );
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    let slow = "SELECT COUNT(*) FROM seq_1_to_100000000 a JOIN seq_1_to_100000000 b WHERE a.seq + b.seq = -1";
+    for sql in ["SELECT SLEEP(20)", "DO SLEEP(20)", slow, "SELECT SLEEP(20) FROM t FOR UPDATE"] {
+        session.run("REPLACE INTO t VALUES (1)")?;
+        let started = Instant::now();
+        let answer = session.query(sql)?;
+        let ran = started.elapsed();
+        ensure!(is_interrupted(&answer), "{sql}: {answer:?} after {ran:?}");
+        ensure!((0.9..6.0).contains(&ran.as_secs_f64()), "{sql}: ended after {ran:?}");
+        // The session goes on.
+        let value = session.value("SELECT 'on'")?;
+        ensure!(value == "on", "{sql}: {value}");
+    }
+    // In a transaction too, which stays open: it is for the client to end it.
+    session.run("BEGIN")?;
+    session.run("REPLACE INTO t VALUES (2)")?;
+    let answer = session.query("SELECT SLEEP(20)")?;
+    ensure!(is_interrupted(&answer), "{answer:?}");
+    let count = session.value("SELECT COUNT(*) FROM t")?;
+    ensure!(count == "2", "{count} rows inside the transaction");
+    session.run("ROLLBACK")?;
+    // Time is counted per statement: a long session is none.
+    for _ in 0..8 {
+        session.value("SELECT SLEEP(0.3)")?;
+    }
+    Ok(())
+}
+
+/// 1317 or MariaDB's 1969, or the "1" that SLEEP returns when it is interrupted.
+fn is_interrupted(answer: &weir_tests::session::Answer) -> bool {
+    matches!(answer.error(), Some(1317 | 1969))
+        || answer.value().is_ok_and(|value| value == "1")
+        || matches!(answer.results.last(), Some(Outcome::Err { code: 3024, .. }))
+}
+
+fn killing_switched_off(env: &Env) -> CaseResult {
+    let (weir, schema) = (
+        env.weir(|config| {
+            config.variable("kill_backend_connection_when_disconnect", false);
+        })?,
+        env.schema()?,
+    );
+    let mark = format!("{schema}_lives");
+    let mut session = Session::with(weir.addr(), &Login::new(Account::APP).schema(&schema))?;
+    session.send_query(&format!("DO SLEEP(3) /* {mark} */"))?;
+    runs_on_servers(env, &mark)?;
+    session.vanish();
+    thread::sleep(Duration::from_millis(1000));
+    runs_on_servers(env, &mark)?;
+    gone_from_servers(env, &mark, Duration::from_secs(5))?;
+    Ok(())
+}
