@@ -169,6 +169,7 @@ impl Core {
         let session = &mut self.sessions[key];
         session.is_pinned_to_reader = session.work.is_read && !is_writer;
         session.lease = Some(backend);
+        session.work.is_sent = false;
         session.phase = Phase::Running;
         self.backends[backend].holder = Some(key);
         self.converge(backend);
@@ -278,9 +279,8 @@ impl Core {
     pub(super) fn may_retry(&self, key: SessionKey) -> bool {
         let work = &self.sessions[key].work;
         let retries = self.snapshot.variables.connect_retries_on_failure;
-        work.is_read
-            && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute)
-            && !work.is_answering
-            && work.attempts <= retries
+        let has_no_effect =
+            work.is_read && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
+        (has_no_effect || !work.is_sent) && !work.is_answering && work.attempts <= retries
     }
 }

@@ -351,7 +351,7 @@ impl Core {
         session.lease = None;
         let pins = session.pins.pins();
         if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
-            tracing::debug!(session = self.sessions[holder].id, endpoint, "read is run again elsewhere");
+            tracing::debug!(session = self.sessions[holder].id, endpoint, "statement is run again elsewhere");
             self.sessions[holder].work.attempts += 1;
             self.sessions[holder].phase = Phase::Waiting(self.now);
             self.acquire(holder);
@@ -390,7 +390,8 @@ impl Core {
             tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
             return self.close_session(holder);
         }
-        let may_have_run = !session.work.is_read && session.work.kind != WorkKind::Prepare;
+        let may_have_run =
+            session.work.is_sent && !session.work.is_read && session.work.kind != WorkKind::Prepare;
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let (error, fate) = if may_have_run {
             (OUTCOME_UNKNOWN, "it may or may not have taken effect")

@@ -46,7 +46,7 @@ impl Core {
                 if has_rows && changes_found_rows(session.work.statement.kind) {
                     session.found_rows = rows;
                 }
-                self.note_kept(holder, insert_id, warnings);
+                self.note_kept(holder, insert_id, warnings, has_rows);
                 self.apply_effects(holder);
             }
             Ending::Err(_) => self.note_error(holder),
@@ -122,6 +122,11 @@ impl Core {
         session.row_count = -1;
         let statement = session.work.statement;
         session.keeps |= Keeps::WARNINGS;
+        if statement.multi || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
+            // A row before the one that failed has set it.
+            self.keep_insert_id(holder);
+        }
+        let session = &mut self.sessions[holder];
         let may_have_changed = statement.multi
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
             || matches!(statement.kind, Kind::Call | Kind::SetStatement);

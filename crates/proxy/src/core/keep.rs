@@ -17,19 +17,17 @@ const WARNINGS_BYTES_MAX: usize = 128 << 10;
 
 impl Core {
     /// What the reply tells about the diagnostics that a statement has left.
-    pub(super) fn note_kept(&mut self, key: SessionKey, insert_id: u64, warnings: u16) {
-        let session = &mut self.sessions[key];
-        let statement = session.work.statement;
+    pub(super) fn note_kept(&mut self, key: SessionKey, insert_id: u64, warnings: u16, has_rows: bool) {
+        let statement = self.sessions[key].work.statement;
+        // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
+        // rows has none.
         let is_hidden = statement.multi
             || statement.effects.contains(Effects::ROUTINE)
-            || (statement.effects.contains(Effects::LAST_INSERT_ID_SET) && is_select(statement.kind));
+            || (statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows);
         if insert_id != 0 || is_hidden {
-            // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too.
-            session.keeps |= Keeps::INSERT_ID;
-            if let Some(lease) = session.lease {
-                self.backends[lease].insert_id = None;
-            }
+            self.keep_insert_id(key);
         }
+        let session = &mut self.sessions[key];
         if warnings > 0 {
             session.keeps |= Keeps::WARNINGS;
             session.saved_warnings = None;
@@ -39,6 +37,15 @@ impl Core {
             statement.effects.contains(Effects::FOUND_ROWS_CALC)
                 || (session.keeps.contains(Keeps::FOUND_ROWS) && !is_select(statement.kind)),
         );
+    }
+
+    /// Only the lease knows the session's LAST_INSERT_ID().
+    pub(super) fn keep_insert_id(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        session.keeps |= Keeps::INSERT_ID;
+        if let Some(lease) = session.lease {
+            self.backends[lease].insert_id = None;
+        }
     }
 
     /// A new statement begins: warnings of the one before are over, unless it asks for them or leaves them alone.

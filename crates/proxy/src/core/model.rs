@@ -141,6 +141,8 @@ pub(crate) struct Work {
     pub started_at: Nanos,
     /// The server has refused it before doing anything with it.
     pub is_turned_away: bool,
+    /// It has gone out to a server.
+    pub is_sent: bool,
     /// Something of the reply has reached the client's buffer.
     pub is_answering: bool,
     /// The text that goes out instead of the client's.

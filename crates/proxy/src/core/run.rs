@@ -158,6 +158,7 @@ impl Core {
             buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
         }
         session.phase = Phase::Running;
+        session.work.is_sent = true;
         let is_long = session.upload.is_some();
         // Whatever ends a transaction may commit it.
         session.work.may_have_written = session.work.kind != WorkKind::Prepare

@@ -180,6 +180,9 @@ impl Driver {
         socket.may_have_more = false;
         match socket.transport.receive(&socket.stream, &mut self.buffer) {
             Received::Bytes { count, more } => {
+                // Later than anything that these bytes report: a write that they acknowledge must not seem older
+                // than a probe that began before it.
+                let now = self::now();
                 self.core.data(id, &mut self.buffer[..count], now);
                 if more || ends {
                     self.unread.push(id);
