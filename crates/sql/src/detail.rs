@@ -15,7 +15,10 @@ use crate::dialect::Dialect;
 use crate::lex::{Flaws, Lexer, Token, TokenKind};
 use crate::scan::Tokens;
 
-/// All tokens of a text, with a position.
+/// More tokens than this are not collected: the text is then taken for one that cannot be read with certainty.
+const TOKENS_MAX: usize = 1 << 20;
+
+/// The tokens of a text, with a position.
 struct Cursor<'a> {
     text: &'a [u8],
     dialect: Dialect,
@@ -32,14 +35,17 @@ impl<'a> Cursor<'a> {
     fn new(text: &'a [u8], dialect: Dialect) -> Self {
         let mut lexer = Lexer::new(text, dialect);
         let mut tokens = Vec::new();
-        loop {
+        while tokens.len() < TOKENS_MAX {
             let token = lexer.token();
-            tokens.push(token);
             if token.kind == TokenKind::End {
                 break;
             }
+            tokens.push(token);
         }
-        let mut cursor = Self { text, dialect, tokens, flaws: lexer.flaws(), at: 0, first: 0, depth: 0 };
+        let mut flaws = lexer.flaws();
+        flaws.malformed |= lexer.token().kind != TokenKind::End;
+        tokens.push(Token::NONE);
+        let mut cursor = Self { text, dialect, tokens, flaws, at: 0, first: 0, depth: 0 };
         cursor.count_parenthesis();
         cursor
     }

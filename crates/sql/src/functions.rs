@@ -65,7 +65,7 @@ const LISTS: &[List] = &[
         names: "all and as between binary by case cross decimal distinct distinctrow div double else except \
             exists float for from group having ignore in inner intersect interval is join key like \
             limit natural not on or order outer over partition regexp rlike select set straight_join then \
-            union unique use using values varbinary varchar when where with xor",
+            sql_big_result sql_calc_found_rows sql_small_result high_priority union unique use using values varbinary varchar when where with xor",
     },
     List { call: Call::Syntax, mariadb: ALWAYS, mysql: ALWAYS, names: "index force character" },
     // Reserved in MySQL only; MariaDB would call a stored function of that name.

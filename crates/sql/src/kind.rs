@@ -34,7 +34,7 @@ pub enum Kind {
 
     /// SET of variables, NAMES, CHARACTER SET.
     Set,
-    /// SET [scope] TRANSACTION
+    /// SET TRANSACTION, with or without a scope.
     SetTransaction,
     /// SET ROLE
     SetRole,

@@ -167,6 +167,19 @@ fn locks_have_names_where_the_statement_is_simple() {
     }
 }
 
+#[test]
+fn a_lock_is_never_overlooked() {
+    // More tokens than are collected, and a call in a body that is not followed.
+    let long = format!("SELECT {}GET_LOCK('a', 1)", "1, ".repeat(600_000));
+    for text in [
+        long.as_str(),
+        "BEGIN NOT ATOMIC SELECT GET_LOCK('a', 1); END",
+        "IF 1 THEN DO GET_LOCK('a', 1); END IF",
+    ] {
+        assert_eq!(named_effects(text.as_bytes(), dialect()), [NamedEffect::LockAcquired(None)]);
+    }
+}
+
 /// The text with `<...>` around every place, `[...]` if it is a select item.
 fn marked(text: &str) -> String {
     let mut marked = String::new();

@@ -4,6 +4,7 @@ use super::{Cursor, unquote};
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
 use crate::scan::{Tokens as _, created_object, items, scan, skip_body};
+use crate::statement::Effects;
 use crate::words::Word;
 
 /// A table as a statement names it, in the letter case it is written in: whether letter case matters is the
@@ -49,7 +50,8 @@ pub enum NamedEffect {
 /// What ends something (dropped, closed, released) is left out where the text cannot be read with certainty or
 /// has executable comments, so that nothing is taken for gone that may still be there.
 pub fn named_effects(text: &[u8], dialect: Dialect) -> Vec<NamedEffect> {
-    if scan(text, dialect).effects.is_empty() {
+    let effects = scan(text, dialect).effects;
+    if effects.is_empty() {
         return Vec::new();
     }
     let mut cursor = Cursor::new(text, dialect);
@@ -59,6 +61,10 @@ pub fn named_effects(text: &[u8], dialect: Dialect) -> Vec<NamedEffect> {
     while more {
         statement(&mut cursor, &mut found);
         more = cursor.next_statement();
+    }
+    let lock = |effect: &NamedEffect| matches!(effect, NamedEffect::LockAcquired(_));
+    if effects.contains(Effects::LOCK_ACQUIRED) && !found.iter().any(lock) {
+        found.push(NamedEffect::LockAcquired(None));
     }
     if !certain {
         found.retain(|effect| {

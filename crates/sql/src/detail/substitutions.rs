@@ -35,9 +35,12 @@ pub struct Substitution {
     pub range: Range<usize>,
     /// What it is.
     pub what: What,
-    /// It is a whole item of the outermost select list and has no alias: with an alias of its own text behind
-    /// the literal, the result's column keeps its name.
+    /// It is a whole item of the outermost select list and has no alias.
     pub select_item: bool,
+    /// The bytes of the item of the outermost select list around it, where that surely has no alias: with an
+    /// alias of its own text behind it, the result's column keeps its name. The same as `range` for a
+    /// `select_item`.
+    pub item: Option<Range<usize>>,
 }
 
 /// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*` variables, in
@@ -93,13 +96,20 @@ fn evaluates(cursor: &mut Cursor<'_>) -> bool {
 fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
     let assigns = cursor.now().word == Word::SET;
     let mut in_select_list = false;
+    let mut item: Option<Item> = None;
     while !cursor.at_end() {
         let now = cursor.now();
         if cursor.depth == 0 {
+            if item.is_some() && ends_item(now) {
+                item = end_item(cursor, item, found);
+            }
             if now.word == Word::SELECT {
                 in_select_list = true;
             } else if ends_select_list(now.word) {
                 in_select_list = false;
+            }
+            if in_select_list && begins_item(cursor.previous()) {
+                item = Some(Item { start: now.start(), first: found.len() });
             }
         }
         let length_and_what = call(cursor).or_else(|| variable(cursor, assigns));
@@ -107,14 +117,49 @@ fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
             cursor.advance();
             continue;
         };
-        let item_begins = cursor.depth == 0 && in_select_list && begins_item(cursor.previous());
         let mut end = now.end();
         for _ in 0..length {
             end = cursor.now().end();
             cursor.advance();
         }
-        let select_item = item_begins && ends_item(cursor.now());
-        found.push(Substitution { range: now.start()..end, what, select_item });
+        found.push(Substitution { range: now.start()..end, what, select_item: false, item: None });
+    }
+    end_item(cursor, item, found);
+}
+
+/// An item of the outermost select list.
+struct Item {
+    start: usize,
+    /// The first substitution that may be in it.
+    first: usize,
+}
+
+/// The item before the current token is complete.
+fn end_item(cursor: &Cursor<'_>, item: Option<Item>, found: &mut [Substitution]) -> Option<Item> {
+    let item = item?;
+    let before_last = cursor.at.checked_sub(2).and_then(|at| cursor.tokens.get(at)).copied();
+    let last = cursor.previous();
+    if is_surely_no_alias(before_last.unwrap_or(Token::NONE), last) {
+        let range = item.start..last.end();
+        for substitution in found.iter_mut().skip(item.first) {
+            substitution.select_item = substitution.range == range;
+            substitution.item = Some(range.clone());
+        }
+    }
+    None
+}
+
+/// Whether an expression that ends with these two tokens can have no alias at its end.
+fn is_surely_no_alias(before_last: Token, last: Token) -> bool {
+    match last.kind {
+        TokenKind::RightParen | TokenKind::Number => true,
+        TokenKind::Word | TokenKind::Quoted | TokenKind::Text => {
+            matches!(
+                before_last.kind,
+                TokenKind::Operator | TokenKind::Equals | TokenKind::Dot | TokenKind::SystemVariable
+            )
+        }
+        _ => false,
     }
 }
 

@@ -20,8 +20,14 @@ impl Scanner<'_> {
                 if self.now().word != Word::NONE && !self.in_system_variable {
                     self.word();
                 }
+                self.member();
             }
-            TokenKind::Quoted if self.in_system_variable => self.system_variable(),
+            TokenKind::Quoted => {
+                if self.in_system_variable {
+                    self.system_variable();
+                }
+                self.member();
+            }
             TokenKind::LeftParen => {
                 if self.previous().is_name() {
                     self.call();
@@ -142,6 +148,19 @@ impl Scanner<'_> {
         }
     }
 
+    /// A name after a dot. With `ORACLE` in `sql_mode`, `s.NEXTVAL` and `s.CURRVAL` read a sequence (MariaDB),
+    /// even in backquotes; elsewhere they are columns that hardly anybody has.
+    #[inline]
+    fn member(&mut self) {
+        if self.previous().kind != TokenKind::Dot {
+            return;
+        }
+        let name = self.bare_name();
+        if name.eq_ignore_ascii_case(b"nextval") || name.eq_ignore_ascii_case(b"currval") {
+            self.impure(Effects::SEQUENCE);
+        }
+    }
+
     /// The query behind the common table expressions begins, if there are any.
     pub(super) fn common_tables_end(&mut self) {
         if let Some(bit) = self.depth_bit() {
@@ -195,17 +214,22 @@ impl Scanner<'_> {
         }
     }
 
+    /// The current name without its quotes; doubled quotes in it stay.
+    fn bare_name(&self) -> &[u8] {
+        let name = self.text_of(self.now());
+        match self.now().kind {
+            TokenKind::Quoted => name.get(1..name.len().saturating_sub(1)).unwrap_or_default(),
+            _ => name,
+        }
+    }
+
     /// A part of the name after `@@`: a scope or the variable itself. Or already the word behind it.
     fn system_variable(&mut self) {
         self.in_system_variable = matches!(self.previous().kind, TokenKind::SystemVariable | TokenKind::Dot);
         if !self.in_system_variable {
             return;
         }
-        let name = self.text_of(self.now());
-        let name = match self.now().kind {
-            TokenKind::Quoted => name.get(1..name.len().saturating_sub(1)).unwrap_or_default(),
-            _ => name,
-        };
+        let name = self.bare_name();
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         if is(b"last_insert_id") || is(b"identity") {
             self.uses |= Uses::LAST_INSERT_ID;
