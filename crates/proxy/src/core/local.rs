@@ -1,6 +1,7 @@
 //! What Weir answers itself or says differently to the server: the client's own session tracking, its connection
 //! id, counts of its last statement, its saved warnings, KILL.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use weir_protocol::capability::Capabilities;
@@ -16,7 +17,10 @@ use weir_session::track::{BadTrackValue, TrackPreferences};
 use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What};
 
 use super::Core;
-use super::model::{Keeps, SessionKey};
+use super::model::{Keeps, SessionKey, WorkKind};
+
+/// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
+const ALIAS_BYTES_MAX: usize = 256;
 
 /// Whether a command still needs a server.
 pub(super) enum Outcome {
@@ -47,7 +51,9 @@ impl Core {
 
     /// KILL with a connection id of Weir's.
     fn kill_statement(&mut self, key: SessionKey) -> Outcome {
-        let text = self.text(key);
+        self.substitute(key); // KILL QUERY CONNECTION_ID()
+        let rewritten = self.sessions[key].work.rewritten.take();
+        let text = rewritten.as_deref().unwrap_or_else(|| self.text(key));
         let Some(kill) = weir_sql::kill_target(text, self.sessions[key].dialect) else {
             self.refuse(
                 key,
@@ -147,21 +153,29 @@ impl Core {
         Some(Outcome::Answered)
     }
 
-    /// Puts literals in the place of what only Weir knows.
-    fn substitute(&mut self, key: SessionKey) {
+    /// Puts literals in the place of what only Weir knows. What changes from statement to statement can't be put
+    /// into one that is prepared.
+    pub(super) fn substitute(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
         let text = self.text(key);
         let places = weir_sql::substitutions(text, session.dialect);
         if places.is_empty() {
             return;
         }
+        let is_prepared = session.work.kind == WorkKind::Prepare;
         let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS)
             || (session.lease.is_some() && session.pins.pins() != Pins::empty());
         let mut rewritten = Vec::with_capacity(text.len() + 64);
         let mut at = 0;
+        // The item that gets its own text as an alias behind what stands in the places of it.
+        let mut item: Option<Range<usize>> = None;
         for place in places {
+            if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
+                at = put_item_end(&mut rewritten, text, at, &done);
+            }
             let literal = match &place.what {
                 What::Function(SessionFunction::ConnectionId) => session.id.to_string(),
+                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows) if is_prepared => continue,
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
                 What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),
@@ -176,14 +190,14 @@ impl Core {
             };
             rewritten.extend_from_slice(&text[at..place.range.start]);
             rewritten.extend_from_slice(literal.as_bytes());
-            if place.select_item {
-                let name = String::from_utf8_lossy(&text[place.range.clone()]).replace('`', "``");
-                rewritten.extend_from_slice(format!(" AS `{name}`").as_bytes());
-            }
             at = place.range.end;
+            item = place.item;
         }
         if at == 0 {
             return;
+        }
+        if let Some(done) = item {
+            at = put_item_end(&mut rewritten, text, at, &done);
         }
         rewritten.extend_from_slice(&text[at..]);
         self.sessions[key].work.rewritten = Some(rewritten);
@@ -253,19 +267,40 @@ impl Core {
     }
 }
 
-/// How a statement is to be read in this state. `fallback` holds where the session has not set sql_mode.
-pub(super) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> Dialect {
+/// How a statement is to be read in this state, and whether it can be read with certainty at all. `fallback`
+/// holds where the session has not set sql_mode.
+pub(super) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> (Dialect, bool) {
     let mut dialect = fallback;
     if let Some(mode) = state.variable("sql_mode") {
-        let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
-        dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
-        dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
-        dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
+        apply_sql_mode(&mut dialect, mode);
     }
-    if let Some(charset) = state.variable("character_set_client") {
-        dialect.lead_bytes = LeadBytes::of_charset(charset).unwrap_or_default();
+    let lead_bytes = state.variable("character_set_client").map(LeadBytes::of_charset);
+    // In a few character sets (swe7) the bytes of SQL's own signs are letters.
+    let is_certain = lead_bytes != Some(None);
+    dialect.lead_bytes = lead_bytes.flatten().unwrap_or_default();
+    (dialect, is_certain)
+}
+
+/// What sql_mode changes in how statements are read.
+pub(super) fn apply_sql_mode(dialect: &mut Dialect, mode: &str) {
+    let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
+    dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
+    dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
+    dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
+}
+
+/// Appends the rest of an item of a select list, and an alias that keeps its column's name. Returns where the text
+/// goes on.
+fn put_item_end(out: &mut Vec<u8>, text: &[u8], at: usize, item: &Range<usize>) -> usize {
+    out.extend_from_slice(&text[at..item.end]);
+    if item.len() <= ALIAS_BYTES_MAX {
+        out.extend_from_slice(b" AS `");
+        for byte in &text[item.clone()] {
+            out.extend_from_slice(if *byte == b'`' { b"``" } else { std::slice::from_ref(byte) });
+        }
+        out.push(b'`');
     }
-    dialect
+    item.end
 }
 
 fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
