@@ -35,9 +35,9 @@ pub struct MysqlVariables {
     pub connect_timeout_server: Duration,
     /// How long a statement may wait for a connection in all, default 10 s.
     pub connect_timeout_server_max: Duration,
-    /// Further attempts after a failed one, default 10.
+    /// How often a statement that can't have had an effect is sent again after its server failed, default 10.
     pub connect_retries_on_failure: u32,
-    /// The schema shown to a client without one, default information_schema.
+    /// The schema of clients that name none. Default none, as at a server (ProxySQL: information_schema).
     pub default_schema: String,
     /// How long a statement may run, default a day.
     pub default_query_timeout: Duration,

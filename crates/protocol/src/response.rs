@@ -179,7 +179,11 @@ impl ReplyReader {
         }
         match self.phase {
             Phase::Done | Phase::LocalInfile => {
-                if bytes.is_empty() { Ok(Step::Done) } else { Err(BrokenReply::Trailing) }
+                if bytes.is_empty() {
+                    Ok(Step::Done)
+                } else {
+                    Err(BrokenReply::Trailing)
+                }
             }
             Phase::First => self.control(bytes),
             Phase::Columns { .. } | Phase::Rows | Phase::PrepareDefs { .. } => self.pass(bytes),

@@ -2,11 +2,12 @@
 
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
-use weir_protocol::ok::{ErrPacket, OkPacket};
+use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
+use super::local::apply_sql_mode;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Stage, WorkKind};
 use super::relay::is_wsrep_refusal;
 use crate::outbox::SocketId;
@@ -213,15 +214,29 @@ impl Core {
             Control::Ok | Control::ResultEnd => {
                 let ok =
                     OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
-                if let Some(Expected::Settle(settle)) = backend.expected.front() {
-                    let settle = *settle;
-                    self.settle_ok(key, settle, &ok);
+                match backend.expected.front() {
+                    Some(Expected::Settle(settle)) => {
+                        let settle = *settle;
+                        self.settle_ok(key, settle, &ok);
+                    }
+                    Some(Expected::Setup) => self.take_sql_mode(&ok),
+                    _ => {}
                 }
             }
             Control::ColumnCount => {}
             Control::LocalInfile => return Err(BrokenReply::UnexpectedPacket(0xFB)),
         }
         Ok(())
+    }
+
+    /// The sql_mode of a new connection: how statements are read until a session sets its own.
+    fn take_sql_mode(&mut self, ok: &OkPacket<'_>) {
+        for entry in ok.session_tracks().flatten() {
+            if let SessionTrack::SystemVariable { name: b"sql_mode", value } = entry {
+                apply_sql_mode(&mut self.default_dialect, &String::from_utf8_lossy(value));
+                self.knows_sql_mode = true;
+            }
+        }
     }
 
     /// A server refuses a statement of Weir's own.

@@ -100,6 +100,8 @@ impl Core {
             identity: usize::MAX,
             state: self.fresh.clone(),
             dialect: self.default_dialect,
+            is_text_certain: true,
+            knows_sql_mode: false,
             login_collation: LOGIN_COLLATION,
             lease: None,
             is_pinned_to_reader: false,

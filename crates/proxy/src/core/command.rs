@@ -82,8 +82,10 @@ impl Core {
         let statement = weir_sql::scan(text, session.dialect);
         session.work.kind = WorkKind::Query;
         session.work.statement = statement;
-        // Of a long statement only the beginning has been looked at.
-        session.work.is_read = statement.access == Access::Read && session.upload.is_none();
+        session.work.is_read = statement.access == Access::Read;
+        let is_surely_read = self.is_surely_read(key);
+        let session = &mut self.sessions[key];
+        session.work.is_read &= is_surely_read;
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS
@@ -108,6 +110,16 @@ impl Core {
             }
         }
         self.start(key)
+    }
+
+    /// Whether a text that looks like a read can be trusted to be one.
+    pub(super) fn is_surely_read(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let has_quotes = || self.text(key).iter().any(|byte| matches!(byte, b'"' | b'\\'));
+        // Of a long statement only the beginning has been looked at.
+        session.upload.is_none()
+            && session.is_text_certain
+            && (session.knows_sql_mode || self.knows_sql_mode || !has_quotes())
     }
 
     /// COM_RESET_CONNECTION: on the lease if the session is pinned to one, else nothing needs a server.

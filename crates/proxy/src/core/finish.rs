@@ -304,7 +304,9 @@ impl Core {
     /// Replaces a session's state, and what is derived from it.
     pub(super) fn set_state(&mut self, key: SessionKey, state: std::rc::Rc<weir_session::state::State>) {
         let session = &mut self.sessions[key];
-        session.dialect = super::local::dialect_of(&state, self.default_dialect);
+        (session.dialect, session.is_text_certain) = super::local::dialect_of(&state, self.default_dialect);
+        // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
+        session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;
     }
 }

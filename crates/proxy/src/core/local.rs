@@ -175,7 +175,9 @@ impl Core {
             }
             let literal = match &place.what {
                 What::Function(SessionFunction::ConnectionId) => session.id.to_string(),
-                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows) if is_prepared => continue,
+                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows) if is_prepared => {
+                    continue;
+                }
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
                 What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),

@@ -70,6 +70,8 @@ pub struct Core {
     random: Random,
     /// How statements are read where a session has not said otherwise.
     default_dialect: Dialect,
+    /// A server has told its sql_mode.
+    knows_sql_mode: bool,
     timers: timers::Timers,
     /// What a `SET NAMES ...` does to (character_set_connection, collation_connection), by its text.
     collations: HashMap<Box<[u8]>, CharsetAndCollation>,
@@ -204,6 +206,7 @@ impl Core {
             registry: Registry::default(),
             random: Random { seed, drawn: 0 },
             default_dialect: snapshot.dialect,
+            knows_sql_mode: false,
             timers: timers::Timers::new(now),
             collations: HashMap::new(),
             parked: VecDeque::new(),

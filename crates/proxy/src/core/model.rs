@@ -47,6 +47,10 @@ pub(crate) struct Session {
     pub state: Rc<State>,
     /// How its statements are to be read, from the state.
     pub dialect: Dialect,
+    /// Its character set is one in which SQL can be read.
+    pub is_text_certain: bool,
+    /// It has set sql_mode itself.
+    pub knows_sql_mode: bool,
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
     pub login_collation: Collation,
     pub lease: Option<BackendKey>,

@@ -36,6 +36,14 @@ impl Core {
         let reads_diagnostics =
             statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
         session.work.is_read = statement.access == Access::Read && !reads_diagnostics;
+        let is_surely_read = self.is_surely_read(key);
+        self.sessions[key].work.is_read &= is_surely_read;
+        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) {
+            self.substitute(key);
+        }
+        let session = &mut self.sessions[key];
+        let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
+        let text = session.work.rewritten.as_deref().unwrap_or(original);
         session.work.prepared = Some(self.registry.intern(text, &session.state, statement));
         self.start(key)
     }

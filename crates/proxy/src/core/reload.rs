@@ -38,7 +38,7 @@ impl Core {
             groups.insert(*id, group);
         }
         self.groups = groups;
-        self.default_dialect = snapshot.dialect;
+        self.default_dialect.server = snapshot.dialect.server;
         self.renew_accounts();
         self.close_unwanted();
         self.cut_gone();

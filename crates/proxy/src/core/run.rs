@@ -15,12 +15,14 @@ use weir_sql::{Access, Effects, Kind, Uses};
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
 
-/// Switches full tracking on; everything Weir knows of a session's state comes from it.
+/// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
+/// what it is makes the server report it.
 const SET_UP_MARIADB: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
-    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS'";
+    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode";
 /// The same for MySQL, where a write's position is asked for by name.
 const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
-    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', session_track_gtids=OWN_GTID";
+    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode, \
+    session_track_gtids=OWN_GTID";
 
 impl Core {
     /// Switches tracking on, on a connection that is new or was reset.
@@ -153,7 +155,10 @@ impl Core {
             let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
             Self::put_execute(packet, &session.work, &mut session.statements, backend, buffer);
         } else if let Some(text) = &session.work.rewritten {
-            command::put_query(buffer, text);
+            match session.work.kind {
+                WorkKind::Prepare => command::put_stmt_prepare(buffer, text),
+                _ => command::put_query(buffer, text),
+            }
         } else {
             buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
         }
