@@ -196,6 +196,31 @@ fn marked(text: &str) -> String {
 }
 
 #[test]
+fn items_of_the_select_list_around_substitutions() {
+    let items = |text: &str| -> Vec<Option<String>> {
+        let item = |range: std::ops::Range<usize>| text[range].to_owned();
+        substitutions(text.as_bytes(), dialect()).into_iter().map(|found| found.item.map(item)).collect()
+    };
+    let some = |item: &str| Some(item.to_owned());
+    assert_eq!(items("SELECT a, 1 + ROW_COUNT(), b"), [some("1 + ROW_COUNT()")]);
+    assert_eq!(
+        items("SELECT ROW_COUNT() + 1, -FOUND_ROWS()"),
+        [some("ROW_COUNT() + 1"), some("-FOUND_ROWS()")]
+    );
+    assert_eq!(
+        items("SELECT IF(ROW_COUNT() = -1, FOUND_ROWS(), 2) FROM t"),
+        [some("IF(ROW_COUNT() = -1, FOUND_ROWS(), 2)"), some("IF(ROW_COUNT() = -1, FOUND_ROWS(), 2)")]
+    );
+    assert_eq!(items("SELECT ROW_COUNT() - @@warning_count"), vec![some("ROW_COUNT() - @@warning_count"); 2]);
+    // With an alias, perhaps with one, and not in the list.
+    for text in
+        ["SELECT ROW_COUNT() + 1 AS n", "SELECT ROW_COUNT() n", "SELECT a FROM t WHERE a = ROW_COUNT()"]
+    {
+        assert_eq!(items(text), [None], "{text}");
+    }
+}
+
+#[test]
 fn places_of_substitutions() {
     for expected in [
         "SELECT [CONNECTION_ID()]",

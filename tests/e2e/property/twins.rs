@@ -50,7 +50,8 @@ type Failure = Box<dyn Error>;
 
 /// Weir, the nodes behind it and both copies of the schemas.
 pub(super) struct Stage<'a> {
-    weir: Weir,
+    // The sessions need it.
+    _weir: Weir,
     writer: &'a Node,
     reader: &'a Node,
     runs: u32,
@@ -93,7 +94,7 @@ impl<'a> Stage<'a> {
         };
         let side = |server| Side { server, prefix: String::new(), players: Vec::new() };
         let (through, straight) = (side(weir.addr()), side(writer.addr()));
-        let mut stage = Stage { weir, writer, reader, runs: 0, through, straight };
+        let mut stage = Stage { _weir: weir, writer, reader, runs: 0, through, straight };
         stage.renew()?;
         Ok(stage)
     }

@@ -4,13 +4,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
-use weir_protocol::frame::{HEADER_LEN, Header};
-use weir_protocol::resultset::{ColumnDefinition, TextResult};
-use weir_protocol::status::StatusFlags;
-use weir_protocol::wire::Reader;
+use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_session::track::{BadTrackValue, TrackPreferences};
@@ -41,7 +37,7 @@ impl Core {
             return self.set_session_track(key);
         }
         if statement.uses.contains(Uses::DIAGNOSTICS)
-            && let Some(outcome) = self.diagnostics(key, statement.kind)
+            && let Some(outcome) = self.saved_diagnostics(key, statement.kind)
         {
             return outcome;
         }
@@ -118,41 +114,6 @@ impl Core {
         }
     }
 
-    /// SHOW WARNINGS and the like, where the connection that knows is not at hand.
-    fn diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
-        let session = &self.sessions[key];
-        if session.lease.is_some() || session.keeps.contains(Keeps::WARNINGS) {
-            return None; // the lease or the kept connection knows
-        }
-        match kind {
-            Kind::ShowWarnings | Kind::ShowErrors => {
-                if let Some(saved) = session.saved_warnings.clone() {
-                    self.replay(key, &saved);
-                } else {
-                    let columns = [("Level", 7), ("Code", 4), ("Message", 512)];
-                    self.reply_rows(key, &columns, &[]);
-                }
-            }
-            Kind::ShowCountWarnings | Kind::ShowCountErrors => {
-                let count = session.saved_warnings.as_deref().map_or(0, count_rows).to_string();
-                let name = if kind == Kind::ShowCountWarnings {
-                    "@@session.warning_count"
-                } else {
-                    "@@session.error_count"
-                };
-                self.reply_rows(key, &[(name, 21)], &[&[count.as_bytes()]]);
-            }
-            _ => {
-                self.refuse(
-                    key,
-                    "the diagnostics of the last statement are gone with its connection; \
-                     SHOW WARNINGS and SHOW COUNT(*) WARNINGS still know them",
-                );
-            }
-        }
-        Some(Outcome::Answered)
-    }
-
     /// Puts literals in the place of what only Weir knows. What changes from statement to statement can't be put
     /// into one that is prepared.
     pub(super) fn substitute(&mut self, key: SessionKey) {
@@ -181,6 +142,10 @@ impl Core {
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
                 What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),
+                What::DiagnosticsCount { .. } if self.knows_warnings(session) => continue,
+                What::DiagnosticsCount { errors_only } => {
+                    session.saved_rows(*errors_only).count().to_string()
+                }
                 What::SessionTrackVariable(name) => {
                     let defaults = TrackPreferences::default();
                     let preferences = session.track.as_deref().unwrap_or(&defaults);
@@ -209,45 +174,6 @@ impl Core {
     pub(super) fn text(&self, key: SessionKey) -> &[u8] {
         let session = &self.sessions[key];
         session.inbox.get(HEADER_LEN + 1..session.command_bytes.min(session.inbox.len())).unwrap_or_default()
-    }
-
-    /// A small result set of Weir's own.
-    fn reply_rows(&mut self, key: SessionKey, columns: &[(&str, u32)], rows: &[&[&[u8]]]) {
-        let session = &mut self.sessions[key];
-        session.row_count = -1;
-        let mut status = StatusFlags::empty();
-        status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
-        let columns: Vec<ColumnDefinition<'_>> =
-            columns.iter().map(|(name, length)| ColumnDefinition::text(name.as_bytes(), *length)).collect();
-        let Some(buffer) = self.out.buffer(session.socket) else { return };
-        let mut sequence = 1;
-        let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
-        for row in rows {
-            result.row(row.iter().map(|value| Some(*value)));
-        }
-        result.finish(status, 0);
-    }
-
-    /// Gives saved packets of a result set (column count, definitions, rows, OK) to a client.
-    fn replay(&mut self, key: SessionKey, saved: &[u8]) {
-        let session = &mut self.sessions[key];
-        session.row_count = -1;
-        if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
-            let socket = session.socket;
-            return self.out.send(socket, saved);
-        }
-        let columns = saved_columns(saved);
-        let rows: Vec<Vec<Vec<u8>>> = packets(saved)
-            .skip(1 + columns)
-            .filter(|payload| payload.first() != Some(&0xFE))
-            .map(|payload| {
-                let mut reader = Reader::new(payload);
-                (0..columns).map(|_| reader.lenenc_bytes().unwrap_or_default().to_vec()).collect()
-            })
-            .collect();
-        let rows: Vec<Vec<&[u8]>> = rows.iter().map(|row| row.iter().map(Vec::as_slice).collect()).collect();
-        let rows: Vec<&[&[u8]]> = rows.iter().map(Vec::as_slice).collect();
-        self.reply_rows(key, &[("Level", 7), ("Code", 4), ("Message", 512)], &rows);
     }
 
     /// The collation of a login; ids that servers do not know mean their default.
@@ -303,25 +229,6 @@ fn put_item_end(out: &mut Vec<u8>, text: &[u8], at: usize, item: &Range<usize>) 
         out.push(b'`');
     }
     item.end
-}
-
-fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let header = Header::parse(bytes)?;
-        let end = HEADER_LEN + header.len;
-        let payload = bytes.get(HEADER_LEN..end)?;
-        bytes = bytes.get(end..)?;
-        Some(payload)
-    })
-}
-
-fn saved_columns(saved: &[u8]) -> usize {
-    packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from)
-}
-
-/// Rows among the packets of a result set.
-fn count_rows(saved: &[u8]) -> usize {
-    packets(saved).skip(1 + saved_columns(saved)).filter(|payload| payload.first() != Some(&0xFE)).count()
 }
 
 /// MySQL's error for a KILL of somebody else's connection.

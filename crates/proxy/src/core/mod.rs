@@ -19,6 +19,7 @@ mod prepared;
 mod relay;
 mod reload;
 mod run;
+mod saved;
 mod supply;
 mod timers;
 mod upload;

@@ -24,6 +24,11 @@ pub enum SessionFunction {
 pub enum What {
     /// A call.
     Function(SessionFunction),
+    /// `@@warning_count`, or `@@error_count`.
+    DiagnosticsCount {
+        /// The latter.
+        errors_only: bool,
+    },
     /// The session's value of a `session_track_*` variable; its name in lower case.
     SessionTrackVariable(String),
 }
@@ -43,8 +48,8 @@ pub struct Substitution {
     pub item: Option<Range<usize>>,
 }
 
-/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*` variables, in
-/// their order. Not in definitions of views, routines and the like, which would keep the literal, and not
+/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`, `@@warning_count` and
+/// `@@error_count`, in their order. Not in definitions of views, routines and the like, which would keep the literal, and not
 /// where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
     let mut found = Vec::new();
@@ -182,7 +187,7 @@ fn call(cursor: &Cursor<'_>) -> Option<(usize, What)> {
     Some((3, What::Function(function)))
 }
 
-/// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking, where it is read.
+/// `@@name`, `@@session.name` or `@@local.name` with a name of session tracking or a count, where it is read.
 fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     let ahead = cursor.ahead();
     let (name, length) = match *ahead {
@@ -202,7 +207,14 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
         && (matches!(previous.word, Word::SET | Word::STATEMENT) || previous.kind == TokenKind::Comma)
         && matches!(after, TokenKind::Equals | TokenKind::Assign);
     let text = cursor.name(name);
-    if target || !name.is_name() || after == TokenKind::Dot || !is_session_track(&text) {
+    if target || !name.is_name() || after == TokenKind::Dot {
+        return None;
+    }
+    let errors_only = text.eq_ignore_ascii_case(b"error_count");
+    if errors_only || text.eq_ignore_ascii_case(b"warning_count") {
+        return Some((length, What::DiagnosticsCount { errors_only }));
+    }
+    if !is_session_track(&text) {
         return None;
     }
     Some((length, What::SessionTrackVariable(String::from_utf8_lossy(&text).to_ascii_lowercase())))

@@ -1,0 +1,144 @@
+//! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
+
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::OK_AS_EOF_HEADER;
+use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
+use weir_protocol::status::StatusFlags;
+use weir_protocol::wire::Reader;
+use weir_sql::Kind;
+
+use super::Core;
+use super::local::Outcome;
+use super::model::{Keeps, Session, SessionKey};
+
+impl Core {
+    /// Whether the connection that the session's next statement gets knows its warnings, or there are none.
+    pub(super) fn knows_warnings(&self, session: &Session) -> bool {
+        session.lease.is_some() || session.keeps.contains(Keeps::WARNINGS)
+    }
+
+    /// SHOW WARNINGS and the like, where the connection that knows is not at hand.
+    pub(super) fn saved_diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
+        if self.knows_warnings(&self.sessions[key]) {
+            return None;
+        }
+        let session = &self.sessions[key];
+        let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
+        match kind {
+            Kind::ShowWarnings | Kind::ShowErrors => {
+                let (offset, count) = limit(self.text(key));
+                let rows: Vec<Vec<u8>> =
+                    session.saved_rows(errors_only).skip(offset).take(count).map(<[u8]>::to_vec).collect();
+                self.reply_saved(key, &rows);
+            }
+            Kind::ShowCountWarnings | Kind::ShowCountErrors => {
+                let count = session.saved_rows(errors_only).count().to_string();
+                let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
+                self.reply_count(key, name, &count);
+            }
+            Kind::GetDiagnostics => self.refuse(
+                key,
+                "the diagnostics of the last statement are gone with its connection; \
+                 SHOW WARNINGS and SHOW COUNT(*) WARNINGS still know them",
+            ),
+            // @@warning_count and @@error_count get a literal in their place.
+            _ => return None,
+        }
+        Some(Outcome::Answered)
+    }
+
+    fn reply_count(&mut self, key: SessionKey, name: &str, count: &str) {
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        let status = autocommit_status(session);
+        let Some(buffer) = self.out.buffer(session.socket) else { return };
+        let columns = [ColumnDefinition::integer(name.as_bytes())];
+        let mut sequence = 1;
+        let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
+        result.row([Some(count.as_bytes())]);
+        result.finish(status, 0);
+    }
+
+    /// Rows as they were saved, under the columns that SHOW WARNINGS has.
+    fn reply_saved(&mut self, key: SessionKey, rows: &[Vec<u8>]) {
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        let status = autocommit_status(session);
+        let columns = [
+            ColumnDefinition { flags: ColumnFlags::NOT_NULL, ..ColumnDefinition::text(b"Level", 28) },
+            ColumnDefinition {
+                column_type: ColumnType::LONG,
+                flags: ColumnFlags::NOT_NULL | ColumnFlags::UNSIGNED | ColumnFlags::NUM | ColumnFlags::BINARY,
+                length: 4,
+                ..ColumnDefinition::integer(b"Code")
+            },
+            ColumnDefinition { flags: ColumnFlags::NOT_NULL, ..ColumnDefinition::text(b"Message", 2048) },
+        ];
+        let Some(buffer) = self.out.buffer(session.socket) else { return };
+        let mut sequence = 1;
+        let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
+        for row in rows {
+            let mut reader = Reader::new(row);
+            result.row((0..columns.len()).map(|_| reader.lenenc_bytes_or_null().ok().flatten()));
+        }
+        result.finish(status, 0);
+    }
+}
+
+fn autocommit_status(session: &Session) -> StatusFlags {
+    let mut status = StatusFlags::empty();
+    status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
+    status
+}
+
+impl Session {
+    /// The saved rows of SHOW WARNINGS, or those of errors among them.
+    pub(super) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
+        let saved = self.saved_warnings.as_deref().unwrap_or_default();
+        let columns =
+            packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
+        packets(saved)
+            .skip(1 + columns)
+            .filter(|payload| payload.first() != Some(&OK_AS_EOF_HEADER))
+            .filter(move |row| !errors_only || Reader::new(row).lenenc_bytes() == Ok(b"Error"))
+    }
+}
+
+/// The offset and the number of rows of a `LIMIT` at the end of SHOW WARNINGS or SHOW ERRORS.
+fn limit(text: &[u8]) -> (usize, usize) {
+    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+    let Some((_, limit)) = text.rsplit_once("limit") else { return (0, usize::MAX) };
+    let mut numbers = limit
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|part| !part.is_empty())
+        .map(|part| part.parse().unwrap_or(usize::MAX));
+    match (numbers.next(), numbers.next()) {
+        (Some(count), Some(offset)) if limit.contains("offset") => (offset, count),
+        (Some(offset), Some(count)) => (offset, count),
+        (Some(count), None) => (0, count),
+        (None, _) => (0, usize::MAX),
+    }
+}
+
+fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let header = Header::parse(bytes)?;
+        let end = HEADER_LEN + header.len;
+        let payload = bytes.get(HEADER_LEN..end)?;
+        bytes = bytes.get(end..)?;
+        Some(payload)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limit;
+
+    #[test]
+    fn limits_are_read_in_all_their_forms() {
+        assert_eq!(limit(b"SHOW WARNINGS"), (0, usize::MAX));
+        assert_eq!(limit(b"SHOW WARNINGS LIMIT 3"), (0, 3));
+        assert_eq!(limit(b"show errors limit 2, 5"), (2, 5));
+        assert_eq!(limit(b"SHOW WARNINGS LIMIT 5 OFFSET 2;"), (2, 5));
+    }
+}
