@@ -255,7 +255,7 @@ fn row_count(env: &Env) -> CaseResult {
 fn found_rows(env: &Env) -> CaseResult {
     const FOUND: &str = "SELECT FOUND_ROWS()";
     let mut trio = Trio::new(env)?;
-    trio.all_same(&[FOUND, "INSERT INTO t (v) SELECT seq FROM seq_1_to_30", FOUND])?;
+    trio.all_same(&["INSERT INTO t (v) SELECT seq FROM seq_1_to_30"])?;
     let queries = [
         "SELECT v FROM t LIMIT 7",
         "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 7",

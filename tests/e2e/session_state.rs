@@ -192,10 +192,10 @@ fn failing_call(env: &Env) -> CaseResult {
     let schema = env.schema()?;
     Session::open(env.cluster()?.node(1).addr(), &schema)?.run(
         "CREATE PROCEDURE p() BEGIN SET time_zone = '+07:00'; SET @x = 7; \
-         SET SESSION sql_select_limit = 1; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END",
+         SET SESSION group_concat_max_len = 77; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END",
     )?;
     let weir = env.narrow_weir(&[1], 2)?;
-    let look = "SELECT @@time_zone, @x, @@sql_select_limit = @@global.sql_select_limit";
+    let look = "SELECT @@time_zone, @x, @@group_concat_max_len = @@global.group_concat_max_len";
     let mut client = Session::open(weir.addr(), &schema)?;
     client.refused("CALL p()", SIGNALLED)?;
     for _ in 0..4 {

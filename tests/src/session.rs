@@ -116,7 +116,8 @@ impl Session {
 
     /// COM_CHANGE_USER, with the collation utf8mb4_general_ci.
     pub fn change_user(&mut self, account: Account, schema: &str) -> Result<Answer, TestkitError> {
-        let capabilities = self.raw.capabilities();
+        // The login named its plugin, which this capability allowed.
+        let capabilities = self.raw.capabilities() | Capabilities::PLUGIN_AUTH;
         let change = ChangeUser {
             user: account.user.as_bytes(),
             // Servers answer every proof with a fresh scramble, so none is given.

@@ -5,11 +5,13 @@ mod assignments;
 mod named;
 mod simple;
 mod substitutions;
+mod tables;
 
 pub use assignments::{Assignment, Scope, assignments};
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};
+pub use tables::may_use_tables;
 
 use crate::dialect::Dialect;
 use crate::lex::{Flaws, Lexer, Token, TokenKind};

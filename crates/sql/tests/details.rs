@@ -2,7 +2,7 @@
 
 use weir_sql::{
     Dialect, Kill, KillKind, NamedEffect, Scope, SessionFunction, TableName, What, assignments, kill_target,
-    named_effects, substitutions, use_schema,
+    may_use_tables, named_effects, substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -252,15 +252,31 @@ fn places_of_substitutions() {
 
 #[test]
 fn substitutions_know_what_they_are() {
-    let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA";
+    let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA, @@session.warning_count, \
+                 @@Error_Count, @@pseudo_thread_id";
     let found: Vec<What> = substitutions(text, dialect()).into_iter().map(|found| found.what).collect();
     let expected = [
         What::Function(SessionFunction::ConnectionId),
         What::Function(SessionFunction::RowCount),
         What::Function(SessionFunction::FoundRows),
         What::SessionTrackVariable("session_track_schema".to_owned()),
+        What::DiagnosticsCount { errors_only: false },
+        What::DiagnosticsCount { errors_only: true },
+        What::ThreadIdVariable,
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn queries_without_tables() {
+    for text in
+        ["SELECT 1", "SELECT 'FROM t', `from`", "DO SLEEP(0) -- FROM t", "SELECT LAST_INSERT_ID() WHERE 1"]
+    {
+        assert!(!may_use_tables(text.as_bytes(), dialect()), "{text}");
+    }
+    for text in ["SELECT a FROM t", "SELECT (SELECT 1 FROM t)", "SELECT 1 UNION TABLE t", "SELECT 'open"] {
+        assert!(may_use_tables(text.as_bytes(), dialect()), "{text}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Expected, Keeps, Phase, SessionKey, Settle, WorkKind};
+use super::model::{BackendKey, Ending, Expected, Phase, SessionKey, Settle, WorkKind};
 
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
@@ -43,7 +43,7 @@ impl Core {
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
                 session.row_count =
                     if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
-                if has_rows && changes_found_rows(session.work.statement.kind) {
+                if has_rows && super::keep::changes_found_rows(session.work.statement.kind) {
                     session.found_rows = rows;
                 }
                 self.note_kept(holder, insert_id, warnings, has_rows);
@@ -121,7 +121,7 @@ impl Core {
         let session = &mut self.sessions[holder];
         session.row_count = -1;
         let statement = session.work.statement;
-        session.keeps |= Keeps::WARNINGS;
+        self.keep_warnings(holder);
         if statement.multi || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
@@ -145,8 +145,11 @@ impl Core {
 
     fn what_to_settle(&mut self, key: BackendKey, holder: SessionKey) -> Settle {
         let session = &self.sessions[holder];
+        let pins = session.pins.pins();
         if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
-            return Settle::Status;
+            // Where other reasons hold the session anyway, the pending changes can wait as well.
+            let is_only_unknown = pins - Pins::TRANSACTION == Pins::UNKNOWN_AFTER_ERROR;
+            return if is_only_unknown { Settle::Pending } else { Settle::Status };
         }
         if session.work.charset_reported {
             if let Some(known) = self.known_collation(holder) {
@@ -155,7 +158,6 @@ impl Core {
             }
             return Settle::Collation;
         }
-        let pins = session.pins.pins();
         if pins == Pins::UNKNOWN_AFTER_ERROR { Settle::Pending } else { Settle::Nothing }
     }
 
@@ -239,6 +241,9 @@ impl Core {
                 }
                 None => self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE),
             }
+        } else if self.sessions[holder].work.charset_reported {
+            // Before the error, as the first of several statements.
+            return self.ask(key, Settle::Collation);
         }
         self.settle_down(key, holder);
     }
@@ -309,11 +314,6 @@ impl Core {
         session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;
     }
-}
-
-/// Whether a result set of this statement sets FOUND_ROWS() (seen on MariaDB 10.11).
-fn changes_found_rows(kind: Kind) -> bool {
-    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings)
 }
 
 /// The two columns of the last row of a reply's data packets.

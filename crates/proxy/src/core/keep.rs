@@ -19,38 +19,67 @@ impl Core {
     /// What the reply tells about the diagnostics that a statement has left.
     pub(super) fn note_kept(&mut self, key: SessionKey, insert_id: u64, warnings: u16, has_rows: bool) {
         let statement = self.sessions[key].work.statement;
+        let is_hidden = statement.multi || statement.effects.contains(Effects::ROUTINE);
         // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
         // rows has none.
-        let is_hidden = statement.multi
-            || statement.effects.contains(Effects::ROUTINE)
-            || (statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows);
-        if insert_id != 0 || is_hidden {
+        let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
+        if insert_id != 0 || has_hidden_id || is_hidden {
             self.keep_insert_id(key);
         }
-        let session = &mut self.sessions[key];
         if warnings > 0 {
-            session.keeps |= Keeps::WARNINGS;
-            session.saved_warnings = None;
+            self.keep_warnings(key);
         }
-        session.keeps.set(
-            Keeps::FOUND_ROWS,
-            statement.effects.contains(Effects::FOUND_ROWS_CALC)
-                || (session.keeps.contains(Keeps::FOUND_ROWS) && !is_select(statement.kind)),
-        );
+        // SELECT ... INTO has rows that are not sent.
+        let has_hidden_rows = statement.effects.contains(Effects::FOUND_ROWS_CALC)
+            || (is_select(statement.kind) && !has_rows)
+            || is_hidden;
+        if has_hidden_rows {
+            self.keep_anew(key, Keeps::FOUND_ROWS);
+        } else if has_rows && changes_found_rows(statement.kind) {
+            self.outdate(key, Keeps::FOUND_ROWS);
+        }
     }
 
     /// Only the lease knows the session's LAST_INSERT_ID().
     pub(super) fn keep_insert_id(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
-        session.keeps |= Keeps::INSERT_ID;
-        if let Some(lease) = session.lease {
+        self.keep_anew(key, Keeps::INSERT_ID);
+        if let Some(lease) = self.sessions[key].lease {
             self.backends[lease].insert_id = None;
+        }
+    }
+
+    /// Only the lease knows the session's warnings, or its error.
+    pub(super) fn keep_warnings(&mut self, key: SessionKey) {
+        self.keep_anew(key, Keeps::WARNINGS);
+        self.sessions[key].saved_warnings = None;
+    }
+
+    /// The lease has something new: what an older connection knows of the kind is outdated.
+    fn keep_anew(&mut self, key: SessionKey, what: Keeps) {
+        self.outdate(key, what);
+        self.sessions[key].keeps |= what;
+    }
+
+    /// Nothing of the kind is wanted any more.
+    fn outdate(&mut self, key: SessionKey, what: Keeps) {
+        let session = &mut self.sessions[key];
+        session.keeps -= what;
+        let Some(kept) = session.kept else { return };
+        if let Some(mark) = &mut self.backends[kept].kept_for {
+            mark.what -= what;
+            if mark.what.is_empty() {
+                self.backends[kept].kept_for = None;
+                self.sessions[key].kept = None;
+            }
         }
     }
 
     /// A new statement begins: warnings of the one before are over, unless it asks for them or leaves them alone.
     pub(super) fn outdate_kept(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
+        let session = &self.sessions[key];
+        if !session.keeps.contains(Keeps::WARNINGS) && session.saved_warnings.is_none() {
+            return;
+        }
         let statement = session.work.statement;
         let leaves_warnings = statement.uses.intersects(Uses::DIAGNOSTICS)
             || matches!(
@@ -62,23 +91,23 @@ impl Core {
                     | Kind::Rollback
                     | Kind::Savepoint
                     | Kind::Empty
-            );
-        if leaves_warnings || (session.keeps.is_empty() && session.saved_warnings.is_none()) {
-            return;
+            )
+            || (matches!(statement.kind, Kind::Select | Kind::Do) && !self.may_use_tables(key));
+        if !leaves_warnings {
+            self.outdate(key, Keeps::WARNINGS);
+            self.sessions[key].saved_warnings = None;
         }
-        session.saved_warnings = None;
-        session.keeps -= Keeps::WARNINGS;
-        if is_select(statement.kind) && !statement.uses.contains(Uses::FOUND_ROWS) {
-            session.keeps -= Keeps::FOUND_ROWS;
-        }
-        let keeps = session.keeps;
-        if let Some(kept) = session.kept {
-            if keeps.is_empty() {
-                self.forget_kept(key);
-            } else if let Some(mark) = &mut self.backends[kept].kept_for {
-                mark.what = keeps;
-            }
-        }
+    }
+
+    /// Whether the session's statement may use a table: one that does not leaves older warnings where they are
+    /// (MariaDB 10.11).
+    fn may_use_tables(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let text = match &session.work.prepared {
+            Some(prepared) => prepared.text(),
+            None => self.text(key),
+        };
+        weir_sql::may_use_tables(text, session.dialect)
     }
 
     /// The lease is about to be released: what only it knows is marked on it.
@@ -196,6 +225,11 @@ impl Fetch {
             self.is_too_long = true;
         }
     }
+}
+
+/// Whether a result set of this statement sets FOUND_ROWS() (seen on MariaDB 10.11).
+pub(super) fn changes_found_rows(kind: Kind) -> bool {
+    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings)
 }
 
 fn is_select(kind: Kind) -> bool {

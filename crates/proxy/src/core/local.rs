@@ -124,8 +124,8 @@ impl Core {
             return;
         }
         let is_prepared = session.work.kind == WorkKind::Prepare;
-        let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS)
-            || (session.lease.is_some() && session.pins.pins() != Pins::empty());
+        let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS);
+        let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let mut rewritten = Vec::with_capacity(text.len() + 64);
         let mut at = 0;
         // The item that gets its own text as an alias behind what stands in the places of it.
@@ -136,7 +136,12 @@ impl Core {
             }
             let literal = match &place.what {
                 What::Function(SessionFunction::ConnectionId) => session.id.to_string(),
-                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows) if is_prepared => {
+                What::ThreadIdVariable if is_thread_id_set => continue,
+                What::ThreadIdVariable => session.id.to_string(),
+                What::Function(SessionFunction::RowCount | SessionFunction::FoundRows)
+                | What::DiagnosticsCount { .. }
+                    if is_prepared =>
+                {
                     continue;
                 }
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),

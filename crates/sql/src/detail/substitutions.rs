@@ -24,6 +24,8 @@ pub enum SessionFunction {
 pub enum What {
     /// A call.
     Function(SessionFunction),
+    /// `@@pseudo_thread_id`, which is the connection's id unless it was set.
+    ThreadIdVariable,
     /// `@@warning_count`, or `@@error_count`.
     DiagnosticsCount {
         /// The latter.
@@ -48,8 +50,8 @@ pub struct Substitution {
     pub item: Option<Range<usize>>,
 }
 
-/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`, `@@warning_count` and
-/// `@@error_count`, in their order. Not in definitions of views, routines and the like, which would keep the literal, and not
+/// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`,
+/// `@@pseudo_thread_id`, `@@warning_count` and `@@error_count`, in their order. Not in definitions of views, routines and the like, which would keep the literal, and not
 /// where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
     let mut found = Vec::new();
@@ -209,6 +211,9 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     let text = cursor.name(name);
     if target || !name.is_name() || after == TokenKind::Dot {
         return None;
+    }
+    if text.eq_ignore_ascii_case(b"pseudo_thread_id") {
+        return Some((length, What::ThreadIdVariable));
     }
     let errors_only = text.eq_ignore_ascii_case(b"error_count");
     if errors_only || text.eq_ignore_ascii_case(b"warning_count") {
