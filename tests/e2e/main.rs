@@ -10,6 +10,7 @@
 mod diagnostics;
 mod fake_server;
 mod galera;
+mod hostile;
 mod login;
 mod persistent_connections;
 mod pins;
@@ -33,6 +34,7 @@ fn cases() -> Vec<Case> {
         diagnostics::trials(),
         fake_server::trials(),
         galera::trials(),
+        hostile::trials(),
         login::trials(),
         persistent_connections::trials(),
         pins::trials(),

@@ -92,7 +92,8 @@ impl Bystander {
     fn work(mut self, stop: &AtomicBool) -> Result<Seen, String> {
         let mut seen = Seen::default();
         let mut round = 0;
-        while !stop.load(Ordering::Relaxed) {
+        // At least once: a case may be over before all of them have begun.
+        while round == 0 || !stop.load(Ordering::Relaxed) {
             round += 1;
             let started = Instant::now();
             self.round(round).map_err(|error| format!("{}, round {round}: {error}", self.tag))?;

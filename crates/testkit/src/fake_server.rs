@@ -95,6 +95,8 @@ pub enum Step {
     Wait(Duration),
     /// Answer every further command with this payload, until the client closes.
     AnswerAll(Vec<u8>),
+    /// Answer every command with OK until one contains these bytes: that one is left to the next step.
+    OkUntil(Vec<u8>),
     /// Read and answer nothing, until the client closes.
     Ignore,
     /// Close in good order (FIN). The end of the script does the same.
@@ -378,6 +380,7 @@ impl Actor<'_> {
                 Ok(())
             }
             Step::AnswerAll(payload) => self.until_closed(Some(&payload)),
+            Step::OkUntil(wanted) => self.until_command(&wanted),
             Step::Ignore => self.until_closed(None),
             // Both end the script before they get here.
             Step::Close | Step::Reset => Ok(()),
@@ -402,6 +405,18 @@ impl Actor<'_> {
             }
         }
         Ok(())
+    }
+
+    fn until_command(&mut self, wanted: &[u8]) -> Result<(), TestkitError> {
+        loop {
+            let packet = self.receive()?;
+            if packet.payload.windows(wanted.len()).any(|window| window == wanted) {
+                return Ok(());
+            }
+            if !packet.first().is_some_and(|command| UNANSWERED.contains(&command)) {
+                self.seq = self.packets.write_packet(self.seq, &ok_payload())?;
+            }
+        }
     }
 
     fn receive(&mut self) -> Result<Packet, TestkitError> {

@@ -328,7 +328,13 @@ impl Core {
 
     /// A login has taken too long.
     pub(super) fn login_timed_out(&mut self, key: SessionKey) {
-        if matches!(self.sessions[key].phase, Phase::Login(_)) && self.sessions[key].identity == usize::MAX {
+        let session = &self.sessions[key];
+        if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
+            if session.is_tls {
+                // Should TLS not stand yet, an error could not be sent, and would be waited for.
+                tracing::info!(peer = %session.peer, "login over TLS took too long");
+                return self.client_gone(key);
+            }
             self.refuse_login(key, error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
         }
     }

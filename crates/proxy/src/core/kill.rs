@@ -39,8 +39,12 @@ impl Core {
         self.kill_over(kill);
     }
 
-    /// A KILL could not be sent.
-    pub(super) fn kill_failed(&mut self, kill: Kill) {
+    /// A KILL could not be sent, or was not answered: then it may still strike at any time, and its victim must
+    /// not come to anybody else.
+    pub(super) fn kill_failed(&mut self, kill: Kill, was_sent: bool) {
+        if was_sent && self.backend_is(kill.victim, kill.victim_socket) {
+            self.backends[kill.victim].poison.get_or_insert(Poison::KillAstray);
+        }
         self.kill_over(kill);
     }
 

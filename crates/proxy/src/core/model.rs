@@ -338,6 +338,8 @@ pub(crate) struct Fetch {
 pub(crate) enum Poison {
     /// Its client went away while a statement ran.
     ClientGone,
+    /// A KILL against it was sent and never answered.
+    KillAstray,
     /// The server broke the protocol.
     BrokenReply,
     /// A session's state could not be brought to it.

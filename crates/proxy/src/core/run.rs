@@ -164,6 +164,8 @@ impl Core {
         }
         session.phase = Phase::Running;
         session.work.is_sent = true;
+        // default_query_timeout counts from here: waiting for a connection has a limit of its own.
+        session.work.started_at = self.now;
         let is_long = session.upload.is_some();
         // Whatever ends a transaction may commit it.
         session.work.may_have_written = session.work.kind != WorkKind::Prepare

@@ -203,9 +203,11 @@ impl Core {
         let identity = backend.identity;
         self.timers.dial_ended(socket);
         if let Purpose::Kill(kill) = purpose {
-            tracing::warn!(server = self.servers[server].server.endpoint, message, "KILL could not be sent");
+            let was_sent = !self.backends[key].expected.is_empty();
+            let server = &self.servers[server].server.endpoint;
+            tracing::warn!(server, message, was_sent, "KILL failed");
             self.discard(key, None);
-            return self.kill_failed(kill);
+            return self.kill_failed(kill, was_sent);
         }
         if matches!(code, Some(1044 | 1045 | 1698 | 1251)) {
             // That is between this user and the server: nobody else is to suffer for it.

@@ -183,6 +183,7 @@ impl Core {
             .filter(|key| {
                 let session = &self.sessions[*key];
                 matches!(session.phase, Phase::Running)
+                    && session.work.is_sent
                     && self.now.saturating_sub(session.work.started_at) > query_timeout
             })
             .collect();
