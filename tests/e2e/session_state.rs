@@ -173,7 +173,10 @@ fn refused_by_reader(env: &Env) -> CaseResult {
          REPLACE INTO mysql.time_zone_transition_type VALUES (4711, 0, 25200, 0, 'LAB')",
     )?;
     client.run("INSERT INTO t VALUES (1, 1)")?;
-    client.run("SET time_zone = 'Weir/Laboratory', timestamp = 1000000000")?;
+    for node in cluster.nodes() {
+        node.root_query(&format!("SET SESSION wsrep_sync_wait = 1; SELECT v FROM {schema}.t"))?;
+    }
+    client.run("SET time_zone = 'Weir/Laboratory'")?;
     let plain_read = "SELECT v, FROM_UNIXTIME(0) FROM t";
     for round in 0..40 {
         let rows = client.rows(plain_read)?;

@@ -147,7 +147,7 @@ impl Core {
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
                 What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),
-                What::DiagnosticsCount { .. } if self.knows_warnings(session) => continue,
+                What::DiagnosticsCount { .. } if session.keeps.contains(Keeps::WARNINGS) => continue,
                 What::DiagnosticsCount { errors_only } => {
                     session.saved_rows(*errors_only).count().to_string()
                 }

@@ -12,14 +12,10 @@ use super::local::Outcome;
 use super::model::{Keeps, Session, SessionKey};
 
 impl Core {
-    /// Whether the connection that the session's next statement gets knows its warnings, or there are none.
-    pub(super) fn knows_warnings(&self, session: &Session) -> bool {
-        session.lease.is_some() || session.keeps.contains(Keeps::WARNINGS)
-    }
-
-    /// SHOW WARNINGS and the like, where the connection that knows is not at hand.
+    /// SHOW WARNINGS and the like, where the connection does not know the answer: it was in use by others, or there
+    /// are no warnings of this session, and those that it shows are somebody else's.
     pub(super) fn saved_diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
-        if self.knows_warnings(&self.sessions[key]) {
+        if self.sessions[key].keeps.contains(Keeps::WARNINGS) {
             return None;
         }
         let session = &self.sessions[key];
@@ -35,6 +31,9 @@ impl Core {
                 let count = session.saved_rows(errors_only).count().to_string();
                 let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
                 self.reply_count(key, name, &count);
+            }
+            Kind::GetDiagnostics if session.lease.is_some() && session.saved_warnings.is_none() => {
+                return None;
             }
             Kind::GetDiagnostics => self.refuse(
                 key,
