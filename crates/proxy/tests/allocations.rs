@@ -2,6 +2,8 @@
 //!
 //! A test binary of its own, because its allocator counts what every thread does.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::alloc::System;
@@ -71,6 +73,10 @@ fn answer(command: &[u8]) -> Vec<u8> {
     match (Command::parse(command[0]), &command[1..]) {
         (Some(Command::Query), b"BEGIN") => support::ok(1, OkPacket::new(OK_HEADER, trans), &started),
         (Some(Command::Query), b"COMMIT") => support::ok(1, done, &[gtid, none[0], none[1]]),
+        (Some(Command::Query), text) if text.starts_with(b"SET SESSION session_track") => {
+            let mode = SessionTrack::SystemVariable { name: b"sql_mode", value: b"STRICT_TRANS_TABLES" };
+            support::ok(1, done, &[mode, SessionTrack::StateChange(true)])
+        }
         (Some(Command::Query), text) if text.starts_with(b"UPDATE") => {
             let info = b"Rows matched: 1  Changed: 1  Warnings: 0";
             let ok = OkPacket { affected_rows: 1, info, ..OkPacket::new(OK_HEADER, trans) };
@@ -144,7 +150,7 @@ impl Bench {
         };
         bench.carry_out();
         let (_, greeting) = support::take_packet(&mut bench.to_client).unwrap();
-        bench.from_client(&support::login(&greeting, support::MODERN, b"app", b"sbtest", 45));
+        bench.client_sends(&support::login(&greeting, support::MODERN, b"app", b"sbtest", 45));
         let (_, reply) = support::take_packet(&mut bench.to_client).unwrap();
         assert_eq!(reply[0], OK_HEADER, "{}", reply.escape_ascii());
         bench.dial();
@@ -153,19 +159,19 @@ impl Bench {
 
     /// The first statement makes the core open its connection.
     fn dial(&mut self) {
-        self.from_client(&query("SELECT 1"));
+        self.client_sends(&query("SELECT 1"));
         assert_ne!(self.backend, self.client, "no connection was ordered");
         self.core.connected(self.backend, Ok(()), self.now);
-        self.from_server(&support::greeting(1));
+        self.server_sends(&support::greeting(1));
         assert!(support::take_packet(&mut self.to_server).is_some());
-        self.from_server(&support::plain_ok(2));
+        self.server_sends(&support::plain_ok(2));
         self.serve();
         assert!(!self.to_client.is_empty());
         self.to_client.clear();
     }
 
     fn prepare(&mut self, sql: &str) -> Vec<u8> {
-        self.from_client(&packet(Command::StmtPrepare, sql.as_bytes()));
+        self.client_sends(&packet(Command::StmtPrepare, sql.as_bytes()));
         self.serve();
         let (_, reply) = support::take_packet(&mut self.to_client).unwrap();
         let prepared = StmtPrepareOk::parse(&reply).unwrap();
@@ -200,11 +206,11 @@ impl Bench {
 
     /// What the server answers to this command; empty if the core answers itself.
     fn answer_as_sent(&mut self, command: &[u8]) -> Vec<u8> {
-        self.from_client(command);
+        self.client_sends(command);
         let mut answers = Vec::new();
         while let Some((_, payload)) = support::take_packet(&mut self.to_server) {
             let reply = answer(&payload);
-            self.from_server(&reply);
+            self.server_sends(&reply);
             answers = reply;
         }
         self.to_client.clear();
@@ -230,12 +236,12 @@ impl Bench {
         self.to_server.clear();
     }
 
-    fn from_client(&mut self, bytes: &[u8]) {
+    fn client_sends(&mut self, bytes: &[u8]) {
         self.core.data(self.client, &mut bytes.to_vec(), self.now);
         self.carry_out();
     }
 
-    fn from_server(&mut self, bytes: &[u8]) {
+    fn server_sends(&mut self, bytes: &[u8]) {
         self.core.data(self.backend, &mut bytes.to_vec(), self.now);
         self.carry_out();
     }
@@ -244,7 +250,7 @@ impl Bench {
     fn serve(&mut self) {
         while let Some((_, payload)) = support::take_packet(&mut self.to_server) {
             let reply = answer(&payload);
-            self.from_server(&reply);
+            self.server_sends(&reply);
         }
     }
 
@@ -319,7 +325,7 @@ fn serve_socket(listener: &TcpListener) {
     let _ = stream.read(&mut buffer).unwrap();
     stream.write_all(&support::plain_ok(2)).unwrap();
     let select = answer(b"\x03SELECT");
-    let done = answer(b"\x03SET");
+    let done = answer(b"\x03SET SESSION session_track");
     loop {
         let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
         let mut rest = &buffer[..count];

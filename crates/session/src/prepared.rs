@@ -34,7 +34,8 @@ impl Meaning {
     }
 
     fn holds_in(&self, state: &State) -> bool {
-        *self.schema == *state.schema()
+        // What was prepared without a schema names none that it would need.
+        (self.schema.is_empty() || *self.schema == *state.schema())
             && PARSE_VARIABLES
                 .iter()
                 .zip(&self.modes)
@@ -50,8 +51,6 @@ pub struct Prepared {
     meaning: Meaning,
     /// What the scanner says of the text.
     pub statement: Statement,
-    /// The state in which it was prepared first, to prepare it again elsewhere.
-    pub state: Rc<State>,
 }
 
 impl Prepared {
@@ -64,6 +63,27 @@ impl Prepared {
     pub fn can_be_prepared_in(&self, state: &State) -> bool {
         self.meaning.holds_in(state)
     }
+
+    /// The schema that it was prepared in; empty for none.
+    pub fn schema(&self) -> &[u8] {
+        &self.meaning.schema
+    }
+
+    /// The nearest state to `present` that the text can be prepared in. What does not matter for that stays: to
+    /// set autocommit, for one, would commit the transaction that the statement is to run in.
+    pub fn state_to_prepare_in(&self, present: &State) -> State {
+        let mut state = present.clone();
+        if !self.meaning.schema.is_empty() {
+            state.assign_schema(&self.meaning.schema);
+        }
+        for (name, mode) in PARSE_VARIABLES.iter().zip(&self.meaning.modes) {
+            match mode {
+                Some(value) => state.assign(name, value),
+                None => state.unassign(name),
+            }
+        }
+        state
+    }
 }
 
 /// All prepared statements of one worker.
@@ -75,7 +95,7 @@ pub struct Registry {
 
 impl Registry {
     /// The statement of this text under this state.
-    pub fn intern(&mut self, text: &[u8], state: &Rc<State>, statement: Statement) -> Rc<Prepared> {
+    pub fn intern(&mut self, text: &[u8], state: &State, statement: Statement) -> Rc<Prepared> {
         let meaning = Meaning::new(text, state);
         if let Some(known) = self.statements.get(&meaning).and_then(Weak::upgrade) {
             return known;
@@ -84,8 +104,7 @@ impl Registry {
             self.statements.retain(|_, prepared| prepared.strong_count() > 0);
         }
         self.next_id += 1;
-        let prepared =
-            Rc::new(Prepared { id: self.next_id, meaning: meaning.clone(), statement, state: state.clone() });
+        let prepared = Rc::new(Prepared { id: self.next_id, meaning: meaning.clone(), statement });
         self.statements.insert(meaning, Rc::downgrade(&prepared));
         prepared
     }

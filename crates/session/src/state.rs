@@ -82,6 +82,13 @@ impl State {
         }
     }
 
+    /// Puts a variable back to its default in place.
+    pub fn unassign(&mut self, name: &str) {
+        if let Ok(at) = self.variables.binary_search_by(|v| (*v.name).cmp(name)) {
+            self.variables.remove(at);
+        }
+    }
+
     /// Sets the schema in place.
     pub fn assign_schema(&mut self, schema: &[u8]) {
         self.schema = schema.into();

@@ -159,6 +159,13 @@ impl Core {
             let goes_on = match session.phase {
                 Phase::Login(_) => self.login_packet(key),
                 Phase::Idle => self.next_command(key),
+                Phase::Running => {
+                    // It may have waited for diagnostics from another connection.
+                    if let Some(lease) = session.lease {
+                        self.converge(lease);
+                    }
+                    false
+                }
                 _ => false,
             };
             if !goes_on {

@@ -123,6 +123,9 @@ impl Core {
             self.fetch_kept(other, SessionKey::MAX);
         }
         let session = &mut self.sessions[holder];
+        if session.keeps.is_empty() {
+            return;
+        }
         let socket = session.socket;
         session.kept = Some(key);
         self.backends[key].kept_for = Some(Kept { session: holder, socket, what: session.keeps });
@@ -164,6 +167,21 @@ impl Core {
         }
     }
 
+    /// Whether a statement has to wait for LAST_INSERT_ID() from a connection other than its lease.
+    pub(super) fn waits_for_kept(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        let session = &self.sessions[holder];
+        if !session.work.depends_on_insert_id() {
+            return false;
+        }
+        if let Some(kept) = session.kept
+            && kept != key
+            && session.keeps.contains(Keeps::INSERT_ID)
+        {
+            self.fetch_kept(kept, SessionKey::MAX);
+        }
+        self.sessions[holder].fetching > 0
+    }
+
     /// Fetched diagnostics have come.
     pub(super) fn fetched(&mut self, key: BackendKey, fetch: Fetch) {
         if self.session_is(fetch.session, fetch.socket) {
@@ -174,6 +192,9 @@ impl Core {
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
+                    if let Some(lease) = session.lease {
+                        session.has_own_insert_id = self.backends[lease].insert_id == Some(insert_id);
+                    }
                     // The taker's own id may have been set behind the question already.
                     self.backends[key].insert_id.get_or_insert(insert_id);
                 }

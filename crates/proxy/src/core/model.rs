@@ -13,7 +13,7 @@ use weir_session::pin::PinBoard;
 use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
-use weir_sql::{Dialect, Statement};
+use weir_sql::{Dialect, Effects, Statement, Uses};
 
 use crate::outbox::SocketId;
 use crate::snapshot::Account;
@@ -165,6 +165,16 @@ pub(crate) struct Work {
     pub charset_reported: bool,
     /// It has been killed for running too long.
     pub deadline_passed: bool,
+}
+
+impl Work {
+    /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is.
+    pub(crate) fn depends_on_insert_id(&self) -> bool {
+        self.kind != WorkKind::Prepare
+            && (self.statement.uses.contains(Uses::LAST_INSERT_ID)
+                || self.statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
+                || self.statement.multi)
+    }
 }
 
 /// What kind of command a [`Work`] is.

@@ -127,6 +127,11 @@ impl Core {
             return true;
         }
         let session = &mut self.sessions[key];
+        if let Some(statement) = session.statements.get_mut(&id) {
+            // They hold from now on, even if this execution never reaches a server.
+            let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+            note_types(statement, payload);
+        }
         let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
         if let Some(prepared) = prepared {
             session.work.kind = WorkKind::Execute;
@@ -180,6 +185,17 @@ impl Core {
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
         if let Some(statement) = session.statements.get_mut(&id) {
             statement.has_long_data = true;
+        }
+    }
+}
+
+/// Keeps the parameter types of an execution: later ones may leave them out.
+fn note_types(statement: &mut ClientStatement, payload: &[u8]) {
+    let Ok(parameters) = StmtExecute::parameters(payload, statement.params) else { return };
+    if parameters.new_params_bound {
+        let types = &payload[parameters.types];
+        if statement.types.as_deref() != Some(types) {
+            statement.types = Some(types.into());
         }
     }
 }

@@ -236,6 +236,7 @@ impl Core {
             Meaning::InsertId => {
                 session.last_insert_id = text.parse().unwrap_or(session.last_insert_id);
                 session.has_own_insert_id = true;
+                self.backends[key].insert_id = Some(session.last_insert_id);
             }
             Meaning::NextStatement => session.pins.insert(Pins::NEXT_STATEMENT),
             Meaning::Unreadable => session.pins.insert(Pins::UNREADABLE_VARIABLE),

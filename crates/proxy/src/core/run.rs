@@ -10,7 +10,7 @@ use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
 use weir_session::prepared::ClientStatement;
 use weir_session::state::{Difference, State, difference};
-use weir_sql::{Access, Effects, Kind, Uses};
+use weir_sql::{Access, Kind};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
@@ -61,6 +61,10 @@ impl Core {
         if is_owed || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
+        if self.waits_for_kept(key, holder) {
+            return;
+        }
+        let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         let work = &session.work;
         if work.kind == WorkKind::Execute
             && let Some(prepared) = work.prepared.clone()
@@ -70,13 +74,14 @@ impl Core {
             if prepared.can_be_prepared_in(&backend.state) {
                 return self.prepare_here(key, prepared);
             }
-            if session.state.schema().is_empty() && !prepared.state.schema().is_empty() {
+            if session.state.schema().is_empty() && !prepared.schema().is_empty() {
                 // It can't be prepared here and run without a schema in one go; where it was, it is gone.
                 self.reply_error(holder, error::NO_DB, "No database selected");
                 self.answered_here(holder);
                 return self.release_if_free(holder);
             }
-            let state = prepared.state.clone();
+            let state = prepared.state_to_prepare_in(&backend.state);
+            let state = self.interner.intern(state);
             self.sync(key, &state);
             return;
         }
@@ -153,7 +158,7 @@ impl Core {
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         if session.work.kind == WorkKind::Execute {
             let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
-            Self::put_execute(packet, &session.work, &mut session.statements, backend, buffer);
+            Self::put_execute(packet, &session.work, &session.statements, backend, buffer);
         } else if let Some(text) = &session.work.rewritten {
             match session.work.kind {
                 WorkKind::Prepare => command::put_stmt_prepare(buffer, text),
@@ -182,11 +187,7 @@ impl Core {
     /// session's gets it set in front. That can't fail, so it may go in the same write.
     fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) {
         let session = &self.sessions[holder];
-        let statement = &session.work.statement;
-        let matters = statement.uses.contains(Uses::LAST_INSERT_ID)
-            || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
-            || statement.multi;
-        if !matters || session.has_own_insert_id || session.work.kind == WorkKind::Prepare {
+        if !session.work.depends_on_insert_id() || session.has_own_insert_id {
             return;
         }
         let text = format!("SET SESSION last_insert_id={}", session.last_insert_id);
@@ -225,11 +226,11 @@ impl Core {
     fn put_execute(
         packet: &[u8],
         work: &super::model::Work,
-        statements: &mut HashMap<u32, ClientStatement>,
+        statements: &HashMap<u32, ClientStatement>,
         backend: &mut super::model::Backend,
         out: &mut Vec<u8>,
     ) {
-        let client = statements.get_mut(&work.statement_id);
+        let client = statements.get(&work.statement_id);
         let (Some(client), Some(prepared)) = (client, &work.prepared) else { return };
         let Some(server) = backend.statements.touch(prepared) else { return };
         let start = out.len();
@@ -241,10 +242,6 @@ impl Core {
         out[id + 4] = StmtExecute::CURSOR_TYPE_NO_CURSOR;
         let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return };
         if parameters.new_params_bound {
-            let types = &packet[HEADER_LEN..][parameters.types];
-            if client.types.as_deref() != Some(types) {
-                client.types = Some(types.into());
-            }
             if server.types != client.types {
                 server.types = client.types.clone();
             }

@@ -317,10 +317,15 @@ impl Core {
         self.give_to_other_worker(server, key)
     }
 
-    /// Closes a connection and passes the right to open one on to a worker that asked for it.
+    /// Closes a connection and passes the right to open one on to a worker that asked for it. Where a session's
+    /// diagnostics are to be fetched first, the connection is offered again afterwards. False if nobody asks.
     fn give_to_other_worker(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        let Some(by) = self.servers[server].wanted_by.iter().next().copied() else { return false };
+        self.fetch_kept(key, SessionKey::MAX);
+        if !self.backends[key].expected.is_empty() {
+            return true;
+        }
         let pool = &mut self.servers[server];
-        let Some(by) = pool.wanted_by.iter().next().copied() else { return false };
         pool.wanted_by.remove(&by);
         pool.open -= 1;
         let endpoint: Arc<str> = pool.server.endpoint.as_str().into();

@@ -215,7 +215,10 @@ impl Core {
                 let backend = &self.backends[key];
                 let idle_for = self.now.saturating_sub(backend.idle_since);
                 if !is_current || (at < surplus && idle_for > ping_after) {
-                    self.discard(key, Some(Poison::Stale));
+                    self.fetch_kept(key, super::model::SessionKey::MAX);
+                    if self.backends[key].expected.is_empty() {
+                        self.discard(key, Some(Poison::Stale));
+                    }
                 } else if ping_after > 0 && idle_for > ping_after && backend.expected.is_empty() {
                     self.backends[key].idle_since = self.now;
                     let socket = self.backends[key].socket;

@@ -1,0 +1,81 @@
+//! What all model servers have in common: the data (which writes have happened), and how far each server is.
+
+use std::collections::HashMap;
+
+use crate::token::Token;
+
+/// A write, by its token.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Write {
+    /// Times that it ran.
+    pub runs: u32,
+    /// Commit number; 0 while it is not committed.
+    pub committed: u64,
+    pub is_rolled_back: bool,
+    pub insert_id: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// Writes may run here.
+    pub may_write: bool,
+    /// The last commit that is visible here.
+    pub applied: u64,
+    /// New connections are refused.
+    pub is_down: bool,
+    /// `SET innodb_lock_wait_timeout` is refused.
+    pub refuses_lock_wait: bool,
+    pub threads: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    pub nodes: Vec<Node>,
+    pub writes: HashMap<(usize, usize), Write>,
+    pub commits: u64,
+    insert_ids: u64,
+    /// What must not happen and did.
+    pub faults: Vec<String>,
+}
+
+impl Cluster {
+    pub(crate) fn fault(&mut self, text: impl Into<String>) {
+        self.faults.push(text.into());
+    }
+
+    /// A write runs; returns its insert id.
+    pub(crate) fn write(&mut self, node: usize, token: &Token) -> u64 {
+        if !self.nodes[node].may_write {
+            self.fault(format!("a write ran on reader {node}: {token}"));
+        }
+        self.insert_ids += 1;
+        let write = self.writes.entry(token.name()).or_default();
+        write.runs += 1;
+        write.insert_id = self.insert_ids;
+        if write.runs > 1 {
+            let runs = write.runs;
+            self.fault(format!("a write ran {runs} times: {token}"));
+        }
+        self.insert_ids
+    }
+
+    /// These writes are committed on `node`.
+    pub(crate) fn commit(&mut self, node: usize, names: &[(usize, usize)]) {
+        if names.is_empty() {
+            return;
+        }
+        self.commits += 1;
+        self.nodes[node].applied = self.commits;
+        for name in names {
+            let write = self.writes.entry(*name).or_default();
+            write.committed = self.commits;
+        }
+    }
+
+    pub(crate) fn roll_back(&mut self, names: &[(usize, usize)]) {
+        for name in names {
+            self.writes.entry(*name).or_default().is_rolled_back = true;
+        }
+    }
+}

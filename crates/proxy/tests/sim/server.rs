@@ -1,0 +1,601 @@
+//! A connection of a model server: a MariaDB that knows the few statements of the simulation, and tracks a
+//! session's state as docs/internals/session-tracking.md says.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_protocol::auth::native;
+use weir_protocol::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame;
+use weir_protocol::handshake::{AuthSwitchRequest, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::ok::{ErrPacket, OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
+use weir_protocol::resultset::{BinaryValue, ColumnDefinition, put_binary_row, put_text_row};
+use weir_protocol::status::StatusFlags;
+use weir_protocol::wire::Reader;
+
+use crate::cluster::Cluster;
+use crate::support::{self, SERVER_CAPABILITIES, take_packet};
+use crate::token::Token;
+
+/// Schemas that exist.
+pub(crate) const SCHEMAS: [&str; 3] = ["a", "b", "c"];
+/// A table or a key that is not as the statement would have it.
+const NO_SUCH_TABLE: ServerError = ServerError { code: 1146, sqlstate: *b"42S02" };
+const UNKNOWN_DATABASE: ServerError = ServerError { code: 1049, sqlstate: *b"42000" };
+const DEFAULT_SQL_MODE: &str = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION";
+const NO_TRACKS: &str = "________";
+
+/// What a command wants from outside the connection.
+pub(crate) enum Outside {
+    Nothing,
+    /// KILL of a thread of the same server.
+    Kill {
+        thread: u32,
+        query_only: bool,
+    },
+}
+
+enum Phase {
+    Login,
+    /// An auth switch of COM_CHANGE_USER is out: this user and schema.
+    Switching(Vec<u8>, String, u16),
+    Ready,
+}
+
+#[derive(Clone)]
+struct Prepared {
+    text: String,
+    schema: String,
+    has_types: bool,
+}
+
+#[derive(Default)]
+struct Session {
+    schema: String,
+    variables: BTreeMap<String, String>,
+    user_variable: String,
+    in_transaction: bool,
+    insert_id: u64,
+    warnings: Vec<String>,
+    uncommitted: Vec<(usize, usize)>,
+    statements: HashMap<u32, Prepared>,
+    is_tracking: bool,
+    /// A SET was refused: a read that Weir has sent along may run, but nobody may see its result.
+    is_refused: bool,
+}
+
+pub(crate) struct Conn {
+    pub node: usize,
+    pub thread: u32,
+    /// Bytes that have come.
+    pub inbox: Vec<u8>,
+    /// Bytes to send.
+    pub out: Vec<u8>,
+    pub is_closed: bool,
+    /// The reply to a statement that takes its time, and when it is due.
+    pub sleeping: Option<(u64, Vec<u8>)>,
+    /// It has carried a KILL, and so does not count against max_connections.
+    pub is_killer: bool,
+    phase: Phase,
+    user: Vec<u8>,
+    login_collation: u16,
+    session: Session,
+    next_statement: u32,
+    sequence: u8,
+}
+
+impl Conn {
+    pub(crate) fn new(node: usize, cluster: &mut Cluster) -> Self {
+        cluster.nodes[node].threads += 1;
+        let thread = cluster.nodes[node].threads;
+        Self {
+            node,
+            thread,
+            inbox: Vec::new(),
+            out: support::greeting(thread),
+            is_closed: false,
+            sleeping: None,
+            is_killer: false,
+            phase: Phase::Login,
+            user: Vec::new(),
+            login_collation: 45,
+            session: Session::default(),
+            next_statement: 0,
+            sequence: 0,
+        }
+    }
+
+    /// Whether there is something to do.
+    pub(crate) fn is_ready(&self, now: u64) -> bool {
+        match &self.sleeping {
+            Some((due, _)) => *due <= now,
+            None => frame::Header::parse(&self.inbox)
+                .is_some_and(|header| self.inbox.len() >= header.packet_len()),
+        }
+    }
+
+    /// Answers one packet.
+    pub(crate) fn step(&mut self, cluster: &mut Cluster, now: u64) -> Outside {
+        if let Some((_, reply)) = self.sleeping.take() {
+            self.out.extend_from_slice(&reply);
+            return Outside::Nothing;
+        }
+        let Some((sequence, payload)) = take_packet(&mut self.inbox) else { return Outside::Nothing };
+        self.sequence = sequence.wrapping_add(1);
+        match std::mem::replace(&mut self.phase, Phase::Ready) {
+            Phase::Login => self.login(cluster, &payload),
+            Phase::Switching(user, schema, collation) => {
+                self.switched(cluster, &payload, user, schema, collation)
+            }
+            Phase::Ready => {
+                if sequence != 0 {
+                    cluster.fault(format!("a command with sequence id {sequence} came to a server"));
+                }
+                return self.command(cluster, &payload, now);
+            }
+        }
+        Outside::Nothing
+    }
+
+    /// KILL has struck.
+    pub(crate) fn killed(&mut self, cluster: &mut Cluster, query_only: bool) {
+        if !query_only {
+            self.close(cluster);
+        } else if self.sleeping.take().is_some() {
+            self.sequence = 1;
+            self.error(error::QUERY_INTERRUPTED, "Query execution was interrupted");
+        }
+    }
+
+    /// The connection ends, whoever ended it: an open transaction is rolled back.
+    pub(crate) fn close(&mut self, cluster: &mut Cluster) {
+        trace!("    server {} thread {} is closed", self.node, self.thread);
+        cluster.roll_back(&std::mem::take(&mut self.session.uncommitted));
+        self.is_closed = true;
+        self.sleeping = None;
+    }
+
+    fn login(&mut self, cluster: &mut Cluster, payload: &[u8]) {
+        let response = HandshakeResponse::parse(payload).expect("Weir's handshake response parses");
+        let scramble = b"abcdefghijklmnopqrst";
+        let proof = native::response(support::PASSWORD, scramble).expect("a password");
+        if response.auth_data != proof {
+            cluster.fault("Weir logged in with a wrong proof");
+        }
+        self.user = response.user.to_vec();
+        self.login_collation = response.collation.into();
+        self.reset(cluster, String::new());
+        self.ok(StatusFlags::AUTOCOMMIT, &[], |ok| ok);
+    }
+
+    fn switched(
+        &mut self,
+        cluster: &mut Cluster,
+        payload: &[u8],
+        user: Vec<u8>,
+        schema: String,
+        collation: u16,
+    ) {
+        let proof = native::response(support::PASSWORD, b"ABCDEFGHIJKLMNOPQRST").expect("a password");
+        if payload != proof {
+            cluster.fault("Weir changed the user with a wrong proof");
+        }
+        self.user = user;
+        self.login_collation = collation;
+        self.reset(cluster, schema);
+        self.ok(StatusFlags::AUTOCOMMIT, &[], |ok| ok);
+    }
+
+    /// COM_RESET_CONNECTION, and what a login begins with.
+    fn reset(&mut self, cluster: &mut Cluster, schema: String) {
+        cluster.roll_back(&std::mem::take(&mut self.session.uncommitted));
+        self.session = Session { schema, ..Session::default() };
+        let (charset, collation) = if self.login_collation == 8 {
+            ("latin1", "latin1_swedish_ci")
+        } else {
+            ("utf8mb4", "utf8mb4_general_ci")
+        };
+        self.set_names(charset, collation);
+    }
+
+    fn set_names(&mut self, charset: &str, collation: &str) {
+        for name in ["character_set_client", "character_set_connection", "character_set_results"] {
+            self.session.variables.insert(name.into(), charset.into());
+        }
+        self.session.variables.insert("collation_connection".into(), collation.into());
+    }
+
+    fn command(&mut self, cluster: &mut Cluster, payload: &[u8], now: u64) -> Outside {
+        let Some((&code, body)) = payload.split_first() else {
+            cluster.fault("an empty command came to a server");
+            return Outside::Nothing;
+        };
+        trace!(
+            "    server {} thread {} gets {:?} {}",
+            self.node,
+            self.thread,
+            Command::parse(code),
+            body.get(..160).unwrap_or(body).escape_ascii()
+        );
+        match Command::parse(code) {
+            Some(Command::Query) => return self.query(cluster, &String::from_utf8_lossy(body), now),
+            Some(Command::InitDb) => self.use_schema(&String::from_utf8_lossy(body)),
+            Some(Command::Ping) => self.ok(self.status(), &[], |ok| ok),
+            Some(Command::Quit) => self.close(cluster),
+            Some(Command::ResetConnection) => {
+                let schema = self.session.schema.clone();
+                self.reset(cluster, schema);
+                self.ok(StatusFlags::AUTOCOMMIT, &[], |ok| ok);
+            }
+            Some(Command::ChangeUser) => self.change_user(payload),
+            Some(Command::StmtPrepare) => self.prepare(&String::from_utf8_lossy(body)),
+            Some(Command::StmtExecute) => self.execute(cluster, payload, now),
+            Some(Command::StmtClose) => {
+                let id = Reader::new(body).u32().unwrap_or(0);
+                if self.session.statements.remove(&id).is_none() {
+                    cluster.fault(format!("Weir closed statement {id}, which does not exist"));
+                }
+            }
+            other => cluster.fault(format!("a server was sent {other:?}")),
+        }
+        Outside::Nothing
+    }
+
+    fn change_user(&mut self, payload: &[u8]) {
+        let change = ChangeUser::parse(payload, SERVER_CAPABILITIES).expect("Weir's COM_CHANGE_USER parses");
+        let schema = String::from_utf8_lossy(change.database).into_owned();
+        self.phase = Phase::Switching(change.user.to_vec(), schema, change.collation.unwrap_or(8));
+        let switch = AuthSwitchRequest { plugin: MYSQL_NATIVE_PASSWORD, data: b"ABCDEFGHIJKLMNOPQRST" };
+        let mut sequence = self.sequence;
+        frame::packet(&mut self.out, &mut sequence, |out| switch.write(out));
+    }
+
+    fn query(&mut self, cluster: &mut Cluster, text: &str, now: u64) -> Outside {
+        if let Some(kill) = text.strip_prefix("KILL ") {
+            let (what, thread) = kill.split_once(' ').unwrap_or_default();
+            self.is_killer = true;
+            self.ok(self.status(), &[], |ok| ok);
+            return Outside::Kill { thread: thread.parse().unwrap_or(0), query_only: what == "QUERY" };
+        }
+        if let Some(list) = text.strip_prefix("SET ") {
+            self.set(cluster, list);
+        } else if let Some(schema) = text.strip_prefix("USE ") {
+            self.use_schema(schema);
+        } else {
+            match text {
+                "BEGIN" => self.begin(cluster),
+                "COMMIT" => self.end(cluster, true),
+                "ROLLBACK" => self.end(cluster, false),
+                "SHOW WARNINGS" => self.show_warnings(),
+                "SELECT LAST_INSERT_ID(), FOUND_ROWS()" => {
+                    let id = self.session.insert_id.to_string();
+                    self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
+                }
+                "SELECT @@session.character_set_connection, @@session.collation_connection" => {
+                    let [charset, collation] = ["character_set_connection", "collation_connection"]
+                        .map(|name| self.variable(name).to_owned());
+                    self.rows(
+                        &["character_set_connection", "collation_connection"],
+                        &[&[&charset, &collation]],
+                    );
+                }
+                _ => match Token::find(text) {
+                    Some(token) => self.statement(cluster, &token, text, false, now),
+                    None => cluster.fault(format!("a server was sent {text:?}")),
+                },
+            }
+        }
+        Outside::Nothing
+    }
+
+    /// A statement of a client: an INSERT, or a SELECT that may ask for something else besides its token.
+    fn statement(&mut self, cluster: &mut Cluster, token: &Token, text: &str, is_binary: bool, now: u64) {
+        let is_write = text.starts_with("INSERT");
+        let is_in_vain = self.session.is_refused && !is_write;
+        if !is_in_vain {
+            self.check(cluster, token);
+        }
+        self.session.warnings.clear();
+        if token.wishes.fails {
+            self.session.warnings.push(token.to_string());
+            return self.error(NO_SUCH_TABLE, &token.to_string());
+        }
+        if self.variable("autocommit") == "OFF" && !self.session.in_transaction {
+            self.session.in_transaction = true;
+        }
+        let start = self.out.len();
+        if is_write {
+            self.insert(cluster, token);
+        } else {
+            let mut value = if is_in_vain { "in vain".into() } else { token.to_string() };
+            value.push_str(&"x".repeat(token.wishes.kilobytes << 10));
+            let extra = match text.strip_prefix("SELECT ") {
+                Some(rest) if rest.starts_with("LAST_INSERT_ID()") => {
+                    Some(self.session.insert_id.to_string())
+                }
+                Some(rest) => rest.split_once(" AS `").map(|(literal, _)| literal.to_owned()),
+                None => None,
+            };
+            match (extra, is_binary) {
+                (Some(extra), _) => self.rows(&["extra", "token"], &[&[&extra, &value]]),
+                (None, false) => self.rows(&["token"], &[&[&value]]),
+                (None, true) => self.binary_row(&value),
+            }
+        }
+        if token.wishes.sleep_ms > 0 {
+            let reply = self.out.split_off(start);
+            self.sleeping = Some((now + token.wishes.sleep_ms * 1_000_000, reply));
+        }
+    }
+
+    fn insert(&mut self, cluster: &mut Cluster, token: &Token) {
+        let insert_id = cluster.write(self.node, token);
+        self.session.insert_id = insert_id;
+        self.session.uncommitted.push(token.name());
+        let mut tracks = Vec::new();
+        let gtid;
+        if !self.session.in_transaction {
+            cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
+            gtid = format!("100-1-{}", cluster.commits);
+            tracks.push(SessionTrack::SystemVariable { name: b"last_gtid", value: gtid.as_bytes() });
+        }
+        let warnings = u16::from(token.wishes.warns);
+        if token.wishes.warns {
+            self.session.warnings.push(token.to_string());
+        }
+        self.ok(self.status(), &tracks, |ok| OkPacket {
+            affected_rows: 1,
+            last_insert_id: insert_id,
+            warnings,
+            ..ok
+        });
+    }
+
+    /// Compares what the statement's session believes with what is.
+    fn check(&self, cluster: &mut Cluster, token: &Token) {
+        let session = &self.session;
+        let mut is = token.claims.clone();
+        is.schema = session.schema.clone();
+        is.time_zone = self.variable("time_zone").into();
+        is.lock_wait = self.variable("innodb_lock_wait_timeout").into();
+        is.sql_mode = self.variable("sql_mode").into();
+        is.charset = self.variable("character_set_connection").into();
+        is.collation = self.variable("collation_connection").into();
+        is.is_autocommit = self.variable("autocommit") != "OFF";
+        is.in_transaction = session.in_transaction;
+        is.user_variable = session.user_variable.clone();
+        if is != token.claims {
+            cluster.fault(format!(
+                "a statement ran in another state:\n  is     {is:?}\n  claims {:?}",
+                token.claims
+            ));
+        }
+        if cluster.nodes[self.node].applied < token.claims.wrote {
+            let applied = cluster.nodes[self.node].applied;
+            cluster.fault(format!(
+                "a session did not see its own write: server {} is at {applied}: {token}",
+                self.node
+            ));
+        }
+    }
+
+    fn variable(&self, name: &str) -> &str {
+        self.session.variables.get(name).map_or("", String::as_str)
+    }
+
+    fn begin(&mut self, cluster: &mut Cluster) {
+        cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
+        self.session.in_transaction = true;
+        let tracks = [
+            SessionTrack::TransactionState(b"T_______"),
+            SessionTrack::TransactionCharacteristics(b"START TRANSACTION;"),
+        ];
+        self.ok(self.status(), &tracks, |ok| ok);
+    }
+
+    fn end(&mut self, cluster: &mut Cluster, commits: bool) {
+        let writes = std::mem::take(&mut self.session.uncommitted);
+        let gtid = format!("100-1-{}", cluster.commits + 1);
+        let mut tracks = Vec::new();
+        if commits && !writes.is_empty() {
+            tracks.push(SessionTrack::SystemVariable { name: b"last_gtid", value: gtid.as_bytes() });
+        }
+        if commits {
+            cluster.commit(self.node, &writes);
+        } else {
+            cluster.roll_back(&writes);
+        }
+        self.session.in_transaction = false;
+        tracks.push(SessionTrack::TransactionState(NO_TRACKS.as_bytes()));
+        tracks.push(SessionTrack::TransactionCharacteristics(b""));
+        self.ok(self.status(), &tracks, |ok| ok);
+    }
+
+    fn use_schema(&mut self, schema: &str) {
+        if !SCHEMAS.contains(&schema) {
+            return self.error(UNKNOWN_DATABASE, &format!("Unknown database '{schema}'"));
+        }
+        self.session.schema = schema.into();
+        let tracks = [SessionTrack::Schema(schema.as_bytes()), SessionTrack::StateChange(true)];
+        self.ok(self.status(), &tracks, |ok| ok);
+    }
+
+    /// SET of variables, NAMES and `@x`: a comma and a space separate them.
+    fn set(&mut self, cluster: &mut Cluster, list: &str) {
+        if list.contains("innodb_lock_wait_timeout") && cluster.nodes[self.node].refuses_lock_wait {
+            self.session.is_refused = true;
+            let message = "Variable 'innodb_lock_wait_timeout' can't be set to the value of '7'";
+            return self.error(error::WRONG_VALUE_FOR_VAR, message);
+        }
+        let mut reported: Vec<(String, String)> = Vec::new();
+        for part in list.split(", ") {
+            let part = part.strip_prefix("SESSION ").unwrap_or(part);
+            if let Some(charset) = part.strip_prefix("NAMES ") {
+                let collation = default_collation(charset);
+                self.set_names(charset, collation);
+                for name in ["character_set_client", "character_set_connection", "character_set_results"] {
+                    reported.push((name.into(), charset.into()));
+                }
+                continue;
+            }
+            let Some((name, value)) = part.split_once('=') else {
+                cluster.fault(format!("a server was sent SET {list:?}"));
+                continue;
+            };
+            self.assign(cluster, name, value.trim_matches('\''), &mut reported);
+        }
+        let mut tracks: Vec<SessionTrack<'_>> = reported
+            .iter()
+            .map(|(name, value)| SessionTrack::SystemVariable {
+                name: name.as_bytes(),
+                value: value.as_bytes(),
+            })
+            .collect();
+        tracks.push(SessionTrack::StateChange(true));
+        self.ok(self.status(), &tracks, |ok| ok);
+    }
+
+    fn assign(
+        &mut self,
+        cluster: &mut Cluster,
+        name: &str,
+        value: &str,
+        reported: &mut Vec<(String, String)>,
+    ) {
+        match name {
+            "@weir" => return,
+            "@x" => {
+                self.session.user_variable = value.into();
+                return;
+            }
+            "last_insert_id" => self.session.insert_id = value.parse().unwrap_or(0),
+            "autocommit" => {
+                let is_on = matches!(value, "1" | "ON" | "DEFAULT");
+                if is_on && self.session.in_transaction {
+                    cluster.commit(self.node, &std::mem::take(&mut self.session.uncommitted));
+                    self.session.in_transaction = false;
+                }
+                let value = if is_on { "ON" } else { "OFF" };
+                self.session.variables.insert(name.into(), value.into());
+                reported.push((name.into(), value.into()));
+                return;
+            }
+            "sql_mode" if value == "@@session.sql_mode" => {
+                let present = self.session.variables.get(name).map_or(DEFAULT_SQL_MODE, String::as_str);
+                reported.push((name.into(), present.into()));
+                return;
+            }
+            _ if name.starts_with("session_track_") => self.session.is_tracking = true,
+            _ if value == "DEFAULT" => drop(self.session.variables.remove(name)),
+            _ => drop(self.session.variables.insert(name.into(), value.into())),
+        }
+        if name == "character_set_connection" {
+            self.session.variables.insert("collation_connection".into(), default_collation(value).into());
+        }
+        reported.push((name.into(), value.into()));
+    }
+
+    fn show_warnings(&mut self) {
+        let rows = self.session.warnings.clone();
+        let rows: Vec<[&str; 3]> = rows.iter().map(|message| ["Warning", "1264", message.as_str()]).collect();
+        let rows: Vec<&[&str]> = rows.iter().map(<[&str; 3]>::as_slice).collect();
+        self.rows(&["Level", "Code", "Message"], &rows);
+    }
+
+    fn prepare(&mut self, text: &str) {
+        self.next_statement += 1;
+        let (columns, params) = (u16::from(text.starts_with("SELECT")), text.matches('?').count() as u16);
+        let prepared = Prepared { text: text.into(), schema: self.session.schema.clone(), has_types: false };
+        self.session.statements.insert(self.next_statement, prepared);
+        let answer = StmtPrepareOk { stmt_id: self.next_statement, columns, params, warnings: 0 };
+        let mut sequence = self.sequence;
+        frame::packet(&mut self.out, &mut sequence, |out| answer.write(out));
+        for _ in 0..columns + params {
+            let column = ColumnDefinition::text(b"?", 100);
+            frame::packet(&mut self.out, &mut sequence, |out| column.write(SERVER_CAPABILITIES, out));
+        }
+    }
+
+    /// One parameter, the token.
+    fn execute(&mut self, cluster: &mut Cluster, payload: &[u8], now: u64) {
+        let execute = StmtExecute::parse(payload).expect("an execution that parses");
+        let Some(prepared) = self.session.statements.get_mut(&execute.stmt_id) else {
+            cluster.fault(format!("Weir executed statement {}, which does not exist", execute.stmt_id));
+            return self.error(error::UNKNOWN_STMT_HANDLER, "Unknown prepared statement handler");
+        };
+        let found = StmtExecute::parameters(payload, 1).expect("parameters");
+        prepared.has_types |= found.new_params_bound;
+        if !prepared.has_types {
+            cluster.fault("an execution came without types to a connection that never got them");
+        }
+        let value = Reader::new(&payload[found.values]).lenenc_bytes().unwrap_or_default();
+        let Prepared { text, schema, .. } = prepared.clone();
+        let Some(token) = Token::find(&String::from_utf8_lossy(value)) else {
+            return cluster.fault("an execution lost its parameter");
+        };
+        if token.prepared_in.as_deref() != Some(schema.as_str()) {
+            cluster.fault(format!("a statement prepared in schema {schema:?} was executed for {token}"));
+        }
+        self.statement(cluster, &token, &text, true, now);
+    }
+
+    fn status(&self) -> StatusFlags {
+        let mut status = StatusFlags::empty();
+        status.set(StatusFlags::AUTOCOMMIT, self.variable("autocommit") != "OFF");
+        status.set(StatusFlags::IN_TRANS, self.session.in_transaction);
+        status
+    }
+
+    fn ok(
+        &mut self,
+        status: StatusFlags,
+        tracks: &[SessionTrack<'_>],
+        fill: impl Fn(OkPacket<'_>) -> OkPacket<'_>,
+    ) {
+        let tracks = if self.session.is_tracking { tracks } else { &[] };
+        let ok = support::ok(self.sequence, fill(OkPacket::new(OK_HEADER, status)), tracks);
+        self.out.extend_from_slice(&ok);
+    }
+
+    fn error(&mut self, error: ServerError, message: &str) {
+        let mut sequence = self.sequence;
+        frame::packet(&mut self.out, &mut sequence, |out| {
+            ErrPacket::new(error, message.as_bytes()).write(out)
+        });
+    }
+
+    fn rows(&mut self, names: &[&str], rows: &[&[&str]]) {
+        self.result(names, |out, sequence| {
+            for row in rows {
+                frame::packet(out, sequence, |out| {
+                    put_text_row(out, row.iter().map(|value| Some(value.as_bytes())))
+                });
+            }
+        });
+    }
+
+    fn binary_row(&mut self, value: &str) {
+        self.result(&["?"], |out, sequence| {
+            frame::packet(out, sequence, |out| put_binary_row(out, &[BinaryValue::Bytes(value.as_bytes())]));
+        });
+    }
+
+    fn result(&mut self, names: &[&str], rows: impl FnOnce(&mut Vec<u8>, &mut u8)) {
+        let mut sequence = self.sequence;
+        let status = self.status();
+        let out = &mut self.out;
+        frame::packet(out, &mut sequence, |out| out.push(names.len() as u8));
+        for name in names {
+            let column = ColumnDefinition::text(name.as_bytes(), 100);
+            frame::packet(out, &mut sequence, |out| column.write(SERVER_CAPABILITIES, out));
+        }
+        rows(out, &mut sequence);
+        let end = OkPacket::new(OK_AS_EOF_HEADER, status);
+        frame::packet(out, &mut sequence, |out| end.write(SERVER_CAPABILITIES, out));
+    }
+}
+
+/// The collation that a character set begins with.
+pub(crate) fn default_collation(charset: &str) -> &'static str {
+    if charset == "latin1" { "latin1_swedish_ci" } else { "utf8mb4_general_ci" }
+}
