@@ -7,7 +7,9 @@
 //! `WEIR_TEST_KEEP=1` keeps the servers' data, and `WEIR_TEST_ADDRESS=127.0.0.61` puts the nodes elsewhere than on
 //! 127.0.0.31 and following, for a second run at the same time.
 
+mod cli;
 mod diagnostics;
+mod failover_basic;
 mod fake_server;
 mod galera;
 mod hostile;
@@ -17,6 +19,7 @@ mod pins;
 mod pool;
 mod prepared;
 mod property;
+mod reload;
 mod session_state;
 mod streaming;
 mod tracking;
@@ -31,7 +34,9 @@ use weir_tests::{Case, Env, clean_up_when_interrupted, run};
 /// Every module's cases. A new module adds its line here.
 fn cases() -> Vec<Case> {
     [
+        cli::trials(),
         diagnostics::trials(),
+        failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),
         hostile::trials(),
@@ -41,6 +46,7 @@ fn cases() -> Vec<Case> {
         pool::trials(),
         prepared::trials(),
         property::trials(),
+        reload::trials(),
         session_state::trials(),
         streaming::trials(),
         tracking::trials(),
