@@ -40,6 +40,12 @@ impl Core {
             session.last_write_server = self.backends[key].server;
         }
         match session.work.ending {
+            // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
+            Ending::Ok { warnings, .. } if session.work.kind == WorkKind::Prepare => {
+                if warnings > 0 {
+                    self.keep_warnings(holder);
+                }
+            }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
                 session.row_count =
                     if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };

@@ -10,7 +10,7 @@ use weir_protocol::wire::Reader;
 use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SessionKey};
+use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SessionKey, WorkKind};
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -81,7 +81,8 @@ impl Core {
             return;
         }
         let statement = session.work.statement;
-        let leaves_warnings = statement.uses.intersects(Uses::DIAGNOSTICS)
+        let leaves_warnings = session.work.kind == WorkKind::Prepare
+            || statement.uses.intersects(Uses::DIAGNOSTICS)
             || matches!(
                 statement.kind,
                 Kind::Set
