@@ -125,6 +125,27 @@ impl TrackPreferences {
         })
     }
 
+    /// What an OK says of an assignment to these variables, encoded: what they make the client see.
+    pub fn own_tracks<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<u8> {
+        let mut tracks = Vec::new();
+        let mut write = |entry: SessionTrack<'_>| {
+            if self.shows(&entry) {
+                entry.write(&mut tracks);
+            }
+        };
+        for name in names {
+            let value = match self.literal(name).as_deref() {
+                Some("1") => "ON".to_owned(),
+                Some("0") => "OFF".to_owned(),
+                Some(text) => unquote(text),
+                None => continue,
+            };
+            write(SessionTrack::SystemVariable { name: name.as_bytes(), value: value.as_bytes() });
+        }
+        write(SessionTrack::StateChange(true));
+        tracks
+    }
+
     /// Whether the client is to see this entry of an OK packet.
     pub fn shows(&self, entry: &SessionTrack<'_>) -> bool {
         match entry {
@@ -182,6 +203,19 @@ mod tests {
         prefs.assign("session_track_schema", "default").unwrap();
         assert!(prefs.schema);
         assert!(prefs.assign("session_track_nonsense", "1").is_err());
+    }
+
+    #[test]
+    fn an_assignment_is_shown_as_it_asks_for() {
+        let mut prefs = TrackPreferences::default();
+        assert!(prefs.own_tracks(["session_track_schema"].into_iter()).is_empty());
+        prefs.assign("session_track_system_variables", "'*'").unwrap();
+        prefs.assign("session_track_state_change", "1").unwrap();
+        let mut expected = Vec::new();
+        SessionTrack::SystemVariable { name: b"session_track_state_change", value: b"ON" }
+            .write(&mut expected);
+        SessionTrack::StateChange(true).write(&mut expected);
+        assert_eq!(prefs.own_tracks(["session_track_state_change"].into_iter()), expected);
     }
 
     #[test]

@@ -133,7 +133,7 @@ const DIAGNOSTICS: &[&str] = &[
     "SELECT LAST_INSERT_ID(), ROW_COUNT(), FOUND_ROWS()",
     "SELECT ROW_COUNT()",
     "SELECT FOUND_ROWS()",
-    "SELECT CONNECTION_ID() = {id}",
+    "SELECT CONNECTION_ID() = {id} AS own",
     "SHOW WARNINGS",
     "SHOW ERRORS",
     "SHOW COUNT(*) WARNINGS",
@@ -265,6 +265,7 @@ const SEVERAL: &[&str] = &[
     "SELECT 1; SELECT 2",
     "USE {p}b; SELECT DATABASE(); SIGNAL SQLSTATE '45000'",
     "SELECT 1; SELECT CAST('a' AS INT)",
+    "SET NAMES latin1; SELECT * FROM nowhere",
     "DO 0; SET sql_mode = ''; INSERT INTO t# VALUES (1, 1), (1, 1)",
 ];
 
@@ -343,7 +344,7 @@ const ROUTINES: &[&str] = &[
 ];
 
 const UNREADABLE: &[&str] =
-    &["SET rand_seed1 = %1, rand_seed2 = %2", "SELECT RAND()", "SET insert_id = %1%2", "SET profiling = 0"];
+    &["SET rand_seed1 = %1, rand_seed2 = %2", "SET insert_id = %1%2", "SET profiling = 0"];
 
 /// Texts that are prepared, and how many parameters they have.
 const PREPARED: &[(&str, usize)] = &[
@@ -363,7 +364,6 @@ const PREPARED: &[(&str, usize)] = &[
     ("SET time_zone = ?", 1),
     ("BEGIN", 0),
     ("COMMIT", 0),
-    ("SELECT ROW_COUNT()", 0),
     ("DO 1", 0),
 ];
 

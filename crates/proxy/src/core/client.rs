@@ -295,16 +295,17 @@ impl Core {
 
     /// A packet that Weir answers with an OK of its own.
     pub(super) fn reply_ok(&mut self, key: SessionKey) {
+        self.reply_ok_with(key, b"");
+    }
+
+    /// The same with changes of the session's state, encoded.
+    pub(super) fn reply_ok_with(&mut self, key: SessionKey, session_state: &[u8]) {
         let session = &self.sessions[key];
-        let mut status = StatusFlags::empty();
-        status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
-        status.set(StatusFlags::IN_TRANS, session.pins.pins().contains(weir_session::pin::Pins::TRANSACTION));
         let capabilities = session.capabilities;
+        let ok = OkPacket { session_state, ..OkPacket::new(OK_HEADER, session.status()) };
         let mut sequence = 1;
         if let Some(buffer) = self.out.buffer(session.socket) {
-            frame::packet(buffer, &mut sequence, |out| {
-                OkPacket::new(OK_HEADER, status).write(capabilities, out)
-            });
+            frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
         }
     }
 

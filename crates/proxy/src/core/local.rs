@@ -75,6 +75,7 @@ impl Core {
         };
         let mut preferences = session.track.as_deref().cloned().unwrap_or_default();
         let mut rest: Vec<&[u8]> = Vec::new();
+        let mut assigned = Vec::new();
         let mut refused = None;
         for part in &parts {
             let is_virtual = !part.user_variable
@@ -89,6 +90,7 @@ impl Core {
                 refused = Some(error);
                 break;
             }
+            assigned.push(part.name.clone());
         }
         if let Some(error) = refused {
             let code = match error {
@@ -99,6 +101,7 @@ impl Core {
             return Outcome::Answered;
         }
         let remaining = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
+        let tracks = preferences.own_tracks(assigned.iter().map(String::as_str));
         let session = &mut self.sessions[key];
         session.track = Some(Box::new(preferences));
         match remaining {
@@ -108,7 +111,7 @@ impl Core {
             }
             None => {
                 session.row_count = 0;
-                self.reply_ok(key);
+                self.reply_ok_with(key, &tracks);
                 Outcome::Answered
             }
         }

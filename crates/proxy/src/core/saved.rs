@@ -5,6 +5,7 @@ use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
 use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
 use weir_sql::Kind;
 
 use super::Core;
@@ -49,7 +50,7 @@ impl Core {
     fn reply_count(&mut self, key: SessionKey, name: &str, count: &str) {
         let session = &mut self.sessions[key];
         session.row_count = -1;
-        let status = autocommit_status(session);
+        let status = session.status();
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let columns = [ColumnDefinition::integer(name.as_bytes())];
         let mut sequence = 1;
@@ -62,7 +63,7 @@ impl Core {
     fn reply_saved(&mut self, key: SessionKey, rows: &[Vec<u8>]) {
         let session = &mut self.sessions[key];
         session.row_count = -1;
-        let status = autocommit_status(session);
+        let status = session.status();
         let columns = [
             ColumnDefinition { flags: ColumnFlags::NOT_NULL, ..ColumnDefinition::text(b"Level", 28) },
             ColumnDefinition {
@@ -84,13 +85,15 @@ impl Core {
     }
 }
 
-fn autocommit_status(session: &Session) -> StatusFlags {
-    let mut status = StatusFlags::empty();
-    status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
-    status
-}
-
 impl Session {
+    /// The status flags of a reply of Weir's own.
+    pub(super) fn status(&self) -> StatusFlags {
+        let mut status = StatusFlags::empty();
+        status.set(StatusFlags::AUTOCOMMIT, self.is_autocommit);
+        status.set(StatusFlags::IN_TRANS, self.pins.pins().contains(Pins::TRANSACTION));
+        status
+    }
+
     /// The saved rows of SHOW WARNINGS, or those of errors among them.
     pub(super) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
         let saved = self.saved_warnings.as_deref().unwrap_or_default();
