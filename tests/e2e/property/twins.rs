@@ -25,6 +25,7 @@ const FLAGS: StatusFlags = StatusFlags::IN_TRANS
     .union(StatusFlags::AUTOCOMMIT)
     .union(StatusFlags::MORE_RESULTS_EXISTS)
     .union(StatusFlags::DB_DROPPED)
+    .union(StatusFlags::NO_BACKSLASH_ESCAPES)
     .union(StatusFlags::IN_TRANS_READONLY);
 
 /// What a trace shows nothing with: the monitor, the preparation of the tables.

@@ -11,7 +11,6 @@ use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
-use weir_protocol::status::StatusFlags;
 use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verified};
 use weir_session::pin::PinBoard;
 use weir_session::state::State;
@@ -120,6 +119,7 @@ impl Core {
             found_rows: 0,
             saved_warnings: None,
             is_autocommit: true,
+            is_read_only: false,
             last_write_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
@@ -267,7 +267,7 @@ impl Core {
         if !schema.is_empty() {
             weir_protocol::ok::SessionTrack::Schema(&schema).write(&mut tracked);
         }
-        let mut ok = OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT);
+        let mut ok = OkPacket::new(OK_HEADER, session.status());
         if session.capabilities.contains(Capabilities::SESSION_TRACK) {
             ok.session_state = &tracked;
         }
@@ -290,6 +290,7 @@ impl Core {
         session.found_rows = 0;
         session.saved_warnings = None;
         session.is_autocommit = true;
+        session.is_read_only = false;
         session.last_active_at = self.now;
     }
 

@@ -2,7 +2,6 @@
 
 use weir_protocol::frame;
 use weir_protocol::ok::{OkPacket, SessionTrack};
-use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
@@ -197,13 +196,9 @@ impl Core {
         let Some(holder) = self.backends[key].holder else { return };
         let session = &mut self.sessions[holder];
         match settle {
-            Settle::Status => {
-                session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
-                session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
-            }
+            Settle::Status => session.take_status(ok.status),
             Settle::Pending => {
-                session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
-                session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
+                session.take_status(ok.status);
                 session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
                 self.take_pending(key, holder, ok);
             }

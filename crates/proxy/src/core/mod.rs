@@ -20,6 +20,7 @@ mod relay;
 mod reload;
 mod run;
 mod saved;
+mod status;
 mod supply;
 mod timers;
 mod upload;

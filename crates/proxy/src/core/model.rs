@@ -75,6 +75,8 @@ pub(crate) struct Session {
     /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
     pub saved_warnings: Option<Box<[u8]>>,
     pub is_autocommit: bool,
+    /// The open transaction is read-only.
+    pub is_read_only: bool,
     /// When the last write of this session was answered (or broke off); 0 for never.
     pub last_write_at: Nanos,
     /// The server that took it.

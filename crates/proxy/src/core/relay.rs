@@ -39,9 +39,7 @@ impl Core {
                 }
                 let mut sequence = backend.reply.next_sequence();
                 backend.reply.shift_sequence();
-                let mut status = StatusFlags::empty();
-                status.set(StatusFlags::AUTOCOMMIT, session.is_autocommit);
-                status.set(StatusFlags::IN_TRANS, session.pins.pins().contains(Pins::TRANSACTION));
+                let status = session.status();
                 if let Some(buffer) = self.out.buffer(session.socket) {
                     let eof = EofPacket { warnings: 0, status };
                     frame::packet(buffer, &mut sequence, |out| eof.write(out));
@@ -114,8 +112,7 @@ impl Core {
             self.take_tracked(key, holder, &ok)?;
         }
         let session = &mut self.sessions[holder];
-        session.is_autocommit = ok.status.contains(StatusFlags::AUTOCOMMIT);
-        session.pins.set(Pins::TRANSACTION, ok.status.contains(StatusFlags::IN_TRANS));
+        session.take_status(ok.status);
         session.work.ending = Ending::Ok {
             affected_rows: ok.affected_rows,
             insert_id: ok.last_insert_id,

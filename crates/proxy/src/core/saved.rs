@@ -3,9 +3,7 @@
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
-use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
-use weir_session::pin::Pins;
 use weir_sql::Kind;
 
 use super::Core;
@@ -86,14 +84,6 @@ impl Core {
 }
 
 impl Session {
-    /// The status flags of a reply of Weir's own.
-    pub(super) fn status(&self) -> StatusFlags {
-        let mut status = StatusFlags::empty();
-        status.set(StatusFlags::AUTOCOMMIT, self.is_autocommit);
-        status.set(StatusFlags::IN_TRANS, self.pins.pins().contains(Pins::TRANSACTION));
-        status
-    }
-
     /// The saved rows of SHOW WARNINGS, or those of errors among them.
     pub(super) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
         let saved = self.saved_warnings.as_deref().unwrap_or_default();

@@ -1,0 +1,28 @@
+//! Status flags: what servers report of a session, and what Weir's own replies say.
+
+use weir_protocol::status::StatusFlags;
+use weir_session::pin::Pins;
+
+use super::model::Session;
+
+impl Session {
+    /// Takes in what a server reports.
+    pub(super) fn take_status(&mut self, status: StatusFlags) {
+        self.is_autocommit = status.contains(StatusFlags::AUTOCOMMIT);
+        self.is_read_only = status.contains(StatusFlags::IN_TRANS_READONLY);
+        self.pins.set(Pins::TRANSACTION, status.contains(StatusFlags::IN_TRANS));
+    }
+
+    /// The flags of a reply of Weir's own, as a server would send them. Client libraries go by them: one that took
+    /// NO_BACKSLASH_ESCAPES for gone would escape strings so that they end early.
+    pub(super) fn status(&self) -> StatusFlags {
+        let flags = [
+            (StatusFlags::AUTOCOMMIT, self.is_autocommit),
+            (StatusFlags::IN_TRANS, self.pins.pins().contains(Pins::TRANSACTION)),
+            (StatusFlags::IN_TRANS_READONLY, self.is_read_only),
+            (StatusFlags::NO_BACKSLASH_ESCAPES, self.dialect.no_backslash_escapes),
+            (StatusFlags::ANSI_QUOTES, self.dialect.ansi_quotes),
+        ];
+        flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).collect()
+    }
+}
