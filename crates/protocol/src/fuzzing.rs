@@ -7,6 +7,7 @@ use crate::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
 use crate::frame::{self, Header};
 use crate::handshake::{AuthPacket, ClientReply, ConnectAttributes, Greeting, HandshakeResponse};
 use crate::ok::{EofPacket, ErrPacket, OkPacket, SessionTracks};
+use crate::response::{BrokenReply, Control, ReplyKind, ReplyReader, Step};
 use crate::resultset::{ColumnDefinition, TextRow};
 use crate::status::StatusFlags;
 use crate::wire::{Malformed, Reader};
@@ -182,4 +183,94 @@ fn assert_frame(payload: &[u8], seq: u8) {
 fn assert_within<const N: usize>(data: &[u8], fields: [&[u8]; N]) {
     let total: usize = fields.iter().map(|field| field.len()).sum();
     assert!(total <= data.len());
+}
+
+/// A reply in chunks: the first byte chooses its kind, the second the chunks' length, the rest are a server's
+/// bytes. However they come, they mean the same.
+pub fn fuzz_reply_reader(data: &[u8]) {
+    let &[choice, chunk, ref bytes @ ..] = data else { return };
+    let kind = [ReplyKind::Results, ReplyKind::Prepare, ReplyKind::Simple][usize::from(choice % 3)];
+    let inserts_eof = choice & 4 != 0;
+    let whole = read_reply(kind, bytes, bytes.len(), inserts_eof);
+    let pieces = read_reply(kind, bytes, usize::from(chunk).max(1), inserts_eof);
+    assert_eq!(whole.end, pieces.end);
+    if let Some(Err(_)) = whole.end {
+        // What stands before an error may have passed already, or not.
+        let sure = whole.events.len().saturating_sub(1);
+        assert_eq!(pieces.events.get(..sure), whole.events.get(..sure));
+    } else {
+        assert_eq!(whole, pieces);
+    }
+    let passed: usize = whole.events.iter().map(|event| event.bytes.len()).sum();
+    assert!(passed <= bytes.len());
+}
+
+/// What a [`ReplyReader`] made of a reply.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadReply {
+    /// Control packets and the ends of definitions, and whatever passed in between.
+    pub(crate) events: Vec<ReplyEvent>,
+    /// How it ended; `None` if it did not.
+    pub(crate) end: Option<Result<(), BrokenReply>>,
+    pub(crate) rows: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ReplyEvent {
+    /// `Pass` stands for all data packets between two other events.
+    pub(crate) what: ReplyEventKind,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyEventKind {
+    Pass,
+    Control(Control),
+    ColumnsEnd,
+}
+
+/// Reads a reply that comes in chunks, as the proxy does: what is not taken is kept for the next chunk.
+pub(crate) fn read_reply(kind: ReplyKind, bytes: &[u8], chunk: usize, inserts_eof: bool) -> ReadReply {
+    let mut reader = ReplyReader::new(kind, 1);
+    let mut read = ReadReply::default();
+    let mut kept = Vec::new();
+    let mut chunks = bytes.chunks(chunk.max(1));
+    loop {
+        let (what, used) = match reader.next(&mut kept) {
+            Ok(Step::Pass(count)) => (ReplyEventKind::Pass, count),
+            Ok(Step::Control(control, count)) => (ReplyEventKind::Control(control), count),
+            Ok(Step::ColumnsEnd) => (ReplyEventKind::ColumnsEnd, 0),
+            Ok(Step::Done) => {
+                read.end = Some(Ok(()));
+                break;
+            }
+            Ok(Step::NeedMore) => match chunks.next() {
+                Some(chunk) => {
+                    kept.extend_from_slice(chunk);
+                    continue;
+                }
+                None => break,
+            },
+            Err(broken) => {
+                read.end = Some(Err(broken));
+                break;
+            }
+        };
+        assert!(used > 0 || what == ReplyEventKind::ColumnsEnd, "a step that takes nothing");
+        if what == ReplyEventKind::ColumnsEnd && inserts_eof {
+            reader.shift_sequence();
+        }
+        let bytes: Vec<u8> = kept.drain(..used).collect();
+        match read.events.last_mut() {
+            Some(last) if what == ReplyEventKind::Pass && last.what == what => last.bytes.extend(bytes),
+            _ => read.events.push(ReplyEvent { what, bytes }),
+        }
+        // A request for a local file ends what can be read without an answer to it.
+        if reader.is_done() || what == ReplyEventKind::Control(Control::LocalInfile) {
+            read.end = Some(Ok(()));
+            break;
+        }
+    }
+    read.rows = reader.rows();
+    read
 }

@@ -29,6 +29,11 @@ fn command() {
     run("command", fuzzing::fuzz_command);
 }
 
+#[test]
+fn reply_reader() {
+    run("reply_reader", fuzzing::fuzz_reply_reader);
+}
+
 fn run(target: &str, check: fn(&[u8])) {
     let seeds = corpus(target);
     for (name, seed) in &seeds {
