@@ -8,6 +8,8 @@
 
 pub mod core;
 pub mod driver;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod outbox;
 pub mod service;
 pub mod shared;
