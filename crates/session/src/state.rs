@@ -131,6 +131,10 @@ pub fn difference(from: &State, to: &State) -> Difference {
         (_, b) => Some(b.to_vec()),
     };
     let mut set = String::new();
+    let names = names_clause(from, to);
+    if let Some(names) = &names {
+        set = format!("SET {names}");
+    }
     let mut assign = |name: &str, value: Option<&str>| {
         set.push_str(if set.is_empty() { "SET SESSION " } else { ", SESSION " });
         let _ = match value {
@@ -141,10 +145,12 @@ pub fn difference(from: &State, to: &State) -> Difference {
     // Both lists are sorted, and so is the output: character_set_connection comes before
     // collation_connection, which it would otherwise overwrite.
     for variable in &to.variables {
-        if from.variable(&variable.name) != Some(&*variable.value)
-            || is_touched_by_charset(&variable.name, from, to)
-        {
-            assign(&variable.name, Some(&variable.value));
+        let name = &*variable.name;
+        if names.is_some() && CHARSET_VARIABLES.contains(&name) {
+            continue;
+        }
+        if from.variable(name) != Some(&*variable.value) || is_touched_by_charset(name, from, to) {
+            assign(name, Some(&variable.value));
         }
     }
     for variable in &from.variables {
@@ -153,6 +159,21 @@ pub fn difference(from: &State, to: &State) -> Difference {
         }
     }
     Difference::Commands { schema, set: (!set.is_empty()).then_some(set) }
+}
+
+/// `NAMES ... COLLATE ...`, where that leads to all four character set variables and one of them differs. It is what
+/// a login does, too: results then name the collation in their columns, and not only the character set (seen on
+/// MariaDB 10.11), as after single assignments.
+fn names_clause(from: &State, to: &State) -> Option<String> {
+    if CHARSET_VARIABLES.iter().all(|name| from.variable(name) == to.variable(name)) {
+        return None;
+    }
+    let [client, connection, results, collation] = CHARSET_VARIABLES.map(|name| to.variable(name));
+    let (charset, collation) = (client?, collation?);
+    let is_of_charset =
+        collation.strip_prefix(charset).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    (connection == client && results == client && is_of_charset)
+        .then(|| format!("NAMES {} COLLATE {}", literal("", charset), literal("", collation)))
 }
 
 /// Setting character_set_connection resets collation_connection, which then has to be set again even where the
@@ -277,11 +298,7 @@ mod tests {
             panic!("commands expected");
         };
         assert_eq!(schema.as_deref(), Some(&b"shop"[..]));
-        assert_eq!(
-            set,
-            "SET SESSION character_set_client='utf8mb4', SESSION character_set_connection='utf8mb4', \
-             SESSION character_set_results='utf8mb4', SESSION collation_connection='utf8mb4_general_ci'"
-        );
+        assert_eq!(set, "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'");
     }
 
     #[test]
@@ -299,9 +316,14 @@ mod tests {
         let latin = login()
             .with_variable("character_set_connection", "latin1")
             .with_variable("collation_connection", "utf8mb4_general_ci");
+        let mixed = login().with_variable("character_set_results", "latin2");
         assert_eq!(
-            set_of(difference(&latin, &login())),
+            set_of(difference(&latin.with_variable("character_set_results", "latin2"), &mixed)),
             "SET SESSION character_set_connection='utf8mb4', SESSION collation_connection='utf8mb4_general_ci'"
+        );
+        assert_eq!(
+            set_of(difference(&latin, &login().with_variable("sql_mode", ""))),
+            "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci', SESSION sql_mode=''"
         );
     }
 

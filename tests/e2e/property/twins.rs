@@ -5,6 +5,8 @@ use std::fs;
 use std::net::SocketAddrV4;
 
 use weir_protocol::capability::Capabilities;
+use weir_protocol::charset;
+use weir_protocol::resultset::ColumnDefinition;
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Node, Weir};
@@ -384,7 +386,7 @@ impl Player {
         }
         match self.session.try_prepare(sql)? {
             Ok(prepared) => {
-                let columns: Vec<String> = prepared.columns.iter().map(|bytes| shown(bytes)).collect();
+                let columns: Vec<String> = prepared.columns.iter().map(|bytes| definition(bytes)).collect();
                 let text = format!("{} parameters, columns {columns:?}", prepared.params);
                 self.slots[slot] = Some(Slot { prepared, has_types: false });
                 Ok(Acted { answer: None, text })
@@ -428,13 +430,26 @@ fn essence(answer: &Answer, with_definitions: bool) -> String {
         Outcome::Err { code: UNKNOWN_STATEMENT, .. } => format!("error {UNKNOWN_STATEMENT}"),
         Outcome::Err { code, sqlstate, message } => format!("error {code} {sqlstate} {message}"),
         Outcome::Rows(rows) => {
-            let columns: Vec<String> =
-                if with_definitions { rows.columns.iter().map(|c| shown(c)).collect() } else { rows.names() };
+            let columns: Vec<String> = if with_definitions {
+                rows.columns.iter().map(|c| definition(c)).collect()
+            } else {
+                rows.names()
+            };
             let values: Vec<String> = rows.rows.iter().map(|row| shown(row)).collect();
             format!("columns {columns:?}, rows {values:?}, {}", done_text(&rows.end))
         }
     });
     results.collect::<Vec<String>>().join(" | ")
+}
+
+/// A column's definition with its character set in place of the collation: that a server shows depends on how the
+/// character set was set, by one statement or several.
+fn definition(bytes: &[u8]) -> String {
+    let Ok(column) = ColumnDefinition::parse(bytes, Capabilities::empty()) else { return shown(bytes) };
+    let charset = charset::by_id(column.collation).map_or("?", |collation| collation.charset);
+    let mut rest = Vec::new();
+    ColumnDefinition { collation: 0, ..column }.write(Capabilities::empty(), &mut rest);
+    format!("{} in {charset}", shown(&rest))
 }
 
 fn done_text(done: &Done) -> String {
