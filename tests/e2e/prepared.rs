@@ -85,7 +85,11 @@ fn types_are_remembered(env: &Env) -> CaseResult {
     let (weir, schema) = (weir_with_connections(env, 2, 1)?, env.schema()?);
     let mut session = Session::open(weir.addr(), &schema)?;
     let mut blocker = Session::open(weir.addr(), &schema)?;
-    let statement = session.prepare("SELECT ?, ?, @@pseudo_thread_id")?;
+    // The server's own id of the connection: Weir puts its own in the place of CONNECTION_ID() and the like.
+    let statement = session.prepare(&format!(
+        "SELECT ?, ?, (SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%/* of {schema} */%' LIMIT 1) \
+         /* of {schema} */"
+    ))?;
     let params = [Param::Int(-5), "text".into()];
     let first = session.execute(&statement, &params)?.binary_rows()?;
     // Whichever connection the first execution ran on, the other session now holds one, and lets it go for the
@@ -355,7 +359,9 @@ fn split(env: &Env) -> CaseResult {
     // The name of the serving node, from a table: a system variable would go to the writer.
     let sql = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
     let read = session.prepare(sql)?;
-    let locking = session.prepare(&format!("{sql} FOR UPDATE"))?;
+    // Of another session: behind what may have written, a session's reads stay on the writer for a moment.
+    let mut other = Session::open(weir.addr(), &schema)?;
+    let locking = other.prepare(&format!("{sql} FOR UPDATE"))?;
     // Until the monitor has seen all nodes, reads may go to the writer.
     let mut readers = BTreeSet::new();
     eventually("two nodes serve reads", Duration::from_secs(5), || {
@@ -365,7 +371,7 @@ fn split(env: &Env) -> CaseResult {
     let (mut readers, mut writers) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..12 {
         readers.extend(session.execute(&read, &[])?.binary_rows()?.concat());
-        writers.extend(session.execute(&locking, &[])?.binary_rows()?.concat());
+        writers.extend(other.execute(&locking, &[])?.binary_rows()?.concat());
     }
     ensure!(writers.len() == 1, "locking reads ran on {writers:?}");
     ensure!(readers.len() == 2 && readers.is_disjoint(&writers), "reads on {readers:?}, writer {writers:?}");

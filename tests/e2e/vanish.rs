@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir};
+use weir_testkit::{Account, Node, Weir};
 use weir_tests::session::Outcome;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -31,9 +31,19 @@ pub(crate) fn trials() -> Vec<Case> {
     cases
 }
 
-/// The server's own id of the connection that a pinned session holds.
+/// The server's own id of the connection that a pinned session holds. CONNECTION_ID() and the like are Weir's.
 fn server_thread(session: &mut Session) -> Result<String, Box<dyn Error>> {
-    Ok(session.value("SELECT @@pseudo_thread_id")?)
+    let port = session.raw().packets().socket().local_addr()?.port();
+    let mark = format!("session {} from port {port}", session.id());
+    let own = format!("SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%{mark}%'");
+    Ok(session.value(&own)?)
+}
+
+/// The node that is the writer.
+fn writer_of<'a>(env: &'a Env, weir: &Weir) -> Result<&'a Node, Box<dyn Error>> {
+    let name = Session::open(weir.addr(), "test")?.value("SELECT @@wsrep_node_name FOR UPDATE")?;
+    let writer = env.cluster()?.nodes().iter().find(|node| node.name() == name);
+    Ok(writer.ok_or_else(|| format!("no node is called {name}"))?)
 }
 
 /// Waits until no statement with this mark runs at any node.
@@ -101,9 +111,17 @@ fn weir(env: &Env, threads: i64) -> Result<Weir, String> {
     })
 }
 
+/// How many transactions a thread of the server has open.
+fn transactions_of(direct: &mut Session, thread: &str) -> Result<String, Box<dyn Error>> {
+    // The server makes the table's content anew only after a pause of a tenth of a second.
+    thread::sleep(Duration::from_millis(150));
+    let sql = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE TRX_MYSQL_THREAD_ID";
+    Ok(direct.value(&format!("{sql} = {thread}"))?)
+}
+
 fn transaction_is_rolled_back(env: &Env) -> CaseResult {
     let (weir, schema) = (weir(env, 2)?, env.schema()?);
-    let node = env.cluster()?.node(1);
+    let node = writer_of(env, &weir)?;
     node.root_query(&format!(
         "CREATE TABLE {schema}.t (id INT PRIMARY KEY, n INT); INSERT INTO {schema}.t VALUES (1, 0)"
     ))?;
@@ -116,18 +134,13 @@ fn transaction_is_rolled_back(env: &Env) -> CaseResult {
             session.run("INSERT INTO t VALUES (2, 0)")?;
             session.run("UPDATE t SET n = n + 1 WHERE id = 1")?;
             let thread = server_thread(&mut session)?;
+            let mut open = || transactions_of(&mut direct, &thread);
+            ensure!(open()? == "1", "{going:?}, {begin}: no transaction of thread {thread} to begin with");
             going.leave(session)?;
-            let open = format!(
-                "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE TRX_MYSQL_THREAD_ID = {thread}"
-            );
             eventually(
                 &format!("{going:?}, {begin}: no transaction is left"),
                 Duration::from_secs(2),
-                || {
-                    // The server makes the table's content anew only after a pause of a tenth of a second.
-                    thread::sleep(Duration::from_millis(150));
-                    Ok(direct.value(&open)? == "0")
-                },
+                || Ok(open()? == "0"),
             )?;
             let started = Instant::now();
             let rows = other.rows("SELECT id, n FROM t FOR UPDATE")?;

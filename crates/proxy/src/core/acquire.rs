@@ -172,6 +172,7 @@ impl Core {
         session.work.is_sent = false;
         session.phase = Phase::Running;
         self.backends[backend].holder = Some(key);
+        self.backends[backend].has_served = true;
         self.converge(backend);
     }
 

@@ -240,6 +240,8 @@ pub(crate) struct Backend {
     pub idle_since: Nanos,
     /// Whether it counts against the server's max_connections.
     pub has_credit: bool,
+    /// Some session has had it since it was opened.
+    pub has_served: bool,
     /// To be logged in as this identity when the replies owed are in.
     pub next_identity: Option<usize>,
     /// What LAST_INSERT_ID() is on this connection; `None` where only the server knows.

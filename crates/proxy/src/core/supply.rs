@@ -175,6 +175,7 @@ impl Core {
             kills_pending: 0,
             idle_since: self.now,
             has_credit,
+            has_served: false,
             next_identity: None,
             insert_id: Some(0),
             reply_rows: 0,
@@ -312,6 +313,10 @@ impl Core {
         let share = (pool.server.max_connections / workers).max(1);
         let is_rotating = pool.server.max_connections < workers;
         if pool.wanted_by.is_empty() || (pool.open <= share && !is_rotating) {
+            return false;
+        }
+        // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
+        if !self.backends[key].has_served {
             return false;
         }
         self.give_to_other_worker(server, key)
