@@ -61,7 +61,7 @@ impl Core {
     }
 
     /// Nothing of the kind is wanted any more.
-    fn outdate(&mut self, key: SessionKey, what: Keeps) {
+    pub(super) fn outdate(&mut self, key: SessionKey, what: Keeps) {
         let session = &mut self.sessions[key];
         session.keeps -= what;
         let Some(kept) = session.kept else { return };
@@ -251,7 +251,7 @@ impl Fetch {
 
 /// Whether a result set of this statement sets FOUND_ROWS() (seen on MariaDB 10.11).
 pub(super) fn changes_found_rows(kind: Kind) -> bool {
-    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings)
+    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors)
 }
 
 fn is_select(kind: Kind) -> bool {

@@ -46,8 +46,10 @@ impl Core {
     }
 
     fn reply_count(&mut self, key: SessionKey, name: &str, count: &str) {
+        self.outdate(key, Keeps::FOUND_ROWS);
         let session = &mut self.sessions[key];
         session.row_count = -1;
+        session.found_rows = 1;
         let status = session.status();
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let columns = [ColumnDefinition::integer(name.as_bytes())];
