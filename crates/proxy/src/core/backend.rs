@@ -290,13 +290,23 @@ impl Core {
             }
         }
         let session = &mut self.sessions[holder];
+        if !session.pins.is_empty() {
+            // What the session has here can't go elsewhere, and how far its state got here is not known.
+            let pins = session.pins.pins().words();
+            let message = format!(
+                "{text} (carrying the session's state to {server}); with the session ends its {pins}"
+            );
+            return self.fail_session(holder, error, &message);
+        }
+        let retries = self.snapshot.variables.connect_retries_on_failure;
         if is_wsrep_refusal(error.code, text.as_bytes())
-            && session.pins.is_empty()
             && session.upload.is_none()
+            && session.work.attempts <= retries
         {
             let server = self.backends[key].server;
             self.suspect(server);
             let session = &mut self.sessions[holder];
+            session.work.attempts += 1;
             session.lease = None;
             session.phase = Phase::Waiting(self.now);
             self.backends[key].holder = None;
@@ -448,8 +458,9 @@ impl Core {
             if self.snapshot.variables.kill_backend_connection_when_disconnect {
                 self.kill_backend(lease, false);
             }
-            let socket = self.backends[lease].socket;
-            self.out.pause(socket, false);
+            if let Some(backend) = self.backends.get(lease) {
+                self.out.pause(backend.socket, false);
+            }
         } else if pins.is_empty() && self.backends[lease].expected.is_empty() {
             self.offer(lease);
         } else if self.backends[lease].expected.is_empty() {

@@ -7,8 +7,10 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Expected, Phase, SessionKey, Settle, WorkKind};
+use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, SessionKey, Settle, WorkKind};
 
+/// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
+const SETTLE_REFUSALS_MAX: u8 = 3;
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
 
@@ -35,8 +37,13 @@ impl Core {
             return self.finish_reset_on(key, holder);
         }
         if session.work.may_have_written {
+            let server = self.backends[key].server;
+            let covers_earlier = session.last_write_at == 0
+                || session.last_write_server == server
+                || self.servers[server].server.shared.covers(session.last_write_at);
+            // A writer that has just taken over may not have applied what this session wrote at the one before.
+            session.last_write_server = if covers_earlier { server } else { ServerIndex::MAX };
             session.last_write_at = self.now;
-            session.last_write_server = self.backends[key].server;
         }
         match session.work.ending {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
@@ -232,8 +239,16 @@ impl Core {
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
         let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
         if std::mem::take(&mut self.backends[key].settle_again) {
-            return self.ask(key, settle);
+            self.backends[key].settle_refusals += 1;
+            if self.backends[key].settle_refusals < SETTLE_REFUSALS_MAX {
+                return self.ask(key, settle);
+            }
+            // No answer is to be had: the session keeps the connection, of which nothing is known.
+            self.backends[key].settle_refusals = 0;
+            self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE);
+            return self.settle_down(key, holder);
         }
+        self.backends[key].settle_refusals = 0;
         if settle == Settle::Collation {
             match last_row(&bytes) {
                 Some((charset, collation)) => {

@@ -252,6 +252,8 @@ pub(crate) struct Backend {
     pub settle_bytes: Vec<u8>,
     /// The server could not answer: ask once more.
     pub settle_again: bool,
+    /// How often it could not, in a row.
+    pub settle_refusals: u8,
 }
 
 /// How far a connection is.

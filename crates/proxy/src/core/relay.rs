@@ -160,7 +160,11 @@ impl Core {
     ) -> Result<(), BrokenReply> {
         let statement = self.sessions[holder].work.statement;
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
-        let takes_variables = statement.kind != Kind::SetStatement;
+        let may_hide_one = statement.multi && self.says_statement(holder);
+        if may_hide_one {
+            self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR); // asked for at the end
+        }
+        let takes_variables = statement.kind != Kind::SetStatement && !may_hide_one;
         let mut next: Option<State> = None;
         let mut says_changed = false;
         let mut is_explained = statement.effects.intersects(
@@ -207,6 +211,11 @@ impl Core {
             self.set_state(holder, next);
         }
         Ok(())
+    }
+
+    /// Whether there may be a SET STATEMENT among several statements.
+    fn says_statement(&self, holder: SessionKey) -> bool {
+        self.text(holder).windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT"))
     }
 
     /// One reported variable.

@@ -181,6 +181,7 @@ impl Core {
             reply_rows: 0,
             settle_bytes: Vec::new(),
             settle_again: false,
+            settle_refusals: 0,
         });
         let addr = self.servers[server].server.addr;
         let timeout = self.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
@@ -449,6 +450,8 @@ impl Core {
             pool.failures = 0;
         }
         self.offer(key);
+        // There is room for the next dial now.
+        self.supply(server);
     }
 
     /// The same, unless a pin holds it.
