@@ -21,6 +21,7 @@ mod prepared;
 mod property;
 mod reload;
 mod session_state;
+mod splitting;
 mod streaming;
 mod tracking;
 mod vanish;
@@ -48,6 +49,7 @@ fn cases() -> Vec<Case> {
         property::trials(),
         reload::trials(),
         session_state::trials(),
+        splitting::trials(),
         streaming::trials(),
         tracking::trials(),
         vanish::trials(),

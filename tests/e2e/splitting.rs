@@ -1,0 +1,16 @@
+//! Which node serves what: plain reads go to the readers by weight, everything else to the writer, and nobody ever
+//! reads something older than what he wrote.
+
+mod freshness;
+mod placement;
+
+use weir_tests::Case;
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    placement::trials().into_iter().chain(freshness::trials()).collect()
+}
+
+/// A plain read that tells which node runs it.
+const WHERE: &str =
+    "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
