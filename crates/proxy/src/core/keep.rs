@@ -81,7 +81,7 @@ impl Core {
             return;
         }
         let statement = session.work.statement;
-        let leaves_warnings = session.work.kind == WorkKind::Prepare
+        let leaves_warnings = matches!(session.work.kind, WorkKind::Prepare | WorkKind::InitDb)
             || statement.uses.intersects(Uses::DIAGNOSTICS)
             || matches!(
                 statement.kind,
