@@ -167,7 +167,7 @@ impl Core {
         let is_writer =
             writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
         let session = &mut self.sessions[key];
-        session.is_pinned_to_reader = session.work.is_read && !is_writer;
+        session.is_pinned_to_reader = !is_writer;
         session.lease = Some(backend);
         session.work.is_sent = false;
         session.phase = Phase::Running;
@@ -259,6 +259,7 @@ impl Core {
     pub(super) fn turned_away(&mut self, key: BackendKey, holder: SessionKey) {
         let server = self.backends[key].server;
         self.suspect(server);
+        self.keep(key, holder);
         let session = &mut self.sessions[holder];
         session.lease = None;
         session.work.attempts += 1;

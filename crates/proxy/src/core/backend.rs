@@ -267,6 +267,9 @@ impl Core {
                     // As any failed login: counted, with a pause before the next.
                     backend.expected.clear();
                     self.dial_failed(key, None, &format!("session tracking: error {code}: {text}"));
+                } else if backend.holder.is_some() {
+                    // A session that is held here must not go on unseen.
+                    self.backend_gone(key);
                 }
             }
             Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
@@ -305,9 +308,9 @@ impl Core {
         {
             let server = self.backends[key].server;
             self.suspect(server);
+            self.lose_lease(holder);
             let session = &mut self.sessions[holder];
             session.work.attempts += 1;
-            session.lease = None;
             session.phase = Phase::Waiting(self.now);
             self.backends[key].holder = None;
             return self.acquire(holder);
@@ -322,7 +325,7 @@ impl Core {
             text,
             "session state refused by a server"
         );
-        session.lease = None;
+        self.lose_lease(holder);
         self.backends[key].holder = None;
         if goes_to_writer && !is_schema {
             let session = &mut self.sessions[holder];
@@ -372,8 +375,8 @@ impl Core {
         let endpoint = self.servers[backend.server].server.endpoint.clone();
         self.discard(key, None);
         let Some(holder) = holder else { return };
+        self.lose_lease(holder);
         let session = &mut self.sessions[holder];
-        session.lease = None;
         let pins = session.pins.pins();
         if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
             tracing::debug!(session = self.sessions[holder].id, endpoint, "statement is run again elsewhere");
@@ -455,11 +458,10 @@ impl Core {
             self.backends[lease].expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Settle(_)));
         if owes {
             self.backends[lease].poison = Some(Poison::ClientGone);
+            let socket = self.backends[lease].socket;
+            self.out.pause(socket, false);
             if self.snapshot.variables.kill_backend_connection_when_disconnect {
                 self.kill_backend(lease, false);
-            }
-            if let Some(backend) = self.backends.get(lease) {
-                self.out.pause(backend.socket, false);
             }
         } else if pins.is_empty() && self.backends[lease].expected.is_empty() {
             self.offer(lease);

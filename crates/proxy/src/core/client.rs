@@ -107,6 +107,7 @@ impl Core {
             kept: None,
             keeps: Keeps::empty(),
             has_own_insert_id: false,
+            is_insert_id_lost: false,
             fetching: 0,
             close_when_done: false,
             pins: PinBoard::default(),
@@ -143,7 +144,8 @@ impl Core {
             _ => {}
         }
         session.inbox.extend_from_slice(bytes);
-        let waits = !matches!(session.phase, Phase::Idle | Phase::Login(_));
+        // Resumed with the end of the command, if not when what is fetched has come.
+        let waits = !matches!(session.phase, Phase::Idle | Phase::Login(_)) || session.fetching > 0;
         if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
             self.out.pause(session.socket, true);
         }
@@ -286,6 +288,7 @@ impl Core {
         session.statements = HashMap::new();
         session.track = None;
         session.last_insert_id = 0;
+        session.is_insert_id_lost = false;
         session.row_count = 0;
         session.found_rows = 0;
         session.saved_warnings = None;

@@ -7,7 +7,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, SessionKey, Settle, WorkKind};
+use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, SessionKey, Settle, Work, WorkKind};
 
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
@@ -139,6 +139,11 @@ impl Core {
             self.keep_insert_id(holder);
         }
         let session = &mut self.sessions[holder];
+        if session.upload.is_some() && session.work.kind == WorkKind::Query {
+            session.pins.insert(Pins::UNSCANNED_STATEMENT);
+        }
+        let happened = effects_before_error(&session.work);
+        session.pins.apply(happened, b"", Vec::new);
         let may_have_changed = statement.multi
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
             || matches!(statement.kind, Kind::Call | Kind::SetStatement);
@@ -330,6 +335,22 @@ impl Core {
         session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;
     }
+}
+
+/// What a statement may have done to its session before it failed with this error: expressions are evaluated row
+/// by row.
+fn effects_before_error(work: &Work) -> Effects {
+    const BEGUN: Effects = Effects::USER_VARIABLE.union(Effects::LOCK_ACQUIRED).union(Effects::SEQUENCE);
+    // Syntax, no schema, rights, unknown schemas, columns, tables, functions and variables: nothing has run.
+    const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
+    let Ending::Err(code) = work.ending else { return Effects::empty() };
+    let statement = &work.statement;
+    if work.kind == WorkKind::Prepare || (REFUSED.contains(&code) && !statement.multi) {
+        return Effects::empty();
+    }
+    // SET assigns everything or nothing (MariaDB 10.11).
+    let is_set = statement.kind == Kind::Set && !statement.multi;
+    (statement.effects & BEGUN) - if is_set { Effects::USER_VARIABLE } else { Effects::empty() }
 }
 
 /// The two columns of the last row of a reply's data packets.

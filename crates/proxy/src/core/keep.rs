@@ -4,6 +4,7 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
+use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
@@ -23,6 +24,9 @@ impl Core {
         // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
         // rows has none.
         let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
+        if insert_id != 0 || has_hidden_id {
+            self.sessions[key].is_insert_id_lost = false;
+        }
         if insert_id != 0 || has_hidden_id || is_hidden {
             self.keep_insert_id(key);
         }
@@ -40,9 +44,12 @@ impl Core {
         }
     }
 
-    /// Only the lease knows the session's LAST_INSERT_ID().
+    /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
+    /// older one.
     pub(super) fn keep_insert_id(&mut self, key: SessionKey) {
-        self.keep_anew(key, Keeps::INSERT_ID);
+        if !self.sessions[key].is_insert_id_lost {
+            self.keep_anew(key, Keeps::INSERT_ID);
+        }
         if let Some(lease) = self.sessions[key].lease {
             self.backends[lease].insert_id = None;
         }
@@ -186,6 +193,7 @@ impl Core {
     /// Fetched diagnostics have come.
     pub(super) fn fetched(&mut self, key: BackendKey, fetch: Fetch) {
         if self.session_is(fetch.session, fetch.socket) {
+            self.out.pause(fetch.socket, false);
             let session = &mut self.sessions[fetch.session];
             session.fetching -= 1;
             if fetch.what.contains(Keeps::WARNINGS) {
@@ -193,6 +201,7 @@ impl Core {
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
+                    session.is_insert_id_lost = false;
                     if let Some(lease) = session.lease {
                         session.has_own_insert_id = self.backends[lease].insert_id == Some(insert_id);
                     }
@@ -202,6 +211,8 @@ impl Core {
                 if fetch.what.contains(Keeps::FOUND_ROWS) {
                     session.found_rows = found_rows;
                 }
+            } else {
+                session.is_insert_id_lost |= fetch.what.contains(Keeps::INSERT_ID);
             }
             self.runnable.push_back((fetch.session, fetch.socket));
         }
@@ -223,7 +234,10 @@ impl Core {
             if let Expected::Fetch(fetch) = expected
                 && self.session_is(fetch.session, fetch.socket)
             {
-                self.sessions[fetch.session].fetching -= 1;
+                self.out.pause(fetch.socket, false);
+                let session = &mut self.sessions[fetch.session];
+                session.fetching -= 1;
+                session.is_insert_id_lost |= fetch.what.contains(Keeps::INSERT_ID);
                 self.runnable.push_back((fetch.session, fetch.socket));
             }
         }
@@ -233,7 +247,37 @@ impl Core {
             let session = &mut self.sessions[kept.session];
             session.kept = None;
             session.keeps = Keeps::empty();
+            session.is_insert_id_lost |= kept.what.contains(Keeps::INSERT_ID);
         }
+    }
+
+    /// A session's lease is gone, and with it what only the lease knew.
+    pub(super) fn lose_lease(&mut self, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        session.lease = None;
+        if session.kept.is_none() {
+            session.is_insert_id_lost |= session.keeps.contains(Keeps::INSERT_ID);
+            session.keeps = Keeps::empty();
+        }
+    }
+
+    /// Refuses a statement that asks for an id that nobody knows any more: an older one would pass for it.
+    pub(super) fn refuses_lost_id(&mut self, holder: SessionKey) -> bool {
+        let session = &self.sessions[holder];
+        let work = &session.work;
+        let asks = work.statement.uses.contains(Uses::LAST_INSERT_ID) && !work.statement.multi;
+        if !session.is_insert_id_lost || !asks || work.kind == WorkKind::Prepare {
+            return false;
+        }
+        let message = "LAST_INSERT_ID() is not known any more: the connection that knew it is gone";
+        if session.upload.is_some() {
+            self.fail_session(holder, error::UNKNOWN_ERROR, message);
+        } else {
+            self.refuse(holder, message);
+            self.answered_here(holder);
+            self.release_if_free(holder);
+        }
+        true
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) struct Session {
     pub keeps: Keeps,
     /// The lease's LAST_INSERT_ID() is this session's.
     pub has_own_insert_id: bool,
+    /// The connection that knew LAST_INSERT_ID() is gone.
+    pub is_insert_id_lost: bool,
     /// A reply with kept diagnostics is on its way.
     pub fetching: u32,
     pub last_insert_id: u64,

@@ -162,7 +162,8 @@ impl Core {
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
         let may_hide_one = statement.multi && self.says_statement(holder);
         if may_hide_one {
-            self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR); // asked for at the end
+            // Which of the values are over can't be told, and none of them is reported once more.
+            self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE);
         }
         let takes_variables = statement.kind != Kind::SetStatement && !may_hide_one;
         let mut next: Option<State> = None;
@@ -242,6 +243,7 @@ impl Core {
             Meaning::InsertId => {
                 session.last_insert_id = text.parse().unwrap_or(session.last_insert_id);
                 session.has_own_insert_id = true;
+                session.is_insert_id_lost = false;
                 self.backends[key].insert_id = Some(session.last_insert_id);
             }
             Meaning::NextStatement => session.pins.insert(Pins::NEXT_STATEMENT),

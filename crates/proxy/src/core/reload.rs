@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use weir_protocol::error;
 
-use super::model::{Nanos, Phase, Poison, ServerIndex, SessionKey};
+use super::model::{Nanos, Phase, ServerIndex, SessionKey};
 use super::{Core, Group, GroupMember, Pool};
 use crate::snapshot::{Server, Snapshot};
 
@@ -43,10 +43,9 @@ impl Core {
         self.close_unwanted();
         self.cut_gone();
         self.unpark();
+        // What waits for a writer must not get a connection to one that is a reader now.
         for server in 0..self.servers.len() {
-            if !self.is_member(server) {
-                self.reroute_waiters(server);
-            }
+            self.reroute_waiters(server);
         }
     }
 
@@ -112,11 +111,6 @@ impl Core {
         self.fail_session(key, error::ACCESS_DENIED, "The user of this session is no longer configured");
     }
 
-    /// Whether some hostgroup sends statements to this server.
-    fn is_member(&self, server: ServerIndex) -> bool {
-        self.groups.values().any(|group| group.members.iter().any(|member| member.server == server))
-    }
-
     /// Connections to servers that are lost are of no use to anybody who waits for an answer there.
     fn cut_gone(&mut self) {
         let is_gone = |core: &Self, key: usize| {
@@ -137,7 +131,7 @@ impl Core {
             let is_wanted = self.servers[server].is_current;
             for key in idle {
                 if !is_wanted || self.is_stale(key) {
-                    self.discard(key, Some(Poison::Stale));
+                    self.retire(key);
                 }
             }
         }

@@ -61,7 +61,7 @@ impl Core {
         if is_owed || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
-        if self.waits_for_kept(key, holder) {
+        if self.waits_for_kept(key, holder) || self.refuses_lost_id(holder) {
             return;
         }
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);

@@ -272,7 +272,7 @@ impl Core {
         }
         let pool = &self.servers[server];
         if !pool.is_current || self.is_stale(key) {
-            return self.discard(key, Some(Poison::Stale));
+            return self.retire(key);
         }
         if let Some(identity) = self.backends[key].next_identity.take() {
             return self.change_identity(key, identity);
@@ -387,6 +387,19 @@ impl Core {
 
     pub(super) fn server_index(&self, endpoint: &str) -> Option<ServerIndex> {
         self.servers.iter().position(|pool| pool.server.endpoint == endpoint)
+    }
+
+    /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is
+    /// offered again afterwards, and closed then.
+    pub(super) fn retire(&mut self, key: BackendKey) {
+        self.fetch_kept(key, SessionKey::MAX);
+        let backend = &self.backends[key];
+        if backend.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
+            let server = backend.server;
+            self.servers[server].idle.retain(|idle| *idle != key);
+            return;
+        }
+        self.discard(key, Some(Poison::Stale));
     }
 
     /// Closes a connection for good.

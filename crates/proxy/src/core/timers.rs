@@ -234,7 +234,10 @@ impl Core {
     fn close_silent_sessions(&mut self) {
         let limit = self.snapshot.variables.wait_timeout.as_nanos() as Nanos;
         let is_silent = |session: &super::model::Session| {
-            matches!(session.phase, Phase::Idle) && self.now.saturating_sub(session.last_active_at) > limit
+            // A COM_CHANGE_USER has no other time limit.
+            let is_waited_for = matches!(session.phase, Phase::Idle)
+                || (matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX);
+            is_waited_for && self.now.saturating_sub(session.last_active_at) > limit
         };
         let silent: Vec<usize> =
             self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();

@@ -431,7 +431,10 @@ impl Conn {
         for part in list.split(", ") {
             let part = part.strip_prefix("SESSION ").unwrap_or(part);
             if let Some(charset) = part.strip_prefix("NAMES ") {
-                let collation = default_collation(charset);
+                let (charset, collation) = match charset.split_once(" COLLATE ") {
+                    Some((charset, collation)) => (charset.trim_matches('\''), collation.trim_matches('\'')),
+                    None => (charset, default_collation(charset)),
+                };
                 self.set_names(charset, collation);
                 for name in ["character_set_client", "character_set_connection", "character_set_results"] {
                     reported.push((name.into(), charset.into()));
