@@ -59,6 +59,9 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     if doubtful && (statement.access == Access::Read || statement.multi) {
         statement.access = Access::Write;
     }
+    if scanner.inspects && statement.access == Access::Read {
+        statement.access = Access::Inspect;
+    }
     statement.effects = scanner.effects;
     statement.uses = scanner.uses;
     statement
@@ -119,6 +122,8 @@ struct Scanner<'a> {
     uses: Uses,
     /// Nothing was found yet that a sure read must not have.
     sure: bool,
+    /// A system variable is read, whose value is that of one session or server.
+    inspects: bool,
     /// More follows a `;`.
     multi: bool,
 
@@ -165,6 +170,7 @@ impl<'a> Scanner<'a> {
             effects: Effects::empty(),
             uses: Uses::empty(),
             sure: true,
+            inspects: false,
             multi: false,
             recent: [Token::NONE; 4],
             turn: 0,

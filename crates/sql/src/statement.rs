@@ -31,7 +31,8 @@ pub enum Access {
     Write,
     /// Steers the session, its transaction or the server: SET, USE, BEGIN, LOCK TABLES, FLUSH, KILL.
     Control,
-    /// Reports about one server or about a plan: SHOW, EXPLAIN, HELP.
+    /// Reports about one server, one session or a plan: SHOW, EXPLAIN, HELP, and a query that is a read but for its
+    /// system variables.
     Inspect,
 }
 

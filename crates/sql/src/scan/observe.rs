@@ -56,7 +56,7 @@ impl Scanner<'_> {
                 self.in_system_variable = false;
             }
             TokenKind::SystemVariable => {
-                self.sure = false;
+                self.inspects = true;
                 if !self.no_variables_read {
                     self.uses |= Uses::SYSTEM_VARIABLE;
                     self.in_system_variable = true;
