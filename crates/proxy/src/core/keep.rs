@@ -88,7 +88,8 @@ impl Core {
             return;
         }
         let statement = session.work.statement;
-        let leaves_warnings = matches!(session.work.kind, WorkKind::Prepare | WorkKind::InitDb)
+        let leaves_warnings = session.work.kind == WorkKind::InitDb
+            || (session.work.kind == WorkKind::Prepare && statement.kind == Kind::Call)
             || statement.uses.intersects(Uses::DIAGNOSTICS)
             || matches!(
                 statement.kind,
