@@ -150,11 +150,12 @@ impl ReplyReader {
         self.sequence.wrapping_add(self.sequence_shift)
     }
 
-    /// The command went on in another packet, with this sequence id: the reply's begin behind it. Without effect
-    /// on a reply that has begun.
-    pub fn command_continued(&mut self, sequence: u8) {
+    /// The command took several packets, of which the last was `sent` to the server with one sequence id and came
+    /// from the client with another: the reply's begin behind them. Without effect on a reply that has begun.
+    pub fn command_continued(&mut self, sent: u8, received: u8) {
         if self.phase == Phase::First && self.rows == 0 {
-            self.sequence = sequence.wrapping_add(1);
+            self.sequence = sent.wrapping_add(1);
+            self.sequence_shift = received.wrapping_sub(sent);
         }
     }
 
@@ -572,8 +573,10 @@ mod tests {
     #[test]
     fn the_reply_to_a_command_of_several_packets_begins_behind_them() {
         let mut reader = ReplyReader::new(ReplyKind::Results, 1);
-        reader.command_continued(3);
+        // Weir had to send one packet more than the client, who expects the reply right behind its own last one.
+        reader.command_continued(3, 2);
         let mut reply = Reply { bytes: Vec::new(), sequence: 4 }.ok(OK_HEADER, StatusFlags::AUTOCOMMIT).bytes;
         assert!(matches!(reader.next(&mut reply), Ok(Step::Control(Control::Ok, _))));
+        assert_eq!(reply[3], 3);
     }
 }

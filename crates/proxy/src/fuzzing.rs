@@ -335,7 +335,8 @@ impl Conn {
                 }
             }
             Some(Command::ChangeUser) => {
-                let switch = AuthSwitchRequest { plugin: MYSQL_NATIVE_PASSWORD, data: b"abcdefghijklmnopqrst" };
+                let switch =
+                    AuthSwitchRequest { plugin: MYSQL_NATIVE_PASSWORD, data: b"abcdefghijklmnopqrst" };
                 frame::packet(&mut out, &mut sequence, |out| switch.write(out));
                 self.is_logged_in = false;
             }

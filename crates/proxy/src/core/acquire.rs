@@ -1,7 +1,7 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
 use weir_protocol::error::{self, ServerError};
-use weir_sql::Uses;
+use weir_sql::{Kind, Uses};
 
 use super::Core;
 use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, WorkKind};
@@ -23,6 +23,11 @@ impl Core {
     pub(super) fn start(&mut self, key: SessionKey) -> bool {
         self.outdate_kept(key);
         let session = &mut self.sessions[key];
+        if let Some((error, text)) = session.owed_error.take() {
+            self.reply_error(key, error, &text);
+            self.answered_here(key);
+            return false;
+        }
         session.work.attempts += 1;
         let Some(account) = &session.account else {
             self.refuse_without_account(key);
@@ -61,11 +66,15 @@ impl Core {
             && (!session.keeps.is_empty() || session.last_insert_id != 0);
         let may_leave_writer =
             session.work.is_read && session.is_autocommit && !session.work.writer_only && !uses_connection;
-        if uses_connection
-            && let Some(kept) = session.kept
-            && self.take_kept(kept)
-        {
-            return self.lend(kept, key);
+        if uses_connection && let Some(kept) = session.kept {
+            if !self.may_run_on(kept, key) {
+                self.fetch_kept(kept, SessionKey::MAX);
+                self.sessions[key].kept = None;
+                return self.begin_again(key);
+            }
+            if self.take_kept(kept) {
+                return self.lend(kept, key);
+            }
         }
         let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         let server = match reader {
@@ -79,6 +88,33 @@ impl Core {
                 self.parked.push_back((key, socket));
                 self.timers.unpark(self.now + UNPARK_NS);
             }
+        }
+    }
+
+    /// Whether the session's statement may run where this connection leads: what may write only on a writer.
+    fn may_run_on(&self, backend: BackendKey, key: SessionKey) -> bool {
+        let work = &self.sessions[key].work;
+        let server = self.backends[backend].server;
+        let group = |id: u32| self.groups.get(&id);
+        let is_in = |group: &super::Group| group.members.iter().any(|member| member.server == server);
+        let leaves_nothing = work.is_read
+            || matches!(
+                work.statement.kind,
+                Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings | Kind::ShowCountErrors
+            );
+        let reader = group(work.hostgroup).and_then(|writers| writers.reader_hostgroup).and_then(group);
+        group(work.hostgroup).is_some_and(is_in) || (leaves_nothing && reader.is_some_and(is_in))
+    }
+
+    /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
+    /// something else to the server.
+    fn begin_again(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        session.phase = Phase::Idle;
+        session.command_bytes = 0;
+        session.upload = None;
+        if session.fetching == 0 {
+            self.runnable.push_back((key, session.socket));
         }
     }
 
@@ -96,7 +132,8 @@ impl Core {
         let session = &self.sessions[key];
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
-        let must_cover = group.is_replicated && session.work.is_read && session.last_write_at != 0;
+        // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
+        let must_cover = group.is_replicated && session.last_write_at != 0;
         let is_usable = |member: &super::GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= self.now

@@ -8,7 +8,7 @@ use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
 use super::local::apply_sql_mode;
-use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Stage, WorkKind};
+use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage, WorkKind};
 use super::relay::is_wsrep_refusal;
 use crate::outbox::SocketId;
 
@@ -274,9 +274,28 @@ impl Core {
             }
             Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
-            Some(Expected::Settle(_)) => self.settle_refused(key),
+            Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
+            Some(Expected::InsertId) => self.insert_id_refused(key, ServerError { code, sqlstate }, &text),
             _ => {}
         }
+    }
+
+    /// SET last_insert_id in front of a statement was refused. If the statement has not been sent, it gets the error:
+    /// inside a transaction it is Galera's 1213, which was meant for the client's next command.
+    fn insert_id_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
+        self.backends[key].insert_id = None;
+        let Some(holder) = self.backends[key].holder else { return };
+        let session = &mut self.sessions[holder];
+        session.has_own_insert_id = false;
+        if session.work.is_sent {
+            // It runs behind the refused SET: what it does with another session's id is not to be told as a success.
+            let message =
+                format!("{text} (in front of the statement, which may or may not have taken effect)");
+            return self.fail_session(holder, OUTCOME_UNKNOWN, &message);
+        }
+        self.reply_error(holder, error, text);
+        self.sessions[holder].phase = Phase::Settling;
+        self.ask(key, Settle::Status);
     }
 
     /// The session's state could not be brought to a connection: a schema that is gone, a variable that this

@@ -109,6 +109,7 @@ impl Core {
             has_own_insert_id: false,
             is_insert_id_lost: false,
             fetching: 0,
+            owed_error: None,
             close_when_done: false,
             pins: PinBoard::default(),
             work: Work::default(),
@@ -293,6 +294,7 @@ impl Core {
         session.found_rows = 0;
         session.saved_warnings = None;
         session.is_autocommit = true;
+        session.owed_error = None;
         session.is_read_only = false;
         session.last_active_at = self.now;
     }

@@ -85,7 +85,8 @@ impl Core {
         session.work.is_read = statement.access == Access::Read;
         let is_surely_read = self.is_surely_read(key);
         let session = &mut self.sessions[key];
-        session.work.is_read &= is_surely_read;
+        // FOUND_ROWS() may be asked for in a statement that writes.
+        session.work.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS

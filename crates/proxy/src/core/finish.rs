@@ -1,5 +1,6 @@
 //! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
 
+use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_protocol::wire::Reader;
@@ -7,7 +8,9 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, SessionKey, Settle, Work, WorkKind};
+use super::model::{
+    BackendKey, Ending, Expected, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
+};
 
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
@@ -63,6 +66,14 @@ impl Core {
             }
             Ending::Err(_) => self.note_error(holder),
             Ending::None => {}
+        }
+        let session = &self.sessions[holder];
+        if session.work.statement.effects.contains(Effects::DISCONNECT)
+            && matches!(session.work.ending, Ending::Ok { .. })
+        {
+            // COMMIT or ROLLBACK with RELEASE: the server closes its side, and so does Weir.
+            self.backends[key].poison = Some(Poison::ClientGone);
+            return self.close_session(holder);
         }
         let settle = self.what_to_settle(key, holder);
         if settle == Settle::Nothing {
@@ -178,7 +189,7 @@ impl Core {
         if pins == Pins::UNKNOWN_AFTER_ERROR { Settle::Pending } else { Settle::Nothing }
     }
 
-    fn ask(&mut self, key: BackendKey, settle: Settle) {
+    pub(super) fn ask(&mut self, key: BackendKey, settle: Settle) {
         match settle {
             Settle::Nothing => return,
             Settle::Collation => {
@@ -235,8 +246,16 @@ impl Core {
     }
 
     /// The server can't answer (Galera's 1213 for the next command of any kind): once more.
-    pub(super) fn settle_refused(&mut self, key: BackendKey) {
-        self.backends[key].settle_again = true;
+    ///
+    /// In a transaction that 1213 was for the client, whose next command gets it.
+    pub(super) fn settle_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
+        let backend = &mut self.backends[key];
+        backend.settle_again = true;
+        let Some(holder) = backend.holder else { return };
+        let session = &mut self.sessions[holder];
+        if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
+            session.owed_error = Some((error, text.into()));
+        }
     }
 
     /// An answer is complete.

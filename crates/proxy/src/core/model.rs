@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;
+use weir_protocol::error::ServerError;
 use weir_protocol::response::ReplyReader;
 use weir_session::login::{BackendLogin, ClientLogin, Greeted};
 use weir_session::pin::PinBoard;
@@ -84,6 +85,8 @@ pub(crate) struct Session {
     /// The server that took it.
     pub last_write_server: ServerIndex,
     pub last_active_at: Nanos,
+    /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
+    pub owed_error: Option<(ServerError, Box<str>)>,
     /// The session has killed itself: it ends with its reply.
     pub close_when_done: bool,
 }
@@ -116,14 +119,21 @@ pub(crate) enum Phase {
 
 /// The rest of a command that is too long to be kept.
 pub(crate) struct Upload {
-    /// Payload bytes of the current packet still to come.
+    /// Payload bytes of the client's current packet still to come.
     pub packet_left: usize,
     /// Another packet of the same command follows.
     pub continues: bool,
     /// The command has begun to flow to the backend.
     pub is_flowing: bool,
-    /// Sequence id of the last packet header that passed.
+    /// Sequence id of the client's last packet header.
     pub sequence: u8,
+    /// Payload bytes that the packet on its way to the server still takes. Packets differ from the client's where
+    /// Weir has put something in.
+    pub room: usize,
+    /// The packet on its way to the server has the greatest length, so that another one follows it.
+    pub is_full: bool,
+    /// Sequence id of the last packet header sent to the server.
+    pub sent_sequence: u8,
     /// All payload bytes of the command so far.
     pub total_bytes: usize,
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weir_protocol::command::{self, StmtExecute, StmtPrepareOk};
 use weir_protocol::error;
-use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
+use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, Prepared};
 use weir_sql::{Access, Uses};
@@ -29,15 +29,17 @@ impl Core {
             return true;
         }
         let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
-        let statement = weir_sql::scan(text, session.dialect);
+        let mut statement = weir_sql::scan(text, session.dialect);
+        if !self.is_surely_read(key) && statement.access == Access::Read {
+            statement.access = Access::Write; // for its executions, too
+        }
+        let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Prepare;
         session.work.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
         let reads_diagnostics =
             statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
         session.work.is_read = statement.access == Access::Read && !reads_diagnostics;
-        let is_surely_read = self.is_surely_read(key);
-        self.sessions[key].work.is_read &= is_surely_read;
         if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) {
             self.substitute(key);
         }
@@ -104,7 +106,6 @@ impl Core {
     pub(super) fn execute(&mut self, key: SessionKey) -> bool {
         let session = &mut self.sessions[key];
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
-        let announced = Header::parse(&session.inbox).map_or(0, |header| header.len);
         let id = statement_id(payload).unwrap_or(0);
         let found = session.statements.get(&id);
         let refused = match found {
@@ -116,7 +117,7 @@ impl Core {
                 error::UNKNOWN_ERROR,
                 "COM_STMT_SEND_LONG_DATA is not built yet: send the value with the execution".into(),
             )),
-            Some(statement) => check_parameters(payload, announced, statement),
+            Some(statement) => check_parameters(payload, statement),
         };
         if let Some((error, message)) = refused {
             if self.sessions[key].upload.is_some() {
@@ -202,11 +203,7 @@ fn note_types(statement: &mut ClientStatement, payload: &[u8]) {
 }
 
 /// What is wrong with the parameters of an execution, before a server sees them.
-fn check_parameters(
-    payload: &[u8],
-    announced: usize,
-    statement: &ClientStatement,
-) -> Option<(error::ServerError, String)> {
+fn check_parameters(payload: &[u8], statement: &ClientStatement) -> Option<(error::ServerError, String)> {
     let malformed = || Some((error::MALFORMED_PACKET, "Malformed communication packet".to_owned()));
     if payload.len() < StmtExecute::LEN {
         return malformed();
@@ -217,14 +214,6 @@ fn check_parameters(
             if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() =>
         {
             malformed()
-        }
-        // The types that it leaves out would have to go into a packet that has no room for them.
-        Ok(parameters)
-            if !parameters.new_params_bound
-                && announced + 2 * usize::from(statement.params) >= PAYLOAD_MAX =>
-        {
-            let message = "An execution of 16 MB or more must carry its parameter types".to_owned();
-            Some((error::UNKNOWN_ERROR, message))
         }
         Ok(_) => None,
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weir_protocol::command::{self, StmtExecute};
 use weir_protocol::error;
-use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
 use weir_session::prepared::ClientStatement;
@@ -96,10 +96,16 @@ impl Core {
         };
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         if Rc::ptr_eq(&backend.state, &state) {
+            if self.before_insert_id(key, holder) {
+                return;
+            }
             return self.run(key, holder);
         }
         let work = &session.work;
-        let is_safe = work.is_read && session.upload.is_none() && work.kind == WorkKind::Query;
+        let is_safe = work.is_read
+            && session.upload.is_none()
+            && work.kind == WorkKind::Query
+            && !work.depends_on_insert_id();
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
             self.run(key, holder);
@@ -152,13 +158,15 @@ impl Core {
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.
     fn run(&mut self, key: BackendKey, holder: SessionKey) {
-        self.before_insert_id(key, holder);
         let session = &mut self.sessions[holder];
         let backend = &mut self.backends[key];
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         if session.work.kind == WorkKind::Execute {
             let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
-            Self::put_execute(packet, &session.work, &session.statements, backend, buffer);
+            let added = Self::put_execute(packet, &session.work, &session.statements, backend, buffer);
+            if let Some(upload) = &mut session.upload {
+                upload.make_room(added);
+            }
         } else if let Some(text) = &session.work.rewritten {
             match session.work.kind {
                 WorkKind::Prepare => command::put_stmt_prepare(buffer, text),
@@ -185,17 +193,22 @@ impl Core {
 
     /// A statement that asks for LAST_INSERT_ID(), or may change it, on a connection where it is not this
     /// session's gets it set in front. That can't fail, so it may go in the same write.
-    fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) {
+    ///
+    /// True if the statement has to wait for its OK: inside a transaction Galera may answer any command with 1213,
+    /// and then the statement behind it would run on its own.
+    fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
         if !session.work.depends_on_insert_id() || session.has_own_insert_id {
-            return;
+            return false;
         }
+        let waits = !session.pins.is_empty();
         let text = format!("SET SESSION last_insert_id={}", session.last_insert_id);
         self.send_query(key, text.as_bytes());
         self.expect(key, Expected::InsertId);
         let session = &mut self.sessions[holder];
         session.has_own_insert_id = true;
         self.backends[key].insert_id = Some(session.last_insert_id);
+        waits
     }
 
     /// A reader for the reply at the front, when it has just become the front.
@@ -218,21 +231,22 @@ impl Core {
         // A command of several packets may have gone out while replies to others were still owed.
         let holder = backend.holder.filter(|_| matches!(backend.expected.front(), Some(Expected::Relay)));
         if let Some(upload) = holder.and_then(|holder| self.sessions[holder].upload.as_ref()) {
-            backend.reply.command_continued(upload.sequence);
+            backend.reply.command_continued(upload.sent_sequence, upload.sequence);
         }
     }
 
-    /// Appends a COM_STMT_EXECUTE with the server's id of the statement and the types that it needs.
+    /// Appends a COM_STMT_EXECUTE with the server's id of the statement and the types that it needs. Returns by how
+    /// many bytes it has become longer.
     fn put_execute(
         packet: &[u8],
         work: &super::model::Work,
         statements: &HashMap<u32, ClientStatement>,
         backend: &mut super::model::Backend,
         out: &mut Vec<u8>,
-    ) {
+    ) -> usize {
         let client = statements.get(&work.statement_id);
-        let (Some(client), Some(prepared)) = (client, &work.prepared) else { return };
-        let Some(server) = backend.statements.touch(prepared) else { return };
+        let (Some(client), Some(prepared)) = (client, &work.prepared) else { return 0 };
+        let Some(server) = backend.statements.touch(prepared) else { return 0 };
         let start = out.len();
         out.extend_from_slice(packet);
         let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
@@ -240,7 +254,7 @@ impl Core {
         // A cursor would tie the session to the connection; without one the rows come at once, which clients
         // must be able to take (the server may ignore the flag, too).
         out[id + 4] = StmtExecute::CURSOR_TYPE_NO_CURSOR;
-        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return };
+        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return 0 };
         if parameters.new_params_bound {
             if server.types != client.types {
                 server.types = client.types.clone();
@@ -250,14 +264,17 @@ impl Core {
             && let Some(types) = &client.types
         {
             // The client sent the types earlier, to another connection: they go in where it left them out. The
-            // packet may not be here whole, so its length is the one announced, and the types.
+            // packet may not be here whole, so its length is the one announced, and the types. What has no room
+            // in it goes into another one, see `Upload`.
             let flag = start + HEADER_LEN + parameters.null_bitmap.end;
             out[flag] = 1;
             out.splice(flag + 1..flag + 1, types.iter().copied());
             let len = Header::parse(packet).map_or(0, |header| header.len) + types.len();
-            let [a, b, c, _] = (len as u32).to_le_bytes();
+            let [a, b, c, _] = (len.min(PAYLOAD_MAX) as u32).to_le_bytes();
             out[start..start + 3].copy_from_slice(&[a, b, c]);
             server.types = client.types.clone();
+            return types.len();
         }
+        0
     }
 }

@@ -3,7 +3,7 @@
 
 use weir_protocol::command::Command;
 use weir_protocol::error;
-use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 
 use super::Core;
 use super::command::COMMAND_BYTES_KEPT;
@@ -36,6 +36,9 @@ impl Core {
             continues: header.is_continued(),
             is_flowing: false,
             sequence: 0,
+            room: header.len - taken,
+            is_full: header.is_continued(),
+            sent_sequence: 0,
             total_bytes: header.len,
         });
         session.last_active_at = self.now;
@@ -69,37 +72,18 @@ impl Core {
         let Some(upload) = &mut session.upload else { return };
         // A header may come in pieces: it waits in the inbox.
         session.inbox.extend_from_slice(bytes);
-        let mut at = 0;
-        let mut too_long = false;
-        loop {
-            let part = upload.packet_left.min(session.inbox.len() - at);
-            at += part;
-            upload.packet_left -= part;
-            if upload.packet_left > 0 || !upload.continues {
-                break;
-            }
-            let Some(header) = Header::parse(&session.inbox[at..]) else { break };
-            upload.sequence = upload.sequence.wrapping_add(1);
-            upload.total_bytes += header.len;
-            if header.seq != upload.sequence || upload.total_bytes > limit {
-                too_long = true;
-                break;
-            }
-            upload.packet_left = header.len;
-            upload.continues = header.is_continued();
-            at += HEADER_LEN;
-        }
-        if matches!(self.backends[lease].expected.front(), Some(Expected::Relay)) {
-            self.backends[lease].reply.command_continued(upload.sequence);
-        }
         let backend = self.backends[lease].socket;
-        if let Some(buffer) = self.out.buffer(backend) {
-            buffer.extend_from_slice(&session.inbox[..at]);
+        let passed = match self.out.buffer(backend) {
+            Some(buffer) => upload.pass(&session.inbox, buffer, limit),
+            None => Ok(session.inbox.len()),
+        };
+        if matches!(self.backends[lease].expected.front(), Some(Expected::Relay)) {
+            self.backends[lease].reply.command_continued(upload.sent_sequence, upload.sequence);
         }
-        session.inbox.drain(..at);
+        session.inbox.drain(..*passed.as_ref().unwrap_or(&0));
         let is_complete = upload.is_complete();
         let socket = session.socket;
-        if too_long {
+        if passed.is_err() {
             let message =
                 format!("Got a packet bigger than 'max_allowed_packet' bytes ({limit}), or out of order");
             return self.fail_session(key, error::NET_PACKET_TOO_LARGE, &message);
@@ -113,5 +97,146 @@ impl Core {
             self.out.pause(socket, true);
             self.out.notify_drained(backend);
         }
+    }
+}
+
+/// A packet of a long command is out of order, or one too many.
+#[derive(Debug, PartialEq, Eq)]
+struct Refused;
+
+impl Upload {
+    /// So many bytes were put into the first packet, before any of it was passed on: it has less room for the
+    /// client's.
+    pub(super) fn make_room(&mut self, added: usize) {
+        let (announced, kept) = (self.total_bytes, self.total_bytes - self.packet_left);
+        let len = (announced + added).min(PAYLOAD_MAX);
+        // The kept part is a small part of a packet, and what is added (types) smaller still.
+        self.room = len.saturating_sub(kept + added);
+        self.is_full = len == PAYLOAD_MAX;
+    }
+
+    /// Takes the client's packets from `bytes` and puts the server's on `out`, as far as they are known. Returns
+    /// how many bytes it has used.
+    fn pass(&mut self, bytes: &[u8], out: &mut Vec<u8>, total_bytes_max: usize) -> Result<usize, Refused> {
+        let mut at = 0;
+        loop {
+            let part = self.packet_left.min(self.room).min(bytes.len() - at);
+            out.extend_from_slice(&bytes[at..at + part]);
+            at += part;
+            self.packet_left -= part;
+            self.room -= part;
+            if self.packet_left == 0 && self.continues {
+                let Some(header) = Header::parse(&bytes[at..]) else { return Ok(at) };
+                self.take_header(header, total_bytes_max)?;
+                at += HEADER_LEN;
+            } else if self.room == 0 && self.is_full {
+                let Some(len) = self.next_len(&bytes[at..]) else { return Ok(at) };
+                self.sent_sequence = self.sent_sequence.wrapping_add(1);
+                out.extend_from_slice(&Header { len, seq: self.sent_sequence }.encode());
+                self.room = len;
+                self.is_full = len == PAYLOAD_MAX;
+            } else {
+                return Ok(at);
+            }
+        }
+    }
+
+    fn take_header(&mut self, header: Header, total_bytes_max: usize) -> Result<(), Refused> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.total_bytes += header.len;
+        if header.seq != self.sequence || self.total_bytes > total_bytes_max {
+            return Err(Refused);
+        }
+        self.packet_left = header.len;
+        self.continues = header.is_continued();
+        Ok(())
+    }
+
+    /// How long the next packet to the server is, once that is known: at the end of a client's packet its next
+    /// header has to be there.
+    fn next_len(&self, bytes: &[u8]) -> Option<usize> {
+        let mut rest = self.packet_left;
+        if rest < PAYLOAD_MAX && self.continues {
+            rest += Header::parse(bytes.get(self.packet_left..)?)?.len;
+        }
+        Some(rest.min(PAYLOAD_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weir_protocol::frame;
+
+    use super::*;
+
+    /// Passes a command of `len` bytes on, of which `kept` have been sent with `added` put in front of them, in
+    /// pieces of `piece` bytes; returns the payload and sequence ids as the server sees them.
+    fn passed(len: usize, kept: usize, added: usize, piece: usize) -> (usize, Vec<u8>, Upload) {
+        let mut stream = Vec::new();
+        frame::write_packet(&mut stream, &mut 0, &vec![b'p'; len]);
+        let first = Header::parse(&stream).unwrap();
+        let kept = kept.min(first.len);
+        let mut upload = Upload {
+            packet_left: first.len - kept,
+            continues: first.is_continued(),
+            is_flowing: true,
+            sequence: 0,
+            room: first.len - kept,
+            is_full: first.is_continued(),
+            sent_sequence: 0,
+            total_bytes: first.len,
+        };
+        upload.make_room(added);
+        let first_len = (first.len + added).min(PAYLOAD_MAX);
+        let mut out = Header { len: first_len, seq: 0 }.encode().to_vec();
+        out.resize(HEADER_LEN + added, b'a');
+        out.extend_from_slice(&stream[HEADER_LEN..HEADER_LEN + kept]);
+        let mut inbox = Vec::new();
+        for bytes in stream[HEADER_LEN + kept..].chunks(piece) {
+            inbox.extend_from_slice(bytes);
+            let used = upload.pass(&inbox, &mut out, usize::MAX).unwrap();
+            inbox.drain(..used);
+        }
+        // Nothing may be left to pass, not even an empty packet.
+        assert_eq!(upload.pass(&inbox, &mut out, usize::MAX), Ok(0));
+        assert!(inbox.is_empty() && upload.is_complete());
+        let (mut payload, mut sequences, mut rest) = (0, Vec::new(), out.as_slice());
+        loop {
+            let header = Header::parse(rest).expect("a packet is missing");
+            payload += header.len;
+            sequences.push(header.seq);
+            rest = &rest[header.packet_len()..];
+            if !header.is_continued() {
+                break;
+            }
+        }
+        assert!(rest.is_empty(), "{} bytes behind the command", rest.len());
+        (payload, sequences, upload)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_put_in_never_breaks_the_packets(
+            packets in 1..=2_usize,
+            off in -40_isize..=40,
+            added in 0..30_usize,
+            piece in prop::sample::select(vec![PAYLOAD_MAX / 3, 1 << 20, PAYLOAD_MAX + 7, 40_000_001]),
+        ) {
+            let len = (packets * PAYLOAD_MAX).checked_add_signed(off).unwrap();
+            let (payload, sequences, upload) = passed(len, 1 << 20, added, piece);
+            prop_assert_eq!(payload, len + added);
+            let wanted: Vec<u8> = (0..sequences.len() as u8).collect();
+            prop_assert_eq!(&sequences, &wanted);
+            prop_assert_eq!(Some(&upload.sent_sequence), sequences.last());
+        }
+    }
+
+    #[test]
+    fn a_header_in_pieces_waits() {
+        let (payload, sequences, _) = passed(PAYLOAD_MAX + 5, PAYLOAD_MAX - 3, 2, 1);
+        assert_eq!((payload, sequences), (PAYLOAD_MAX + 7, vec![0, 1]));
     }
 }
