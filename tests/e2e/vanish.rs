@@ -227,7 +227,7 @@ fn locks_are_free(env: &Env) -> CaseResult {
             Ok(next.value(&format!("SELECT IS_FREE_LOCK('{lock}')"))? == "1")
         })?;
         let started = Instant::now();
-        next.run(&format!("INSERT INTO t SELECT COALESCE(MAX(id), 0) + 1 FROM t"))?;
+        next.run("INSERT INTO t SELECT COALESCE(MAX(id), 0) + 1 FROM t")?;
         ensure!(started.elapsed() < Duration::from_secs(2), "{what}: INSERT waited {:?}", started.elapsed());
         next.refused("SELECT * FROM mine", 1146)?;
         let value = next.value("SELECT @mine")?;

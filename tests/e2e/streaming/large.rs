@@ -17,6 +17,7 @@ pub(super) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("streaming::a_blob_of_20_and_40_mb_as_text", blob_as_text),
         Case::parallel("streaming::a_blob_of_20_and_40_mb_as_parameter", blob_as_parameter),
+        Case::parallel("streaming::a_blob_whose_type_was_sent_to_another_connection", blob_without_its_type),
         Case::parallel("streaming::statements_of_just_about_16_mb", statements_at_the_limit),
         Case::parallel("streaming::rows_of_just_about_16_mb", rows_at_the_limit),
         Case::parallel("streaming::a_statement_beyond_max_allowed_packet", beyond_max_allowed_packet),
@@ -119,6 +120,45 @@ fn blob_as_parameter(env: &Env) -> CaseResult {
         check_blob(env, &weir, &schema, id, &blob)?;
     }
     session.value("SELECT 'in step'")?;
+    Ok(())
+}
+
+fn blob_without_its_type(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let node = env.cluster()?.node(1);
+    node.root_query(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY, b LONGBLOB)"))?;
+    let weir = crate::prepared::weir_with_connections(env, 2, 1)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    let (mut first, mut second) =
+        (Session::open(weir.addr(), &schema)?, Session::open(weir.addr(), &schema)?);
+    // Weir has to add what the client left out, also where the packet has no room for it.
+    let full = PAYLOAD_MAX - StmtExecute::LEN - 2 - 4;
+    for (id, len) in
+        [2_000_000, full - 3, full - 2, full - 1, full, full + 1, 20 << 20].into_iter().enumerate()
+    {
+        let insert = session.prepare(&format!("INSERT INTO t VALUES ({id}, ?)"))?;
+        // While one session holds one connection, the types go to the other one.
+        first.run("BEGIN")?;
+        let mut payload = execute(insert.id, ColumnType::LONG_BLOB);
+        put_lenenc_bytes(&mut payload, b"small");
+        session.raw().send_command(&payload)?;
+        session.results()?.done()?;
+        // Then they change over.
+        second.run("BEGIN")?;
+        first.run("COMMIT")?;
+        session.run(&format!("DELETE FROM t WHERE id = {id}"))?;
+        let blob = noise(len, id as u64);
+        payload.truncate(StmtExecute::LEN);
+        payload.extend_from_slice(&[0, 0]);
+        put_lenenc_bytes(&mut payload, &blob);
+        session.raw().send_command(&payload)?;
+        let answer = session.results().map_err(|error| format!("{len} bytes: {error}"))?;
+        answer.done().map_err(|error| format!("{len} bytes: {error}"))?;
+        second.run("COMMIT")?;
+        let stored = node.root_query(&format!("SELECT LENGTH(b) FROM {schema}.t WHERE id = {id}"))?;
+        ensure!(stored == [[len.to_string()]], "{len} bytes: {stored:?} were stored");
+        session.close(&insert)?;
+    }
     Ok(())
 }
 
