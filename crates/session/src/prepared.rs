@@ -156,6 +156,13 @@ impl BackendStatements {
         self.entries.iter().any(|entry| entry.prepared == prepared.id)
     }
 
+    /// An execution has failed: the server may not have taken the types that came with it.
+    pub fn forget_types(&mut self, prepared: &Prepared) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.prepared == prepared.id) {
+            entry.types = None;
+        }
+    }
+
     /// Takes in a statement that the server has just prepared. Returns the server's ids of statements that
     /// have to be closed: an older one of the same meaning, and the least recently used beyond `limit`.
     pub fn insert(&mut self, prepared: &Prepared, id: u32, limit: usize) -> Vec<u32> {

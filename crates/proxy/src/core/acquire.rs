@@ -257,6 +257,8 @@ impl Core {
                 let endpoint = &pool.server.endpoint;
                 if pool.failures > 0 {
                     format!("{endpoint}: {} ({} failures in a row)", pool.last_error, pool.failures)
+                } else if pool.suspect_until > self.now {
+                    format!("{endpoint}: turns statements away")
                 } else {
                     let max = pool.server.max_connections;
                     format!("{endpoint}: all {max} connections (max_connections) are in use")

@@ -246,7 +246,11 @@ impl Core {
         let (code, sqlstate) = (err.code, err.sqlstate.unwrap_or(*b"HY000"));
         let backend = &mut self.backends[key];
         let server = self.servers[backend.server].server.endpoint.clone();
+        let is_pinned = backend.holder.is_some_and(|holder| !self.sessions[holder].pins.is_empty());
         match backend.expected.front() {
+            Some(Expected::Sync(_)) if is_pinned => {
+                self.sync_failed_on_lease(key, ServerError { code, sqlstate }, &text);
+            }
             Some(Expected::Sync(_)) => self.sync_failed(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Prepare(_)) => {
                 if let Some(holder) = backend.holder {
@@ -296,6 +300,30 @@ impl Core {
         self.reply_error(holder, error, text);
         self.sessions[holder].phase = Phase::Settling;
         self.ask(key, Settle::Status);
+    }
+
+    /// What was to make a statement ready is refused on a lease that can't be left: the lease is as it was, and the
+    /// client gets the server's error for its statement.
+    fn sync_failed_on_lease(&mut self, key: BackendKey, error: ServerError, text: &str) {
+        let backend = &mut self.backends[key];
+        let Some(holder) = backend.holder else { return };
+        let mut is_half_done = false;
+        for (at, expected) in backend.expected.iter_mut().enumerate() {
+            match expected {
+                Expected::Relay => *expected = Expected::Discard,
+                Expected::Sync(state) => {
+                    *state = None;
+                    is_half_done |= at > 0;
+                }
+                _ => {}
+            }
+        }
+        if is_half_done {
+            // The other half may succeed: then nobody knows the connection's state.
+            return self.fail_session(holder, error, text);
+        }
+        self.reply_error(holder, error, text);
+        self.stop_running(key, holder);
     }
 
     /// The session's state could not be brought to a connection: a schema that is gone, a variable that this

@@ -64,7 +64,12 @@ impl Core {
                 self.note_kept(holder, insert_id, warnings, has_rows);
                 self.apply_effects(holder);
             }
-            Ending::Err(_) => self.note_error(holder),
+            Ending::Err(_) => {
+                if let (WorkKind::Execute, Some(prepared)) = (session.work.kind, &session.work.prepared) {
+                    self.backends[key].statements.forget_types(prepared);
+                }
+                self.note_error(holder);
+            }
             Ending::None => {}
         }
         let session = &self.sessions[holder];
@@ -96,6 +101,7 @@ impl Core {
     fn finish_reset_on(&mut self, key: BackendKey, holder: SessionKey) {
         if matches!(self.sessions[holder].work.ending, Ending::Err(_)) {
             // Nothing was reset (Galera's 1213): the client has the error, the state is what it was.
+            self.sessions[holder].row_count = -1;
             return self.settle_down(key, holder);
         }
         self.finish_reset(holder);

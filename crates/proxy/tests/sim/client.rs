@@ -143,7 +143,8 @@ impl Client {
                 Command::Query
             }
             Op::Write(token) => {
-                body.extend(format!("INSERT INTO t VALUES ('{token}')").bytes());
+                let filler = "z".repeat(token.wishes.kilobytes << 10);
+                body.extend(format!("INSERT INTO t VALUES ('{token}{filler}')").bytes());
                 Command::Query
             }
             Op::Execute(token, at) => {
@@ -480,7 +481,13 @@ impl Client {
                 Err(format!("somebody else's error: {message}"))
             };
         }
+        if code == 1213 {
+            self.believed.in_transaction = false;
+            self.uncommitted.clear();
+        }
         let is_fine = match code {
+            1213 => rules.aborts,
+            1047 => rules.turns_away,
             1317 => rules.kills,
             2013 => rules.loses_connections || rules.kills,
             9001 => rules.may_starve,
@@ -503,7 +510,8 @@ impl Client {
     /// Weir has closed the connection.
     pub(crate) fn cut(&mut self, rules: &Rules) -> Result<(), String> {
         let has_left = std::mem::replace(&mut self.is_cut, true);
-        let is_expected = has_left || self.phase == Phase::Ending || rules.loses_connections || rules.kills;
+        let is_expected =
+            has_left || rules.drains || self.phase == Phase::Ending || rules.loses_connections || rules.kills;
         if is_expected { Ok(()) } else { Err(format!("Weir has hung up on {}", self.describe())) }
     }
 }

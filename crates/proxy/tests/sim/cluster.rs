@@ -22,6 +22,8 @@ pub(crate) struct Node {
     pub may_write: bool,
     /// The last commit that is visible here.
     pub applied: u64,
+    /// Statements are turned away before they do anything.
+    pub is_out: bool,
     /// New connections are refused.
     pub is_down: bool,
     /// `SET innodb_lock_wait_timeout` is refused.

@@ -4,7 +4,7 @@
 //! over.
 //!
 //! A failure prints its seed: `SIM_SEED=<seed> cargo test -p weir-proxy --test sim <name>` repeats it.
-//! `SIM_RUNS=<n>` makes each test try so many seeds.
+//! `SIM_RUNS=<n>` makes each test try so many seeds, `SIM_FROM=<seed>` others, and `SIM_TRACE=1` tells what happens.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ use script::Rules;
 use world::World;
 
 /// Seeds that each test tries.
-const RUNS: u64 = 150;
+const RUNS: u64 = 60;
 
 pub(crate) fn traces() -> bool {
     static TRACES: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
@@ -44,6 +44,11 @@ const CALM: Rules = Rules {
     kills: false,
     may_starve: false,
     is_replicated: false,
+    aborts: false,
+    turns_away: false,
+    reloads: false,
+    drains: false,
+    long_writes: 0,
     vanish_percent: 0,
     sleeps: false,
     workers: 1,
@@ -57,7 +62,10 @@ fn run(name: &str, rules: &Rules) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_RUNS").unwrap_or(RUNS),
+        None => {
+            let from = number("SIM_FROM").unwrap_or(0);
+            from..from + number("SIM_RUNS").unwrap_or(RUNS)
+        }
     };
     for seed in seeds {
         let told = format!("SIM_SEED={seed} cargo test -p weir-proxy --test sim {name}");
@@ -148,6 +156,37 @@ fn two_workers_and_broken_servers() {
         ..CALM
     };
     run("two_workers_and_broken_servers", &rules);
+}
+
+#[test]
+fn transactions_are_aborted_and_statements_turned_away() {
+    let rules = Rules { aborts: true, turns_away: true, is_replicated: true, may_starve: true, ..CALM };
+    run("transactions_are_aborted_and_statements_turned_away", &rules);
+}
+
+#[test]
+fn transactions_are_aborted_on_two_writers() {
+    let rules = Rules { aborts: true, kills: true, sleeps: true, may_starve: true, ..CALM };
+    run("transactions_are_aborted_on_two_writers", &rules);
+}
+
+#[test]
+fn configurations_come() {
+    let rules =
+        Rules { reloads: true, workers: 2, may_starve: true, sleeps: true, vanish_percent: 10, ..CALM };
+    run("configurations_come", &rules);
+}
+
+#[test]
+fn everybody_drains() {
+    let rules = Rules { drains: true, workers: 2, may_starve: true, sleeps: true, ..CALM };
+    run("everybody_drains", &rules);
+}
+
+#[test]
+fn long_writes_flow_through() {
+    let rules = Rules { long_writes: 8, clients: 3, statements: 25, vanish_percent: 30, ..CALM };
+    run("long_writes_flow_through", &Rules { loses_connections: true, may_starve: true, ..rules });
 }
 
 #[test]

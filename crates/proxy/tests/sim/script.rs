@@ -15,6 +15,16 @@ pub(crate) struct Rules {
     pub may_starve: bool,
     /// One writer, readers that follow.
     pub is_replicated: bool,
+    /// The cluster rolls back transactions that wait for their next statement (Galera's 1213).
+    pub aborts: bool,
+    /// Servers turn statements away for a while (Galera's 1047).
+    pub turns_away: bool,
+    /// New configurations come.
+    pub reloads: bool,
+    /// In the end the workers drain, and nobody quits by itself.
+    pub drains: bool,
+    /// A write in so many is longer than a megabyte; 0 for none.
+    pub long_writes: usize,
     /// Clients vanish in the middle of anything.
     pub vanish_percent: usize,
     pub sleeps: bool,
@@ -77,14 +87,17 @@ pub(crate) fn next(client: &mut Client, random: &mut Random, rules: &Rules, ids:
     if client.statements_left == 0 {
         return client.send(Op::Quit, now);
     }
-    client.statements_left -= 1;
+    client.statements_left -= usize::from(!rules.drains);
     let op = match random.below(100) {
         0..30 => {
             let wishes = wishes(random, rules);
             Op::Read(client.token(wishes, None))
         }
         30..45 => {
-            let wishes = Wishes { sleep_ms: 0, kilobytes: 0, ..wishes(random, rules) };
+            let mut wishes = Wishes { sleep_ms: 0, kilobytes: 0, ..wishes(random, rules) };
+            if rules.long_writes > 0 && random.below(rules.long_writes) == 0 {
+                wishes.kilobytes = 900 + random.below(800);
+            }
             Op::Write(client.token(wishes, None))
         }
         45..52 => {
@@ -110,7 +123,10 @@ pub(crate) fn next(client: &mut Client, random: &mut Random, rules: &Rules, ids:
         }
         _ => Op::Warnings("SHOW WARNINGS".into(), client.warning.clone()),
     };
-    let may_follow = matches!(op, Op::Read(_)) && client.believed.is_autocommit && random.percent(15);
+    let may_follow = matches!(op, Op::Read(_))
+        && client.believed.is_autocommit
+        && !client.believed.in_transaction
+        && random.percent(15);
     client.send(op, now);
     if may_follow {
         // Sent ahead, as some drivers do.

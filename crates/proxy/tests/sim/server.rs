@@ -21,6 +21,7 @@ use crate::token::Token;
 pub(crate) const SCHEMAS: [&str; 3] = ["a", "b", "c"];
 /// A table or a key that is not as the statement would have it.
 const NO_SUCH_TABLE: ServerError = ServerError { code: 1146, sqlstate: *b"42S02" };
+const UNKNOWN_COMMAND: ServerError = ServerError { code: 1047, sqlstate: *b"08S01" };
 const UNKNOWN_DATABASE: ServerError = ServerError { code: 1049, sqlstate: *b"42000" };
 const DEFAULT_SQL_MODE: &str = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION";
 const NO_TRACKS: &str = "________";
@@ -60,6 +61,8 @@ struct Session {
     uncommitted: Vec<(usize, usize)>,
     statements: HashMap<u32, Prepared>,
     is_tracking: bool,
+    /// The last statement began a transaction, because autocommit is off.
+    has_just_begun: bool,
     /// A SET was refused: a read that Weir has sent along may run, but nobody may see its result.
     is_refused: bool,
 }
@@ -74,8 +77,8 @@ pub(crate) struct Conn {
     pub is_closed: bool,
     /// The reply to a statement that takes its time, and when it is due.
     pub sleeping: Option<(u64, Vec<u8>)>,
-    /// It has carried a KILL, and so does not count against max_connections.
-    pub is_killer: bool,
+    /// The cluster has rolled its transaction back: the next command is answered with that, and not done.
+    is_aborted: bool,
     phase: Phase,
     user: Vec<u8>,
     login_collation: u16,
@@ -95,7 +98,7 @@ impl Conn {
             out: support::greeting(thread),
             is_closed: false,
             sleeping: None,
-            is_killer: false,
+            is_aborted: false,
             phase: Phase::Login,
             user: Vec::new(),
             login_collation: 45,
@@ -143,7 +146,20 @@ impl Conn {
             self.close(cluster);
         } else if self.sleeping.take().is_some() {
             self.sequence = 1;
+            // As if it had not begun: its client can't know how far it was.
+            self.session.in_transaction &= !self.session.has_just_begun;
             self.error(error::QUERY_INTERRUPTED, "Query execution was interrupted");
+        }
+    }
+
+    /// Another node's write wins over this connection's transaction, which waits for its next statement.
+    pub(crate) fn abort(&mut self, cluster: &mut Cluster) {
+        let waits = self.inbox.is_empty() && self.sleeping.is_none();
+        if waits && self.session.in_transaction && !self.session.uncommitted.is_empty() {
+            trace!("    server {} thread {} is aborted", self.node, self.thread);
+            cluster.roll_back(&std::mem::take(&mut self.session.uncommitted));
+            self.session.in_transaction = false;
+            self.is_aborted = true;
         }
     }
 
@@ -217,6 +233,14 @@ impl Conn {
             Command::parse(code),
             body.get(..160).unwrap_or(body).escape_ascii()
         );
+        let is_answered = !matches!(Command::parse(code), Some(Command::StmtClose | Command::Quit));
+        if is_answered && std::mem::take(&mut self.is_aborted) {
+            self.error(
+                error::LOCK_DEADLOCK,
+                "Deadlock found when trying to get lock; try restarting transaction",
+            );
+            return Outside::Nothing;
+        }
         match Command::parse(code) {
             Some(Command::Query) => return self.query(cluster, &String::from_utf8_lossy(body), now),
             Some(Command::InitDb) => self.use_schema(&String::from_utf8_lossy(body)),
@@ -253,7 +277,6 @@ impl Conn {
     fn query(&mut self, cluster: &mut Cluster, text: &str, now: u64) -> Outside {
         if let Some(kill) = text.strip_prefix("KILL ") {
             let (what, thread) = kill.split_once(' ').unwrap_or_default();
-            self.is_killer = true;
             self.ok(self.status(), &[], |ok| ok);
             return Outside::Kill { thread: thread.parse().unwrap_or(0), query_only: what == "QUERY" };
         }
@@ -290,6 +313,9 @@ impl Conn {
 
     /// A statement of a client: an INSERT, or a SELECT that may ask for something else besides its token.
     fn statement(&mut self, cluster: &mut Cluster, token: &Token, text: &str, is_binary: bool, now: u64) {
+        if cluster.nodes[self.node].is_out {
+            return self.error(UNKNOWN_COMMAND, "WSREP has not yet prepared node for application use");
+        }
         let is_write = text.starts_with("INSERT");
         let is_in_vain = self.session.is_refused && !is_write;
         if !is_in_vain {
@@ -300,9 +326,8 @@ impl Conn {
             self.session.warnings.push(token.to_string());
             return self.error(NO_SUCH_TABLE, &token.to_string());
         }
-        if self.variable("autocommit") == "OFF" && !self.session.in_transaction {
-            self.session.in_transaction = true;
-        }
+        self.session.has_just_begun = self.variable("autocommit") == "OFF" && !self.session.in_transaction;
+        self.session.in_transaction |= self.session.has_just_begun;
         let start = self.out.len();
         if is_write {
             self.insert(cluster, token);
@@ -430,10 +455,10 @@ impl Conn {
         let mut reported: Vec<(String, String)> = Vec::new();
         for part in list.split(", ") {
             let part = part.strip_prefix("SESSION ").unwrap_or(part);
-            if let Some(charset) = part.strip_prefix("NAMES ") {
-                let (charset, collation) = match charset.split_once(" COLLATE ") {
+            if let Some(names) = part.strip_prefix("NAMES ") {
+                let (charset, collation) = match names.split_once(" COLLATE ") {
                     Some((charset, collation)) => (charset.trim_matches('\''), collation.trim_matches('\'')),
-                    None => (charset, default_collation(charset)),
+                    None => (names.trim_matches('\''), default_collation(names.trim_matches('\''))),
                 };
                 self.set_names(charset, collation);
                 for name in ["character_set_client", "character_set_connection", "character_set_results"] {

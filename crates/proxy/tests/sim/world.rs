@@ -9,7 +9,7 @@ use weir_config::MysqlVariables;
 use weir_proxy::core::Core;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::snapshot::Server;
+use weir_proxy::snapshot::{Hostgroup, Server};
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Node};
@@ -94,12 +94,7 @@ impl World {
             });
             servers.push(support::server(3306 + at as u16, rules.max_connections));
         }
-        let mut groups = vec![(0, support::hostgroup(0..nodes))];
-        if rules.is_replicated {
-            groups = vec![(0, support::hostgroup([0])), (1, support::hostgroup([1, 2]))];
-            groups[0].1.reader_hostgroup = Some(1);
-            groups.iter_mut().for_each(|(_, group)| group.is_replicated = true);
-        }
+        let groups = groups(&rules, nodes);
         let users = [support::account("app", 0), support::account("bob", 0)];
         let snapshot = support::snapshot(&users, &servers, groups, variables());
         let (shared, inboxes) = Shared::new(rules.workers, Box::new(|_| ())).expect("eventfds");
@@ -179,7 +174,7 @@ impl World {
             }
         }
         // Messages can't be looked at without being taken: now and then somebody looks.
-        if self.cores.len() > 1 && !events.is_empty() {
+        if !events.is_empty() {
             events.extend((0..self.cores.len()).map(Event::Message));
         }
         events
@@ -393,6 +388,24 @@ impl World {
         {
             link.is_slow = !link.is_slow;
         }
+        let at = self.random.below(self.conns.len().max(1));
+        if self.rules.aborts
+            && self.random.percent(3)
+            && let Some(Some(conn)) = self.conns.get_mut(at)
+        {
+            conn.abort(&mut self.cluster);
+        }
+        if self.rules.turns_away && self.random.percent(1) {
+            let node = self.random.below(self.cluster.nodes.len());
+            self.cluster.nodes[node].is_out ^= true;
+        }
+        if self.rules.reloads && self.random.percent(1) && self.random.percent(30) {
+            self.reload();
+        }
+        if self.rules.drains && self.to_come == 0 && self.random.below(3000) == 0 {
+            self.shared.broadcast(|| Message::Drain);
+            self.rules.reloads = false;
+        }
         if !self.rules.loses_connections || !self.random.percent(1) {
             return;
         }
@@ -428,6 +441,23 @@ impl World {
         let client = &mut self.clients[client];
         client.is_cut = true;
         client.statements_left = 0;
+    }
+
+    /// A new configuration: fresh rows for both users, other weights.
+    fn reload(&mut self) {
+        let users = [support::account("app", 0), support::account("bob", 0)];
+        let mut groups = groups(&self.rules, self.servers.len());
+        for (_, group) in &mut groups {
+            group.members.iter_mut().for_each(|member| member.weight = 1 + self.random.below(3) as u32);
+            if group.reader_hostgroup.is_none() && group.members.len() > 1 && self.random.percent(50) {
+                let gone = self.random.below(group.members.len());
+                group.members.remove(gone);
+            }
+        }
+        let snapshot = support::snapshot(&users, &self.servers, groups, variables());
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(Message::Snapshot(snapshot.clone()));
+        }
     }
 
     fn break_conn(&mut self, at: usize) {
@@ -512,7 +542,9 @@ impl World {
     /// All clients are gone: the workers must have nothing left but idle connections, and counters that agree.
     fn come_to_rest(&mut self) -> Result<(), String> {
         self.is_healing = true;
-        self.cluster.nodes.iter_mut().for_each(|node| node.is_down = false);
+        for node in &mut self.cluster.nodes {
+            (node.is_down, node.is_out) = (false, false);
+        }
         let until = self.now + REST_NS;
         loop {
             let events = self.events();
@@ -564,6 +596,16 @@ impl World {
                     && pools.iter().all(|pool| pool.dialing + pool.handovers == 0 && pool.waiters == 0)
             })
     }
+}
+
+fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
+    if !rules.is_replicated {
+        return vec![(0, support::hostgroup(0..nodes))];
+    }
+    let mut groups = vec![(0, support::hostgroup([0])), (1, support::hostgroup([1, 2]))];
+    groups[0].1.reader_hostgroup = Some(1);
+    groups.iter_mut().for_each(|(_, group)| group.is_replicated = true);
+    groups
 }
 
 fn variables() -> MysqlVariables {
