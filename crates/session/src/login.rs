@@ -248,19 +248,28 @@ impl ClientLogin {
             collation: response.collation.into(),
             capabilities: response.capabilities & self.offered,
         };
-        let Some(user) = find(response.user) else { return self.denied(!response.auth_data.is_empty()) };
+        // Nobody is to find out which users there are: one that is not is asked for a proof like others.
+        let user = find(response.user);
+        let serves = |plugin: &Plugin| user.as_ref().is_none_or(|user| plugin.serves(user, is_tls));
         let spoken = match response.auth_plugin {
             Some(name) => Plugin::of(name),
             None => Some(Plugin::Native),
         };
+        // A client that speaks another plugin than the greeting's may have taken the greeting's scramble for none
+        // of its business: then it sends nothing, and waits to be asked.
+        let is_proof =
+            spoken == Some(self.plugin) || response.auth_plugin.is_none() || !response.auth_data.is_empty();
         // Where no plugin can do it, the second one can say why.
         self.plugin = spoken
             .into_iter()
             .chain([self.plugin, self.plugin.other()])
-            .find(|plugin| plugin.serves(&user, is_tls))
+            .find(serves)
             .unwrap_or(Plugin::CachingSha2);
-        if spoken == Some(self.plugin) {
-            return self.prove(response.auth_data, &user, is_tls, out);
+        if spoken == Some(self.plugin) && is_proof {
+            return match user {
+                Some(user) => self.prove(response.auth_data, &user, is_tls, out),
+                None => self.denied(!response.auth_data.is_empty()),
+            };
         }
         if !response.capabilities.contains(Capabilities::PLUGIN_AUTH) {
             return refused(
