@@ -52,6 +52,7 @@ pub(crate) fn trials() -> Vec<Case> {
             multi_statement_clients,
         ),
         Case::parallel("session_state::an_unknown_setting_travels_with_its_session", settings_travel),
+        Case::parallel("session_state::a_setting_written_with_two_at_signs_is_noticed", at_signs),
     ]
 }
 
@@ -454,5 +455,45 @@ fn settings_travel(env: &Env) -> CaseResult {
             "{name} is {value} after COM_RESET_CONNECTION, it was {before} after the login"
         );
     }
+    Ok(())
+}
+
+/// Servers do not report these (MariaDB 10.11), so Weir has to see to it.
+fn at_signs(env: &Env) -> CaseResult {
+    let weir = env.narrow_weir(&[1], 2)?;
+    let look = "SELECT @@time_zone, @@div_precision_increment, @@autocommit";
+    let texts = [
+        "SET @@time_zone = '+03:00', @@div_precision_increment = 7",
+        "SET @@`time_zone` := '+03:00', div_precision_increment = 7",
+        "/*!40103 SET @@TIME_ZONE='+03:00', @@div_precision_increment=7 */",
+        "SET @@time_zone = '+03:00'; SET @@div_precision_increment = 7",
+        "EXECUTE IMMEDIATE 'SET @@time_zone = \"+03:00\", @@div_precision_increment = 7'",
+    ];
+    let login = Login::new(Account::APP).schema("test").with(Capabilities::MULTI_STATEMENTS);
+    for (at, text) in texts.into_iter().chain(["prepared"]).enumerate() {
+        let mut client = Session::with(weir.addr(), &login)?;
+        let mut neighbour = Session::with(weir.addr(), &login)?;
+        if text == "prepared" {
+            let statement = client.prepare("SET @@time_zone = ?, @@div_precision_increment = 7")?;
+            client.execute(&statement, &["+03:00".into()])?.done()?;
+        } else {
+            client.run(text)?;
+        }
+        for _ in 0..3 {
+            let (ours, theirs) = (client.rows(look)?, neighbour.rows(look)?);
+            ensure!(ours == [["+03:00", "7", "1"]], "text {at}, {text}: the client has {ours:?}");
+            ensure!(theirs == [["SYSTEM", "4", "1"]], "text {at}, {text}: the neighbour has {theirs:?}");
+        }
+    }
+    let mut client = Session::with(weir.addr(), &login)?;
+    client.run("SET @@autocommit = 0")?;
+    let status = client.run("SELECT COUNT(*) FROM information_schema.SCHEMATA")?.status;
+    ensure!(!status.contains(StatusFlags::AUTOCOMMIT), "after SET @@autocommit = 0: {status:?}");
+    let status = Session::with(weir.addr(), &login)?.run("DO 0")?.status;
+    ensure!(status.contains(StatusFlags::AUTOCOMMIT), "a new session: {status:?}");
+    // This one means the next transaction only.
+    client.run("SET @@tx_isolation = 'READ-COMMITTED'")?;
+    let isolation = client.value("SELECT @@session.tx_isolation")?;
+    ensure!(isolation == "REPEATABLE-READ", "the session's isolation is {isolation}");
     Ok(())
 }

@@ -228,7 +228,7 @@ fn named_effects() -> Effects {
 
 /// Pins that a statement's text calls for and that last.
 fn lasting_pins(effects: Effects) -> Pins {
-    const MAP: [(Effects, Pins); 11] = [
+    const MAP: [(Effects, Pins); 12] = [
         (Effects::USER_VARIABLE, Pins::USER_VARIABLE),
         (Effects::TABLES_LOCKED, Pins::TABLE_LOCK),
         (Effects::BACKUP_STAGE.union(Effects::BACKUP_LOCKED), Pins::BACKUP),
@@ -237,6 +237,7 @@ fn lasting_pins(effects: Effects) -> Pins {
         (Effects::ROUTINE, Pins::ROUTINE),
         (Effects::SEQUENCE, Pins::SEQUENCE),
         (Effects::UNREADABLE_VARIABLE, Pins::UNREADABLE_VARIABLE),
+        (Effects::UNTRACKED, Pins::UNREADABLE_VARIABLE),
         (Effects::ONE_SHOT, Pins::NEXT_STATEMENT),
         (Effects::XA, Pins::XA),
         (Effects::UNKNOWN, Pins::STATE_CHANGE),

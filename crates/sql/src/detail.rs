@@ -7,7 +7,7 @@ mod simple;
 mod substitutions;
 mod tables;
 
-pub use assignments::{Assignment, Scope, assignments};
+pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};

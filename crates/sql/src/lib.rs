@@ -34,7 +34,7 @@ pub mod fuzzing;
 
 pub use detail::{
     Assignment, Kill, KillKind, NamedEffect, Scope, SessionFunction, Substitution, TableName, What,
-    assignments, kill_target, may_use_tables, named_effects, substitutions, use_schema,
+    assignments, kill_target, may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use lex::{Flaws, Lexer, Token, TokenKind};

@@ -99,6 +99,9 @@ bitflags! {
         const UNREADABLE_VARIABLE = 1 << 26;
         /// COMMIT or ROLLBACK with RELEASE: the server closes the connection after its reply.
         const DISCONNECT = 1 << 27;
+        /// `SET @@name =` without a scope: the session's variable changes, and MariaDB 10.11 does not report it.
+        /// See [`scoped_assignments`](crate::scoped_assignments).
+        const UNTRACKED = 1 << 28;
         /// Nothing is known: an unknown verb, or text that cannot be read with certainty.
         const UNKNOWN = 1 << 31;
     }

@@ -2,7 +2,7 @@
 
 use weir_sql::{
     Dialect, Kill, KillKind, NamedEffect, Scope, SessionFunction, TableName, What, assignments, kill_target,
-    may_use_tables, named_effects, substitutions, use_schema,
+    may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -265,6 +265,28 @@ fn substitutions_know_what_they_are() {
         What::ThreadIdVariable,
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn assignments_get_the_scope_that_they_mean() {
+    let cases = [
+        ("SET @@sql_mode = ''", "SET @@session.sql_mode = ''"),
+        (
+            "SET @@ a = 1 , @@`b`:=@@c, d = 2, @e = 3;",
+            "SET @@session. a = 1 , @@session.`b`:=@@c, d = 2, @e = 3;",
+        ),
+        ("SET GLOBAL a = 1, @@b = 2, @@session.c = 3", "SET GLOBAL a = 1, @@session.b = 2, @@session.c = 3"),
+        (
+            "SET @@tx_isolation = 'SERIALIZABLE', @@Tx_Read_Only = 1",
+            "SET @@tx_isolation = 'SERIALIZABLE', @@Tx_Read_Only = 1",
+        ),
+        ("/*!40101 SET @@a=1 */", "/*!40101 SET @@session.a=1 */"),
+    ];
+    for (text, expected) in cases {
+        let scoped = scoped_assignments(text.as_bytes(), dialect());
+        assert_eq!(scoped.as_deref(), Some(expected.as_bytes()), "{text}");
+    }
+    assert_eq!(scoped_assignments(b"SET @@a = 1; SET @@b = 2", dialect()), None);
 }
 
 #[test]

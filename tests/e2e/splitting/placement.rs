@@ -69,8 +69,8 @@ const READS: [&str; 14] = [
     "{} -- FOR UPDATE",
     "{} /* FOR UPDATE */",
     "{} UNION ALL {} LIMIT 1",
-    "SELECT SQL_NO_CACHE ({}), RAND() < 2, NOW() > 0, CONCAT('GET_LOCK(', 'x)')",
-    "SELECT SQL_CALC_FOUND_ROWS ({}) AS node, `a`.`update` FROM (SELECT 1 AS `update`) AS a",
+    "SELECT ({}), RAND() < 2, NOW() > 0, SLEEP(0), CONCAT('GET_LOCK(', 'x)')",
+    "SELECT ({}) AS node, `a`.`update` FROM (SELECT 1 AS `update`) AS a",
     "{} ORDER BY 1 LIMIT 1 OFFSET 0",
 ];
 

@@ -101,7 +101,7 @@ impl Answer {
     pub fn rows(&self) -> Result<Vec<Vec<String>>, String> {
         self.done()?;
         match self.results.first() {
-            Some(Outcome::Rows(rows)) => rows.rows.iter().map(|row| text_row(row)).collect(),
+            Some(Outcome::Rows(rows)) => rows.text_rows(),
             _ => Ok(Vec::new()),
         }
     }
@@ -167,6 +167,14 @@ impl Rows {
             Err(error) => format!("({error})"),
         };
         self.columns.iter().map(name).collect()
+    }
+
+    /// Rows of a text result, NULL as "NULL".
+    ///
+    /// # Errors
+    /// A text that says what is malformed.
+    pub fn text_rows(&self) -> Result<Vec<Vec<String>>, String> {
+        self.rows.iter().map(|row| text_row(row)).collect()
     }
 
     fn binary_row(&self, payload: &[u8]) -> Result<Vec<String>, String> {

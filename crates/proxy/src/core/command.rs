@@ -4,7 +4,7 @@ use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::pin::Pins;
-use weir_sql::{Access, Effects, Kind, Uses};
+use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use super::Core;
 use super::model::{Phase, SessionKey, Work, WorkKind};
@@ -77,9 +77,8 @@ impl Core {
 
     /// COM_QUERY.
     fn query(&mut self, key: SessionKey) -> bool {
+        let statement = self.scan_command(key);
         let session = &mut self.sessions[key];
-        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
-        let statement = weir_sql::scan(text, session.dialect);
         session.work.kind = WorkKind::Query;
         session.work.statement = statement;
         session.work.is_read = statement.access == Access::Read;
@@ -111,6 +110,27 @@ impl Core {
             }
         }
         self.start(key)
+    }
+
+    /// Looks at the text of a COM_QUERY or COM_STMT_PREPARE. What it assigns and the server would not report gets
+    /// the scope that it means, in the inbox itself.
+    pub(super) fn scan_command(&mut self, key: SessionKey) -> Statement {
+        let session = &mut self.sessions[key];
+        let text_range = HEADER_LEN + 1..session.command_bytes;
+        let text = &session.inbox[text_range.clone()];
+        let statement = weir_sql::scan(text, session.dialect);
+        if !statement.effects.contains(Effects::UNTRACKED) || session.upload.is_some() {
+            return statement;
+        }
+        let Some(scoped) = weir_sql::scoped_assignments(text, session.dialect) else { return statement };
+        let Some(header) = Header::parse(&session.inbox) else { return statement };
+        let longer = scoped.len() - text.len();
+        let header = Header { len: header.len + longer, ..header };
+        let statement = weir_sql::scan(&scoped, session.dialect);
+        session.inbox.splice(text_range, scoped);
+        session.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        session.command_bytes += longer;
+        statement
     }
 
     /// Whether a text that looks like a read can be trusted to be one.

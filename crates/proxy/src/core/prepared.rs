@@ -28,8 +28,7 @@ impl Core {
             self.command_done(key);
             return true;
         }
-        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
-        let mut statement = weir_sql::scan(text, session.dialect);
+        let mut statement = self.scan_command(key);
         if !self.is_surely_read(key) && statement.access == Access::Read {
             statement.access = Access::Write; // for its executions, too
         }

@@ -60,6 +60,31 @@ pub fn assignments(text: &[u8], dialect: Dialect) -> Option<Vec<Assignment>> {
     found.into_iter().map(|item| assignment(text, &item)).collect()
 }
 
+/// The text with `@@session.name` in place of each `@@name` that is assigned and means the same: servers report an
+/// assignment with a scope ([`Effects::UNTRACKED`]). `None` as for [`assignments`].
+///
+/// [`Effects::UNTRACKED`]: crate::Effects::UNTRACKED
+pub fn scoped_assignments(text: &[u8], dialect: Dialect) -> Option<Vec<u8>> {
+    let mut scoped = Vec::with_capacity(text.len() + 16);
+    let mut at = 0;
+    for assignment in assignments(text, dialect)? {
+        let written = text.get(assignment.range.clone())?;
+        let means_next_transaction = matches!(
+            assignment.name.as_str(),
+            "tx_isolation" | "transaction_isolation" | "tx_read_only" | "transaction_read_only"
+        );
+        if assignment.scope != Scope::Unscoped || means_next_transaction || !written.starts_with(b"@@") {
+            continue;
+        }
+        let name = assignment.range.start + 2;
+        scoped.extend_from_slice(text.get(at..name)?);
+        scoped.extend_from_slice(b"session.");
+        at = name;
+    }
+    scoped.extend_from_slice(text.get(at..)?);
+    Some(scoped)
+}
+
 fn assignment(text: &[u8], item: &Item) -> Option<Assignment> {
     if item.value.0 >= item.value.1 || item.name.0 >= item.name.1 {
         return None;

@@ -249,27 +249,28 @@ fn effects_of(item: &Item, name: &[u8]) -> Effects {
     if !matches!(item.scope, Scope::Session | Scope::Unscoped) {
         return Effects::empty();
     }
+    let is_untracked = item.at_signs && item.scope == Scope::Unscoped;
+    let untracked = if is_untracked { Effects::UNTRACKED } else { Effects::empty() };
     let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
     let is = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
     if is_session_track(name) {
         Effects::SESSION_TRACK
     } else if is(&["insert_id", "gtid_seq_no"]) {
-        Effects::ONE_SHOT
+        Effects::ONE_SHOT | untracked
     } else if is(&["last_insert_id", "identity"]) {
-        Effects::LAST_INSERT_ID_SET
+        Effects::LAST_INSERT_ID_SET | untracked
     } else if is(&["profiling", "profiling_history_size"]) {
-        Effects::PROFILING
+        Effects::PROFILING | untracked
     } else if is(&["rand_seed1", "rand_seed2", "pseudo_slave_mode", "pseudo_replica_mode"])
         || is(&["debug", "debug_dbug", "debug_sync"])
     {
-        Effects::UNREADABLE_VARIABLE
-    } else if item.at_signs
-        && item.scope == Scope::Unscoped
+        Effects::UNREADABLE_VARIABLE | untracked
+    } else if is_untracked
         && is(&["tx_isolation", "transaction_isolation", "tx_read_only", "transaction_read_only"])
     {
         // "SET @@var": the next transaction only ("SET TRANSACTION Statement" of the MySQL manual).
         Effects::NEXT_TRANSACTION
     } else {
-        Effects::empty()
+        untracked
     }
 }
