@@ -73,8 +73,9 @@ fn accident(env: &Env, whom: Whom, happen: fn(&Node) -> Result<(), TestkitError>
     eventually("the node serves reads again", Duration::from_secs(15), || {
         Ok((0..6).any(|_| session.value(READ_NAME).is_ok_and(|name| name == victim.name())))
     })?;
+    // Galera may take the writer for the donor, which then gives way to the third node; the role never goes back.
     let now = writer_name(&mut session)?;
-    ensure!(now == after, "the writer moved from {after} to {now} although nothing was wrong with it");
+    ensure!(now != victim.name(), "the writer moved from {after} back to {now}");
     // With everything that it missed.
     let rows = session.value("SELECT COUNT(*) FROM t FOR UPDATE")?;
     let there = cluster
