@@ -155,6 +155,9 @@ impl Core {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
         }
+        if statement.multi || statement.effects.contains(Effects::ROUTINE) {
+            self.keep_anew(holder, Keeps::FOUND_ROWS);
+        }
         let session = &mut self.sessions[holder];
         if session.upload.is_some() && session.work.kind == WorkKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);

@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// The lease has something new: what an older connection knows of the kind is outdated.
-    fn keep_anew(&mut self, key: SessionKey, what: Keeps) {
+    pub(super) fn keep_anew(&mut self, key: SessionKey, what: Keeps) {
         self.outdate(key, what);
         self.sessions[key].keeps |= what;
     }
