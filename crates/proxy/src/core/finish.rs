@@ -9,7 +9,7 @@ use weir_sql::{Effects, Kind};
 
 use super::Core;
 use super::model::{
-    BackendKey, Ending, Expected, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
+    BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
 
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
