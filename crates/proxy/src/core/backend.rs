@@ -394,6 +394,7 @@ impl Core {
     fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
         let stays = !self.sessions[holder].pins.is_empty();
         if !stays {
+            self.keep(key, holder);
             self.sessions[holder].lease = None;
             self.backends[key].holder = None;
         }

@@ -1,6 +1,8 @@
 //! A connection of a model server: a MariaDB that knows the few statements of the simulation, and tracks a
 //! session's state as docs/internals/session-tracking.md says.
 
+mod answer;
+
 use std::collections::{BTreeMap, HashMap};
 
 use weir_protocol::auth::native;
@@ -8,8 +10,8 @@ use weir_protocol::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame;
 use weir_protocol::handshake::{AuthSwitchRequest, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
-use weir_protocol::ok::{ErrPacket, OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
-use weir_protocol::resultset::{BinaryValue, ColumnDefinition, put_binary_row, put_text_row};
+use weir_protocol::ok::{OkPacket, SessionTrack};
+use weir_protocol::resultset::ColumnDefinition;
 use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 
@@ -565,61 +567,6 @@ impl Conn {
             cluster.fault(format!("a statement prepared in schema {schema:?} was executed for {token}"));
         }
         self.statement(cluster, &token, &text, true, now);
-    }
-
-    fn status(&self) -> StatusFlags {
-        let mut status = StatusFlags::empty();
-        status.set(StatusFlags::AUTOCOMMIT, self.variable("autocommit") != "OFF");
-        status.set(StatusFlags::IN_TRANS, self.session.in_transaction);
-        status
-    }
-
-    fn ok(
-        &mut self,
-        status: StatusFlags,
-        tracks: &[SessionTrack<'_>],
-        fill: impl Fn(OkPacket<'_>) -> OkPacket<'_>,
-    ) {
-        let tracks = if self.session.is_tracking { tracks } else { &[] };
-        let ok = support::ok(self.sequence, fill(OkPacket::new(OK_HEADER, status)), tracks);
-        self.out.extend_from_slice(&ok);
-    }
-
-    fn error(&mut self, error: ServerError, message: &str) {
-        let mut sequence = self.sequence;
-        frame::packet(&mut self.out, &mut sequence, |out| {
-            ErrPacket::new(error, message.as_bytes()).write(out)
-        });
-    }
-
-    fn rows(&mut self, names: &[&str], rows: &[&[&str]]) {
-        self.result(names, |out, sequence| {
-            for row in rows {
-                frame::packet(out, sequence, |out| {
-                    put_text_row(out, row.iter().map(|value| Some(value.as_bytes())))
-                });
-            }
-        });
-    }
-
-    fn binary_row(&mut self, value: &str) {
-        self.result(&["?"], |out, sequence| {
-            frame::packet(out, sequence, |out| put_binary_row(out, &[BinaryValue::Bytes(value.as_bytes())]));
-        });
-    }
-
-    fn result(&mut self, names: &[&str], rows: impl FnOnce(&mut Vec<u8>, &mut u8)) {
-        let mut sequence = self.sequence;
-        let status = self.status();
-        let out = &mut self.out;
-        frame::packet(out, &mut sequence, |out| out.push(names.len() as u8));
-        for name in names {
-            let column = ColumnDefinition::text(name.as_bytes(), 100);
-            frame::packet(out, &mut sequence, |out| column.write(SERVER_CAPABILITIES, out));
-        }
-        rows(out, &mut sequence);
-        let end = OkPacket::new(OK_AS_EOF_HEADER, status);
-        frame::packet(out, &mut sequence, |out| end.write(SERVER_CAPABILITIES, out));
     }
 }
 
