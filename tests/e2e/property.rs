@@ -24,10 +24,8 @@ const DEFAULT_TIME: Duration = Duration::from_secs(60);
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![Case::parallel(
-        "property::sessions_see_what_they_would_see_straight_at_the_server",
-        same_as_straight,
-    )]
+    // Alone: global variables and positions that other cases move would show in the sessions' settings.
+    vec![Case::serial("property::sessions_see_what_they_would_see_straight_at_the_server", same_as_straight)]
 }
 
 fn same_as_straight(env: &Env) -> CaseResult {

@@ -203,9 +203,9 @@ impl<'a> Stage<'a> {
 
     /// All variables of a session, where they differ; not those that hold a connection's own ids and positions.
     fn different_settings(&mut self, session: usize) -> Result<Option<(String, String)>, Failure> {
-        const SQL: &str = "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE 'session_track%' AND Variable_name NOT IN \
+        const SQL: &str = "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE 'session_track%' AND Variable_name NOT LIKE 'gtid%' AND Variable_name NOT IN \
              ('pseudo_thread_id', 'last_gtid', 'timestamp', 'rand_seed1', 'rand_seed2', 'last_insert_id', 'identity', \
-             'insert_id', 'gtid_domain_id', 'gtid_seq_no', 'error_count', 'warning_count')";
+             'insert_id', 'error_count', 'warning_count')";
         let answer = self.through.players[session].session.query(SQL)?;
         if answer.error() == Some(NO_CONNECTION) {
             return Ok(None);

@@ -87,29 +87,54 @@ impl Core {
         if !session.keeps.contains(Keeps::WARNINGS) && session.saved_warnings.is_none() {
             return;
         }
-        let statement = session.work.statement;
-        let leaves_warnings = session.work.kind == WorkKind::InitDb
-            || (session.work.kind == WorkKind::Prepare && statement.kind == Kind::Call)
-            || statement.uses.intersects(Uses::DIAGNOSTICS)
-            || matches!(
-                statement.kind,
-                Kind::Set
-                    | Kind::Use
-                    | Kind::Begin
-                    | Kind::Commit
-                    | Kind::Rollback
-                    | Kind::Savepoint
-                    | Kind::Empty
-            )
-            || (matches!(statement.kind, Kind::Select | Kind::Do) && !self.may_use_tables(key));
-        if !leaves_warnings {
+        if !self.leaves_warnings(key) {
             self.outdate(key, Keeps::WARNINGS);
             self.sessions[key].saved_warnings = None;
         }
     }
 
-    /// Whether the session's statement may use a table: one that does not leaves older warnings where they are
-    /// (MariaDB 10.11).
+    /// Whether the session's statement leaves older warnings where they are, as those do that use no table and raise
+    /// none (MariaDB 10.11).
+    fn leaves_warnings(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let statement = session.work.statement;
+        if session.work.kind == WorkKind::InitDb || statement.uses.intersects(Uses::DIAGNOSTICS) {
+            return true;
+        }
+        match statement.kind {
+            Kind::Empty
+            | Kind::Use
+            | Kind::SetTransaction
+            | Kind::SetRole
+            | Kind::Begin
+            | Kind::StartTransactionReadOnly
+            | Kind::Commit
+            | Kind::Rollback
+            | Kind::RollbackTo
+            | Kind::Savepoint
+            | Kind::ReleaseSavepoint
+            | Kind::UnlockTables
+            | Kind::Deallocate
+            | Kind::Kill
+            | Kind::Flush
+            | Kind::BackupStage => true,
+            Kind::Select
+            | Kind::With
+            | Kind::Values
+            | Kind::Do
+            | Kind::Set
+            | Kind::SetStatement
+            | Kind::Explain
+            | Kind::Prepare => !self.may_use_tables(key),
+            // Who knows what they run; the lease has the answer.
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => {
+                session.lease.is_some() || session.work.kind == WorkKind::Prepare
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the session's statement may use a table.
     fn may_use_tables(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let text = match &session.work.prepared {
