@@ -155,7 +155,10 @@ impl Core {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
         }
-        if statement.multi || statement.effects.contains(Effects::ROUTINE) {
+        let may_have_selected = statement.effects.contains(Effects::ROUTINE)
+            || (statement.multi
+                && self.text(holder).windows(6).any(|word| word.eq_ignore_ascii_case(b"SELECT")));
+        if may_have_selected {
             self.keep_anew(holder, Keeps::FOUND_ROWS);
         }
         let session = &mut self.sessions[holder];
