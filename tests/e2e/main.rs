@@ -13,6 +13,7 @@ mod failover_basic;
 mod fake_server;
 mod galera;
 mod hostile;
+mod listeners;
 mod login;
 mod persistent_connections;
 mod pins;
@@ -41,6 +42,7 @@ fn cases() -> Vec<Case> {
         fake_server::trials(),
         galera::trials(),
         hostile::trials(),
+        listeners::trials(),
         login::trials(),
         persistent_connections::trials(),
         pins::trials(),

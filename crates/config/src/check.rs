@@ -3,12 +3,22 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
+use crate::listeners;
 use crate::tables::Lines;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser};
 
+/// Where the rows of each table stand.
+pub(crate) struct TableLines {
+    pub(crate) servers: Lines,
+    pub(crate) users: Lines,
+    pub(crate) galera: Lines,
+    pub(crate) listeners: Lines,
+}
+
 /// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
-pub(crate) fn across(config: &Config, servers: &Lines, users: &Lines, galera: &Lines, report: &mut Report) {
+pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
+    let TableLines { servers, users, galera, listeners } = lines;
     let servers_complete = config.servers.len() == servers.len();
     let galera_complete = config.galera_hostgroups.len() == galera.len();
     if servers_complete {
@@ -19,6 +29,12 @@ pub(crate) fn across(config: &Config, servers: &Lines, users: &Lines, galera: &L
     }
     if galera_complete && servers_complete {
         galera_has_servers(config, galera, report);
+    }
+    if config.weir_listeners.len() == listeners.len() {
+        listeners::distinct(config, listeners, report);
+        if servers_complete && galera_complete {
+            listeners_have_servers(config, listeners, report);
+        }
     }
     if config.users.len() == users.len() {
         distinct_users(&config.users, users, report);
@@ -87,21 +103,36 @@ fn galera_has_servers(config: &Config, lines: &Lines, report: &mut Report) {
 }
 
 fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
-    let galera =
-        config.galera_hostgroups.iter().filter(|row| row.active).flat_map(GaleraHostgroup::hostgroups);
-    let known: HashSet<u32> =
-        config.servers.iter().map(|server| server.hostgroup_id).chain(galera.map(|(_, id)| id)).collect();
+    let known = hostgroups_with_servers(config);
     for (index, user) in config.users.iter().enumerate() {
         if user.active && !known.contains(&user.default_hostgroup) {
             let (path, line) = lines.at(index);
-            let reason = format!(
-                "hostgroup {} has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
-                 names it",
-                user.default_hostgroup
-            );
-            report.refuse(line, format!("{path}.default_hostgroup"), reason);
+            report.refuse(line, format!("{path}.default_hostgroup"), has_no_server(user.default_hostgroup));
         }
     }
+}
+
+fn listeners_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
+    let known = hostgroups_with_servers(config);
+    for (index, listener) in config.weir_listeners.iter().enumerate() {
+        if let Some(hostgroup) = listener.hostgroup.filter(|hostgroup| !known.contains(hostgroup)) {
+            let (path, line) = lines.at(index);
+            report.refuse(line, format!("{path}.hostgroup"), has_no_server(hostgroup));
+        }
+    }
+}
+
+fn hostgroups_with_servers(config: &Config) -> HashSet<u32> {
+    let galera =
+        config.galera_hostgroups.iter().filter(|row| row.active).flat_map(GaleraHostgroup::hostgroups);
+    config.servers.iter().map(|server| server.hostgroup_id).chain(galera.map(|(_, id)| id)).collect()
+}
+
+fn has_no_server(hostgroup: u32) -> String {
+    format!(
+        "hostgroup {hostgroup} has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
+         names it"
+    )
 }
 
 fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {

@@ -22,6 +22,7 @@ mod check;
 mod error;
 mod fields;
 pub mod fuzzing;
+mod listeners;
 mod names;
 mod password;
 mod suggest;
@@ -36,6 +37,7 @@ use std::path::Path;
 use toml_edit::Document;
 
 pub use error::ConfigError;
+pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
 pub use types::{
     Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, TlsFiles, WriterIsAlsoReader,

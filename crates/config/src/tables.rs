@@ -10,11 +10,11 @@ use crate::fields::{self, Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
-use crate::{TABLE_ROWS_MAX, check, names, variables};
+use crate::{TABLE_ROWS_MAX, check, listeners, names, variables};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
 pub(crate) const INT_MAX: u32 = i32::MAX as u32;
-const COMMENT_CHARS_MAX: usize = 1024;
+pub(crate) const COMMENT_CHARS_MAX: usize = 1024;
 /// A DNS name has at most 253 characters (RFC 1035, 2.3.4, without the root).
 const HOSTNAME_CHARS_MAX: usize = 253;
 /// MariaDB allows 128 characters, MySQL 32.
@@ -33,6 +33,8 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     config.servers = servers.iter().filter_map(|row| server(row, report)).collect();
     config.users = users.iter().filter_map(|row| user(row, report)).collect();
     config.galera_hostgroups = galera.iter().filter_map(|row| galera_hostgroup(row, report)).collect();
+    let listening = rows(root, "weir_listeners", report);
+    config.weir_listeners = listening.iter().filter_map(|row| listeners::listener(row, report)).collect();
     if let Some((table, line)) = table(root, "mysql_variables", report) {
         config.variables = variables::read(Fields::new("mysql_variables", table, line, report));
     }
@@ -41,9 +43,14 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         fields.finish(|name, item| names::not_built_variable("admin", name, item), names::ADMIN_VARIABLES);
     }
     let mut top = Fields::new("", root, 1, report);
-    for name in
-        ["mysql_servers", "mysql_users", "mysql_galera_hostgroups", "mysql_variables", "admin_variables"]
-    {
+    for name in [
+        "mysql_servers",
+        "mysql_users",
+        "mysql_galera_hostgroups",
+        "weir_listeners",
+        "mysql_variables",
+        "admin_variables",
+    ] {
         top.item(name);
     }
     match top.optional_text("datadir", 4096) {
@@ -52,15 +59,21 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         None => {}
     }
     top.finish(names::not_built_table, names::TABLES_NOT_BUILT);
-    check::across(&config, &Lines::of(&servers), &Lines::of(&users), &Lines::of(&galera), report);
+    let lines = check::TableLines {
+        servers: Lines::of(&servers),
+        users: Lines::of(&users),
+        galera: Lines::of(&galera),
+        listeners: Lines::of(&listening),
+    };
+    check::across(&config, &lines, report);
     config
 }
 
 /// A row of an array of tables before it is read.
-struct Row<'t> {
-    path: String,
-    line: usize,
-    table: &'t dyn TableLike,
+pub(crate) struct Row<'t> {
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) table: &'t dyn TableLike,
 }
 
 /// Where the rows of a table stand, for checks that look at several rows.

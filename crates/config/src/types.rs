@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{MysqlVariables, Password};
+use crate::{Listener, MysqlVariables, Password};
 
 /// A whole, checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Config {
     pub users: Vec<MysqlUser>,
     /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
     pub galera_hostgroups: Vec<GaleraHostgroup>,
+    /// Rows of `[[weir_listeners]]` in file order.
+    pub weir_listeners: Vec<Listener>,
     /// `[mysql_variables]`.
     pub variables: MysqlVariables,
 }
@@ -26,6 +28,7 @@ impl Default for Config {
             servers: Vec::new(),
             users: Vec::new(),
             galera_hostgroups: Vec::new(),
+            weir_listeners: Vec::new(),
             variables: MysqlVariables::default(),
         }
     }

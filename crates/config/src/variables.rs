@@ -1,19 +1,17 @@
 //! `[mysql_variables]`: ProxySQL's `mysql-` variables that Weir has built, and Weir's own.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::fields::{Fields, quotable};
+use crate::fields::Fields;
+use crate::listeners::{self, ListenAddress};
 use crate::names;
 use crate::password::Secret;
 use crate::suggest::unknown_word;
 use crate::tables::{PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX};
 use crate::types::TlsFiles;
 
-/// The most addresses in `interfaces`.
-const INTERFACES_MAX: usize = 64;
 /// A day and a week in milliseconds: beyond them a time-out is a mistyped number.
 const DAY_MS: u64 = 86_400_000;
 const WEEK_MS: u64 = 7 * DAY_MS;
@@ -25,8 +23,9 @@ const THREADS_MAX: u32 = 255;
 pub struct MysqlVariables {
     /// Data-plane workers, 1..255. Default: the number of CPU cores (ProxySQL's is 4).
     pub threads: u32,
-    /// Where clients connect, default 0.0.0.0:6033. Never empty.
-    pub interfaces: Vec<SocketAddr>,
+    /// Where clients connect, default 0.0.0.0:6033. Never empty. [`Config::listeners`](crate::Config::listeners)
+    /// has them all.
+    pub interfaces: Vec<ListenAddress>,
     /// The most clients at a time, default 10000.
     pub max_connections: u32,
     /// How long a client may take to log in, default 10 s.
@@ -91,7 +90,7 @@ impl Default for MysqlVariables {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             threads: u32::try_from(cores).unwrap_or(THREADS_MAX).min(THREADS_MAX),
-            interfaces: vec![SocketAddr::from(([0, 0, 0, 0], 6033))],
+            interfaces: vec![ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], 6033)))],
             max_connections: 10_000,
             connect_timeout_client: Duration::from_millis(10_000),
             connect_timeout_server: Duration::from_millis(1_000),
@@ -151,7 +150,7 @@ fn only_defaults(f: &mut Fields<'_, '_>) {
 
 fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.threads = f.integer("threads", v.threads, 1..=THREADS_MAX);
-    if let Some(interfaces) = interfaces(f) {
+    if let Some(interfaces) = listeners::interfaces(f) {
         v.interfaces = interfaces;
     }
     v.max_connections = f.integer("max_connections", v.max_connections, 1..=1_000_000);
@@ -213,36 +212,6 @@ fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         1..=10,
     );
     v.monitor_connect_timeout = f.millis("monitor_connect_timeout", v.monitor_connect_timeout, 100..=600_000);
-}
-
-/// `;`-separated `ip:port`; none if there is a fault or nothing is given.
-fn interfaces(f: &mut Fields<'_, '_>) -> Option<Vec<SocketAddr>> {
-    let text = f.optional_text("interfaces", 4096)?;
-    let mut addresses = Vec::new();
-    let mut seen = HashSet::new();
-    let mut faults = Vec::new();
-    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-        let quoted = quotable(part);
-        match part.parse::<SocketAddr>() {
-            Ok(address) if address.port() == 0 => faults.push(format!("\"{quoted}\" has no port")),
-            Ok(address) if !seen.insert(address) => faults.push(format!("\"{quoted}\" is there twice")),
-            Ok(address) => addresses.push(address),
-            Err(_) if part.starts_with('/') => {
-                faults.push(format!("\"{quoted}\": Unix sockets are not built yet"));
-            }
-            Err(_) => faults.push(format!("\"{quoted}\" is not an address and port such as 0.0.0.0:6033")),
-        }
-    }
-    if addresses.is_empty() && faults.is_empty() {
-        faults.push("is empty".to_owned());
-    }
-    if addresses.len() > INTERFACES_MAX {
-        faults.push(format!("more than {INTERFACES_MAX} addresses"));
-    }
-    for fault in &faults {
-        f.refuse("interfaces", fault);
-    }
-    faults.is_empty().then_some(addresses)
 }
 
 /// Part of the greeting, where it ends at a zero byte; clients expect it to begin with a number.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use weir_config::{MysqlUser, MysqlVariables, Password, Secret};
+use weir_config::{ListenAddress, Listener, MysqlUser, MysqlVariables, Password, Secret};
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtPrepareOk};
@@ -18,6 +18,7 @@ use weir_protocol::status::StatusFlags;
 use weir_topology::{Endpoint, ServerShared};
 
 use crate::core::Core;
+use crate::listener::Peer;
 use crate::outbox::{Order, SocketId};
 use crate::shared::Shared;
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
@@ -117,7 +118,8 @@ impl Bench {
         let snapshot = snapshot(&backend);
         let (shared, _) = Shared::new(1, Box::new(|_| ())).expect("an eventfd");
         let mut core = Core::new(0, shared.clone(), snapshot, [7; 32], 1);
-        let client = core.accept(SocketAddr::from(([127, 0, 0, 1], 40_000)), 1);
+        let listener = Listener::split(ListenAddress::Unix("/run/weir.sock".into()));
+        let client = core.accept(Peer::Unix, &Arc::new(listener), 1);
         let (conns, to_client) = (Vec::new(), Vec::new());
         let mut bench =
             Self { core, shared, backend, client, to_client, conns, server: Role::Answers, now: 1, steps: 0 };

@@ -10,6 +10,7 @@ pub mod core;
 pub mod driver;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod listener;
 pub mod outbox;
 pub mod service;
 pub mod shared;

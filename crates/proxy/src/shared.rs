@@ -1,7 +1,6 @@
 //! What the workers share: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
 //! statement.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,13 +8,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
+use crate::listener::{Accepted, Listening};
 use crate::snapshot::Snapshot;
 
 /// What one thread tells a worker.
 #[derive(Debug)]
 pub enum Message {
     /// A client that another worker accepted and that this one is to serve.
-    Client(TcpStream, SocketAddr),
+    Client(Accepted),
+    /// Listen on these from now on, and on nothing else.
+    Listen(Vec<Listening>),
     /// New configuration or roles.
     Snapshot(Arc<Snapshot>),
     /// Another worker needs a connection to a server and may not open one.

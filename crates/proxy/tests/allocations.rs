@@ -8,7 +8,7 @@ mod support;
 
 use std::alloc::System;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use weir_config::MysqlVariables;
@@ -18,6 +18,7 @@ use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::resultset::{BinaryValue, ColumnDefinition, TextResult, put_binary_row};
 use weir_protocol::status::StatusFlags;
 use weir_proxy::core::Core;
+use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::service::Service;
 use weir_proxy::shared::Shared;
@@ -137,7 +138,7 @@ impl Bench {
             support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], MysqlVariables::default());
         let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
         let mut core = Core::new(0, shared, snapshot, [7; 32], 1);
-        let client = core.accept(SocketAddr::from(([127, 0, 0, 1], 40_000)), 1).unwrap();
+        let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();
         let mut bench = Self {
             core,
             client,
@@ -287,9 +288,10 @@ fn through_sockets() {
         [(0, support::hostgroup([0]))],
         MysqlVariables::default(),
     );
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let service = Service::start(&[any], 1, &snapshot, None, Box::new(|_| ())).unwrap();
-    let mut stream = TcpStream::connect(service.listening()[0]).unwrap();
+    let service =
+        Service::start(&[(*support::listener()).clone()], 1, &snapshot, None, Box::new(|_| ())).unwrap();
+    let address = service.listening().next().unwrap().address.to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut buffer = vec![0; 1 << 16];
     let count = stream.read(&mut buffer).unwrap();

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -16,6 +15,7 @@ use weir_protocol::frame;
 use weir_protocol::handshake::{AuthSwitchRequest, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER};
 use weir_proxy::core::Core;
+use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::snapshot::{Hostgroup, Server};
@@ -82,7 +82,7 @@ impl Bench {
     }
 
     fn client(&mut self, core: usize, user: &str) -> usize {
-        let id = self.cores[core].accept(SocketAddr::from(([127, 0, 0, 1], 40_000)), self.now).unwrap();
+        let id = self.cores[core].accept(Peer::Unix, &support::listener(), self.now).unwrap();
         self.clients.push(Client { core, id, got: Vec::new() });
         let client = self.clients.len() - 1;
         self.run();

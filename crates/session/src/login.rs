@@ -78,8 +78,8 @@ pub struct ClientLogin {
     plugin: Plugin,
     scramble: Scramble,
     sequence: u8,
-    /// Where the client is, for the words of a refusal.
-    host: IpAddr,
+    /// Where the client is, for the words of a refusal; none through a Unix socket.
+    host: Option<IpAddr>,
     claim: Claim,
 }
 
@@ -142,8 +142,13 @@ struct Claim {
 }
 
 impl ClientLogin {
-    /// A login of a new connection from `host`, with a fresh `scramble` (no zero bytes).
-    pub fn new(offered: Capabilities, default_plugin: Plugin, scramble: Scramble, host: IpAddr) -> Self {
+    /// A login of a new connection from `host` (none: through a Unix socket), with a fresh `scramble` (no zero bytes).
+    pub fn new(
+        offered: Capabilities,
+        default_plugin: Plugin,
+        scramble: Scramble,
+        host: Option<IpAddr>,
+    ) -> Self {
         Self {
             stage: Stage::Greeted,
             offered,
@@ -361,7 +366,7 @@ impl ClientLogin {
     fn denied(&self, used_password: bool) -> LoginStep {
         let user = String::from_utf8_lossy(&self.claim.user);
         let used = if used_password { "YES" } else { "NO" };
-        let host = self.host;
+        let host = self.host.map_or_else(|| "localhost".to_owned(), |host| host.to_string());
         refused(
             error::ACCESS_DENIED,
             &format!("Access denied for user '{user}'@'{host}' (using password: {used})"),

@@ -22,7 +22,7 @@ use weir_session::login::{
 
 const SCRAMBLE: Scramble = *b"0123456789abcdefghij";
 const OTHER_SCRAMBLE: Scramble = *b"jihgfedcba9876543210";
-const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const HOST: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 const OFFERED: Capabilities =
     BACKEND_CAPABILITIES.union(Capabilities::SSL).union(Capabilities::CONNECT_WITH_DB);
 

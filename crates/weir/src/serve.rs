@@ -61,10 +61,9 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
             reporter.suspect(&Endpoint::new(host.trim_matches(['[', ']']), port));
         }
     };
-    let service = Service::start(&config.variables.interfaces, workers, &snapshot, tls, Box::new(report))?;
-    for addr in service.listening() {
-        tracing::info!(%addr, workers, io_driver = "epoll", version = env!("CARGO_PKG_VERSION"), "listening");
-    }
+    let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
+    tracing::info!(workers, io_driver = "epoll", version = env!("CARGO_PKG_VERSION"), "started");
+    log_listeners(&service);
     let publisher = service.publisher();
     let server = Server { path, config, snapshots, roles: Arc::default(), publisher, monitor };
     server.run(service, &events, &inbox)
@@ -82,7 +81,7 @@ struct Server<'a> {
 impl Server<'_> {
     fn run(
         mut self,
-        service: Service,
+        mut service: Service,
         events: &Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
@@ -92,7 +91,7 @@ impl Server<'_> {
                     self.roles = roles;
                     self.publish();
                 }
-                Event::Signal(SIGHUP) => self.reload(),
+                Event::Signal(SIGHUP) => self.reload(&mut service),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
                     break;
@@ -141,7 +140,7 @@ impl Server<'_> {
     }
 
     /// Reads the configuration again, whole or not at all.
-    fn reload(&mut self) {
+    fn reload(&mut self, service: &mut Service) {
         let config = match load(self.path) {
             Ok(config) => config,
             Err(error) => {
@@ -157,6 +156,12 @@ impl Server<'_> {
         if let Err(error) = self.snapshots.resolve(&config) {
             return tracing::error!(%error, "configuration not taken: the one before stays in force");
         }
+        if config.listeners() != self.config.listeners() {
+            if let Err(error) = service.listen(&config.listeners()) {
+                return tracing::error!(%error, "configuration not taken: the one before stays in force");
+            }
+            log_listeners(service);
+        }
         self.monitor.apply(&config);
         self.config = config;
         self.publish();
@@ -169,13 +174,19 @@ fn needs_restart(old: &Config, new: &Config) -> Option<&'static str> {
     let (a, b) = (&old.variables, &new.variables);
     [
         (a.threads != b.threads, "mysql_variables.threads"),
-        (a.interfaces != b.interfaces, "mysql_variables.interfaces"),
         (a.have_ssl != b.have_ssl, "mysql_variables.have_ssl"),
         (a.tls_files != b.tls_files, "mysql_variables.tls_cert_file and tls_key_file"),
         (old.datadir != new.datadir, "datadir"),
     ]
     .into_iter()
     .find_map(|(differs, what)| differs.then_some(what))
+}
+
+fn log_listeners(service: &Service) {
+    for listener in service.listening() {
+        let (address, mode) = (&listener.address, listener.mode.word());
+        tracing::info!(%address, mode, "listening");
+    }
 }
 
 fn load(path: &Path) -> Result<Config, ServeError> {

@@ -33,7 +33,7 @@ impl Core {
             self.refuse_without_account(key);
             return false;
         };
-        session.work.hostgroup = account.user.default_hostgroup;
+        session.work.hostgroup = session.listener.hostgroup.unwrap_or(account.user.default_hostgroup);
         if let Some(lease) = session.lease {
             if session.is_pinned_to_reader && !session.work.is_read {
                 let endpoint = &self.servers[self.backends[lease].server].server.endpoint;

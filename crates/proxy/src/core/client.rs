@@ -1,11 +1,11 @@
 //! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_config::{AuthPlugin, MysqlVariables};
+use weir_config::{AuthPlugin, Listener, MysqlVariables};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
@@ -17,6 +17,7 @@ use weir_session::state::State;
 
 use super::Core;
 use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work};
+use crate::listener::Peer;
 use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner};
 
 /// A login packet larger than this is refused.
@@ -68,7 +69,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
 
 impl Core {
     /// Greets a new client.
-    pub(super) fn greet(&mut self, peer: SocketAddr) -> Option<crate::outbox::SocketId> {
+    pub(super) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<crate::outbox::SocketId> {
         if self.draining_until.is_some() {
             return None;
         }
@@ -89,6 +90,7 @@ impl Core {
             socket,
             id,
             peer,
+            listener: listener.clone(),
             is_tls: false,
             capabilities: Capabilities::PROTOCOL_41,
             phase: Phase::Login(login),

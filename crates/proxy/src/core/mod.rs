@@ -26,18 +26,19 @@ mod timers;
 mod upload;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use slab::Slab;
+use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::handshake::Scramble;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
 use weir_sql::Dialect;
 
+use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Server, Snapshot};
@@ -222,11 +223,11 @@ impl Core {
         core
     }
 
-    /// A client has connected. Its socket's events come under the id that is returned; `None` when the worker
+    /// A client has connected to a listener. Its socket's events come under the id that is returned; `None` when the worker
     /// takes no clients any more.
-    pub fn accept(&mut self, peer: SocketAddr, now: Nanos) -> Option<SocketId> {
+    pub fn accept(&mut self, peer: Peer, listener: &Arc<Listener>, now: Nanos) -> Option<SocketId> {
         self.now = now;
-        self.greet(peer)
+        self.greet(peer, listener)
     }
 
     /// Bytes have come. They may be changed in place (sequence ids are).
@@ -271,11 +272,12 @@ impl Core {
         self.run_runnable();
     }
 
-    /// Another thread has something to say. [`Message::Client`] is the driver's own business.
+    /// Another thread has something to say. [`Message::Client`] and [`Message::Listen`] are the driver's own
+    /// business.
     pub fn message(&mut self, message: Message, now: Nanos) {
         self.now = now;
         match message {
-            Message::Client(..) | Message::Wake => {}
+            Message::Client(..) | Message::Listen(..) | Message::Wake => {}
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
             Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
             Message::Credit { endpoint } => self.credit_given(&endpoint),

@@ -1,10 +1,10 @@
 //! The things that a worker keeps: sessions, backend connections, and what a session is doing.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
@@ -16,6 +16,7 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
+use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::snapshot::Account;
 
@@ -33,7 +34,9 @@ pub(crate) struct Session {
     pub socket: SocketId,
     /// The connection id that the client knows.
     pub id: u32,
-    pub peer: SocketAddr,
+    pub peer: Peer,
+    /// Where the client came in, and so what it gets.
+    pub listener: Arc<Listener>,
     pub is_tls: bool,
     pub capabilities: Capabilities,
     pub phase: Phase,

@@ -2,7 +2,7 @@
 //! socket leave in one write at the end of the batch.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use rustls::ServerConfig;
 
+use super::stream::Stream;
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
+use crate::listener::{Accepted, Listening};
 use crate::outbox::{Order, SocketId};
 use crate::shared::{Message, Shared};
 
@@ -35,7 +37,7 @@ pub struct Driver {
     shared: Arc<Shared>,
     inbox: Receiver<Message>,
     epoll: OwnedFd,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listening>,
     tls: Option<Arc<ServerConfig>>,
     sockets: Vec<Option<Socket>>,
     /// Sockets whose last read did not reach the end.
@@ -48,7 +50,7 @@ pub struct Driver {
 
 struct Socket {
     id: SocketId,
-    stream: TcpStream,
+    stream: Stream,
     transport: Transport,
     is_connecting: bool,
     /// Bytes may be waiting that a pause has kept us from reading.
@@ -71,22 +73,18 @@ impl Driver {
         core: Core,
         shared: Arc<Shared>,
         inbox: Receiver<Message>,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Listening>,
         tls: Option<Arc<ServerConfig>>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, shared.mailboxes[worker].waker(), EventData::new_u64(WAKER), EventFlags::IN)?;
-        for (at, listener) in listeners.iter().enumerate() {
-            let data = EventData::new_u64(LISTENERS + at as u64);
-            epoll::add(&epoll, listener, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
-        }
-        Ok(Self {
+        let mut driver = Self {
             core,
             worker,
             shared,
             inbox,
             epoll,
-            listeners,
+            listeners: Vec::new(),
             tls,
             sockets: Vec::new(),
             unread: Vec::new(),
@@ -94,7 +92,9 @@ impl Driver {
             orders: Vec::new(),
             dirty: Vec::new(),
             is_accepting: true,
-        })
+        };
+        driver.listen(listeners)?;
+        Ok(driver)
     }
 
     /// Runs until `stop` is set, or a drain is complete.
@@ -211,7 +211,12 @@ impl Driver {
         let _ = rustix::io::read(self.shared.mailboxes[self.worker].waker(), &mut counter);
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Message::Client(stream, peer) => self.add_client(stream, peer, now),
+                Message::Client(client) => self.add_client(client, now),
+                Message::Listen(listeners) => {
+                    if let Err(error) = self.listen(listeners) {
+                        tracing::error!(%error, "a listener could not be registered");
+                    }
+                }
                 Message::Drain => {
                     self.stop_accepting();
                     self.core.message(Message::Drain, now);
@@ -221,19 +226,36 @@ impl Driver {
         }
     }
 
+    /// Takes clients from these listeners and no others.
+    fn listen(&mut self, listeners: Vec<Listening>) -> io::Result<()> {
+        self.forget_listeners();
+        if !self.is_accepting {
+            return Ok(());
+        }
+        self.listeners = listeners;
+        for (at, listening) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENERS + at as u64);
+            epoll::add(&self.epoll, &listening.socket, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
+        }
+        Ok(())
+    }
+
     fn stop_accepting(&mut self) {
         self.is_accepting = false;
-        for listener in &self.listeners {
-            let _ = epoll::delete(&self.epoll, listener);
+        self.forget_listeners();
+    }
+
+    fn forget_listeners(&mut self) {
+        for listening in self.listeners.drain(..) {
+            let _ = epoll::delete(&self.epoll, &listening.socket);
         }
-        self.listeners.clear();
     }
 
     fn accept(&mut self, listener: usize, now: Nanos) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
             match listener.accept() {
-                Ok((stream, peer)) => self.place(stream, peer, now),
+                Ok(client) => self.place(client, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -246,30 +268,28 @@ impl Driver {
     }
 
     /// Serves a new client, or passes it on to the worker with the fewest.
-    fn place(&mut self, stream: TcpStream, peer: SocketAddr, now: Nanos) {
+    fn place(&mut self, client: Accepted, now: Nanos) {
         let worker = self.shared.worker_for_client(self.worker);
         self.shared.mailboxes[worker].sessions.fetch_add(1, Ordering::Relaxed);
         if worker == self.worker {
-            self.add_client(stream, peer, now);
+            self.add_client(client, now);
         } else {
-            self.shared.mailboxes[worker].send(Message::Client(stream, peer));
+            self.shared.mailboxes[worker].send(Message::Client(client));
         }
     }
 
-    fn add_client(&mut self, stream: TcpStream, peer: SocketAddr, now: Nanos) {
-        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-        let id = if ready.is_ok() { self.core.accept(peer, now) } else { None };
-        let Some(id) = id else {
+    fn add_client(&mut self, client: Accepted, now: Nanos) {
+        let Some(id) = self.core.accept(client.peer, &client.listener, now) else {
             self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
             return;
         };
-        if let Err(error) = self.add(id, stream, false) {
+        if let Err(error) = self.add(id, client.stream, false) {
             tracing::error!(%error, "a client's socket could not be registered");
             self.core.closed(id, now);
         }
     }
 
-    fn add(&mut self, id: SocketId, stream: TcpStream, is_connecting: bool) -> io::Result<()> {
+    fn add(&mut self, id: SocketId, stream: Stream, is_connecting: bool) -> io::Result<()> {
         let data = EventData::new_u64(u64::from(id.generation) << 32 | u64::from(id.index));
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, &stream, data, interest)?;
@@ -374,14 +394,14 @@ impl Driver {
     }
 }
 
-fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
+fn connect(addr: SocketAddr) -> io::Result<Stream> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
     sockopt::set_socket_keepalive(socket.as_fd(), true)?;
     match rustix::net::connect(&socket, &addr) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Stream::new(socket)),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,10 +1,11 @@
 //! A client's bytes as they are, or inside TLS.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::{ServerConfig, ServerConnection};
+
+use super::stream::Stream;
 
 /// Plaintext handed to TLS at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;
@@ -51,7 +52,7 @@ impl Transport {
     }
 
     /// Reads into `buffer`.
-    pub fn receive(&mut self, stream: &TcpStream, buffer: &mut [u8]) -> Received {
+    pub fn receive(&mut self, stream: &Stream, buffer: &mut [u8]) -> Received {
         match self {
             Self::Plain => match (&*stream).read(buffer) {
                 Ok(0) => Received::Closed,
@@ -66,7 +67,7 @@ impl Transport {
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn send(&mut self, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    pub fn send(&mut self, stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain => loop {
                 match (&*stream).write(bytes) {
@@ -93,7 +94,7 @@ fn nothing_or_closed(error: &io::Error) -> Received {
     }
 }
 
-fn receive_tls(tls: &mut ServerConnection, stream: &TcpStream, buffer: &mut [u8]) -> Received {
+fn receive_tls(tls: &mut ServerConnection, stream: &Stream, buffer: &mut [u8]) -> Received {
     let mut count = 0;
     let mut is_closed = false;
     loop {
@@ -142,7 +143,7 @@ fn receive_tls(tls: &mut ServerConnection, stream: &TcpStream, buffer: &mut [u8]
     }
 }
 
-fn send_tls(tls: &mut ServerConnection, stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+fn send_tls(tls: &mut ServerConnection, stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
     let mut taken = 0;
     loop {
         while tls.wants_write() {
@@ -162,7 +163,7 @@ fn send_tls(tls: &mut ServerConnection, stream: &TcpStream, bytes: &[u8]) -> io:
 }
 
 /// Sends what the handshake wants sent; a broken socket shows at the next read.
-fn flush_tls(tls: &mut ServerConnection, stream: &TcpStream) {
+fn flush_tls(tls: &mut ServerConnection, stream: &Stream) {
     while tls.wants_write() {
         match tls.write_tls(&mut &*stream) {
             Ok(_) => {}

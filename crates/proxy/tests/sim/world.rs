@@ -235,7 +235,9 @@ impl World {
         let core = self.random.below(self.cores.len());
         self.shared.mailboxes[core].sessions.fetch_add(1, Ordering::Relaxed);
         let peer = SocketAddr::from(([127, 0, 0, 1], 40_000 + at as u16));
-        let id = self.cores[core].accept(peer, self.now).expect("a worker that takes clients");
+        let id = self.cores[core]
+            .accept(peer.into(), &support::listener(), self.now)
+            .expect("a worker that takes clients");
         let statements = 1 + self.random.below(self.rules.statements);
         self.clients.push(Client::new(at, &mut self.random, statements));
         let is_slow = self.random.percent(5);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use weir_config::{MysqlUser, MysqlVariables, Password, Secret};
+use weir_config::{ListenAddress, Listener, MysqlUser, MysqlVariables, Password, Secret};
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame::{self, HEADER_LEN, Header};
@@ -55,6 +55,11 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
         clients: Default::default(),
         credential: Mutex::new(Some(Credential::clear_text(PASSWORD))),
     })
+}
+
+/// A listener that nobody need listen on; the system chooses its port if somebody does.
+pub fn listener() -> Arc<Listener> {
+    Arc::new(Listener::split(ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))))
 }
 
 /// A server on 127.0.0.1.

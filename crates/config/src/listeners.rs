@@ -1,0 +1,202 @@
+//! Where clients come in: `mysql_variables.interfaces`, and the table `weir_listeners` of Weir's own.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::Config;
+use crate::error::Report;
+use crate::fields::{Fields, quotable};
+use crate::suggest::unknown_word;
+use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row};
+
+/// The most addresses in all.
+pub(crate) const LISTENERS_MAX: usize = 64;
+/// A path of a Unix socket has at most 107 bytes and a zero (unix(7), "Address format").
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// What clients get at a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ListenerMode {
+    /// Read/write split by statement.
+    #[default]
+    Split,
+    /// Every session has one server, which takes writes.
+    Primary,
+    /// Every session has one server, which takes reads.
+    Replicas,
+}
+
+impl ListenerMode {
+    const WORDS: [&'static str; 3] = ["split", "primary", "replicas"];
+
+    fn of(word: &str) -> Option<Self> {
+        [Self::Split, Self::Primary, Self::Replicas].into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// The word of the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Split => "split",
+            Self::Primary => "primary",
+            Self::Replicas => "replicas",
+        }
+    }
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// IPv4 or IPv6, with a port.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket; absolute, of at most 107 bytes.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// Reads `ip:port` or an absolute path.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let quoted = quotable(text);
+        if text.starts_with('/') {
+            return match text {
+                path if path.len() > SOCKET_PATH_BYTES_MAX => {
+                    Err(format!("\"{quoted}\": a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"))
+                }
+                path if path.ends_with('/') => Err(format!("\"{quoted}\" names a directory, not a socket")),
+                path => Ok(Self::Unix(path.into())),
+            };
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) if address.port() == 0 => Err(format!("\"{quoted}\" has no port")),
+            Ok(address) => Ok(Self::Tcp(address)),
+            Err(_) => Err(format!(
+                "\"{quoted}\" is neither an address and port such as 0.0.0.0:6033 nor the path of a socket"
+            )),
+        }
+    }
+
+    /// The port; 0 for a Unix socket, as ProxySQL has it.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Tcp(address) => address.port(),
+            Self::Unix(_) => 0,
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A listener: an address of `interfaces`, or a row of `weir_listeners`. Key: the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// What its clients get.
+    pub mode: ListenerMode,
+    /// The hostgroup of its sessions in place of their users' default one.
+    pub hostgroup: Option<u32>,
+    /// For humans.
+    pub comment: String,
+}
+
+impl Listener {
+    /// A listener of `interfaces`.
+    pub fn split(address: ListenAddress) -> Self {
+        Self { address, mode: ListenerMode::Split, hostgroup: None, comment: String::new() }
+    }
+}
+
+impl Config {
+    /// All listeners: those of `interfaces` first.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let interfaces = self.variables.interfaces.iter().cloned().map(Listener::split);
+        interfaces.chain(self.weir_listeners.iter().cloned()).collect()
+    }
+}
+
+/// `;`-separated addresses; none if there is a fault or nothing is given.
+pub(crate) fn interfaces(f: &mut Fields<'_, '_>) -> Option<Vec<ListenAddress>> {
+    let text = f.optional_text("interfaces", 8192)?;
+    let mut addresses = Vec::new();
+    let mut faults = Vec::new();
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        match ListenAddress::parse(part) {
+            Ok(address) if addresses.contains(&address) => {
+                faults.push(format!("\"{}\" is there twice", quotable(part)));
+            }
+            Ok(address) => addresses.push(address),
+            Err(fault) => faults.push(fault),
+        }
+        if addresses.len() > LISTENERS_MAX {
+            faults.push(format!("more than {LISTENERS_MAX} addresses"));
+            break;
+        }
+    }
+    if addresses.is_empty() && faults.is_empty() {
+        faults.push("is empty".to_owned());
+    }
+    for fault in &faults {
+        f.refuse("interfaces", fault);
+    }
+    faults.is_empty().then_some(addresses)
+}
+
+/// A row of `weir_listeners`.
+pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
+    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let address = f.optional_text("address", 4096);
+    if !f.has("address") {
+        f.refuse("address", "is missing");
+    }
+    let address = address.and_then(|text| {
+        let parsed = ListenAddress::parse(&text);
+        if let Err(fault) = &parsed {
+            f.refuse("address", fault);
+        }
+        parsed.ok()
+    });
+    let mut mode = ListenerMode::Split;
+    if let Some(word) = f.optional_text("mode", 64) {
+        match ListenerMode::of(&word) {
+            Some(known) if known != ListenerMode::Split => {
+                f.refuse("mode", format!("\"{word}\" is not built yet (only \"split\")"));
+            }
+            Some(known) => mode = known,
+            None => f.refuse("mode", unknown_word(&word, &ListenerMode::WORDS)),
+        }
+    }
+    let hostgroup = f.has("hostgroup").then(|| f.integer("hostgroup", 0, 0..=INT_MAX));
+    let comment = f.text("comment", "", COMMENT_CHARS_MAX);
+    f.finish(|_, _| None, &[]);
+    Some(Listener { address: address?, mode, hostgroup, comment })
+}
+
+/// No address twice, `interfaces` included, and not too many.
+pub(crate) fn distinct(config: &Config, lines: &Lines, report: &mut Report) {
+    let interfaces = &config.variables.interfaces;
+    for (index, row) in config.weir_listeners.iter().enumerate() {
+        let (path, line) = lines.at(index);
+        let before = config.weir_listeners.iter().take(index).position(|other| other.address == row.address);
+        let reason = match before {
+            Some(first) => format!("{} is already there (line {})", row.address, lines.at(first).1),
+            None if interfaces.contains(&row.address) => {
+                format!("{} is already in mysql_variables.interfaces", row.address)
+            }
+            None if interfaces.len() + index >= LISTENERS_MAX => {
+                format!("more than {LISTENERS_MAX} addresses, with those of mysql_variables.interfaces")
+            }
+            None => continue,
+        };
+        report.refuse(line, format!("{path}.address"), reason);
+    }
+}
