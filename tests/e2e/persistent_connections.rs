@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_testkit::wire::{Login, RawClient};
 use weir_testkit::{Account, Node, Weir};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
@@ -20,6 +21,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("persistent_connections::each_client_is_in_its_own_schema", own_schema),
         Case::parallel("persistent_connections::each_client_has_its_own_character_set", own_charset),
+        Case::parallel("persistent_connections::clients_that_leave_at_once_after_set_names", hasty_leavers),
         Case::parallel("persistent_connections::autocommit_off_ends_with_its_client", own_autocommit),
         Case::parallel(
             "persistent_connections::autocommit_off_and_a_delete_is_rolled_back",
@@ -63,6 +65,28 @@ fn own_charset(env: &Env) -> CaseResult {
         ensure!(shown == format!("{hex}\n"), "the letter of {charset} is {shown}");
     }
     ensure_shared(&weir, &shared)
+}
+
+/// Weir asks the server what a SET NAMES with words that are new to it has done to the collation; who leaves
+/// meanwhile leaves a connection that is as good as before.
+fn hasty_leavers(env: &Env) -> CaseResult {
+    let weir = env.narrow_weir(&[1], 1)?;
+    // All with the same capabilities: others would have to be logged in anew for.
+    let id =
+        "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%left_at_once%' LOCK IN SHARE MODE";
+    let shared = Session::open(weir.addr(), "test")?.value(id)?;
+    for number in 0..40 {
+        let mut hasty = RawClient::login(weir.addr(), &Login::new(Account::APP).schema("test"))?;
+        let set_names = format!("\x03SET NAMES /* {number} */ latin1 COLLATE latin1_german1_ci");
+        hasty.send_command(set_names.as_bytes())?;
+        hasty.packets().read_packet()?;
+        drop(hasty);
+        let shown = Session::open(weir.addr(), "test")?.value("SELECT @@session.character_set_client")?;
+        ensure!(shown == "utf8mb4", "after a client with latin1: {shown}");
+    }
+    let now = Session::open(weir.addr(), "test")?.value(id)?;
+    ensure!(now == shared, "the clients did not share a connection: first {shared}, now {now}");
+    Ok(())
 }
 
 fn own_autocommit(env: &Env) -> CaseResult {

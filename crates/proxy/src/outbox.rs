@@ -11,6 +11,8 @@ pub const BACKLOG_HIGH_BYTES: usize = 256 << 10;
 const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Spare buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 1024;
+/// Sent bytes that stay at the front of a buffer, if less than half of it: moving the rest has a cost, too.
+const SENT_BYTES_KEPT: usize = 64 << 10;
 /// First capacity of an output buffer.
 const BUFFER_BYTES: usize = 1 << 10;
 
@@ -185,6 +187,11 @@ impl Outbox {
         let Some(out) = self.out_mut(socket) else { return false };
         out.sent += count;
         if out.sent < out.buffer.len() {
+            // What is sent goes, or the buffer of a client that is always a little behind would grow for ever.
+            if out.sent >= SENT_BYTES_KEPT && out.sent >= out.buffer.len() - out.sent {
+                out.buffer.drain(..out.sent);
+                out.sent = 0;
+            }
             return false;
         }
         out.sent = 0;
@@ -217,5 +224,27 @@ impl Outbox {
             return None;
         }
         self.sockets.get_mut(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_is_always_a_little_behind_costs_a_bounded_buffer() {
+        let mut out = Outbox::default();
+        let socket = out.open(Owner::Session(0));
+        let piece = [7; 10_000];
+        let mut taken = 0_usize;
+        out.send(socket, &piece);
+        for _ in 0..10_000 {
+            out.send(socket, &piece);
+            assert!(!out.sent(socket, piece.len()), "one piece is always left");
+            taken += piece.len();
+        }
+        assert_eq!(out.backlog_bytes(socket), piece.len());
+        let capacity = out.buffer(socket).map_or(0, |buffer| buffer.capacity());
+        assert!(capacity <= 4 * SENT_BYTES_KEPT, "{capacity} bytes for {taken} that went through");
     }
 }

@@ -324,7 +324,8 @@ fn never_read(env: &Env) -> CaseResult {
             thread::sleep(Duration::from_millis(1500));
             Ok(())
         })?;
-        ensure!(growth < 48 << 10, "8 clients that never read cost {growth} KiB");
+        // A client may have 256 KiB of replies waiting and send 64 KiB ahead, with the slack of buffers that double.
+        ensure!(growth < 24 << 10, "8 clients that never read cost {growth} KiB");
         Ok(())
     })
 }

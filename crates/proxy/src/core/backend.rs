@@ -502,9 +502,14 @@ impl Core {
             // The server waits for the rest of a command that will never come.
             return self.discard(lease, Some(Poison::ClientGone));
         }
-        let owes =
-            self.backends[lease].expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Settle(_)));
-        if owes {
+        let expected = &self.backends[lease].expected;
+        let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay));
+        let outlives_reset = pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET);
+        let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
+        if is_asked_for_collation && expected.len() == 1 && !outlives_reset {
+            // The client has its answer, and Weir will have its own in a moment: see `finish_abandoned`. After an
+            // error nothing of the kind: then not even the connection's schema is known.
+        } else if owes_answer {
             self.backends[lease].poison = Some(Poison::ClientGone);
             let socket = self.backends[lease].socket;
             self.out.pause(socket, false);
@@ -514,7 +519,7 @@ impl Core {
         } else if pins.is_empty() && self.backends[lease].expected.is_empty() {
             self.offer(lease);
         } else if self.backends[lease].expected.is_empty() {
-            self.recycle(lease, pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET));
+            self.recycle(lease, outlives_reset);
         } else {
             self.backends[lease].poison = Some(Poison::ClientGone);
         }

@@ -138,7 +138,7 @@ impl Core {
     }
 
     pub(super) fn client_data(&mut self, key: SessionKey, bytes: &[u8]) {
-        let session = &mut self.sessions[key];
+        let session = &self.sessions[key];
         match &session.phase {
             Phase::Closing => return,
             Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
@@ -146,11 +146,15 @@ impl Core {
             }
             _ => {}
         }
+        let session = &mut self.sessions[key];
         session.inbox.extend_from_slice(bytes);
-        // Resumed with the end of the command, if not when what is fetched has come.
-        let waits = !matches!(session.phase, Phase::Idle | Phase::Login(_)) || session.fetching > 0;
+        // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
+        let is_busy = !matches!(session.phase, Phase::Idle | Phase::Login(_)) || session.fetching > 0;
+        let waits = is_busy || self.must_read_first(key);
+        let session = &self.sessions[key];
         if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
-            self.out.pause(session.socket, true);
+            let socket = session.socket;
+            self.out.pause(socket, true);
         }
         if !waits {
             self.advance(key);
@@ -396,15 +400,31 @@ impl Core {
         self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Everything queued for a client has been sent: its server may go on.
+    /// Everything queued for a client has been sent: its server may go on, and so may its next command.
     pub(super) fn client_drained(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
         if matches!(session.phase, Phase::Closing) {
-            self.forget_session(key);
-        } else if let Some(lease) = session.lease {
+            return self.forget_session(key);
+        }
+        if let Some(lease) = session.lease {
             let socket = self.backends[lease].socket;
             self.out.pause(socket, false);
         }
+        if matches!(session.phase, Phase::Idle) {
+            let socket = session.socket;
+            self.out.pause(socket, false);
+            self.runnable.push_back((key, socket));
+        }
+    }
+
+    /// Whether a client has so much to take that nothing more is done for it until it has.
+    pub(super) fn must_read_first(&mut self, key: SessionKey) -> bool {
+        let socket = self.sessions[key].socket;
+        let is_behind = self.out.backlog_bytes(socket) > BACKLOG_HIGH_BYTES;
+        if is_behind {
+            self.out.notify_drained(socket);
+        }
+        is_behind
     }
 
     /// Stops reading from the server of a client that does not take its result.

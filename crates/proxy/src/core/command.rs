@@ -29,6 +29,10 @@ impl Core {
             self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
             return false;
         }
+        if self.must_read_first(key) {
+            return false; // a client that only sends must not have Weir keep the replies to all of it
+        }
+        let session = &self.sessions[key];
         if header.len > COMMAND_BYTES_KEPT {
             return self.begin_upload(key, header);
         }

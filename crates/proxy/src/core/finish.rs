@@ -88,12 +88,16 @@ impl Core {
         self.ask(key, settle);
     }
 
-    /// The statement of a client that has left is over.
+    /// The statement of a client that has left is over. Where it had been answered before the client left, the
+    /// connection is reset for the next one; otherwise it has served.
     fn finish_abandoned(&mut self, key: BackendKey) {
-        // A KILL may be on its way; whether or not it came in time, the connection has served.
-        if self.backends[key].kills_pending == 0 && self.backends[key].expected.is_empty() {
-            let poison = self.backends[key].poison;
-            self.discard(key, poison);
+        let backend = &mut self.backends[key];
+        backend.settle_bytes.clear();
+        backend.settle_again = false;
+        backend.settle_refusals = 0;
+        // A KILL may be on its way.
+        if backend.kills_pending == 0 && backend.expected.is_empty() {
+            self.recycle(key, false);
         }
     }
 

@@ -52,6 +52,7 @@ impl NodeConfig {
             text,
             "\
 datadir={data}
+tmpdir={tmp}
 socket={socket}
 pid-file={pid}
 log-error={log}
@@ -85,6 +86,8 @@ gcache.size=64M;{EVS_OPTIONS}\"
 {extra}
 ",
             data = self.file("").display(),
+            // A server that starts removes what others have left in its tmpdir, or are using there.
+            tmp = self.file(".tmp").display(),
             socket = self.file(".sock").display(),
             pid = self.file(".pid").display(),
             log = self.file(".err").display(),
@@ -119,6 +122,7 @@ mod tests {
         for line in [
             "user=mysql",
             "datadir=/var/tmp/weir-x-1/n2",
+            "tmpdir=/var/tmp/weir-x-1/n2.tmp",
             "bind-address=127.0.0.32",
             "wsrep_cluster_address=gcomm://127.0.0.31:4567,127.0.0.32:4567",
             "gtid-domain-id=2",

@@ -252,6 +252,9 @@ impl Node {
         let path = self.config.file(".cnf");
         let text = self.config.render(&self.programs.provider, self.programs.user.switched);
         fs::write(&path, text).map_err(TestkitError::io(format!("write {}", path.display())))?;
+        let tmp = self.config.file(".tmp");
+        fs::create_dir_all(&tmp).map_err(TestkitError::io(format!("make {}", tmp.display())))?;
+        self.programs.user.own(&tmp)?;
         Ok(path)
     }
 
