@@ -8,6 +8,7 @@
 //! 127.0.0.31 and following, for a second run at the same time.
 
 mod cli;
+mod commands;
 mod diagnostics;
 mod failover_basic;
 mod fake_server;
@@ -37,6 +38,7 @@ use weir_tests::{Case, Env, clean_up_when_interrupted, run};
 fn cases() -> Vec<Case> {
     [
         cli::trials(),
+        commands::trials(),
         diagnostics::trials(),
         failover_basic::trials(),
         fake_server::trials(),

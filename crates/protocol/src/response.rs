@@ -33,6 +33,9 @@ pub enum ReplyKind {
     Prepare,
     /// One OK, EOF or ERR packet: PING, INIT_DB, RESET_CONNECTION, STMT_RESET, SET_OPTION.
     Simple,
+    /// Data packets without a count in front, up to OK or ERR: rows of COM_STMT_FETCH, definitions of
+    /// COM_FIELD_LIST.
+    Data,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +128,7 @@ impl ReplyReader {
     pub fn new(kind: ReplyKind, sequence: u8) -> Self {
         Self {
             kind,
-            phase: Phase::First,
+            phase: if kind == ReplyKind::Data { Phase::Rows } else { Phase::First },
             packet_left: 0,
             continues: false,
             columns_end_due: false,
@@ -568,6 +571,21 @@ mod tests {
         let mut reply = Reply::new().err().bytes;
         assert!(matches!(reader.next(&mut reply), Ok(Step::Control(Control::Err, _))));
         assert_eq!(reader.next(&mut reply), Err(BrokenReply::Trailing));
+    }
+
+    #[test]
+    fn data_without_a_count_ends_with_an_ok() {
+        let start = || Reply::new().packet(b"\x00\x00\x01a").packet(b"\x00\x00\x01b");
+        let read = start().ok(OK_AS_EOF_HEADER, StatusFlags::LAST_ROW_SENT).read(ReplyKind::Data);
+        assert_eq!(
+            (kinds(&read), read.end, read.rows),
+            (vec![Pass, Is(Control::ResultEnd)], Some(Ok(())), 2)
+        );
+        let read =
+            Reply::new().definitions(3).ok(OK_AS_EOF_HEADER, StatusFlags::AUTOCOMMIT).read(ReplyKind::Data);
+        assert_eq!((kinds(&read), read.end), (vec![Pass, Is(Control::ResultEnd)], Some(Ok(()))));
+        assert_eq!(kinds(&start().err().read(ReplyKind::Data)), [Pass, Is(Control::Err)]);
+        assert_eq!(kinds(&Reply::new().err().read(ReplyKind::Data)), [Is(Control::Err)]);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! statement.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use crate::listener::{Accepted, Listening};
+use crate::outbox::SocketId;
 use crate::snapshot::Snapshot;
 
 /// What one thread tells a worker.
@@ -34,17 +35,57 @@ pub enum Message {
     },
     /// Nothing but a reason to look up: the service is stopping.
     Wake,
-    /// Kill a session of this worker, or only its statement.
+    /// Kill sessions of this worker, or only their statements. Answered by [`Message::Killed`].
     Kill {
-        /// Its connection id.
-        session: u32,
+        /// Whose.
+        victims: Victims,
         /// KILL QUERY.
         query_only: bool,
-        /// Who asks for it.
+        /// Who asks for it: a user may kill its own sessions only.
         user: String,
+        /// Where the answer goes.
+        by: Asker,
+    },
+    /// What has become of a [`Message::Kill`].
+    Killed {
+        /// Who asked.
+        to: Asker,
+        /// What has become of it.
+        outcome: KillOutcome,
     },
     /// Take no more clients, let the running work end.
     Drain,
+}
+
+/// The sessions that a KILL means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victims {
+    /// The one with this connection id.
+    Session(u32),
+    /// All of the user who asks.
+    OfUser,
+}
+
+/// A session that waits for an answer from another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Its worker.
+    pub worker: usize,
+    /// Its key there.
+    pub session: usize,
+    /// Tells whether the key still means the same session.
+    pub socket: SocketId,
+}
+
+/// What has become of a KILL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KillOutcome {
+    /// So many sessions were struck.
+    Killed(u32),
+    /// Nobody has this connection id.
+    Unknown,
+    /// The session is another user's.
+    NotOwner,
 }
 
 /// One worker, seen from outside.
@@ -54,15 +95,18 @@ pub struct Mailbox {
     waker: OwnedFd,
     /// Clients of this worker, on their way to it included.
     pub sessions: AtomicUsize,
+    /// Commands that this worker's clients have sent, as of its last look at the clock.
+    pub questions: AtomicU64,
 }
 
 impl Mailbox {
-    /// Delivers a message and wakes the worker.
-    pub fn send(&self, message: Message) {
-        // A worker that has ended needs no messages.
-        if self.sender.send(message).is_ok() {
+    /// Delivers a message and wakes the worker. False if the worker has ended.
+    pub fn send(&self, message: Message) -> bool {
+        let is_there = self.sender.send(message).is_ok();
+        if is_there {
             let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
         }
+        is_there
     }
 
     /// The eventfd that becomes readable with each message.
@@ -103,7 +147,12 @@ impl Shared {
         for _ in 0..workers {
             let (sender, receiver) = channel();
             let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            mailboxes.push(Mailbox { sender, waker, sessions: AtomicUsize::new(0) });
+            mailboxes.push(Mailbox {
+                sender,
+                waker,
+                sessions: AtomicUsize::new(0),
+                questions: AtomicU64::new(0),
+            });
             receivers.push(receiver);
         }
         Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0), report: Report(report) }), receivers))

@@ -9,7 +9,7 @@ mod tables;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
 pub use named::{NamedEffect, TableName, named_effects};
-pub use simple::{Kill, KillKind, kill_target, use_schema};
+pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};
 pub use tables::may_use_tables;
 

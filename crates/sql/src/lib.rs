@@ -33,8 +33,9 @@ mod words;
 pub mod fuzzing;
 
 pub use detail::{
-    Assignment, Kill, KillKind, NamedEffect, Scope, SessionFunction, Substitution, TableName, What,
-    assignments, kill_target, may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
+    Assignment, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, Substitution, TableName,
+    What, assignments, kill_target, may_use_tables, named_effects, scoped_assignments, substitutions,
+    use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use lex::{Flaws, Lexer, Token, TokenKind};

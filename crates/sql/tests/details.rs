@@ -1,8 +1,8 @@
 //! Assignments, substitutions, named effects, KILL and USE.
 
 use weir_sql::{
-    Dialect, Kill, KillKind, NamedEffect, Scope, SessionFunction, TableName, What, assignments, kill_target,
-    may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
+    Dialect, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, TableName, What, assignments,
+    kill_target, may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -303,7 +303,8 @@ fn queries_without_tables() {
 
 #[test]
 fn kill_has_a_target() {
-    let kill = |kind, soft, id| Some(Kill { kind, soft, id });
+    let kill = |kind, soft, id| Some(Kill { kind, soft, target: KillTarget::Connection(id) });
+    let user = |kind, name: &str| Some(Kill { kind, soft: false, target: KillTarget::User(name.into()) });
     let cases = [
         ("KILL 5", kill(KillKind::Connection, false, 5)),
         ("kill connection 18446744073709551615;", kill(KillKind::Connection, false, u64::MAX)),
@@ -313,7 +314,12 @@ fn kill_has_a_target() {
         ("KILL SOFT 1", kill(KillKind::Connection, true, 1)),
         ("KILL", None),
         ("KILL QUERY ID 5", None),
-        ("KILL USER u", None),
+        ("KILL USER u", user(KillKind::Connection, "u")),
+        ("KILL HARD QUERY USER 'some one';", user(KillKind::Query, "some one")),
+        ("KILL CONNECTION USER `a``b`", user(KillKind::Connection, "a`b")),
+        ("KILL USER 'it''s'", None),
+        ("KILL USER u@localhost", None),
+        ("KILL USER", None),
         ("KILL 5 + 1", None),
         ("KILL 18446744073709551616", None),
         ("KILL 0x5", None),

@@ -15,6 +15,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("vanish::kill_query_ends_the_statement_of_another_session", kill_query),
         Case::parallel("vanish::kill_ends_another_session", kill_connection),
         Case::parallel("vanish::kill_of_another_users_session_does_nothing", kill_of_others),
+        Case::parallel("vanish::kill_of_all_sessions_of_a_user", kill_user),
         Case::parallel("vanish::kill_of_a_waiting_session", kill_of_a_waiter),
         Case::parallel("vanish::kill_of_an_idle_session_and_of_oneself", kill_of_idle_and_self),
     ]
@@ -99,10 +100,11 @@ fn kill_connection(env: &Env) -> CaseResult {
         }
     }
     let mut killer = Session::open(weir.addr(), &schema)?;
-    let id = u32::MAX - 1;
-    // Whether a session of another worker exists is not known here, so an OK is possible.
-    let answer = killer.query(&format!("KILL {id}"))?;
-    ensure!(matches!(answer.error(), None | Some(1094)), "KILL of nobody: {answer:?}");
+    // One of the two would be the other worker's.
+    for id in [u32::MAX - 1, u32::MAX - 2] {
+        let message = killer.refused(&format!("KILL {id}"), 1094)?;
+        ensure!(message == format!("Unknown thread id: {id}"), "KILL of nobody: {message}");
+    }
     Ok(())
 }
 
@@ -117,12 +119,37 @@ fn kill_of_others(env: &Env) -> CaseResult {
             let running = start(victim, format!("SELECT SLEEP(1.5), 'whole' /* {mark} */"));
             runs_on_servers(env, &mark)?;
             let refused = stranger.query(&format!("{command} {id}"))?;
-            // Whose session another worker's is, only that worker knows: then nothing is told, and nothing done.
-            let is_told = refused.error() == Some(1095) || !same_worker;
-            ensure!(is_told, "{command}, same worker {same_worker}: {refused:?}");
+            ensure!(refused.error() == Some(1095), "{command}, same worker {same_worker}: {refused:?}");
             let (_, answer) = running.join().map_err(|_| "panicked")??;
             ensure!(answer.rows()? == [["0", "whole"]], "{command}: {answer:?}");
         }
+    }
+    Ok(())
+}
+
+fn kill_user(env: &Env) -> CaseResult {
+    let weir = weir(env, 2)?;
+    let open = |account: Account| Session::with(weir.addr(), &Login::new(account).schema("test"));
+    let mut others = [open(Account::APP2)?, open(Account::APP2)?];
+    let mut victims = Vec::new();
+    for _ in 0..5 {
+        victims.push(open(Account::APP)?);
+    }
+    let mut killer = open(Account::APP)?;
+    let done = killer.run(&format!("KILL QUERY USER {}", Account::APP.user))?;
+    ensure!(done.affected_rows == 6, "KILL QUERY USER: {done:?}");
+    for victim in &mut victims {
+        victim.ping()?.done()?;
+    }
+    killer.refused(&format!("KILL USER {}", Account::APP2.user), 1095)?;
+    let done = killer.run(&format!("KILL USER '{}'", Account::APP.user))?;
+    ensure!(done.affected_rows == 6, "KILL USER: {done:?}");
+    thread::sleep(Duration::from_millis(200));
+    for victim in victims.iter_mut().chain([&mut killer]) {
+        ensure!(victim.ping().is_err(), "session {} survived KILL USER", victim.id());
+    }
+    for other in &mut others {
+        other.ping()?.done()?;
     }
     Ok(())
 }

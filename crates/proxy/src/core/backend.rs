@@ -8,7 +8,7 @@ use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
 use super::local::apply_sql_mode;
-use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage, WorkKind};
+use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
 use super::relay::is_wsrep_refusal;
 use crate::outbox::SocketId;
 
@@ -466,8 +466,7 @@ impl Core {
             tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
             return self.close_session(holder);
         }
-        let may_have_run =
-            session.work.is_sent && !session.work.is_read && session.work.kind != WorkKind::Prepare;
+        let may_have_run = session.work.is_sent && !session.work.is_read && !session.work.kind.is_harmless();
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let (error, fate) = if may_have_run {
             (OUTCOME_UNKNOWN, "it may or may not have taken effect")

@@ -29,6 +29,9 @@ const TOO_MANY_USER_CONNECTIONS: ServerError = ServerError { code: 1203, sqlstat
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
 
+/// Connection ids count up to this number for each worker, and then from the beginning, leaving out those in use.
+const SESSION_NUMBER_MAX: u32 = 0x00FF_FFFF;
+
 /// Stands in a session until its login has said better.
 const LOGIN_COLLATION: Collation = Collation {
     id: charset::UTF8MB4_GENERAL_CI,
@@ -76,9 +79,13 @@ impl Core {
         let entry = self.sessions.vacant_entry();
         let key = entry.key();
         let socket = self.out.open(Owner::Session(key));
-        self.next_session = self.next_session.wrapping_add(1) & 0x00FF_FFFF;
         let workers = self.shared.mailboxes.len().max(1) as u32;
-        let id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32).max(1);
+        let mut id = 0;
+        while id == 0 || self.ids.contains_key(&id) {
+            self.next_session = self.next_session.wrapping_add(1) & SESSION_NUMBER_MAX;
+            id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32);
+        }
+        self.ids.insert(id, entry.key());
         let mut offered = OFFERED;
         offered.set(Capabilities::SSL, self.snapshot.tls);
         let variables = &self.snapshot.variables;
@@ -310,6 +317,18 @@ impl Core {
         self.reply_ok_with(key, b"");
     }
 
+    /// The same with a number of affected rows.
+    pub(super) fn reply_affected(&mut self, key: SessionKey, affected_rows: u64) {
+        let session = &mut self.sessions[key];
+        session.row_count = i64::try_from(affected_rows).unwrap_or(i64::MAX);
+        let capabilities = session.capabilities;
+        let ok = OkPacket { affected_rows, ..OkPacket::new(OK_HEADER, session.status()) };
+        let mut sequence = 1;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
+        }
+    }
+
     /// The same with changes of the session's state, encoded.
     pub(super) fn reply_ok_with(&mut self, key: SessionKey, session_state: &[u8]) {
         let session = &self.sessions[key];
@@ -391,6 +410,7 @@ impl Core {
 
     pub(super) fn forget_session(&mut self, key: SessionKey) {
         let session = self.sessions.remove(key);
+        self.ids.remove(&session.id);
         self.timers.login_ended(session.socket);
         if let Some(account) = &session.account {
             account.clients.fetch_sub(1, Ordering::Relaxed);

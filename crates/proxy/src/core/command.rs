@@ -52,6 +52,7 @@ impl Core {
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let command = payload.first().and_then(|code| Command::parse(*code));
         session.work.reset(self.now);
+        self.questions += 1;
         match command {
             Some(Command::Query) => return self.query(key),
             Some(Command::StmtPrepare) => return self.prepare(key),
@@ -69,18 +70,23 @@ impl Core {
             }
             Some(Command::ResetConnection) => return self.reset_connection(key),
             Some(Command::ChangeUser) => return self.change_user(key),
+            Some(Command::FieldList) => return self.field_list(key),
+            Some(Command::SetOption) => return self.set_option(key),
+            Some(Command::ProcessInfo) => return self.process_info(key),
+            Some(Command::ProcessKill) => return self.process_kill(key),
+            Some(Command::Statistics) => self.statistics(key),
             Some(Command::Quit) => {
                 self.close_session(key);
                 return false;
             }
-            _ => self.reply_error(key, error::UNKNOWN_COM_ERROR, "Unknown command"),
+            other => self.refuse_command(key, other),
         }
         self.command_done(key);
         true
     }
 
     /// COM_QUERY.
-    fn query(&mut self, key: SessionKey) -> bool {
+    pub(super) fn query(&mut self, key: SessionKey) -> bool {
         let statement = self.scan_command(key);
         let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Query;
@@ -110,6 +116,7 @@ impl Core {
                     self.answered_here(key);
                     return false;
                 }
+                super::local::Outcome::Asked => return false,
                 super::local::Outcome::Run => {}
             }
         }

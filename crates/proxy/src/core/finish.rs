@@ -50,7 +50,10 @@ impl Core {
         }
         match session.work.ending {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
-            Ending::Ok { warnings, .. } if session.work.kind == WorkKind::Prepare => {
+            Ending::Ok { warnings, .. } if session.work.kind.is_harmless() => {
+                if session.work.kind == WorkKind::SetOption {
+                    self.take_option(key, holder);
+                }
                 if warnings > 0 {
                     self.keep_warnings(holder);
                 }
@@ -190,7 +193,7 @@ impl Core {
     fn what_to_settle(&mut self, key: BackendKey, holder: SessionKey) -> Settle {
         let session = &self.sessions[holder];
         let pins = session.pins.pins();
-        if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
+        if matches!(session.work.ending, Ending::Err(_)) && !session.work.kind.is_harmless() {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
             let is_only_unknown = pins - Pins::TRANSACTION == Pins::UNKNOWN_AFTER_ERROR;
             return if is_only_unknown { Settle::Pending } else { Settle::Status };

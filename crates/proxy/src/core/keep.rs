@@ -98,7 +98,9 @@ impl Core {
     fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
-        if session.work.kind == WorkKind::InitDb || statement.uses.intersects(Uses::DIAGNOSTICS) {
+        if matches!(session.work.kind, WorkKind::InitDb | WorkKind::SetOption)
+            || statement.uses.intersects(Uses::DIAGNOSTICS)
+        {
             return true;
         }
         match statement.kind {

@@ -4,11 +4,12 @@
 //! with a KILL under way is fenced: it runs nothing further until the server has confirmed the KILL.
 
 use weir_protocol::error;
+use weir_sql::KillTarget;
 
 use super::Core;
-use super::local::KILL_DENIED;
-use super::model::{BackendKey, Expected, Kill, Phase, Poison, Purpose, SessionKey};
-use crate::shared::Message;
+use super::local::{KILL_DENIED, Outcome};
+use super::model::{Asking, BackendKey, Expected, Kill, Phase, Poison, Purpose, Session, SessionKey};
+use crate::shared::{Asker, KillOutcome, Message, Victims};
 
 impl Core {
     /// Sends a KILL against what runs on a connection, over a connection of its own.
@@ -79,51 +80,127 @@ impl Core {
         self.kill_backend(lease, true);
     }
 
-    /// KILL by a client: `id` is a connection id of Weir's.
-    pub(super) fn kill_by_id(&mut self, key: SessionKey, id: u64, query_only: bool) {
-        let workers = self.shared.mailboxes.len().max(1) as u64;
-        let user = self.sessions[key].account.clone();
-        let Ok(session) = u32::try_from(id) else {
-            return self.reply_error(key, error::NO_SUCH_THREAD, &format!("Unknown thread id: {id}"));
+    /// KILL by a client, of connection ids that Weir gave out.
+    pub(super) fn kill(&mut self, key: SessionKey, target: &KillTarget, query_only: bool) -> Outcome {
+        let session = &self.sessions[key];
+        let user = session.account.as_ref().map(|account| account.user.username.clone()).unwrap_or_default();
+        let victims = match target {
+            KillTarget::Connection(id) => match u32::try_from(*id) {
+                Ok(session) => Victims::Session(session),
+                Err(_) => {
+                    self.reply_error(key, error::NO_SUCH_THREAD, &format!("Unknown thread id: {id}"));
+                    return Outcome::Answered;
+                }
+            },
+            KillTarget::User(name) if *name == user.as_bytes() => Victims::OfUser,
+            KillTarget::User(_) => {
+                self.reply_error(key, KILL_DENIED, "You may kill connections of your own user only");
+                return Outcome::Answered;
+            }
         };
-        let worker = (id % workers) as usize;
-        if worker != self.worker {
-            // Whether the id exists is known over there only; a KILL of nobody does no harm.
-            let user = user.map(|account| account.user.username.clone()).unwrap_or_default();
-            self.shared.mailboxes[worker].send(Message::Kill { session, query_only, user });
-            return self.reply_ok(key);
+        let workers = self.shared.mailboxes.len().max(1);
+        let is_asked = |worker: usize| match victims {
+            Victims::Session(id) => id as usize % workers == worker,
+            Victims::OfUser => true,
+        };
+        let mut outcome = KillOutcome::Unknown;
+        if is_asked(self.worker) {
+            outcome = self.kill_here(victims, query_only, &user, Some(key));
         }
-        let name = user.map(|account| account.user.username.clone()).unwrap_or_default();
-        match self.find_victim(session, &name) {
-            Ok(victim) if victim == key => {
-                self.reply_error(key, error::QUERY_INTERRUPTED, "Query execution was interrupted");
-                self.sessions[key].close_when_done = !query_only;
-            }
-            Ok(victim) => {
-                self.strike(victim, query_only);
-                self.reply_ok(key);
-            }
-            Err((error, message)) => self.reply_error(key, error, &message),
+        let by = Asker { worker: self.worker, session: key, socket: self.sessions[key].socket };
+        let others = (0..workers).filter(|worker| *worker != self.worker && is_asked(*worker));
+        let due = others.filter(|worker| {
+            let message = Message::Kill { victims, query_only, user: user.clone(), by };
+            self.shared.mailboxes[*worker].send(message)
+        });
+        let due = due.count() as u32;
+        if due > 0 {
+            self.sessions[key].phase = Phase::Asking(Asking { due, victims, outcome });
+            return Outcome::Asked;
         }
+        self.reply_killed(key, victims, outcome);
+        Outcome::Answered
     }
 
     /// KILL from another worker's client.
-    pub(super) fn kill_session(&mut self, session: u32, query_only: bool, user: &str) {
-        if let Ok(victim) = self.find_victim(session, user) {
-            self.strike(victim, query_only);
+    pub(super) fn kill_asked(&mut self, victims: Victims, query_only: bool, user: &str, by: Asker) {
+        let outcome = self.kill_here(victims, query_only, user, None);
+        self.shared.mailboxes[by.worker].send(Message::Killed { to: by, outcome });
+    }
+
+    /// Another worker has answered.
+    pub(super) fn kill_answered(&mut self, to: Asker, outcome: KillOutcome) {
+        if !self.session_is(to.session, to.socket) {
+            return;
+        }
+        let Phase::Asking(asking) = &mut self.sessions[to.session].phase else { return };
+        asking.due -= 1;
+        asking.outcome = match (asking.outcome, outcome) {
+            (KillOutcome::Killed(here), KillOutcome::Killed(there)) => KillOutcome::Killed(here + there),
+            (KillOutcome::Unknown, outcome) => outcome,
+            (outcome, _) => outcome,
+        };
+        let asking = *asking;
+        if asking.due == 0 {
+            self.reply_killed(to.session, asking.victims, asking.outcome);
+            self.answered_here(to.session);
         }
     }
 
-    /// The session with this id. A user may kill its own sessions only: Weir knows no privileges.
-    fn find_victim(&self, id: u32, user: &str) -> Result<SessionKey, (error::ServerError, String)> {
-        let found = self.sessions.iter().find(|(_, session)| session.id == id);
-        let Some((key, session)) = found else {
-            return Err((error::NO_SUCH_THREAD, format!("Unknown thread id: {id}")));
-        };
-        match &session.account {
-            Some(account) if account.user.username == user => Ok(key),
-            _ => Err((KILL_DENIED, format!("You are not owner of thread {id}"))),
+    fn reply_killed(&mut self, key: SessionKey, victims: Victims, outcome: KillOutcome) {
+        let session = &self.sessions[key];
+        if victims != Victims::OfUser && (session.close_when_done || session.work.is_interrupted) {
+            return self.reply_error(key, error::QUERY_INTERRUPTED, "Query execution was interrupted");
         }
+        match (victims, outcome) {
+            (Victims::Session(_), KillOutcome::Killed(_)) => self.reply_ok(key),
+            (Victims::Session(id), KillOutcome::Unknown) => {
+                self.reply_error(key, error::NO_SUCH_THREAD, &format!("Unknown thread id: {id}"));
+            }
+            (Victims::Session(id), KillOutcome::NotOwner) => {
+                self.reply_error(key, KILL_DENIED, &format!("You are not owner of thread {id}"));
+            }
+            (Victims::OfUser, KillOutcome::Killed(count)) => self.reply_affected(key, u64::from(count)),
+            (Victims::OfUser, _) => self.reply_affected(key, 0),
+        }
+    }
+
+    /// Strikes sessions of this worker. A user may kill its own only: Weir knows no privileges. Who asks is among
+    /// them where it meant itself, and ends with its reply.
+    fn kill_here(
+        &mut self,
+        victims: Victims,
+        query_only: bool,
+        user: &str,
+        asker: Option<SessionKey>,
+    ) -> KillOutcome {
+        let is_own =
+            |session: &Session| session.account.as_ref().is_some_and(|account| account.user.username == user);
+        let keys: Vec<SessionKey> = match victims {
+            Victims::Session(id) => {
+                let Some(key) = self.ids.get(&id).copied() else { return KillOutcome::Unknown };
+                if !is_own(&self.sessions[key]) {
+                    return KillOutcome::NotOwner;
+                }
+                vec![key]
+            }
+            Victims::OfUser => {
+                self.sessions.iter().filter(|(_, session)| is_own(session)).map(|(key, _)| key).collect()
+            }
+        };
+        for key in &keys {
+            match asker {
+                // KILL QUERY of oneself interrupts the KILL itself (MariaDB 10.11), unless it names the user.
+                Some(asker) if asker == *key => {
+                    if query_only && victims != Victims::OfUser {
+                        self.sessions[asker].work.is_interrupted = true;
+                    }
+                    self.sessions[asker].close_when_done |= !query_only;
+                }
+                _ => self.strike(*key, query_only),
+            }
+        }
+        KillOutcome::Killed(keys.len() as u32)
     }
 
     fn strike(&mut self, victim: SessionKey, query_only: bool) {

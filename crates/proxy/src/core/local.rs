@@ -24,6 +24,8 @@ pub(super) enum Outcome {
     Answered,
     /// It runs, perhaps with another text.
     Run,
+    /// Other workers have to answer first.
+    Asked,
 }
 
 impl Core {
@@ -53,12 +55,12 @@ impl Core {
         let Some(kill) = weir_sql::kill_target(text, self.sessions[key].dialect) else {
             self.refuse(
                 key,
-                "Weir maps connection ids itself: KILL takes the form KILL [CONNECTION | QUERY] <number>",
+                "Weir maps connection ids itself: KILL takes the form \
+                 KILL [CONNECTION | QUERY] {<number> | USER <name>}",
             );
             return Outcome::Answered;
         };
-        self.kill_by_id(key, kill.id, kill.kind == KillKind::Query);
-        Outcome::Answered
+        self.kill(key, &kill.target, kill.kind == KillKind::Query)
     }
 
     /// SET session_track_...: changes what this client is shown. What else the statement sets goes to the server.

@@ -20,6 +20,7 @@ mod relay;
 mod reload;
 mod run;
 mod saved;
+mod seldom;
 mod status;
 mod supply;
 mod timers;
@@ -84,6 +85,11 @@ pub struct Core {
     runnable: VecDeque<(SessionKey, SocketId)>,
     fresh: Rc<State>,
     next_session: u32,
+    /// The sessions by the connection ids that their clients know.
+    ids: HashMap<u32, SessionKey>,
+    started_at: Nanos,
+    /// Commands that clients have sent.
+    questions: u64,
     draining_until: Option<Nanos>,
     now: Nanos,
 }
@@ -216,6 +222,9 @@ impl Core {
             runnable: VecDeque::new(),
             fresh,
             next_session: 0,
+            ids: HashMap::new(),
+            started_at: now,
+            questions: 0,
             draining_until: None,
             now,
         };
@@ -281,7 +290,10 @@ impl Core {
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
             Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
             Message::Credit { endpoint } => self.credit_given(&endpoint),
-            Message::Kill { session, query_only, user } => self.kill_session(session, query_only, &user),
+            Message::Kill { victims, query_only, user, by } => {
+                self.kill_asked(victims, query_only, &user, by);
+            }
+            Message::Killed { to, outcome } => self.kill_answered(to, outcome),
             Message::Drain => self.drain(),
         }
         self.run_runnable();

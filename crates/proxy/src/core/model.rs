@@ -18,6 +18,7 @@ use weir_sql::{Dialect, Effects, Statement, Uses};
 
 use crate::listener::Peer;
 use crate::outbox::SocketId;
+use crate::shared::{KillOutcome, Victims};
 use crate::snapshot::Account;
 
 /// Monotonic nanoseconds, passed in by the driver.
@@ -116,8 +117,21 @@ pub(crate) enum Phase {
     Running,
     /// The reply is complete; the lease is asked for what the reply did not tell.
     Settling,
+    /// Other workers are asked to kill sessions of theirs.
+    Asking(Asking),
     /// Everything has been said; the socket closes when it is drained.
     Closing,
+}
+
+/// A KILL that sessions of other workers may be meant by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// Workers that have not answered yet.
+    pub due: u32,
+    /// Of whom the KILL spoke.
+    pub victims: Victims,
+    /// What has become of it so far.
+    pub outcome: KillOutcome,
 }
 
 /// The rest of a command that is too long to be kept.
@@ -182,6 +196,8 @@ pub(crate) struct Work {
     pub charset_reported: bool,
     /// It has been killed for running too long.
     pub deadline_passed: bool,
+    /// A KILL QUERY that means itself.
+    pub is_interrupted: bool,
 }
 
 impl Work {
@@ -204,6 +220,17 @@ pub(crate) enum WorkKind {
     Execute,
     /// COM_RESET_CONNECTION on the session's pinned lease.
     Reset,
+    /// COM_FIELD_LIST
+    FieldList,
+    /// COM_SET_OPTION on the session's pinned lease.
+    SetOption,
+}
+
+impl WorkKind {
+    /// Whether the command surely changes nothing but its own session.
+    pub(crate) fn is_harmless(self) -> bool {
+        matches!(self, Self::Prepare | Self::FieldList | Self::SetOption)
+    }
 }
 
 /// How the reply to a command ended.

@@ -181,7 +181,7 @@ impl Core {
         session.work.started_at = self.now;
         let is_long = session.upload.is_some();
         // Whatever ends a transaction may commit it.
-        session.work.may_have_written = session.work.kind != WorkKind::Prepare
+        session.work.may_have_written = !session.work.kind.is_harmless()
             && (is_long
                 || session.work.statement.access == Access::Write
                 || session.pins.pins().contains(Pins::TRANSACTION));
@@ -218,7 +218,8 @@ impl Core {
             Some(Expected::Relay | Expected::Discard) => match backend.holder {
                 Some(holder) => match self.sessions[holder].work.kind {
                     WorkKind::Prepare => ReplyKind::Prepare,
-                    WorkKind::InitDb | WorkKind::Reset => ReplyKind::Simple,
+                    WorkKind::InitDb | WorkKind::Reset | WorkKind::SetOption => ReplyKind::Simple,
+                    WorkKind::FieldList => ReplyKind::Data,
                     WorkKind::Query | WorkKind::Execute => ReplyKind::Results,
                 },
                 None => ReplyKind::Results,

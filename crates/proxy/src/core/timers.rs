@@ -175,6 +175,7 @@ impl Core {
     /// that have been silent too long, the end of a drain.
     fn look_over(&mut self) {
         self.timers.round = self.timers.round.wrapping_add(1);
+        self.publish_questions();
         let query_timeout = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
         let slow: Vec<usize> = self
             .backends

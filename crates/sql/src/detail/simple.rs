@@ -14,20 +14,29 @@ pub enum KillKind {
     Query,
 }
 
-/// A KILL statement with a connection's id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whom KILL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KillTarget {
+    /// The connection with this id.
+    Connection(u64),
+    /// Every connection of this user (MariaDB), without a host.
+    User(Vec<u8>),
+}
+
+/// A KILL statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
     /// What is ended.
     pub kind: KillKind,
     /// `KILL SOFT` (MariaDB): not in the middle of an operation that would leave a table unusable.
     pub soft: bool,
-    /// The connection.
-    pub id: u64,
+    /// Whose.
+    pub target: KillTarget,
 }
 
-/// The target of `KILL [HARD | SOFT] [CONNECTION | QUERY] <decimal number>`.
+/// The target of `KILL [HARD | SOFT] [CONNECTION | QUERY] {<decimal number> | USER <name>}`.
 ///
-/// `None` for any other text: KILL USER, KILL QUERY ID, expressions, several statements.
+/// `None` for any other text: KILL QUERY ID, users with a host, expressions, several statements.
 pub fn kill_target(text: &[u8], dialect: Dialect) -> Option<Kill> {
     let cursor = Cursor::new(text, dialect);
     let (kill, mut rest) = cursor.only_statement()?.split_first()?;
@@ -41,12 +50,25 @@ pub fn kill_target(text: &[u8], dialect: Dialect) -> Option<Kill> {
     };
     let soft = next_is(&[Word::HARD, Word::SOFT]) == Some(Word::SOFT);
     let query = next_is(&[Word::CONNECTION, Word::QUERY]) == Some(Word::QUERY);
-    let &[id] = rest else { return None };
-    if id.kind != TokenKind::Number {
-        return None;
+    let target = match *rest {
+        [id] if id.kind == TokenKind::Number => {
+            KillTarget::Connection(std::str::from_utf8(cursor.text_of(id)).ok()?.parse().ok()?)
+        }
+        [Token { word: Word::USER, .. }, user] => KillTarget::User(user_name(&cursor, user)?),
+        _ => return None,
+    };
+    Some(Kill { kind: if query { KillKind::Query } else { KillKind::Connection }, soft, target })
+}
+
+/// A user's name as an identifier or as a string without escapes.
+fn user_name(cursor: &Cursor<'_>, token: Token) -> Option<Vec<u8>> {
+    if token.is_name() {
+        return Some(cursor.name(token));
     }
-    let id = std::str::from_utf8(cursor.text_of(id)).ok()?.parse().ok()?;
-    Some(Kill { kind: if query { KillKind::Query } else { KillKind::Connection }, soft, id })
+    let text = cursor.text_of(token);
+    let is_plain = token.kind == TokenKind::Text && matches!(text.first(), Some(b'\'' | b'"'));
+    let inner = text.get(1..text.len().saturating_sub(1)).filter(|_| is_plain)?;
+    (!inner.iter().any(|byte| matches!(byte, b'\'' | b'"' | b'\\'))).then(|| inner.to_vec())
 }
 
 /// The schema of a USE statement, without its quotes, in the letter case it is written in.
