@@ -10,8 +10,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme, StreamOwned,
 };
-use weir_protocol::auth::sha2::{FAST_AUTH_OK, PERFORM_FULL_AUTHENTICATION};
-use weir_protocol::auth::{native, sha2};
+use weir_protocol::auth::sha2::{FAST_AUTH_OK, PERFORM_FULL_AUTHENTICATION, REQUEST_PUBLIC_KEY};
+use weir_protocol::auth::{native, rsa, sha2};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::handshake::{
@@ -65,6 +65,8 @@ pub enum Said {
     Fast,
     /// caching_sha2_password: send the password.
     Full,
+    /// caching_sha2_password: the key to seal it with.
+    Key,
     /// Logged in.
     Ok,
     /// Refused.
@@ -139,7 +141,7 @@ impl Dialogue {
             seq = 2;
         }
         dialogue.answer_greeting(caller, &greeting.scramble, seq)?;
-        dialogue.talk(caller)?;
+        dialogue.talk(caller, greeting.scramble)?;
         Ok(dialogue)
     }
 
@@ -226,7 +228,7 @@ impl Dialogue {
         self.write(seq, &payload)
     }
 
-    fn talk(&mut self, caller: &Caller<'_>) -> Result<(), TestkitError> {
+    fn talk(&mut self, caller: &Caller<'_>, mut scramble: Scramble) -> Result<(), TestkitError> {
         loop {
             let packet = self.read()?;
             let seq = packet.seq.wrapping_add(1);
@@ -244,16 +246,23 @@ impl Dialogue {
                     let known =
                         [Plugin::Native, Plugin::Sha2].into_iter().find(|p| p.name() == switch.plugin);
                     let plugin = known.ok_or_else(|| odd(&packet, "a switch to a plugin that nobody has"))?;
-                    let scramble =
-                        switch.data.try_into().map_err(|_| odd(&packet, "a scramble of 20 bytes"))?;
+                    scramble = switch.data.try_into().map_err(|_| odd(&packet, "a scramble of 20 bytes"))?;
                     self.said.push(Said::Switch(plugin));
-                    self.write(seq, &plugin.proof(caller.password, scramble))?;
+                    self.write(seq, &plugin.proof(caller.password, &scramble))?;
                 }
                 Ok(AuthPacket::More(more)) => match more.data {
                     [FAST_AUTH_OK] => self.said.push(Said::Fast),
                     [PERFORM_FULL_AUTHENTICATION] => {
                         self.said.push(Said::Full);
-                        self.write(seq, &[caller.password.as_bytes(), b"\0"].concat())?;
+                        let clear = [caller.password.as_bytes(), b"\0"].concat();
+                        let answer = if caller.tls.is_some() { &clear[..] } else { &[REQUEST_PUBLIC_KEY] };
+                        self.write(seq, answer)?;
+                    }
+                    pem if pem.starts_with(b"-----BEGIN") => {
+                        self.said.push(Said::Key);
+                        let sealed = rsa::seal(pem, caller.password.as_bytes(), &scramble)
+                            .ok_or_else(|| odd(&packet, "a key that can be used"))?;
+                        self.write(seq, &sealed)?;
                     }
                     _ => return Err(odd(&packet, "unknown data of the plugin")),
                 },

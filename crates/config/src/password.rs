@@ -52,10 +52,11 @@ impl Password {
             }
         }
         if text.starts_with("$A$") {
-            let iterations =
-                text.get(3..6).is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-            if text.len() != SHA2_BYTES || !iterations || text.as_bytes().get(6) != Some(&b'$') {
-                return Err("a caching_sha2 hash is $A$, 3 hex digits, $, 20 bytes of salt and 43 of hash");
+            // Nothing that looks like a hash may become a password in clear: whoever knows the hash would know it.
+            if !is_sha2_hash(text.as_bytes()) {
+                return Err(
+                    "a caching_sha2 hash is $A$, 3 hex digits (not 000), $, 20 bytes of salt and 43 of hash",
+                );
             }
             return Ok(Self::Sha2Hash(Secret::new(text)));
         }
@@ -78,6 +79,15 @@ fn native_hash(hex: &str) -> Option<[u8; 20]> {
     let bytes: Vec<u8> =
         digits.chunks(2).map(|pair| pair.iter().fold(0, |sum, digit| sum << 4 | digit)).collect();
     if digits.len() == 40 { bytes.try_into().ok() } else { None }
+}
+
+/// `$A$005$`, a salt of any bytes, and the characters of the hash.
+fn is_sha2_hash(text: &[u8]) -> bool {
+    let is_of_hash = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+    text.len() == SHA2_BYTES
+        && text.get(3..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit) && digits != b"000")
+        && text.get(6) == Some(&b'$')
+        && text.get(27..).is_some_and(|hash| hash.iter().all(is_of_hash))
 }
 
 /// Long, and nothing but hex digits or as long as a hash: more likely a damaged hash than a password.

@@ -105,7 +105,15 @@ fn faults_of_users() {
         ),
         (
             "password = \"$A$005$short\"",
-            "password: a caching_sha2 hash is $A$, 3 hex digits, $, 20 bytes of salt and 43 of hash",
+            "password: a caching_sha2 hash is $A$, 3 hex digits (not 000), $, 20 bytes of salt and 43 of hash",
+        ),
+        (
+            "password = \"$A$000$saltsaltsaltsaltsalthashhashhashhashhashhashhashhashhashhashhas\"",
+            "password: a caching_sha2 hash is $A$, 3 hex digits (not 000), $, 20 bytes of salt and 43 of hash",
+        ),
+        (
+            "password = \"$A$005$saltsaltsaltsaltsalthashhashhashhashhashhashhashhashhashhashha!\"",
+            "password: a caching_sha2 hash is $A$, 3 hex digits (not 000), $, 20 bytes of salt and 43 of hash",
         ),
         ("password = \"a\\u0000b\"", "password: contains a zero byte"),
         ("active = \"yes\"", "active: \"yes\" is neither true nor false"),

@@ -20,7 +20,7 @@ use weir_topology::{Endpoint, ServerShared};
 use crate::core::Core;
 use crate::listener::Peer;
 use crate::outbox::{Order, SocketId};
-use crate::shared::Shared;
+use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
 
 /// Fewer steps than this lead to an end, whatever comes.
@@ -113,6 +113,7 @@ impl Bench {
             addr: SocketAddr::from(([127, 0, 0, 1], 3306)),
             max_connections: 2,
             is_gone: false,
+            tls: None,
             shared: Arc::new(ServerShared::new(endpoint)),
         });
         let snapshot = snapshot(&backend);
@@ -265,7 +266,8 @@ impl Bench {
                 self.core.connected(id, Ok(()), self.now);
             }
             Order::Resume(_) => {}
-            Order::StartTls(id, _) => self.core.closed(id, self.now),
+            Order::StartTls(id, _) | Order::StartServerTls(id, _) => self.core.closed(id, self.now),
+            Order::Check(id, check) => self.core.message(Message::Checked(id, check.run()), self.now),
             Order::Close(id) => {
                 self.send(id);
                 self.conns.retain(|conn| conn.id != id);
@@ -388,5 +390,6 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
         default_collation: "latin1_swedish_ci".into(),
         dialect: Default::default(),
         tls: true,
+        rsa_key: None,
     })
 }

@@ -15,3 +15,4 @@ pub mod outbox;
 pub mod service;
 pub mod shared;
 pub mod snapshot;
+pub mod verifier;

@@ -2,8 +2,12 @@
 //! empties it at the end of each batch of events, so that all bytes for one socket leave in one system call.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use slab::Slab;
+use weir_session::login::Check;
+
+use crate::snapshot::ServerTls;
 
 /// Output waiting for one socket above which the core stops reading from the other side.
 pub const BACKLOG_HIGH_BYTES: usize = 256 << 10;
@@ -35,12 +39,16 @@ pub enum Owner {
 }
 
 /// An order to the driver, carried out in sequence.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Order {
     /// Open a TCP connection; answered by `Core::connected`.
     Connect(SocketId, SocketAddr),
     /// Speak TLS (as the server) from here on; `leftover` bytes were read behind the request for it.
     StartTls(SocketId, Vec<u8>),
+    /// Speak TLS (as the client) from here on, once everything queued has left; answered by `Core::encrypted`.
+    StartServerTls(SocketId, Arc<ServerTls>),
+    /// Have a password checked elsewhere; answered by `Message::Checked`.
+    Check(SocketId, Box<Check>),
     /// Bytes may be waiting that nobody has read since the socket was paused.
     Resume(SocketId),
     /// Close, after what can be sent at once has been sent. No event of this socket comes after it.

@@ -13,6 +13,7 @@ use crate::driver::epoll::{Driver, now};
 use crate::listener::{ListenError, Listeners};
 use crate::shared::{Message, Shared, Suspicion};
 use crate::snapshot::Snapshot;
+use crate::verifier::Verifier;
 
 /// Why the data plane could not start.
 #[derive(Debug, thiserror::Error)]
@@ -50,17 +51,19 @@ impl Service {
         let mut listeners = Listeners::default();
         listeners.bind(wanted)?;
         let (shared, inboxes) = Shared::new(workers, report)?;
+        let verifier = Verifier::start(shared.clone())?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (worker, inbox) in inboxes.into_iter().enumerate() {
             let mut seed = [0; 32];
             getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
             let own = listeners.share()?;
+            let verifier = verifier.clone();
             let (shared, snapshot, tls, stop) = (shared.clone(), snapshot.clone(), tls.clone(), stop.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
                 let core = Core::new(worker, shared.clone(), snapshot, seed, now());
-                Driver::new(worker, core, shared, inbox, own, tls)?.run(&stop)
+                Driver::new(worker, core, shared, verifier, inbox, own, tls)?.run(&stop)
             })?;
             threads.push(thread);
         }

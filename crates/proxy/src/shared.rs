@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
+use weir_session::login::Verdict;
+
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
 use crate::snapshot::Snapshot;
@@ -19,6 +21,8 @@ pub enum Message {
     Client(Accepted),
     /// Listen on these from now on, and on nothing else.
     Listen(Vec<Listening>),
+    /// What came of the check of a password that the worker ordered.
+    Checked(SocketId, Verdict),
     /// New configuration or roles.
     Snapshot(Arc<Snapshot>),
     /// Another worker needs a connection to a server and may not open one.

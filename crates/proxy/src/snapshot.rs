@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
+use weir_protocol::auth::rsa::RsaKey;
 use weir_session::login::Credential;
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
@@ -32,6 +35,8 @@ pub struct Snapshot {
     pub dialect: Dialect,
     /// Whether clients may ask for TLS.
     pub tls: bool,
+    /// With which clients may seal a password; made when some user's password needs it.
+    pub rsa_key: Option<Arc<RsaKey>>,
 }
 
 /// A user with what a login has taught about the password.
@@ -59,8 +64,19 @@ pub struct Server {
     pub max_connections: u32,
     /// It is out of every hostgroup for a reason that leaves its connections no hope (OFFLINE_HARD): they are cut.
     pub is_gone: bool,
+    /// How connections are encrypted; `None`: not at all. The same object as long as nothing about it changes.
+    pub tls: Option<Arc<ServerTls>>,
     /// Counters and positions, shared with the control plane.
     pub shared: Arc<ServerShared>,
+}
+
+/// TLS towards a server.
+#[derive(Debug)]
+pub struct ServerTls {
+    /// Which certificates are trusted, and which one is shown.
+    pub config: Arc<ClientConfig>,
+    /// The server's name as it is told in the handshake.
+    pub name: ServerName<'static>,
 }
 
 impl Server {

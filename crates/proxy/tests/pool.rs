@@ -203,7 +203,8 @@ impl Bench {
                     self.cores[core].out.forget(id);
                 }
                 Order::Resume(_) => {}
-                Order::StartTls(..) => panic!("TLS was ordered"),
+                Order::StartTls(..) | Order::StartServerTls(..) => panic!("TLS was ordered"),
+                Order::Check(..) => panic!("a check was ordered"),
             }
         }
         !is_quiet

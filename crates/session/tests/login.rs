@@ -6,6 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::crypt::Sha2Crypt;
+use weir_protocol::auth::rsa::{self, RsaKey};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
@@ -16,8 +17,8 @@ use weir_protocol::handshake::{
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_session::login::{
-    BACKEND_CAPABILITIES, BackendLogin, BackendStep, ClientLogin, Credential, Greeted, LoginStep, LoginUser,
-    Plugin,
+    BACKEND_CAPABILITIES, BackendLogin, BackendStep, Channel, ClientLogin, Credential, Greeted, LoginStep,
+    LoginUser, Plugin, Verdict,
 };
 
 const SCRAMBLE: Scramble = *b"0123456789abcdefghij";
@@ -27,7 +28,7 @@ const OFFERED: Capabilities =
     BACKEND_CAPABILITIES.union(Capabilities::SSL).union(Capabilities::CONNECT_WITH_DB);
 
 fn user(stored: StoredPassword) -> LoginUser {
-    LoginUser { stored: Arc::new(stored), requires_tls: false, known: None }
+    LoginUser { stored: Arc::new(stored), requires_tls: false, known: None, rsa_key: None }
 }
 
 fn clear(password: &[u8]) -> LoginUser {
@@ -38,7 +39,7 @@ fn clear(password: &[u8]) -> LoginUser {
 struct Client {
     login: ClientLogin,
     user: LoginUser,
-    is_tls: bool,
+    channel: Channel,
     /// Packets that the client got.
     got: Vec<u8>,
 }
@@ -48,14 +49,14 @@ impl Client {
         let mut login = ClientLogin::new(OFFERED, plugin, SCRAMBLE, HOST);
         let mut got = Vec::new();
         login.greet(7, b"5.5.5-10.11.19-MariaDB", &mut got);
-        Self { login, user, is_tls: false, got }
+        Self { login, user, channel: Channel::Plain, got }
     }
 
     fn packet(&mut self, sequence: u8, payload: &[u8]) -> LoginStep {
         let user = self.user.clone();
         self.got.clear();
         let find = |name: &[u8]| (name == b"app").then(|| user.clone());
-        self.login.packet(sequence, payload, self.is_tls, &find, &mut self.got)
+        self.login.packet(sequence, payload, self.channel, &find, &mut self.got)
     }
 
     fn responds(&mut self, name: &[u8], plugin: &[u8], proof: &[u8]) -> LoginStep {
@@ -165,29 +166,119 @@ fn an_empty_password_takes_an_empty_proof_only() {
     }
 }
 
+fn salted(password: &[u8]) -> StoredPassword {
+    StoredPassword::Sha2(Sha2Crypt::of(password, [b'x'; 20], 5).expect("a hash"))
+}
+
+/// Lets the check of a password take place.
+fn check(client: &mut Client, step: LoginStep) -> LoginStep {
+    let LoginStep::Check(check) = step else { panic!("no check: {step:?}") };
+    assert!(client.login.is_checking());
+    let verdict = check.run();
+    client.login.checked(verdict)
+}
+
+fn is_verified(step: &LoginStep, password: &[u8]) -> bool {
+    matches!(step, LoginStep::Verified(verified)
+        if verified.credential == Some(Credential::clear_text(password)))
+}
+
 #[test]
-fn full_authentication_needs_tls() {
-    let crypt = Sha2Crypt::of(b"secret", [b'x'; 20], 5).expect("a hash");
-    let stored = || user(StoredPassword::Sha2(crypt.clone()));
+fn full_authentication_in_clear_where_nobody_listens() {
     let sent = proof(b"secret", CACHING_SHA2_PASSWORD);
-
-    let mut client = Client::new(stored(), Plugin::CachingSha2);
+    let mut client = Client::new(user(salted(b"secret")), Plugin::CachingSha2);
     let step = client.responds(b"app", CACHING_SHA2_PASSWORD, &sent);
-    assert_eq!(code(&step), Some(error::ACCESS_DENIED.code), "{step:?}");
+    assert_eq!(code(&step), Some(error::ACCESS_DENIED.code), "neither TLS nor a key: {step:?}");
 
-    let mut client = Client { is_tls: true, ..Client::new(stored(), Plugin::CachingSha2) };
+    for channel in [Channel::Tls, Channel::Local] {
+        for (password, is_right) in [(&b"secret\0"[..], true), (b"wrong\0", false)] {
+            let mut client = Client { channel, ..Client::new(user(salted(b"secret")), Plugin::CachingSha2) };
+            assert!(matches!(client.responds(b"app", CACHING_SHA2_PASSWORD, &sent), LoginStep::Wait));
+            assert_eq!(client.payload(), [1, 4]);
+            let step = client.packet(3, password);
+            let step = check(&mut client, step);
+            assert_eq!(is_verified(&step, b"secret"), is_right, "{step:?}");
+            assert_eq!(code(&step), (!is_right).then_some(error::ACCESS_DENIED.code));
+        }
+    }
+    // A check that takes no time is not sent away.
+    let native = StoredPassword::parse(b"*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
+    let mut client = Client { channel: Channel::Local, ..Client::new(user(native), Plugin::CachingSha2) };
     assert!(matches!(client.responds(b"app", CACHING_SHA2_PASSWORD, &sent), LoginStep::Wait));
-    assert_eq!(client.payload(), [1, 4]);
-    let step = client.packet(3, b"secret\0");
-    assert!(
-        matches!(&step, LoginStep::Verified(verified)
-        if verified.credential == Some(Credential::clear_text(b"secret"))),
-        "{step:?}"
-    );
+    assert!(is_verified(&client.packet(3, b"secret\0"), b"secret"));
+}
 
-    let mut client = Client { is_tls: true, ..Client::new(stored(), Plugin::CachingSha2) };
-    assert!(matches!(client.responds(b"app", CACHING_SHA2_PASSWORD, &sent), LoginStep::Wait));
-    assert_eq!(code(&client.packet(3, b"wrong\0")), Some(error::ACCESS_DENIED.code));
+#[test]
+fn full_authentication_under_rsa_where_others_may_listen() {
+    let key = Arc::new(RsaKey::generate().expect("a key").0);
+    let start = || {
+        let user = LoginUser { rsa_key: Some(key.clone()), ..user(salted(b"secret")) };
+        let mut client = Client::new(user, Plugin::CachingSha2);
+        let sent = proof(b"secret", CACHING_SHA2_PASSWORD);
+        assert!(matches!(client.responds(b"app", CACHING_SHA2_PASSWORD, &sent), LoginStep::Wait));
+        assert_eq!(client.payload(), [1, 4]);
+        client
+    };
+    let sealed = |password: &[u8]| {
+        rsa::seal(key.public_pem().as_bytes(), password, &SCRAMBLE).expect("a sealed password")
+    };
+    // With the question for the key, and without: a client may have it in a file.
+    let mut client = start();
+    assert!(matches!(client.packet(3, &[2]), LoginStep::Wait));
+    assert_eq!(client.payload(), [b"\x01", key.public_pem().as_bytes()].concat());
+    let step = client.packet(5, &sealed(b"secret"));
+    assert!(is_verified(&check(&mut client, step), b"secret"));
+    let mut client = start();
+    let step = client.packet(3, &sealed(b"secret"));
+    assert!(is_verified(&check(&mut client, step), b"secret"));
+
+    for wrong in [
+        sealed(b"wrong"),
+        vec![0; 256],
+        rsa::seal(key.public_pem().as_bytes(), b"secret", &OTHER_SCRAMBLE).expect("sealed"),
+    ] {
+        let mut client = start();
+        let step = client.packet(3, &wrong);
+        assert_eq!(code(&check(&mut client, step)), Some(error::ACCESS_DENIED.code));
+    }
+    // What can't be a sealed password is not looked at, nor is a second question answered.
+    for wrong in [&b"secret\0"[..], b"", &[0; 255]] {
+        assert_eq!(code(&start().packet(3, wrong)), Some(error::ACCESS_DENIED.code));
+    }
+    let mut client = start();
+    assert!(matches!(client.packet(3, &[2]), LoginStep::Wait));
+    assert_eq!(code(&client.packet(5, &[2])), Some(error::ACCESS_DENIED.code));
+    let mut client = start();
+    assert!(matches!(client.packet(3, &sealed(b"secret")), LoginStep::Check(_)));
+    assert_eq!(code(&client.login.checked(Verdict::Busy)), Some(error::CON_COUNT_ERROR.code));
+}
+
+#[test]
+fn which_plugin_serves_a_hash() {
+    let key = Arc::new(RsaKey::generate().expect("a key").0);
+    let native = || StoredPassword::parse(b"*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
+    let asked = |stored: StoredPassword, channel: Channel, plugin: &[u8]| {
+        let user = LoginUser { rsa_key: Some(key.clone()), ..user(stored) };
+        let mut client = Client { channel, ..Client::new(user, Plugin::Native) };
+        let step = client.responds(b"app", plugin, &proof(b"secret", plugin));
+        match AuthSwitchRequest::parse(client.payload()) {
+            Ok(switch) if matches!(step, LoginStep::Wait) => switch.plugin.to_vec(),
+            _ if client.payload() == [1, 4] => b"the password".to_vec(),
+            _ => format!("{step:?}").into_bytes().into_iter().take(8).collect(),
+        }
+    };
+    let [native_name, sha2_name] = [MYSQL_NATIVE_PASSWORD, CACHING_SHA2_PASSWORD];
+    for (stored, channel, plugin, wanted) in [
+        (native(), Channel::Plain, native_name, &b"Verified"[..]),
+        (native(), Channel::Plain, sha2_name, native_name),
+        (native(), Channel::Tls, sha2_name, b"the password"),
+        (salted(b"secret"), Channel::Plain, native_name, sha2_name),
+        (salted(b"secret"), Channel::Plain, sha2_name, b"the password"),
+        (salted(b"secret"), Channel::Local, sha2_name, b"the password"),
+    ] {
+        let label = format!("{stored:?} {channel:?} {}", String::from_utf8_lossy(plugin));
+        assert_eq!(asked(stored, channel, plugin), wanted, "{label}");
+    }
 }
 
 #[test]
@@ -206,7 +297,7 @@ fn a_user_who_needs_tls_gets_nowhere_without() {
     let sent = proof(b"secret", MYSQL_NATIVE_PASSWORD);
     let mut client = Client::new(user.clone(), Plugin::Native);
     assert_eq!(code(&client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent)), Some(error::ACCESS_DENIED.code));
-    let mut client = Client { is_tls: true, ..Client::new(user, Plugin::Native) };
+    let mut client = Client { channel: Channel::Tls, ..Client::new(user, Plugin::Native) };
     assert!(matches!(client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent), LoginStep::Verified(_)));
 }
 
@@ -217,7 +308,7 @@ fn tls_begins_once() {
     request.write(&mut payload);
     let mut client = Client::new(clear(b"secret"), Plugin::Native);
     assert!(matches!(client.packet(1, &payload), LoginStep::StartTls));
-    client.is_tls = true;
+    client.channel = Channel::Tls;
     assert_eq!(code(&client.packet(2, &payload)), Some(error::HANDSHAKE_ERROR.code));
 }
 
@@ -256,7 +347,7 @@ fn ok() -> Vec<u8> {
 /// Feeds a server's packets; the last step, what Weir sent, and what it knows.
 fn at_server(packets: &[Vec<u8>]) -> (BackendStep, Vec<u8>, Greeted) {
     let credential = Credential::clear_text(b"secret");
-    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS);
+    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS, false);
     let (mut known, mut sent, mut step) = (Greeted::default(), Vec::new(), BackendStep::Wait);
     for (at, payload) in packets.iter().enumerate() {
         step = login.packet(2 * at as u8, payload, &mut known, &mut sent);
@@ -312,9 +403,64 @@ fn servers_that_can_t_do_what_weir_needs_are_refused() {
         let (step, ..) = at_server(&[greeting(MYSQL_NATIVE_PASSWORD, OFFERED - missing)]);
         assert!(matches!(step, BackendStep::Refused { .. }), "without {missing:?}");
     }
-    let full = packet(|out| AuthMoreData { data: &[4] }.write(out));
-    let (step, ..) = at_server(&[greeting(CACHING_SHA2_PASSWORD, OFFERED), full]);
+}
+
+#[test]
+fn a_server_that_wants_the_password_gets_it_under_its_key() {
+    let key = RsaKey::generate().expect("a key").0;
+    let more = |data: &[u8]| packet(|out| AuthMoreData { data }.write(out));
+    let packets =
+        [greeting(CACHING_SHA2_PASSWORD, OFFERED), more(&[4]), more(key.public_pem().as_bytes()), ok()];
+    let (step, sent, _) = at_server(&packets);
+    assert_eq!(step, BackendStep::Ready { thread_id: 42 });
+    let sealed = &sent[sent.len() - 256..];
+    assert_eq!(key.open(sealed, &SCRAMBLE).as_deref(), Some(&b"secret\0"[..]));
+    assert!(!sent.windows(6).any(|window| window == b"secret"));
+    // No key, or one that was not asked for.
+    let (step, ..) = at_server(&[greeting(CACHING_SHA2_PASSWORD, OFFERED), more(&[4]), more(b"no key")]);
     assert!(matches!(step, BackendStep::Refused { .. }));
+    let (step, ..) =
+        at_server(&[greeting(CACHING_SHA2_PASSWORD, OFFERED), more(key.public_pem().as_bytes())]);
+    assert!(matches!(step, BackendStep::Refused { .. }));
+    // A hash is not enough for it.
+    let hash = Credential::Sha256(weir_protocol::auth::sha2::HashStage1::of(b"secret"));
+    let mut login = BackendLogin::new(b"app", hash, Capabilities::empty(), false);
+    let (mut known, mut out) = (Greeted::default(), Vec::new());
+    login.packet(0, &greeting(CACHING_SHA2_PASSWORD, OFFERED), &mut known, &mut out);
+    let step = login.packet(2, &more(&[4]), &mut known, &mut out);
+    assert_eq!(refusal(&step), Some(error::ACCESS_DENIED.code));
+}
+
+#[test]
+fn at_a_server_with_tls_nothing_goes_before_it() {
+    let login = || BackendLogin::new(b"app", Credential::clear_text(b"secret"), Capabilities::empty(), true);
+    let (mut known, mut out) = (Greeted::default(), Vec::new());
+    let mut at = login();
+    let step = at.packet(0, &greeting(CACHING_SHA2_PASSWORD, OFFERED), &mut known, &mut out);
+    assert_eq!(step, BackendStep::StartTls);
+    let request = SslRequest::parse(&out[HEADER_LEN..]).expect("a request");
+    assert!(request.capabilities.contains(BACKEND_CAPABILITIES | Capabilities::SSL));
+    out.clear();
+    at.encrypted(&mut out);
+    assert_eq!(Header::parse(&out).map(|header| header.seq), Some(2));
+    let response = HandshakeResponse::parse(&out[HEADER_LEN..]).expect("a response");
+    assert_eq!(
+        (response.user, response.capabilities),
+        (&b"app"[..], request.capabilities | Capabilities::PLUGIN_AUTH)
+    );
+    // In TLS the password goes as it is.
+    out.clear();
+    let full = packet(|out| AuthMoreData { data: &[4] }.write(out));
+    assert_eq!(at.packet(3, &full, &mut known, &mut out), BackendStep::Wait);
+    assert_eq!(&out[HEADER_LEN..], b"secret\0");
+    // A server that can't, and one that goes on without.
+    let mut at = login();
+    let step =
+        at.packet(0, &greeting(MYSQL_NATIVE_PASSWORD, OFFERED - Capabilities::SSL), &mut known, &mut out);
+    assert!(matches!(step, BackendStep::Refused { code: None, .. }));
+    let mut at = login();
+    at.packet(0, &greeting(MYSQL_NATIVE_PASSWORD, OFFERED), &mut known, &mut out);
+    assert!(matches!(at.packet(2, &ok(), &mut known, &mut out), BackendStep::Refused { .. }));
 }
 
 /// Whole logins: [`BackendLogin`] as the client of [`ClientLogin`].
@@ -323,7 +469,8 @@ fn both_ends_understand_each_other() {
     for stored in [&b"secret"[..], b""] {
         for plugin in [Plugin::Native, Plugin::CachingSha2] {
             let mut here = Client::new(clear(stored), plugin);
-            let mut there = BackendLogin::new(b"app", Credential::clear_text(stored), Capabilities::empty());
+            let mut there =
+                BackendLogin::new(b"app", Credential::clear_text(stored), Capabilities::empty(), false);
             let mut known = Greeted::default();
             let mut from_server = here.got.clone();
             let verified = loop {
@@ -347,7 +494,7 @@ proptest! {
     #[test]
     fn clients_may_say_anything(packets in proptest::collection::vec((any::<u8>(), any::<Vec<u8>>()), 0..5), tls: bool) {
         let mut client = Client::new(clear(b"secret"), Plugin::CachingSha2);
-        client.is_tls = tls;
+        client.channel = if tls { Channel::Tls } else { Channel::Plain };
         for (at, (_, payload)) in packets.iter().enumerate() {
             let step = client.packet(client.login.next_sequence(), payload);
             prop_assert!(!matches!(step, LoginStep::Verified(_)), "packet {at}");
@@ -371,6 +518,7 @@ fn a_change_of_user_begins_with_a_switch() {
         b"app",
         Credential::clear_text(b"secret"),
         Capabilities::empty(),
+        false,
         &mut command,
     );
     let mut server = ClientLogin::new(OFFERED, Plugin::Native, SCRAMBLE, HOST);
@@ -385,7 +533,7 @@ fn a_change_of_user_begins_with_a_switch() {
     assert_eq!(step, BackendStep::Wait);
     let find = |_: &[u8]| Some(clear(b"secret"));
     let header = Header::parse(&answer).expect("an answer");
-    let step = server.packet(header.seq, &answer[HEADER_LEN..], false, &find, &mut Vec::new());
+    let step = server.packet(header.seq, &answer[HEADER_LEN..], Channel::Plain, &find, &mut Vec::new());
     assert!(matches!(step, LoginStep::Verified(_)), "{step:?}");
     assert!(server.change_user(b"\x11app", BACKEND_CAPABILITIES, &mut Vec::new()).is_err());
 }

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod files;
 mod log;
+mod rsa_key;
 mod serve;
 mod snapshot;
 mod tls;

@@ -11,6 +11,7 @@ use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
+use crate::rsa_key::{self, RsaKeyError};
 use crate::snapshot::{Snapshots, Unresolved};
 use crate::tls::{self, TlsError};
 
@@ -23,6 +24,8 @@ pub(crate) enum ServeError {
     Server(#[from] Unresolved),
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
+    #[error("RSA key for caching_sha2_password: {0}")]
+    RsaKey(#[from] RsaKeyError),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
@@ -44,6 +47,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let registry = ServerRegistry::default();
     let mut snapshots = Snapshots::new(registry.clone());
     snapshots.resolve(&config)?;
+    snapshots.rsa_key = rsa_key::rsa_key(&config)?;
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let roles_events = events.clone();
@@ -156,12 +160,19 @@ impl Server<'_> {
         if let Err(error) = self.snapshots.resolve(&config) {
             return tracing::error!(%error, "configuration not taken: the one before stays in force");
         }
+        let rsa_key = match rsa_key::rsa_key(&config) {
+            Ok(key) => key,
+            Err(error) => {
+                return tracing::error!(%error, "configuration not taken: the one before stays in force");
+            }
+        };
         if config.listeners() != self.config.listeners() {
             if let Err(error) = service.listen(&config.listeners()) {
                 return tracing::error!(%error, "configuration not taken: the one before stays in force");
             }
             log_listeners(service);
         }
+        self.snapshots.rsa_key = rsa_key;
         self.monitor.apply(&config);
         self.config = config;
         self.publish();

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlUser, Password};
+use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
 use weir_sql::Dialect;
@@ -21,6 +22,8 @@ pub(crate) struct Snapshots {
     registry: ServerRegistry,
     accounts: HashMap<String, Arc<Account>>,
     addresses: HashMap<Endpoint, SocketAddr>,
+    /// With which clients may seal a password.
+    pub(crate) rsa_key: Option<Arc<RsaKey>>,
 }
 
 /// A server whose name means no address.
@@ -33,7 +36,7 @@ pub(crate) struct Unresolved {
 
 impl Snapshots {
     pub(crate) fn new(registry: ServerRegistry) -> Self {
-        Self { registry, accounts: HashMap::new(), addresses: HashMap::new() }
+        Self { registry, accounts: HashMap::new(), addresses: HashMap::new(), rsa_key: None }
     }
 
     /// Looks up the addresses of all servers anew. Nothing changes if one of them has none.
@@ -70,6 +73,7 @@ impl Snapshots {
                     addr: *addr,
                     max_connections,
                     is_gone: is_gone(roles, &endpoint),
+                    tls: None,
                     shared: self.registry.server(&endpoint),
                 }));
                 servers.len() - 1
@@ -94,6 +98,7 @@ impl Snapshots {
             dialect: Dialect { server: server_of(&server_version), ..Dialect::default() },
             server_version,
             tls: config.variables.have_ssl,
+            rsa_key: self.rsa_key.clone(),
         })
     }
 

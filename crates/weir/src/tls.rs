@@ -9,6 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_config::Config;
 
+use crate::files::write_private;
+
 const CERT_FILE: &str = "weir-cert.pem";
 const KEY_FILE: &str = "weir-key.pem";
 
@@ -66,15 +68,6 @@ fn make_self_signed(datadir: &Path, cert: &Path, key: &Path) -> Result<(), TlsEr
     std::fs::write(cert, made.cert.pem()).map_err(file(cert))?;
     tracing::info!(cert = %cert.display(), "made a self-signed certificate for TLS");
     Ok(())
-}
-
-/// Writes a file that only its owner may read, from its first moment on.
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
 
 use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_testkit::{Account, Weir, WeirConfig, hostgroup, weir_binary};
@@ -19,6 +21,8 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("login::without_have_ssl_no_tls_is_offered", no_tls),
         Case::parallel("login::a_user_with_use_ssl_gets_in_over_tls_only", use_ssl),
         Case::parallel("login::a_user_known_by_its_sha2_hash", known_by_sha2_hash),
+        Case::parallel("login::a_user_known_by_its_sha2_hash_without_tls", sealed_password),
+        Case::parallel("login::a_flood_of_passwords_to_check_holds_nobody_up", flood),
     ]
 }
 
@@ -126,17 +130,16 @@ fn use_ssl(env: &Env) -> CaseResult {
     Ok(())
 }
 
+/// 'app' as caching_sha2_password stores it, with so many thousand rounds.
+fn stored(thousands: u32) -> Result<String, Box<dyn std::error::Error>> {
+    let stored = Sha2Crypt::of(b"app", *b"salt of twenty bytes", thousands).ok_or("no hash")?;
+    Ok(String::from_utf8(stored.to_bytes())?)
+}
+
 fn known_by_sha2_hash(env: &Env) -> CaseResult {
-    let salt = *b"salt of twenty bytes";
-    let stored = Sha2Crypt::of(b"app", salt, 5).ok_or("no hash")?;
-    let stored = String::from_utf8(stored.to_bytes())?;
+    let stored = stored(5)?;
     let weir = weir_for_users(env, &[("app", stored.as_str())], |_| {})?;
     let sha2 = Caller { plugin: Plugin::Sha2, ..APP };
-    // Without TLS nobody can prove a password that only a salted hash is known of.
-    let plain = Dialogue::start(weir.addr(), &sha2)?;
-    let (code, message) = plain.refusal().ok_or_else(|| format!("{:?}", plain.said))?;
-    ensure!(code == 1045 && message.contains("TLS"), "{code}: {message}");
-
     let over_tls = Caller { tls: Some(TlsVersion::V13), ..sha2 };
     let refused = Dialogue::start(weir.addr(), &Caller { password: "wrong", ..over_tls })?;
     ensure!(refused.said.contains(&Said::Full), "{:?}", refused.said);
@@ -152,6 +155,65 @@ fn known_by_sha2_hash(env: &Env) -> CaseResult {
         ensure!(next.value("SELECT 1")? == "1", "no answer");
         let refused = Dialogue::start(weir.addr(), &Caller { password: "wrong", ..caller })?;
         ensure!(refused.refusal().is_some_and(|(code, _)| code == 1045), "{:?}", refused.said);
+    }
+    Ok(())
+}
+
+fn sealed_password(env: &Env) -> CaseResult {
+    let path = env.dir()?.join("sealed.sock");
+    let start = |stored: &str| {
+        weir_for_users(env, &[("app", stored)], |config| {
+            let listen = config.listen();
+            config.variable("interfaces", format!("{listen};{}", path.display()));
+        })
+    };
+    let sha2 = Caller { plugin: Plugin::Sha2, ..APP };
+    let weir = start(&stored(5)?)?;
+    let refused = Dialogue::start(weir.addr(), &Caller { password: "wrong", ..sha2 })?;
+    ensure!(refused.said.starts_with(&[Said::Full, Said::Key]), "{:?}", refused.said);
+    ensure!(refused.refusal().is_some_and(|(code, _)| code == 1045), "{:?}", refused.said);
+    let mut first = Dialogue::start(weir.addr(), &sha2)?;
+    ensure!(first.said == [Said::Full, Said::Key, Said::Ok], "{:?}", first.said);
+    let user = first.value("SELECT CURRENT_USER()")?;
+    ensure!(user == "app@%", "the server knows the session as {user}");
+    let next = Dialogue::start(weir.addr(), &sha2)?;
+    ensure!(next.said == [Said::Fast, Said::Ok], "{:?}", next.said);
+    drop(weir);
+
+    // A real client, each time with a Weir that knows the hash only: sealed, through a Unix socket, over TLS.
+    let through = format!("--socket={}", path.display());
+    for more in [["--skip-ssl", "--host=127.0.0.1"], ["--ssl", "--host=127.0.0.1"], ["--skip-ssl", &through]]
+    {
+        let weir = start(&stored(5)?)?;
+        let output = Command::new("mariadb")
+            .args(["--no-defaults", "-uapp", "-papp", "-N", "-B", "-e", "SELECT CURRENT_USER()"])
+            .arg(format!("--port={}", weir.addr().port()))
+            .args(more)
+            .output()?;
+        let (text, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success() && text == "app@%\n", "{more:?}: {text}{errors}");
+    }
+    Ok(())
+}
+
+fn flood(env: &Env) -> CaseResult {
+    // A check takes the better part of a second: seconds for all, one after the other.
+    let weir = weir_for_users(env, &[("app", &stored(0x200)?), ("app2", "app2")], |config| {
+        config.variable("threads", 1);
+    })?;
+    let addr = weir.addr();
+    let wrong = move || Dialogue::start(addr, &Caller { password: "wrong", plugin: Plugin::Sha2, ..APP });
+    let flood: Vec<_> = (0..8).map(|_| thread::spawn(move || wrong().map(|it| it.said))).collect();
+    let mut session = Session::with(addr, &weir_testkit::wire::Login::new(Account::APP2))?;
+    for _ in 0..100 {
+        session.value("SELECT 1")?;
+    }
+    let pending = flood.iter().filter(|login| !login.is_finished()).count();
+    ensure!(pending > 0, "the statements have waited for the passwords");
+    for login in flood {
+        let said = login.join().map_err(|_| "a login panicked")??;
+        ensure!(matches!(said.last(), Some(Said::Err { code: 1045, .. })), "{said:?}");
     }
     Ok(())
 }

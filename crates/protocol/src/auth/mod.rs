@@ -8,6 +8,7 @@
 
 pub mod crypt;
 pub mod native;
+pub mod rsa;
 pub mod sha2;
 
 mod credential;

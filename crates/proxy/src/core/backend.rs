@@ -10,7 +10,7 @@ use super::Core;
 use super::local::apply_sql_mode;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
 use super::relay::is_wsrep_refusal;
-use crate::outbox::SocketId;
+use crate::outbox::{Order, SocketId};
 
 /// A login packet of a server larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
@@ -84,6 +84,11 @@ impl Core {
         self.out.send(socket, &out);
         match step {
             BackendStep::Wait => {}
+            BackendStep::StartTls => {
+                if let Some(tls) = self.backends[key].tls.clone() {
+                    self.out.order(Order::StartServerTls(socket, tls));
+                }
+            }
             BackendStep::Ready { thread_id } => {
                 let backend = &mut self.backends[key];
                 backend.greeted.thread_id = thread_id;
@@ -99,6 +104,15 @@ impl Core {
             BackendStep::Refused { code, message } => self.dial_failed(key, code, &message),
         }
         Some(end)
+    }
+
+    /// TLS stands: the login goes on in it.
+    pub(super) fn backend_encrypted(&mut self, key: BackendKey) {
+        let backend = &mut self.backends[key];
+        let Some(login) = &mut backend.login else { return };
+        if let Some(buffer) = self.out.buffer(backend.socket) {
+            login.encrypted(buffer);
+        }
     }
 
     /// Bytes that nobody asked for: a server says so when it ends a connection.
@@ -130,9 +144,8 @@ impl Core {
         let is_relay = matches!(backend.expected.front(), Some(Expected::Relay));
         let used = match step {
             Step::NeedMore => return Ok(None),
-            Step::Control(Control::LocalInfile, _) if !is_relay => {
-                return Err(BrokenReply::UnexpectedPacket(0xFB));
-            }
+            // Weir does not offer CLIENT_LOCAL_FILES, so a server has no business asking.
+            Step::Control(Control::LocalInfile, _) => return Err(BrokenReply::UnexpectedPacket(0xFB)),
             Step::Done => 0,
             Step::Pass(count) | Step::Control(_, count) => count,
             Step::ColumnsEnd => 0,
@@ -496,11 +509,10 @@ impl Core {
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();
         let is_running = matches!(session.phase, Phase::Running);
-        let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
-        let is_uploading = is_running && (is_flowing || session.infile.is_some());
+        let is_uploading = is_running && session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
         self.backends[lease].holder = None;
         if is_uploading {
-            // The server waits for the rest of a command, or of a file, that will never come.
+            // The server waits for the rest of a command that will never come.
             return self.discard(lease, Some(Poison::ClientGone));
         }
         let expected = &self.backends[lease].expected;

@@ -11,21 +11,21 @@ use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
-use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verified};
+use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verdict, Verified};
 use weir_session::pin::PinBoard;
 use weir_session::state::State;
 
 use super::Core;
 use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work};
 use crate::listener::Peer;
-use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner};
+use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner, SocketId};
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 /// What a client may send ahead while its command runs, before Weir stops reading from it.
 pub(super) const INBOX_BYTES_MAX: usize = 64 << 10;
-/// mysql_users.max_connections is reached, in MySQL's words.
-const TOO_MANY_USER_CONNECTIONS: ServerError = ServerError { code: 1203, sqlstate: *b"42000" };
+/// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
+const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
 
@@ -54,7 +54,6 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::ODBC)
-    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::INTERACTIVE)
@@ -73,7 +72,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
 
 impl Core {
     /// Greets a new client.
-    pub(super) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<crate::outbox::SocketId> {
+    pub(super) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<SocketId> {
         if self.draining_until.is_some() {
             return None;
         }
@@ -105,7 +104,6 @@ impl Core {
             inbox: Vec::new(),
             command_bytes: 0,
             upload: None,
-            infile: None,
             account: None,
             identity: usize::MAX,
             state: self.fresh.clone(),
@@ -146,20 +144,23 @@ impl Core {
         Some(socket)
     }
 
-    pub(super) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {
+    pub(super) fn client_data(&mut self, key: SessionKey, bytes: &[u8]) {
         let session = &self.sessions[key];
         match &session.phase {
             Phase::Closing => return,
             Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
                 return self.flow(key, bytes);
             }
-            Phase::Running if session.infile.is_some() => return self.send_file(key, bytes),
             _ => {}
         }
         let session = &mut self.sessions[key];
         session.inbox.extend_from_slice(bytes);
         // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
-        let is_busy = !matches!(session.phase, Phase::Idle | Phase::Login(_)) || session.fetching > 0;
+        let is_busy = match &session.phase {
+            Phase::Idle => session.fetching > 0,
+            Phase::Login(login) => login.is_checking(),
+            _ => true,
+        };
         let waits = is_busy || self.must_read_first(key);
         let session = &self.sessions[key];
         if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
@@ -196,6 +197,9 @@ impl Core {
     /// Handles one packet of a login, if it is there whole.
     fn login_packet(&mut self, key: SessionKey) -> bool {
         let session = &mut self.sessions[key];
+        if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
+            return false;
+        }
         let Some(header) = Header::parse(&session.inbox) else { return false };
         if header.len > LOGIN_PACKET_BYTES_MAX {
             self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake");
@@ -205,6 +209,7 @@ impl Core {
         if session.inbox.len() < end {
             return false;
         }
+        let channel = session.channel();
         let Phase::Login(login) = &mut session.phase else { return false };
         let snapshot = &self.snapshot;
         let find = |name: &[u8]| {
@@ -213,16 +218,22 @@ impl Core {
                 stored: account.stored.clone(),
                 requires_tls: account.user.use_ssl,
                 known: account.credential.lock().ok().and_then(|known| known.clone()),
+                rsa_key: snapshot.rsa_key.clone(),
             })
         };
         let mut reply = Vec::new();
-        let step =
-            login.packet(header.seq, &session.inbox[HEADER_LEN..end], session.is_tls, &find, &mut reply);
+        let step = login.packet(header.seq, &session.inbox[HEADER_LEN..end], channel, &find, &mut reply);
         session.inbox.drain(..end);
         let socket = session.socket;
         if !reply.is_empty() {
             self.out.send(socket, &reply);
         }
+        self.login_step(key, step)
+    }
+
+    /// What comes of a packet of a login, or of the check of its password; true if it goes on at once.
+    fn login_step(&mut self, key: SessionKey, step: LoginStep) -> bool {
+        let socket = self.sessions[key].socket;
         match step {
             LoginStep::Wait => true,
             LoginStep::StartTls => {
@@ -232,11 +243,28 @@ impl Core {
                 self.out.order(Order::StartTls(socket, leftover));
                 false
             }
+            LoginStep::Check(check) => {
+                self.out.order(Order::Check(socket, check));
+                false
+            }
             LoginStep::Refused(error, message) => {
                 self.refuse_login(key, error, &message);
                 false
             }
             LoginStep::Verified(verified) => self.logged_in(key, *verified),
+        }
+    }
+
+    /// The check that a login waits for is done.
+    pub(super) fn password_checked(&mut self, socket: SocketId, verdict: Verdict) {
+        let Some(Owner::Session(key)) = self.out.owner(socket) else { return };
+        let Phase::Login(login) = &mut self.sessions[key].phase else { return };
+        if !login.is_checking() {
+            return;
+        }
+        let step = login.checked(verdict);
+        if self.login_step(key, step) {
+            self.advance(key);
         }
     }
 
@@ -252,10 +280,10 @@ impl Core {
         if clients >= account.user.max_connections {
             account.clients.fetch_sub(1, Ordering::Relaxed);
             let message = format!(
-                "User {} already has more than 'max_user_connections' active connections",
-                account.user.username
+                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+                account.user.username, account.user.max_connections
             );
-            self.refuse_login(key, TOO_MANY_USER_CONNECTIONS, &message);
+            self.refuse_login(key, USER_LIMIT_REACHED, &message);
             return false;
         }
         let session = &mut self.sessions[key];
@@ -473,7 +501,6 @@ impl Core {
             session.inbox.drain(..done);
         }
         session.upload = None;
-        session.infile = None;
         session.phase = Phase::Idle;
         session.last_active_at = self.now;
         let socket = session.socket;

@@ -11,7 +11,6 @@ pub mod census;
 mod client;
 mod command;
 mod finish;
-mod infile;
 mod keep;
 mod kill;
 mod local;
@@ -52,8 +51,7 @@ use model::{Backend, BackendKey, ServerIndex, Session, SessionKey};
 pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
-    .union(Capabilities::INTERACTIVE)
-    .union(Capabilities::LOCAL_FILES);
+    .union(Capabilities::INTERACTIVE);
 
 /// character_set_connection and collation_connection.
 type CharsetAndCollation = (Box<str>, Box<str>);
@@ -261,6 +259,26 @@ impl Core {
         self.run_runnable();
     }
 
+    /// TLS towards a server has begun, as ordered: what is queued from now on goes through it.
+    pub fn encrypted(&mut self, socket: SocketId, now: Nanos) {
+        self.now = now;
+        if let Some(Owner::Backend(key)) = self.out.owner(socket) {
+            self.backend_encrypted(key);
+        }
+    }
+
+    /// TLS can't go on, for this reason; the socket is of no use any more.
+    pub fn tls_failed(&mut self, socket: SocketId, reason: &str, now: Nanos) {
+        self.now = now;
+        match self.out.owner(socket) {
+            Some(Owner::Backend(key)) if self.backends[key].login.is_some() => {
+                self.dial_failed(key, None, &format!("TLS: {reason}"));
+                self.run_runnable();
+            }
+            _ => self.closed(socket, now),
+        }
+    }
+
     /// The peer has closed, or the socket broke.
     pub fn closed(&mut self, socket: SocketId, now: Nanos) {
         self.now = now;
@@ -289,6 +307,7 @@ impl Core {
         self.now = now;
         match message {
             Message::Client(..) | Message::Listen(..) | Message::Wake => {}
+            Message::Checked(socket, verdict) => self.password_checked(socket, verdict),
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
             Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
             Message::Credit { endpoint } => self.credit_given(&endpoint),

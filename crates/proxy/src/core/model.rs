@@ -9,18 +9,17 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
 use weir_protocol::response::ReplyReader;
-use weir_session::login::{BackendLogin, ClientLogin, Greeted};
+use weir_session::login::{BackendLogin, Channel, ClientLogin, Greeted};
 use weir_session::pin::PinBoard;
 use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
-use super::infile::Infile;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
-use crate::snapshot::Account;
+use crate::snapshot::{Account, ServerTls};
 
 /// Monotonic nanoseconds, passed in by the driver.
 pub type Nanos = u64;
@@ -48,8 +47,6 @@ pub(crate) struct Session {
     pub command_bytes: usize,
     /// Payload bytes of a long command that have not arrived yet; they go straight to the backend.
     pub upload: Option<Upload>,
-    /// A file for the server that the client is sending.
-    pub infile: Option<Infile>,
     pub account: Option<Arc<Account>>,
     pub identity: usize,
     pub state: Rc<State>,
@@ -96,6 +93,17 @@ pub(crate) struct Session {
     pub owed_error: Option<(ServerError, Box<str>)>,
     /// The session has killed itself: it ends with its reply.
     pub close_when_done: bool,
+}
+
+impl Session {
+    /// What lies between Weir and its client.
+    pub(crate) fn channel(&self) -> Channel {
+        match self.peer {
+            _ if self.is_tls => Channel::Tls,
+            Peer::Unix => Channel::Local,
+            Peer::Tcp(_) => Channel::Plain,
+        }
+    }
 }
 
 /// Where a session stands.
@@ -266,6 +274,8 @@ pub(crate) struct Backend {
     pub server: ServerIndex,
     pub identity: usize,
     pub purpose: Purpose,
+    /// How it is encrypted.
+    pub tls: Option<Arc<ServerTls>>,
     pub login: Option<Box<BackendLogin>>,
     pub greeted: Greeted,
     pub stage: Stage,

@@ -120,7 +120,13 @@ impl Core {
         backend.insert_id = Some(0);
         backend.state = self.fresh.clone();
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
-        let login = BackendLogin::change_user(account.user.username.as_bytes(), credential, extra, buffer);
+        let login = BackendLogin::change_user(
+            account.user.username.as_bytes(),
+            credential,
+            extra,
+            backend.tls.is_some(),
+            buffer,
+        );
         backend.login = Some(Box::new(login));
         self.expect(key, Expected::ChangeUser);
     }
@@ -153,6 +159,7 @@ impl Core {
     }
 
     fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, has_credit: bool) {
+        let tls = self.servers[server].server.tls.clone();
         let entry = self.backends.vacant_entry();
         let key = entry.key();
         let socket = self.out.open(Owner::Backend(key));
@@ -161,6 +168,7 @@ impl Core {
             server,
             identity,
             purpose,
+            tls: tls.clone(),
             login: None,
             greeted: Default::default(),
             stage: Stage::Dialing,
@@ -190,7 +198,7 @@ impl Core {
             Ok(credential) => {
                 let user = &self.identities.0[identity];
                 let name = user.account.user.username.as_bytes();
-                let login = BackendLogin::new(name, credential, user.capabilities);
+                let login = BackendLogin::new(name, credential, user.capabilities, tls.is_some());
                 self.backends[key].login = Some(Box::new(login));
                 self.out.order(Order::Connect(socket, addr));
             }
@@ -304,7 +312,17 @@ impl Core {
     pub(super) fn is_stale(&self, key: BackendKey) -> bool {
         let account = &self.identities.0[self.backends[key].identity].account;
         let current = self.snapshot.users.get(account.user.username.as_bytes());
-        !current.is_some_and(|current| Arc::ptr_eq(current, account))
+        !current.is_some_and(|current| Arc::ptr_eq(current, account)) || self.is_encrypted_otherwise(key)
+    }
+
+    /// The configuration wants another encryption of connections to this server, or none, or some.
+    fn is_encrypted_otherwise(&self, key: BackendKey) -> bool {
+        let backend = &self.backends[key];
+        match (&backend.tls, &self.servers[backend.server].server.tls) {
+            (Some(here), Some(wanted)) => !Arc::ptr_eq(here, wanted),
+            (None, None) => false,
+            _ => true,
+        }
     }
 
     /// This worker has its waiters too, but holds more than its share while another worker asks.

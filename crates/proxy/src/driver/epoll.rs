@@ -19,6 +19,8 @@ use crate::core::{Core, Nanos};
 use crate::listener::{Accepted, Listening};
 use crate::outbox::{Order, SocketId};
 use crate::shared::{Message, Shared};
+use crate::snapshot::ServerTls;
+use crate::verifier::Verifier;
 
 /// Bytes read from a socket at a time.
 const READ_BYTES: usize = 128 << 10;
@@ -35,6 +37,7 @@ pub struct Driver {
     core: Core,
     worker: usize,
     shared: Arc<Shared>,
+    verifier: Verifier,
     inbox: Receiver<Message>,
     epoll: OwnedFd,
     listeners: Vec<Listening>,
@@ -72,6 +75,7 @@ impl Driver {
         worker: usize,
         core: Core,
         shared: Arc<Shared>,
+        verifier: Verifier,
         inbox: Receiver<Message>,
         listeners: Vec<Listening>,
         tls: Option<Arc<ServerConfig>>,
@@ -82,6 +86,7 @@ impl Driver {
             core,
             worker,
             shared,
+            verifier,
             inbox,
             epoll,
             listeners: Vec::new(),
@@ -191,8 +196,11 @@ impl Driver {
                     self.flush(id, now);
                 }
             }
+            // A handshake may be over, for which bytes wait.
+            Received::Nothing if socket.transport.is_tls() => self.flush(id, now),
             Received::Nothing => {}
             Received::Closed => self.core.closed(id, now),
+            Received::Broken(reason) => self.core.tls_failed(id, &reason.to_string(), now),
         }
     }
 
@@ -333,6 +341,12 @@ impl Driver {
                 }
             }
             Order::StartTls(id, leftover) => self.start_tls(id, &leftover, now),
+            Order::StartServerTls(id, tls) => self.start_server_tls(id, &tls, now),
+            Order::Check(id, check) => {
+                if let Some(verdict) = self.verifier.check(self.worker, id, check) {
+                    self.core.message(Message::Checked(id, verdict), now);
+                }
+            }
             Order::Resume(id) => {
                 if self.socket(id).is_some_and(|socket| socket.may_have_more) {
                     self.unread.push(id);
@@ -363,6 +377,22 @@ impl Driver {
                 tracing::debug!(%error, "TLS could not be started");
                 self.core.closed(id, now);
             }
+        }
+    }
+
+    fn start_server_tls(&mut self, id: SocketId, tls: &ServerTls, now: Nanos) {
+        // The request for TLS is the first that was ever sent: there is room for it, or something is wrong.
+        let is_sent = self.core.out.unsent(id).is_empty();
+        let transport = Transport::start_server_tls(tls);
+        let Some(socket) = self.socket(id) else { return };
+        match transport {
+            Ok(transport) if is_sent => {
+                socket.transport = transport;
+                self.core.encrypted(id, now);
+                self.unread.push(id);
+            }
+            Ok(_) => self.core.closed(id, now),
+            Err(error) => self.core.tls_failed(id, &error.to_string(), now),
         }
     }
 

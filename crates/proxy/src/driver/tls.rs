@@ -1,11 +1,12 @@
-//! A client's bytes as they are, or inside TLS.
+//! A socket's bytes as they are, or inside TLS.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use super::stream::Stream;
+use crate::snapshot::ServerTls;
 
 /// Plaintext handed to TLS at a time: one record.
 const RECORD_BYTES: usize = 16 << 10;
@@ -14,12 +15,12 @@ const RECORD_BYTES: usize = 16 << 10;
 pub enum Transport {
     /// Nothing.
     Plain,
-    /// TLS, with Weir as the server.
-    Tls(Box<ServerConnection>),
+    /// TLS, with Weir as the server of a client or the client of a server.
+    Tls(Box<Connection>),
 }
 
 /// What a read gave.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Received {
     /// So many bytes; `more` if the socket may have more at once.
     Bytes {
@@ -32,10 +33,12 @@ pub enum Received {
     Nothing,
     /// The peer is done, or the socket is broken.
     Closed,
+    /// TLS can't go on.
+    Broken(rustls::Error),
 }
 
 impl Transport {
-    /// TLS from here on; `leftover` is what was read of it already.
+    /// TLS as a client's server from here on; `leftover` is what was read of it already.
     ///
     /// # Errors
     /// When the leftover is no TLS.
@@ -48,7 +51,21 @@ impl Transport {
             }
             tls.process_new_packets().map_err(io::Error::other)?;
         }
-        Ok(Self::Tls(Box::new(tls)))
+        Ok(Self::Tls(Box::new(Connection::Server(tls))))
+    }
+
+    /// TLS as a server's client from here on.
+    ///
+    /// # Errors
+    /// When the configuration is no good.
+    pub fn start_server_tls(tls: &ServerTls) -> Result<Self, rustls::Error> {
+        let connection = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
+        Ok(Self::Tls(Box::new(Connection::Client(connection))))
+    }
+
+    /// Whether there is TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
     }
 
     /// Reads into `buffer`.
@@ -94,56 +111,42 @@ fn nothing_or_closed(error: &io::Error) -> Received {
     }
 }
 
-fn receive_tls(tls: &mut ServerConnection, stream: &Stream, buffer: &mut [u8]) -> Received {
+fn receive_tls(tls: &mut Connection, stream: &Stream, buffer: &mut [u8]) -> Received {
     let mut count = 0;
-    let mut is_closed = false;
-    loop {
+    let end = loop {
         match tls.reader().read(&mut buffer[count..]) {
-            Ok(0) if count < buffer.len() => {
-                is_closed = true; // close_notify
-                break;
-            }
+            Ok(0) if count < buffer.len() => break Some(Received::Closed), // close_notify
             Ok(read) => count += read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => {
-                is_closed = true;
-                break;
-            }
+            Err(_) => break Some(Received::Closed),
         }
         if count == buffer.len() {
             return Received::Bytes { count, more: true };
         }
         match tls.read_tls(&mut &*stream) {
-            Ok(0) => {
-                is_closed = true;
-                break;
-            }
+            Ok(0) => break Some(Received::Closed),
             Ok(_) => {
                 let processed = tls.process_new_packets();
                 flush_tls(tls, stream);
-                if processed.is_err() {
-                    is_closed = true;
-                    break;
+                if let Err(error) = processed {
+                    break Some(Received::Broken(error));
                 }
             }
             Err(error) => match nothing_or_closed(&error) {
-                Received::Nothing => break,
-                _ => {
-                    is_closed = true;
-                    break;
-                }
+                Received::Nothing => break None,
+                end => break Some(end),
             },
         }
-    }
-    match (count, is_closed) {
-        (0, true) => Received::Closed,
-        (0, false) => Received::Nothing,
+    };
+    match (count, end) {
+        (0, None) => Received::Nothing,
+        (0, Some(end)) => end,
         // What was read comes first; the end is found again by the next read.
-        (count, is_closed) => Received::Bytes { count, more: is_closed },
+        (count, end) => Received::Bytes { count, more: end.is_some() },
     }
 }
 
-fn send_tls(tls: &mut ServerConnection, stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
+fn send_tls(tls: &mut Connection, stream: &Stream, bytes: &[u8]) -> io::Result<usize> {
     let mut taken = 0;
     loop {
         while tls.wants_write() {
@@ -163,7 +166,7 @@ fn send_tls(tls: &mut ServerConnection, stream: &Stream, bytes: &[u8]) -> io::Re
 }
 
 /// Sends what the handshake wants sent; a broken socket shows at the next read.
-fn flush_tls(tls: &mut ServerConnection, stream: &Stream) {
+fn flush_tls(tls: &mut Connection, stream: &Stream) {
     while tls.wants_write() {
         match tls.write_tls(&mut &*stream) {
             Ok(_) => {}

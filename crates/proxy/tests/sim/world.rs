@@ -351,7 +351,8 @@ impl World {
                     }
                     Order::Resume(_) => {}
                     Order::Close(id) => self.closed_by_core(core, id)?,
-                    Order::StartTls(..) => return Err("TLS was ordered".into()),
+                    Order::StartTls(..) | Order::StartServerTls(..) => return Err("TLS was ordered".into()),
+                    Order::Check(..) => return Err("a check was ordered".into()),
                 }
             }
         }

@@ -70,6 +70,7 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
         addr: SocketAddr::from(([127, 0, 0, 1], port)),
         max_connections,
         is_gone: false,
+        tls: None,
         shared: Arc::new(ServerShared::new(endpoint)),
     })
 }
@@ -97,6 +98,7 @@ pub fn snapshot(
         default_collation: "latin1_swedish_ci".into(),
         dialect: Dialect::default(),
         tls: false,
+        rsa_key: None,
     })
 }
 

@@ -1,0 +1,86 @@
+//! Checks of passwords that take time, so that another thread can do them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use weir_protocol::auth::rsa::RsaKey;
+use weir_protocol::auth::{Credential, Method, StoredPassword, constant_time_eq};
+use weir_protocol::handshake::Scramble;
+
+/// A password to be checked: [`Check::run`] does it.
+pub struct Check {
+    proof: Proof,
+    stored: Arc<StoredPassword>,
+    known: Option<Credential>,
+    scramble: Scramble,
+}
+
+/// How the password has come.
+pub(super) enum Proof {
+    /// As it is, possibly with its NUL.
+    Clear(Box<[u8]>),
+    /// Under RSA.
+    Sealed(Box<[u8]>, Arc<RsaKey>),
+}
+
+/// What comes of a [`Check`].
+#[derive(Debug)]
+pub enum Verdict {
+    /// The password is right; this logs in at servers.
+    Right(Credential),
+    /// It is wrong.
+    Wrong,
+    /// Too many checks wait already.
+    Busy,
+}
+
+impl Check {
+    pub(super) fn new(
+        proof: Proof,
+        stored: Arc<StoredPassword>,
+        known: Option<Credential>,
+        scramble: Scramble,
+    ) -> Self {
+        Self { proof, stored, known, scramble }
+    }
+
+    /// Whether it takes microseconds. RSA takes a millisecond, a salted hash some more.
+    pub(super) fn is_cheap(&self) -> bool {
+        let is_salted = matches!(*self.stored, StoredPassword::Sha2(_)) && self.known_password().is_none();
+        matches!(self.proof, Proof::Clear(_)) && !is_salted
+    }
+
+    /// What an earlier login has shown: there is only one password that fits a hash.
+    fn known_password(&self) -> Option<&[u8]> {
+        self.known.as_ref().and_then(Credential::password)
+    }
+
+    /// Checks the password.
+    pub fn run(&self) -> Verdict {
+        let opened;
+        let sent: &[u8] = match &self.proof {
+            Proof::Clear(sent) => sent,
+            Proof::Sealed(sealed, key) => match key.open(sealed, &self.scramble) {
+                Some(password) => {
+                    opened = password;
+                    &opened
+                }
+                None => return Verdict::Wrong,
+            },
+        };
+        let credential = match self.known_password() {
+            Some(known) => {
+                let password = sent.strip_suffix(&[0]).unwrap_or(sent);
+                constant_time_eq(password, known).then(|| Credential::clear_text(password))
+            }
+            None => self.stored.verify(Method::ClearText, sent, &self.scramble),
+        };
+        credential.map_or(Verdict::Wrong, Verdict::Right)
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check(..)")
+    }
+}
