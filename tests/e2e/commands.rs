@@ -1,5 +1,6 @@
 //! The commands of the protocol beside COM_QUERY and those of prepared statements: each answered as a server does.
 
+mod local_infile;
 mod seldom;
 
 use weir_testkit::TestkitError;
@@ -8,7 +9,7 @@ use weir_tests::{Case, Session};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    seldom::trials()
+    seldom::trials().into_iter().chain(local_infile::trials()).collect()
 }
 
 /// Sends a command and reads packets up to the first that ends a reply without rows, or the data of one: OK, EOF,

@@ -187,7 +187,7 @@ impl Session {
     pub fn results(&mut self) -> Result<Answer, TestkitError> {
         let mut results = Vec::new();
         loop {
-            let outcome = self.result()?;
+            let outcome = self.next_result()?;
             let more =
                 outcome.done().is_some_and(|done| done.status.contains(StatusFlags::MORE_RESULTS_EXISTS));
             results.push(outcome);
@@ -228,7 +228,8 @@ impl Session {
         self.read()
     }
 
-    fn result(&mut self) -> Result<Outcome, TestkitError> {
+    /// Reads the next one of several results.
+    pub fn next_result(&mut self) -> Result<Outcome, TestkitError> {
         let first = self.read()?;
         if matches!(first.first(), Some(OK_HEADER | ErrPacket::HEADER)) {
             return self.outcome(&first);

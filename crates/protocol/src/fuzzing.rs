@@ -191,7 +191,12 @@ fn assert_within<const N: usize>(data: &[u8], fields: [&[u8]; N]) {
 /// bytes. However they come, they mean the same.
 pub fn fuzz_reply_reader(data: &[u8]) {
     let &[choice, chunk, ref bytes @ ..] = data else { return };
-    let kind = [ReplyKind::Results, ReplyKind::Prepare, ReplyKind::Simple][usize::from(choice % 3)];
+    let kind = match choice % 3 {
+        _ if choice & 8 != 0 => ReplyKind::Data,
+        0 => ReplyKind::Results,
+        1 => ReplyKind::Prepare,
+        _ => ReplyKind::Simple,
+    };
     let inserts_eof = choice & 4 != 0;
     let whole = read_reply(kind, bytes, bytes.len(), inserts_eof);
     let pieces = read_reply(kind, bytes, usize::from(chunk).max(1), inserts_eof);

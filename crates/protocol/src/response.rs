@@ -148,6 +148,11 @@ impl ReplyReader {
         self.sequence_shift = self.sequence_shift.wrapping_add(1);
     }
 
+    /// The sequence id, as the server counts, of the next packet.
+    pub fn server_sequence(&self) -> u8 {
+        self.sequence
+    }
+
     /// The sequence id, as the client sees it, of the next packet.
     pub fn next_sequence(&self) -> u8 {
         self.sequence.wrapping_add(self.sequence_shift)
@@ -182,6 +187,8 @@ impl ReplyReader {
             return Ok(Step::ColumnsEnd);
         }
         match self.phase {
+            // A server that speaks before it has the file: nobody knows where the file would end.
+            Phase::LocalInfile if bytes.is_empty() => Ok(Step::NeedMore),
             Phase::Done | Phase::LocalInfile => {
                 if bytes.is_empty() {
                     Ok(Step::Done)

@@ -2,12 +2,14 @@
 //! places. Slower than [`scan`](crate::scan), and allocating.
 
 mod assignments;
+mod local_file;
 mod named;
 mod simple;
 mod substitutions;
 mod tables;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
+pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};

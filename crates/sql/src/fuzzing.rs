@@ -2,7 +2,7 @@
 
 use crate::{
     Access, Dialect, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind, Uses, assignments,
-    kill_target, named_effects, scan, substitutions, use_schema,
+    kill_target, named_effects, names_local_file, scan, substitutions, use_schema,
 };
 
 /// Reads `data` as a dialect (two bytes) and a statement, with everything this crate has. Panics if a promise
@@ -74,6 +74,9 @@ fn check_scan(text: &[u8], dialect: Dialect) {
     }
     if use_schema(text, dialect).is_some() {
         assert_eq!(statement.kind, Kind::Use);
+    }
+    if names_local_file(text, dialect, b"data") {
+        assert!(text.windows(6).any(|word| word.eq_ignore_ascii_case(b"INFILE")));
     }
     if kill_target(text, dialect).is_some() {
         assert_eq!(statement.kind, Kind::Kill);

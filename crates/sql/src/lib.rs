@@ -34,8 +34,8 @@ pub mod fuzzing;
 
 pub use detail::{
     Assignment, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, Substitution, TableName,
-    What, assignments, kill_target, may_use_tables, named_effects, scoped_assignments, substitutions,
-    use_schema,
+    What, assignments, kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments,
+    substitutions, use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use lex::{Flaws, Lexer, Token, TokenKind};

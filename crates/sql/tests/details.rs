@@ -2,7 +2,8 @@
 
 use weir_sql::{
     Dialect, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, TableName, What, assignments,
-    kill_target, may_use_tables, named_effects, scoped_assignments, substitutions, use_schema,
+    kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments, substitutions,
+    use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -329,6 +330,33 @@ fn kill_has_a_target() {
     ];
     for (text, expected) in cases {
         assert_eq!(kill_target(text.as_bytes(), dialect()), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_local_file_is_named() {
+    let names = |text: &str| names_local_file(text.as_bytes(), dialect(), b"/tmp/data.csv");
+    for text in [
+        "LOAD DATA LOCAL INFILE '/tmp/data.csv' INTO TABLE t",
+        "load /* x */ xml low_priority local infile \"/tmp/data.csv\" into table t",
+        "SELECT 1; LOAD DATA CONCURRENT LOCAL INFILE '/tmp/data.csv' REPLACE INTO TABLE t",
+        "SET STATEMENT sql_mode='' FOR LOAD DATA LOCAL INFILE '/tmp/data.csv' INTO TABLE t",
+        // Escapes: it may be.
+        r"LOAD DATA LOCAL INFILE '/tmp/d\\ata.csv' INTO TABLE t",
+        "LOAD DATA LOCAL INFILE 'it''s' INTO TABLE t",
+    ] {
+        assert!(names(text), "{text}");
+    }
+    for text in [
+        "LOAD DATA INFILE '/tmp/data.csv' INTO TABLE t",
+        "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE t",
+        "SELECT 'LOAD DATA LOCAL INFILE ''/tmp/data.csv'''",
+        "LOAD DATA LOCAL INFILE ? INTO TABLE t",
+        "LOAD DATA LOCAL INFILE",
+        "CALL load_data()",
+        "",
+    ] {
+        assert!(!names(text), "{text}");
     }
 }
 

@@ -144,8 +144,9 @@ impl Core {
         let is_relay = matches!(backend.expected.front(), Some(Expected::Relay));
         let used = match step {
             Step::NeedMore => return Ok(None),
-            // Weir does not offer CLIENT_LOCAL_FILES, so a server has no business asking.
-            Step::Control(Control::LocalInfile, _) => return Err(BrokenReply::UnexpectedPacket(0xFB)),
+            Step::Control(Control::LocalInfile, _) if !is_relay => {
+                return Err(BrokenReply::UnexpectedPacket(0xFB));
+            }
             Step::Done => 0,
             Step::Pass(count) | Step::Control(_, count) => count,
             Step::ColumnsEnd => 0,
@@ -509,10 +510,11 @@ impl Core {
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();
         let is_running = matches!(session.phase, Phase::Running);
-        let is_uploading = is_running && session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let is_uploading = is_running && (is_flowing || session.infile.is_some());
         self.backends[lease].holder = None;
         if is_uploading {
-            // The server waits for the rest of a command that will never come.
+            // The server waits for the rest of a command, or of a file, that will never come.
             return self.discard(lease, Some(Poison::ClientGone));
         }
         let expected = &self.backends[lease].expected;

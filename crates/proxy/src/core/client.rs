@@ -54,6 +54,7 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::LONG_FLAG)
     .union(Capabilities::CONNECT_WITH_DB)
     .union(Capabilities::ODBC)
+    .union(Capabilities::LOCAL_FILES)
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::PROTOCOL_41)
     .union(Capabilities::INTERACTIVE)
@@ -104,6 +105,7 @@ impl Core {
             inbox: Vec::new(),
             command_bytes: 0,
             upload: None,
+            infile: None,
             account: None,
             identity: usize::MAX,
             state: self.fresh.clone(),
@@ -144,13 +146,14 @@ impl Core {
         Some(socket)
     }
 
-    pub(super) fn client_data(&mut self, key: SessionKey, bytes: &[u8]) {
+    pub(super) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {
         let session = &self.sessions[key];
         match &session.phase {
             Phase::Closing => return,
             Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
                 return self.flow(key, bytes);
             }
+            Phase::Running if session.infile.is_some() => return self.send_file(key, bytes),
             _ => {}
         }
         let session = &mut self.sessions[key];
@@ -501,6 +504,7 @@ impl Core {
             session.inbox.drain(..done);
         }
         session.upload = None;
+        session.infile = None;
         session.phase = Phase::Idle;
         session.last_active_at = self.now;
         let socket = session.socket;

@@ -11,6 +11,7 @@ pub mod census;
 mod client;
 mod command;
 mod finish;
+mod infile;
 mod keep;
 mod kill;
 mod local;
@@ -51,7 +52,8 @@ use model::{Backend, BackendKey, ServerIndex, Session, SessionKey};
 pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
-    .union(Capabilities::INTERACTIVE);
+    .union(Capabilities::INTERACTIVE)
+    .union(Capabilities::LOCAL_FILES);
 
 /// character_set_connection and collation_connection.
 type CharsetAndCollation = (Box<str>, Box<str>);

@@ -16,6 +16,7 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
+use super::infile::Infile;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     pub command_bytes: usize,
     /// Payload bytes of a long command that have not arrived yet; they go straight to the backend.
     pub upload: Option<Upload>,
+    /// A file for the server that the client is sending.
+    pub infile: Option<Infile>,
     pub account: Option<Arc<Account>>,
     pub identity: usize,
     pub state: Rc<State>,

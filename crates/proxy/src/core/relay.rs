@@ -23,7 +23,11 @@ impl Core {
     /// One step of a relayed reply. The client may be gone: then the reply is only read to its end.
     pub(super) fn relay(&mut self, key: BackendKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
         let backend = &mut self.backends[key];
-        let Some(holder) = backend.holder else { return Ok(()) };
+        let Some(holder) = backend.holder else {
+            // The client that would have the file is gone, and the server would wait for it.
+            let is_file_wanted = matches!(step, Step::Control(Control::LocalInfile, _));
+            return if is_file_wanted { Err(BrokenReply::UnexpectedPacket(0xFB)) } else { Ok(()) };
+        };
         match step {
             Step::Pass(_) => {
                 let session = &mut self.sessions[holder];
@@ -62,6 +66,9 @@ impl Core {
             self.sessions[holder].work.is_turned_away = true;
             return Ok(());
         }
+        if control == Control::LocalInfile {
+            return self.file_wanted(key, holder, bytes);
+        }
         let session = &mut self.sessions[holder];
         session.work.is_answering = true;
         let socket = session.socket;
@@ -74,10 +81,7 @@ impl Core {
             }
             Control::Ok | Control::ResultEnd => self.relay_ok(key, holder, control, bytes)?,
             Control::PrepareOk => self.relay_prepare_ok(key, holder, bytes)?,
-            Control::LocalInfile => {
-                // Weir does not offer CLIENT_LOCAL_FILES, so a server has no business asking.
-                return Err(BrokenReply::UnexpectedPacket(0xFB));
-            }
+            Control::LocalInfile => {}
         }
         Ok(())
     }

@@ -1,0 +1,49 @@
+//! What the rules say of a statement.
+
+/// The actions of all rules that matched, added up. `None`: nothing was said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Where it goes.
+    pub hostgroup: Option<u32>,
+    /// How long it may run; never 0.
+    pub timeout_ms: Option<u32>,
+    /// How often it may be sent again.
+    pub retries: Option<u32>,
+    /// How long it is held.
+    pub delay_ms: Option<u32>,
+    /// flagIN of the session's next statement.
+    pub next_flag_in: Option<u32>,
+    /// What becomes of the session's connection.
+    pub multiplex: Option<Multiplex>,
+    /// Position of the rule whose error_msg answers it, see [`Router::error_message`](crate::Router::error_message).
+    pub error: Option<u16>,
+    /// Position of the rule whose OK_msg answers it.
+    pub ok: Option<u16>,
+}
+
+impl Decision {
+    /// Each action of `self`, or where there is none, that of `other`.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            hostgroup: self.hostgroup.or(other.hostgroup),
+            timeout_ms: self.timeout_ms.or(other.timeout_ms),
+            retries: self.retries.or(other.retries),
+            delay_ms: self.delay_ms.or(other.delay_ms),
+            next_flag_in: self.next_flag_in.or(other.next_flag_in),
+            multiplex: self.multiplex.or(other.multiplex),
+            error: self.error.or(other.error),
+            ok: self.ok.or(other.ok),
+        }
+    }
+}
+
+/// The column `multiplex`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplex {
+    /// 0: from this statement on, the session keeps its connection.
+    Off,
+    /// 1: the session need not keep it any longer for that reason.
+    On,
+    /// 2: that there is an `@` in the statement is no reason to keep it. Weir never takes it for one.
+    NotForVariables,
+}

@@ -1,0 +1,206 @@
+//! Rows compiled: patterns, order, and which facts they ask for.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::pattern::Pattern;
+use crate::replacement::Replacement;
+use crate::{FastRoute, FlagWeight, HintOrder, QueryRule};
+
+/// Settings that are variables of ProxySQL's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// mysql-query_processor_iterations: how often a flagOUT may lead back to the first rule. 0: the chains are
+    /// walked forward only.
+    pub iterations: u32,
+    /// mysql-query_processor_first_comment_parsing.
+    pub hint_order: HintOrder,
+}
+
+/// A fault of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleFault {
+    /// Position of the row among those given.
+    pub row: usize,
+    /// The column.
+    pub column: &'static str,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// A pattern that is not the regex crate's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternNote {
+    /// The rule.
+    pub rule_id: u32,
+    /// `match_digest` or `match_pattern`.
+    pub column: &'static str,
+    /// What is in the pattern.
+    pub because: &'static str,
+}
+
+type UserAndSchema = (Box<[u8]>, Box<[u8]>);
+
+/// What a configuration means: shared and immutable. Inactive rows are checked and left out.
+#[derive(Debug, Default)]
+pub struct Rules {
+    pub(crate) rules: Vec<Rule>,
+    /// By user and schema: flag and destination.
+    fast: HashMap<UserAndSchema, Vec<(u32, u32)>>,
+    pub(crate) options: Options,
+    pub(crate) facts: FactsUsed,
+    notes: Vec<PatternNote>,
+}
+
+/// Which facts of a session some rule asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FactsUsed {
+    pub username: bool,
+    pub schemaname: bool,
+    pub client_addr: bool,
+    pub proxy: bool,
+}
+
+/// A row, compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub row: QueryRule,
+    pub match_digest: Option<Pattern>,
+    pub match_pattern: Option<Pattern>,
+    pub replacement: Option<Replacement>,
+    pub weight_sum: u64,
+}
+
+impl Rules {
+    /// Compiles active rows, in order of rule_id, and the rows of fast routing.
+    ///
+    /// # Errors
+    /// Every fault of a row, inactive ones included; `row` counts query rules only.
+    pub fn compile(
+        rows: &[QueryRule],
+        fast: &[FastRoute],
+        options: Options,
+    ) -> Result<Arc<Self>, Vec<RuleFault>> {
+        let mut faults = Vec::new();
+        let mut rules = Self { options, ..Self::default() };
+        let mut seen = HashSet::new();
+        for (at, row) in rows.iter().enumerate() {
+            let fault = |column, reason| RuleFault { row: at, column, reason };
+            if !seen.insert(row.rule_id) {
+                faults.push(fault("rule_id", format!("{} is already there", row.rule_id)));
+            }
+            match Rule::compile(row, &mut rules.notes) {
+                Ok(rule) if row.active => rules.rules.push(rule),
+                Ok(_) => rules.notes.retain(|note| note.rule_id != row.rule_id),
+                Err((column, reason)) => faults.push(fault(column, reason)),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        rules.rules.sort_by_key(|rule| rule.row.rule_id);
+        for route in fast {
+            let key = (route.username.as_bytes().into(), route.schemaname.as_bytes().into());
+            rules.fast.entry(key).or_default().push((route.flag_in, route.destination_hostgroup));
+        }
+        rules.facts = rules.facts_used();
+        Ok(Arc::new(rules))
+    }
+
+    /// Nothing is asked, nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.fast.is_empty()
+    }
+
+    /// Whether a statement's digest is needed to decide.
+    pub fn needs_digest(&self) -> bool {
+        !self.is_empty()
+    }
+
+    /// Patterns that PCRE2 tries, by rule.
+    pub fn notes(&self) -> &[PatternNote] {
+        &self.notes
+    }
+
+    /// The ids of the active rules, in order.
+    pub fn rule_ids(&self) -> impl Iterator<Item = u32> {
+        self.rules.iter().map(|rule| rule.row.rule_id)
+    }
+
+    /// The fast routes of a user in a schema, as flags and destinations: the user's own before anybody's.
+    pub(crate) fn fast_routes(&self, username: &[u8], schemaname: &[u8]) -> Box<[(u32, u32)]> {
+        let of =
+            |user: &[u8]| self.fast.get(&(user.into(), schemaname.into())).into_iter().flatten().copied();
+        of(username).chain(of(b"")).collect()
+    }
+
+    fn facts_used(&self) -> FactsUsed {
+        let any = |asks: fn(&QueryRule) -> bool| self.rules.iter().any(|rule| asks(&rule.row));
+        let is_fast = !self.fast.is_empty();
+        FactsUsed {
+            username: is_fast || any(|row| row.username.is_some()),
+            schemaname: is_fast || any(|row| row.schemaname.is_some()),
+            client_addr: any(|row| row.client_addr.is_some()),
+            proxy: any(|row| row.proxy_addr.is_some() || row.proxy_port.is_some()),
+        }
+    }
+}
+
+impl Rule {
+    fn compile(row: &QueryRule, notes: &mut Vec<PatternNote>) -> Result<Self, (&'static str, String)> {
+        let mut pattern = |column, text: &Option<String>, wants_captures| {
+            let Some(text) = text else { return Ok(None) };
+            let (pattern, obstacle) = Pattern::compile(text, row.caseless, wants_captures)
+                .map_err(|fault| (column, fault.to_string()))?;
+            if let Some(because) = obstacle {
+                notes.push(PatternNote { rule_id: row.rule_id, column, because });
+            }
+            Ok(Some(pattern))
+        };
+        let match_digest = pattern("match_digest", &row.match_digest, false)?;
+        let match_pattern = pattern("match_pattern", &row.match_pattern, row.replace_pattern.is_some())?;
+        let replacement = match (&row.replace_pattern, &match_pattern) {
+            (None, _) => None,
+            (Some(_), None) => {
+                return Err(("replace_pattern", "needs match_pattern: there is nothing to replace".into()));
+            }
+            (Some(_), _) if row.negate_match_pattern => {
+                let reason = "with negate_match_pattern there is nothing to replace";
+                return Err(("replace_pattern", reason.into()));
+            }
+            (Some(text), Some(pattern)) => Some(
+                Replacement::parse(text, pattern.groups())
+                    .map_err(|fault| ("replace_pattern", fault.to_string()))?,
+            ),
+        };
+        let weight_sum = row.flag_outs.iter().map(|flag| u64::from(flag.weight)).sum();
+        if !row.flag_outs.is_empty() && weight_sum == 0 {
+            return Err(("attributes", "the weights of flagOUTs are all 0".into()));
+        }
+        Ok(Self { row: without_empty(row), match_digest, match_pattern, replacement, weight_sum })
+    }
+
+    /// The chain that `draw`, any number, stands for.
+    pub(crate) fn weighted_flag(&self, draw: u64) -> Option<u32> {
+        let mut left = draw.checked_rem(self.weight_sum)?;
+        for FlagWeight { id, weight } in &self.row.flag_outs {
+            match left.checked_sub(u64::from(*weight)) {
+                Some(rest) => left = rest,
+                None => return Some(*id),
+            }
+        }
+        None
+    }
+}
+
+/// Empty names and addresses ask for nothing.
+fn without_empty(row: &QueryRule) -> QueryRule {
+    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    QueryRule {
+        username: filled(&row.username),
+        schemaname: filled(&row.schemaname),
+        client_addr: filled(&row.client_addr),
+        proxy_addr: filled(&row.proxy_addr),
+        ..row.clone()
+    }
+}
