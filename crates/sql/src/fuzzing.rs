@@ -1,8 +1,8 @@
 //! What must hold for any bytes. The fuzz target and the tests of its corpus call it.
 
 use crate::{
-    Access, Dialect, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind, Uses, assignments,
-    kill_target, named_effects, names_local_file, scan, substitutions, use_schema,
+    Access, Dialect, DigestOptions, Digester, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind,
+    Uses, assignments, kill_target, named_effects, names_local_file, scan, substitutions, use_schema,
 };
 
 /// Reads `data` as a dialect (two bytes) and a statement, with everything this crate has. Panics if a promise
@@ -84,4 +84,41 @@ fn check_scan(text: &[u8], dialect: Dialect) {
     if dialect.server.family == Family::MySql && statement.is_read() {
         assert!(!statement.effects.contains(Effects::SEQUENCE));
     }
+}
+
+/// Reads `data` as options (four bytes) and a statement, and digests it. Panics if a promise does not hold.
+pub fn fuzz_digest(data: &[u8]) {
+    let Some((&[flags, length, list, groups], text)) = data.split_first_chunk() else { return };
+    let defaults = DigestOptions::default();
+    let options = DigestOptions {
+        lowercase: flags & 1 != 0,
+        replace_null: flags & 2 != 0,
+        no_digits: flags & 4 != 0,
+        keep_comment: flags & 8 != 0,
+        max_digest_length: if flags & 16 != 0 { usize::from(length) } else { defaults.max_digest_length },
+        max_query_length: if flags & 32 != 0 { usize::from(length) } else { defaults.max_query_length },
+        grouping_limit: usize::from(list % 8),
+        groups_grouping_limit: usize::from(groups % 8),
+    };
+    let mut digester = Digester::new(options);
+    let digest = digester.digest(text);
+    assert!(digest.text.len() <= options.max_digest_length.min(options.max_query_length).min(text.len()));
+    assert!(!digest.text.contains(&0));
+    if options.lowercase && !options.keep_comment && !contains(text, b"/*") {
+        assert!(!digest.text.iter().any(u8::is_ascii_uppercase));
+    }
+    if options.no_digits {
+        assert!(!digest.text.iter().any(u8::is_ascii_digit));
+    }
+    if !contains(text, b"/*") {
+        // Outside executable comments no string is left.
+        assert!(!digest.text.iter().any(|byte| matches!(byte, b'\'' | b'"' | b'\t' | b'\n' | b'\r')));
+    }
+    let (kept, hash) = (digest.text.to_vec(), digest.hash);
+    let again = digester.digest(text);
+    assert!(again.text == kept && again.hash == hash, "the digester remembers something");
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|bytes| bytes == part)
 }

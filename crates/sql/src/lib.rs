@@ -16,11 +16,13 @@
 //! assert_eq!((statement.access, statement.effects), (Access::Write, Effects::LOCK_ACQUIRED));
 //! ```
 //!
-//! [`scan`] runs for every statement. The other functions may allocate; they are for the statements of which
+//! [`scan`] runs for every statement, and so may [`Digester::digest`], which names statements that differ in
+//! their literals only. The other functions may allocate; they are for the statements of which
 //! [`Effects`], [`Uses`] or [`Kind`] say that there is something to find.
 
 mod detail;
 mod dialect;
+mod digest;
 mod functions;
 mod kind;
 mod lex;
@@ -38,6 +40,7 @@ pub use detail::{
     substitutions, use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};
+pub use digest::{Digest, DigestOptions, Digester};
 pub use lex::{Flaws, Lexer, Token, TokenKind};
 pub use scan::scan;
 pub use statement::{Access, Effects, Kind, Statement, Uses};
