@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench (Debian, as root)
+deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench and MySQL 9 (Debian, as root)
 	@scripts/install-deps
 
 demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [KEEP=1: leave it running]
@@ -37,6 +37,6 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (needs the nightly toolchain and car
 	echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
-clean: ## remove what was built, and the test servers' cached data directory
+clean: ## remove what was built, and the test servers' cached programs and data
 	$(CARGO) clean
 	rm -rf /var/tmp/weir-cache /var/tmp/weir-cache-$$(id -u)

@@ -5,7 +5,7 @@
 //! One Galera cluster serves all cases; it is started when the first case asks for it. Cases that stop or kill nodes
 //! run alone, after all others. `WEIR_BIN` names another weir binary than the one built beside this program,
 //! `WEIR_TEST_KEEP=1` keeps the servers' data, and `WEIR_TEST_ADDRESS=127.0.0.61` puts the nodes elsewhere than on
-//! 127.0.0.31 and following, for a second run at the same time.
+//! 127.0.0.31 and following, for a second run at the same time. MySQL's servers have the same addresses in 127.1.0.0/16.
 
 mod cli;
 mod commands;
@@ -16,6 +16,7 @@ mod galera;
 mod hostile;
 mod listeners;
 mod login;
+mod mysql;
 mod persistent_connections;
 mod pins;
 mod pool;
@@ -46,6 +47,7 @@ fn cases() -> Vec<Case> {
         hostile::trials(),
         listeners::trials(),
         login::trials(),
+        mysql::trials(),
         persistent_connections::trials(),
         pins::trials(),
         pool::trials(),

@@ -1,10 +1,11 @@
 //! Whatever sessions do, in whatever order: through Weir they see what they would see straight at the server.
 //!
 //! Random sequences of statements run on several sessions at Weir, which share few connections, and on as many
-//! straight at the writer, in a copy of the schemas. Every answer is compared. `SEED` and `SEQUENCES` choose other or
+//! straight at the writer (or at a MySQL server), in a copy of the schemas. Every answer is compared. `SEED` and `SEQUENCES` choose other or
 //! more sequences; a failure prints the seed and the shortest sequence found that still fails.
 
 mod generate;
+mod target;
 mod twins;
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use weir_tests::{Case, CaseResult, Env, ensure};
 
 use generate::{Random, Step, sequence};
+use target::Family;
 use twins::{Mismatch, Stage};
 
 /// The default number of sequences, and of steps in each.
@@ -25,17 +27,27 @@ const DEFAULT_TIME: Duration = Duration::from_secs(60);
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     // Alone: global variables and positions that other cases move would show in the sessions' settings.
-    vec![Case::serial("property::sessions_see_what_they_would_see_straight_at_the_server", same_as_straight)]
+    vec![
+        Case::serial("property::sessions_see_what_they_would_see_straight_at_the_server", |env| {
+            same_as_straight(env, Family::Galera)
+        }),
+        Case::serial("property::sessions_see_what_they_would_see_straight_at_mysql", |env| {
+            same_as_straight(env, Family::Mysql)
+        }),
+    ]
 }
 
-fn same_as_straight(env: &Env) -> CaseResult {
+fn same_as_straight(env: &Env, family: Family) -> CaseResult {
     let wanted = number("SEQUENCES")?;
     let first = number("SEED")?.unwrap_or(1);
     let started = Instant::now();
-    let mut stage = Stage::new(env)?;
+    let mut stage = Stage::new(env, family)?;
     let mut statistics = (0, 0);
     for seed in first..first + wanted.unwrap_or(SEQUENCES) {
-        let steps = sequence(&mut Random::new(seed), STEPS);
+        let mut steps = sequence(&mut Random::new(seed), STEPS);
+        if family == Family::Mysql {
+            steps.iter_mut().for_each(Step::adapt_to_mysql);
+        }
         let (ran, mismatch) = stage.play(&steps)?;
         statistics = (statistics.0 + steps.len(), statistics.1 + ran);
         if let Some(mismatch) = mismatch {

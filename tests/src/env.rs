@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::{
-    Account, Galera, GaleraOptions, RunDir, TestkitError, Weir, WeirConfig, clean, preflight, weir_binary,
+    Account, Galera, GaleraOptions, Mysql, MysqlOptions, RunDir, TestkitError, Weir, WeirConfig, clean,
+    preflight, weir_binary,
 };
 
 use crate::harness::CaseResult;
@@ -29,7 +30,9 @@ const ADDRESS_VARIABLE: &str = "WEIR_TEST_ADDRESS";
 pub struct Env {
     dir: OnceLock<Result<RunDir, String>>,
     cluster: OnceLock<Result<Galera, String>>,
-    cluster_wanted: AtomicBool,
+    mysql: OnceLock<Result<Mysql, String>>,
+    /// How many starts of servers have begun.
+    starts_wanted: AtomicU32,
     cancel: Arc<AtomicBool>,
     counter: AtomicU32,
 }
@@ -37,8 +40,8 @@ pub struct Env {
 impl Env {
     /// The Galera cluster of three nodes.
     pub fn cluster(&self) -> Result<&Galera, String> {
-        self.cluster_wanted.store(true, Ordering::Relaxed);
         let start = || {
+            self.starts_wanted.fetch_add(1, Ordering::Relaxed);
             let tests = GaleraOptions::tests();
             let options = GaleraOptions {
                 first_address: first_address(tests.first_address)?,
@@ -51,6 +54,23 @@ impl Env {
             Galera::start(options).map_err(|error| format!("no cluster: {error}"))
         };
         self.cluster.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+
+    /// Oracle MySQL: a source and a replica.
+    pub fn mysql(&self) -> Result<&Mysql, String> {
+        let start = || {
+            self.starts_wanted.fetch_add(1, Ordering::Relaxed);
+            let options = MysqlOptions {
+                first_address: beside(first_address(GaleraOptions::tests().first_address)?),
+                extra_cnf: EXTRA_CNF.to_owned(),
+                progress: |line| eprintln!("{line}"),
+                keep: keeps(),
+                cancel: Arc::clone(&self.cancel),
+                ..MysqlOptions::tests()
+            };
+            Mysql::start(&options).map_err(|error| format!("no MySQL: {error}"))
+        };
+        self.mysql.get_or_init(start).as_ref().map_err(Clone::clone)
     }
 
     /// A directory for files of the cases and logs of the Weirs.
@@ -125,9 +145,7 @@ impl Env {
     pub fn save_logs(&self, to: &Path) {
         let _ = fs::remove_dir_all(to);
         let copied = fs::create_dir_all(to).and_then(|()| {
-            let dirs =
-                [self.dir.get().and_then(|dir| dir.as_ref().ok()).map(RunDir::path), self.cluster_dir()];
-            dirs.into_iter().flatten().try_fold(0, |count, from| Ok(count + copy_logs(from, to)?))
+            self.dirs().into_iter().try_fold(0, |count, from| Ok(count + copy_logs(from, to)?))
         });
         match copied {
             Ok(0) => {}
@@ -141,14 +159,11 @@ impl Env {
         self.cancel.store(true, Ordering::Relaxed);
         // A start that is under way ends soon, and cleans up after itself.
         let deadline = Instant::now() + Duration::from_secs(10);
-        while self.cluster_wanted.load(Ordering::Relaxed)
-            && self.cluster.get().is_none()
-            && Instant::now() < deadline
-        {
+        let started = || u32::from(self.cluster.get().is_some()) + u32::from(self.mysql.get().is_some());
+        while started() < self.starts_wanted.load(Ordering::Relaxed) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));
         }
-        let dir = self.dir.get().and_then(|dir| dir.as_ref().ok()).map(RunDir::path);
-        for dir in [dir, self.cluster_dir()].into_iter().flatten() {
+        for dir in self.dirs() {
             clean(dir);
         }
     }
@@ -158,11 +173,15 @@ impl Env {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    fn cluster_dir(&self) -> Option<&Path> {
-        self.cluster.get()?.as_ref().ok().map(Galera::dir)
+    /// The directories of everything that has been started.
+    fn dirs(&self) -> Vec<&Path> {
+        let own = self.dir.get().and_then(|dir| dir.as_ref().ok()).map(RunDir::path);
+        let cluster = self.cluster.get().and_then(|cluster| cluster.as_ref().ok()).map(Galera::dir);
+        let mysql = self.mysql.get().and_then(|mysql| mysql.as_ref().ok()).map(Mysql::dir);
+        [own, cluster, mysql].into_iter().flatten().collect()
     }
 
-    fn next_number(&self) -> u32 {
+    pub(crate) fn next_number(&self) -> u32 {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 }
@@ -172,6 +191,11 @@ fn first_address(default: Ipv4Addr) -> Result<Ipv4Addr, String> {
         Ok(text) => text.parse().map_err(|_| format!("{ADDRESS_VARIABLE}={text}: not an IPv4 address")),
         Err(_) => Ok(default),
     }
+}
+
+/// MySQL's servers have the addresses of the nodes with another second byte: 127.1.0.31 and following.
+fn beside(address: Ipv4Addr) -> Ipv4Addr {
+    Ipv4Addr::from_bits(address.to_bits() | 1 << 16)
 }
 
 fn keeps() -> bool {

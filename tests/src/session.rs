@@ -6,10 +6,13 @@ mod param;
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use weir_protocol::auth::{native, sha2};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, ChangeUser, Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::frame;
-use weir_protocol::handshake::{ConnectAttributes, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::handshake::{
+    AuthMoreData, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ConnectAttributes, MYSQL_NATIVE_PASSWORD,
+};
 use weir_protocol::ok::{ErrPacket, OK_AS_EOF_HEADER, OK_HEADER};
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::{Login, Packet, RawClient};
@@ -216,16 +219,19 @@ impl Session {
         if !is_switch {
             return Ok(packet);
         }
-        let scramble = packet
-            .payload
-            .strip_prefix(b"\xFEmysql_native_password\0")
-            .and_then(|rest| rest.get(..20))
-            .and_then(|scramble| <&[u8; 20]>::try_from(scramble).ok())
-            .ok_or_else(|| TestkitError::Protocol(format!("no switch to the native password: {packet}")))?;
-        let proof = weir_protocol::auth::native::response(account.password.as_bytes(), scramble);
-        let proof = proof.map(|proof| proof.to_vec()).unwrap_or_default();
-        self.raw.packets().write_packet(packet.seq.wrapping_add(1), &proof)?;
-        self.read()
+        let odd = || TestkitError::Protocol(format!("no switch to a password that is proven: {packet}"));
+        let switch = AuthSwitchRequest::parse(&packet.payload).map_err(|_| odd())?;
+        let scramble: &[u8; 20] = switch.data.try_into().map_err(|_| odd())?;
+        let password = account.password.as_bytes();
+        let proof = match switch.plugin {
+            MYSQL_NATIVE_PASSWORD => native::response(password, scramble).map(|proof| proof.to_vec()),
+            CACHING_SHA2_PASSWORD => sha2::response(password, scramble).map(|proof| proof.to_vec()),
+            _ => return Err(odd()),
+        };
+        self.raw.packets().write_packet(packet.seq.wrapping_add(1), &proof.unwrap_or_default())?;
+        let answer = self.read()?;
+        // MySQL says first that the proof was enough.
+        if answer.payload == [AuthMoreData::HEADER, sha2::FAST_AUTH_OK] { self.read() } else { Ok(answer) }
     }
 
     /// Reads the next one of several results.

@@ -138,6 +138,7 @@ pub fn difference(from: &State, to: &State) -> Difference {
     let mut assign = |name: &str, value: Option<&str>| {
         set.push_str(if set.is_empty() { "SET SESSION " } else { ", SESSION " });
         let _ = match value {
+            None if has_wrong_default(name) => write!(set, "{name}=@@global.{name}"),
             None => write!(set, "{name}=DEFAULT"),
             Some(value) => write!(set, "{name}={}", literal(name, value)),
         };
@@ -217,6 +218,11 @@ fn is_nullable(name: &str) -> bool {
             | "innodb_ft_user_stopword_table"
             | "innodb_tmpdir"
     )
+}
+
+/// MySQL (9.7) switches these off when told to put back their default, which is ON.
+fn has_wrong_default(name: &str) -> bool {
+    matches!(name, "foreign_key_checks" | "unique_checks")
 }
 
 /// Variables whose value is text even where it looks like a number.
@@ -308,6 +314,11 @@ mod tests {
         assert_eq!(
             set_of(difference(&dirty, &wanted)),
             "SET SESSION wait_timeout=20, SESSION sql_mode=DEFAULT"
+        );
+        let unchecked = login().with_variable("foreign_key_checks", "OFF");
+        assert_eq!(
+            set_of(difference(&unchecked, &login())),
+            "SET SESSION foreign_key_checks=@@global.foreign_key_checks"
         );
     }
 

@@ -13,6 +13,12 @@ pub enum TestkitError {
         /// The Debian package that contains it.
         package: &'static str,
     },
+    /// There is no MySQL where `scripts/get-mysql` puts it.
+    #[error("there is no {path}: run scripts/get-mysql (it unpacks MySQL without installing it)", path = path.display())]
+    NoMysql {
+        /// The program that is missing.
+        path: PathBuf,
+    },
     /// Somebody else listens where a server of ours shall listen.
     #[error("port {address} is in use by {holder}: stop it or use other addresses")]
     PortInUse {

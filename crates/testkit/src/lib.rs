@@ -2,6 +2,7 @@
 //!
 //! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
 //!   paused and started again.
+//! - [`Mysql`]: an Oracle MySQL server, alone or with replicas.
 //! - [`Weir`] and [`HaProxy`]: the proxies, as child processes with a configuration made for the occasion.
 //! - [`Sysbench`]: load, and its report as numbers.
 //! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
@@ -14,10 +15,12 @@ mod error;
 pub mod fake_server;
 mod galera;
 mod haproxy;
+mod mysql;
 pub mod preflight;
 mod process;
 mod run_dir;
 mod sysbench;
+mod template;
 mod weir;
 pub mod wire;
 
@@ -25,9 +28,11 @@ pub use error::{PortHolder, TestkitError};
 pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node};
 pub use haproxy::{HaProxy, HaProxyOptions};
+pub use mysql::{Mysql, MysqlOptions, MysqlServer};
 pub use process::Process;
 pub use run_dir::{ROOT, RunDir, clean};
 /// The signals that [`Process::signal`] takes.
 pub use rustix::process::Signal;
 pub use sysbench::{Sysbench, SysbenchReport, SysbenchRun};
+pub use template::cache_dir;
 pub use weir::{Weir, WeirConfig, hostgroup, weir_binary};

@@ -17,7 +17,7 @@ pub const ROOT: &str = "/var/tmp";
 /// Names the process that a run belongs to: "PID STARTTIME".
 const OWNER_FILE: &str = "owner";
 /// The programs of ours that may have a run's directory on their command line.
-const PROGRAMS: [&str; 5] = ["mariadbd", "rsync", "haproxy", "weir", "sysbench"];
+const PROGRAMS: [&str; 6] = ["mariadbd", "mysqld", "rsync", "haproxy", "weir", "sysbench"];
 /// The shells that run Galera's state transfer script, which starts an rsync of its own a moment later.
 const SHELLS: [&str; 3] = ["sh", "bash", "wsrep_sst_rsync"];
 const TRANSFER_SCRIPT: &str = "wsrep_sst_";

@@ -8,12 +8,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use weir_protocol::auth::native;
+use weir_protocol::auth::{native, sha2};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command;
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::handshake::{
-    AuthPacket, ConnectAttributes, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD, SCRAMBLE_LEN, Scramble,
+    AuthPacket, CACHING_SHA2_PASSWORD, ConnectAttributes, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD,
+    SCRAMBLE_LEN, Scramble,
 };
 use weir_protocol::ok::{EofPacket, ErrPacket, OK_AS_EOF_HEADER, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
@@ -208,7 +209,7 @@ pub struct Login {
     pub password: String,
     /// The schema to start in.
     pub schema: Option<String>,
-    /// The plugin that the client claims to use; its answer is that of mysql_native_password all the same.
+    /// The plugin that the client claims to use; its first answer is that of mysql_native_password all the same.
     pub plugin: Option<Vec<u8>>,
     /// Connection attributes, name and value.
     pub attributes: Vec<(String, String)>,
@@ -282,6 +283,10 @@ fn native_answer(password: &str, scramble: &Scramble) -> Vec<u8> {
     native::response(password.as_bytes(), scramble).map(|answer| answer.to_vec()).unwrap_or_default()
 }
 
+fn sha2_answer(password: &str, scramble: &Scramble) -> Vec<u8> {
+    sha2::response(password.as_bytes(), scramble).map(|answer| answer.to_vec()).unwrap_or_default()
+}
+
 /// A client connection under full control of the test.
 #[derive(Debug)]
 pub struct RawClient {
@@ -321,7 +326,8 @@ impl RawClient {
         }
     }
 
-    /// Answers the greeting, and a switch to mysql_native_password; returns what the server decided, OK or ERR.
+    /// Answers the greeting, and a switch to mysql_native_password or caching_sha2_password; returns what the server
+    /// decided, OK or ERR. A server that wants the password itself gets no answer: it is an error.
     pub fn authenticate(&mut self, login: &Login) -> Result<Packet, TestkitError> {
         let response = login.response(&self.greeting.scramble);
         let mut seq = self.packets.write_packet(1, &response)?;
@@ -330,13 +336,17 @@ impl RawClient {
         loop {
             let packet = self.packets.read_packet()?;
             match AuthPacket::parse(&packet.payload, self.capabilities) {
-                Ok(AuthPacket::Switch(switch)) if switch.plugin == MYSQL_NATIVE_PASSWORD => {
+                Ok(AuthPacket::Switch(switch)) if switch.plugin != b"mysql_clear_password" => {
                     let scramble: &[u8; SCRAMBLE_LEN] = switch.data.try_into().map_err(|_| {
                         TestkitError::Protocol(format!("a scramble of another length than 20: {packet}"))
                     })?;
-                    let answer = native_answer(&login.password, scramble);
+                    let answer = match switch.plugin {
+                        CACHING_SHA2_PASSWORD => sha2_answer(&login.password, scramble),
+                        _ => native_answer(&login.password, scramble),
+                    };
                     seq = self.packets.write_packet(packet.seq.wrapping_add(1), &answer)?;
                 }
+                Ok(AuthPacket::More(more)) if more.data == [sha2::FAST_AUTH_OK] => {}
                 Ok(AuthPacket::Ok(_) | AuthPacket::Err(_)) => return Ok(packet),
                 other => {
                     return Err(TestkitError::Protocol(format!(

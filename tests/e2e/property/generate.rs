@@ -36,6 +36,26 @@ pub(super) enum Action {
     Reconnect,
 }
 
+/// What MySQL 9 calls by another name. FOUND_ROWS() it knows, but warns of it, and not of the literal that Weir puts in
+/// its place. And the parameter of a SET keeps the type of the first execution, on the connection where that was.
+const AT_MYSQL: &[(&str, &str)] = &[
+    ("tx_isolation", "transaction_isolation"),
+    (" AS INT)", " AS SIGNED)"),
+    ("FOUND_ROWS()", "0"),
+    ("time_zone = ?", "time_zone = CONCAT(?)"),
+];
+
+impl Step {
+    /// Writes the text as MySQL understands it, where that is easy: elsewhere both twins get the same error.
+    pub(super) fn adapt_to_mysql(&mut self) {
+        if let Action::Query(text) | Action::Prepare(_, text) = &mut self.action {
+            for (mariadb, mysql) in AT_MYSQL {
+                *text = text.replace(mariadb, mysql);
+            }
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {

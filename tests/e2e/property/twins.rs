@@ -9,16 +9,13 @@ use weir_protocol::charset;
 use weir_protocol::resultset::ColumnDefinition;
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Node, Weir};
+use weir_testkit::{Account, Weir};
 use weir_tests::session::{Answer, Done, Outcome, Param, Prepared};
 use weir_tests::{Env, Session};
 
 use super::generate::{Action, SESSIONS, SLOTS, Step};
+use super::target::{Family, Target};
 
-/// Connections of Weir's to each node: fewer than sessions.
-const CONNECTIONS_MAX: i64 = 3;
-/// How long a statement waits for one of them, milliseconds.
-const PATIENCE_MS: i64 = 150;
 /// Weir's number for a wait in vain.
 const NO_CONNECTION: u16 = 9001;
 const UNKNOWN_STATEMENT: u16 = 1243;
@@ -51,12 +48,11 @@ pub(super) struct Mismatch {
 
 type Failure = Box<dyn Error>;
 
-/// Weir, the nodes behind it and both copies of the schemas.
+/// Weir, the servers behind it and both copies of the schemas.
 pub(super) struct Stage<'a> {
     // The sessions need it.
     _weir: Weir,
-    writer: &'a Node,
-    reader: &'a Node,
+    target: Target<'a>,
     runs: u32,
     through: Side,
     straight: Side,
@@ -84,27 +80,18 @@ struct Slot {
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(env: &'a Env) -> Result<Stage<'a>, Failure> {
-        let weir = env.narrow_weir_with(&[1, 2], CONNECTIONS_MAX, |config| {
-            config.variable("connect_timeout_server_max", PATIENCE_MS);
-        })?;
-        let name = Session::open(weir.addr(), "test")?.value("SELECT @@wsrep_node_name")?;
-        let cluster = env.cluster()?;
-        let (writer, reader) = if name == "n1" {
-            (cluster.node(1), cluster.node(2))
-        } else {
-            (cluster.node(2), cluster.node(1))
-        };
+    pub(super) fn new(env: &'a Env, family: Family) -> Result<Stage<'a>, Failure> {
+        let (weir, target) = Target::start(env, family)?;
         let side = |server| Side { server, prefix: String::new(), players: Vec::new() };
-        let (through, straight) = (side(weir.addr()), side(writer.addr()));
-        let mut stage = Stage { _weir: weir, writer, reader, runs: 0, through, straight };
+        let (through, straight) = (side(weir.addr()), side(target.writer_addr()));
+        let mut stage = Stage { _weir: weir, target, runs: 0, through, straight };
         stage.renew()?;
         Ok(stage)
     }
 
     /// Fresh schemas, after a failure has made the copies differ.
     pub(super) fn renew(&mut self) -> Result<(), Failure> {
-        let root = self.writer.addr();
+        let root = self.target.writer_addr();
         self.runs += 1;
         for (side, letter) in [(&mut self.through, 'w'), (&mut self.straight, 's')] {
             side.players.clear();
@@ -114,7 +101,7 @@ impl<'a> Stage<'a> {
                 session.run(&format!("DROP DATABASE {}b", side.prefix))?;
             }
             side.prefix = format!("p{letter}{:04}", self.runs);
-            side.create(root)?;
+            side.create(root, self.target.family())?;
         }
         Ok(())
     }
@@ -123,9 +110,9 @@ impl<'a> Stage<'a> {
     pub(super) fn play(&mut self, steps: &[Step]) -> Result<(usize, Option<Mismatch>), Failure> {
         for side in [&mut self.through, &mut self.straight] {
             side.players.clear();
-            side.clean(self.writer.addr())?;
+            side.clean(self.target.writer_addr())?;
         }
-        self.wait_reader()?;
+        self.target.wait_reader()?;
         for side in [&mut self.through, &mut self.straight] {
             side.players = (0..SESSIONS).map(|at| side.player(at)).collect::<Result<_, _>>()?;
         }
@@ -149,24 +136,15 @@ impl<'a> Stage<'a> {
 
     /// Plays the steps once more; returns what both nodes were sent meanwhile, by whomever.
     pub(super) fn trace(&mut self, steps: &[Step]) -> Result<String, Failure> {
-        let nodes = [self.writer, self.reader];
         self.renew()?;
-        let mut files = Vec::new();
-        for node in nodes {
-            let file = node.log_path().with_extension("general");
-            node.root_query(&format!(
-                "SET GLOBAL general_log_file = '{}', general_log = ON",
-                file.display()
-            ))?;
-            files.push(file);
-        }
+        let files = self.target.start_logs()?;
         let played = self.play(steps);
+        self.target.stop_logs()?;
         let mut text = String::new();
-        for (node, file) in nodes.into_iter().zip(files) {
-            node.root_query("SET GLOBAL general_log = OFF")?;
+        for (name, file) in files {
             let log = String::from_utf8_lossy(&fs::read(file)?).into_owned();
             let lines = log.lines().filter(|line| !TRACE_WITHOUT.iter().any(|part| line.contains(part)));
-            text += &format!("{}:\n{}\n", node.name(), lines.collect::<Vec<&str>>().join("\n"));
+            text += &format!("{name}:\n{}\n", lines.collect::<Vec<&str>>().join("\n"));
         }
         played.map(|_| text)
     }
@@ -179,7 +157,7 @@ impl<'a> Stage<'a> {
         let straight = self.straight.act(step)?;
         if matches!(step.action, Action::Reconnect | Action::ChangeUser(_)) {
             // Another session, which may find the reader behind the writes of the one before.
-            self.wait_reader()?;
+            self.target.wait_reader()?;
         }
         let (through, straight) =
             (through.text, straight.text.replace(&self.straight.prefix, &self.through.prefix));
@@ -205,7 +183,7 @@ impl<'a> Stage<'a> {
     fn different_settings(&mut self, session: usize) -> Result<Option<(String, String)>, Failure> {
         const SQL: &str = "SHOW SESSION VARIABLES WHERE Variable_name NOT LIKE 'session_track%' AND Variable_name NOT LIKE 'gtid%' AND Variable_name NOT IN \
              ('pseudo_thread_id', 'last_gtid', 'timestamp', 'rand_seed1', 'rand_seed2', 'last_insert_id', 'identity', \
-             'insert_id', 'error_count', 'warning_count')";
+             'insert_id', 'error_count', 'warning_count', 'statement_id')";
         let answer = self.through.players[session].session.query(SQL)?;
         if answer.error() == Some(NO_CONNECTION) {
             return Ok(None);
@@ -222,21 +200,14 @@ impl<'a> Stage<'a> {
         let shown = |lines: Vec<String>| format!("settings of session {session}: {}", lines.join(", "));
         Ok((more != less).then(|| (shown(more), shown(less))))
     }
-
-    fn wait_reader(&self) -> Result<(), Failure> {
-        let mut session = Session::open(self.reader.addr(), "test")?;
-        session.run("SET SESSION wsrep_sync_wait = 1")?;
-        session.run("SELECT 1 FROM information_schema.SCHEMATA LIMIT 1")?;
-        Ok(())
-    }
 }
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
         for side in [&mut self.through, &mut self.straight] {
             side.players.clear();
-            // The cluster goes with its data in any case.
-            let _ = self.writer.root_query(&format!("DROP DATABASE {0}a; DROP DATABASE {0}b", side.prefix));
+            // The servers go with their data in any case.
+            let _ = self.target.root_query(&format!("DROP DATABASE {0}a; DROP DATABASE {0}b", side.prefix));
         }
     }
 }
@@ -258,7 +229,7 @@ struct Acted {
 }
 
 impl Side {
-    fn create(&self, server: SocketAddrV4) -> Result<(), Failure> {
+    fn create(&self, server: SocketAddrV4, family: Family) -> Result<(), Failure> {
         let mut session = Session::open(server, "test")?;
         for letter in ["b", "a"] {
             session.run(&format!("CREATE DATABASE {}{letter}", self.prefix))?;
@@ -267,8 +238,11 @@ impl Side {
                 session.run(&format!("CREATE TABLE t{at} (id INT PRIMARY KEY AUTO_INCREMENT, v INT)"))?;
             }
         }
-        for at in 0..SESSIONS {
-            session.run(&format!("CREATE SEQUENCE q{at} NOCACHE"))?;
+        // Elsewhere statements that use them fail on both sides.
+        if family == Family::Galera {
+            for at in 0..SESSIONS {
+                session.run(&format!("CREATE SEQUENCE q{at} NOCACHE"))?;
+            }
         }
         for sql in [
             "CREATE PROCEDURE p_set() SET time_zone = '+11:00', @x = 11",
@@ -353,8 +327,15 @@ impl Player {
                 }
                 return Ok(Acted { text: essence(&answer, !is_answered_by_weir(sql)), answer: Some(answer) });
             }
-            Action::InitDb(schema) => self.session.use_schema(&text(schema))?,
-            Action::Ping => self.session.ping()?,
+            // MySQL's answers to these two repeat the number of warnings of whatever ran last.
+            Action::InitDb(_) | Action::Ping => {
+                let answer = match action {
+                    Action::InitDb(schema) => self.session.use_schema(&text(schema))?,
+                    _ => self.session.ping()?,
+                };
+                let status = answer.done().map(|done| done.status & FLAGS);
+                return Ok(Acted { text: format!("{status:?}"), answer: Some(answer) });
+            }
             Action::Prepare(slot, sql) => return self.prepare(*slot, &text(sql)),
             Action::Execute(slot, params) => return self.execute(*slot, params, true),
             Action::ExecuteAgain(slot, params) => return self.execute(*slot, params, false),

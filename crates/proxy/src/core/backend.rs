@@ -5,6 +5,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
+use weir_session::state::State;
 
 use super::Core;
 use super::local::apply_sql_mode;
@@ -234,7 +235,7 @@ impl Core {
                         let settle = *settle;
                         self.settle_ok(key, settle, &ok);
                     }
-                    Some(Expected::Setup) => self.take_sql_mode(&ok),
+                    Some(Expected::Setup) => self.take_defaults(key, &ok),
                     _ => {}
                 }
             }
@@ -244,14 +245,30 @@ impl Core {
         Ok(())
     }
 
-    /// The sql_mode of a new connection: how statements are read until a session sets its own.
-    fn take_sql_mode(&mut self, ok: &OkPacket<'_>) {
+    /// The sql_mode of a new connection: how statements are read until a session sets its own. Of MySQL also the
+    /// character sets that sessions begin anew with.
+    fn take_defaults(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
+        let mut charsets = State::fresh();
         for entry in ok.session_tracks().flatten() {
-            if let SessionTrack::SystemVariable { name: b"sql_mode", value } = entry {
-                apply_sql_mode(&mut self.default_dialect, &String::from_utf8_lossy(value));
-                self.knows_sql_mode = true;
+            let SessionTrack::SystemVariable { name, value } = entry else { continue };
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            match &*name {
+                "sql_mode" => {
+                    apply_sql_mode(&mut self.default_dialect, &value);
+                    self.knows_sql_mode = true;
+                }
+                "character_set_client" | "character_set_results" => charsets.assign(&name, &value),
+                "collation_connection" => {
+                    let charset = value.split('_').next().unwrap_or_default();
+                    charsets.assign("character_set_connection", charset);
+                    charsets.assign(&name, &value);
+                }
+                _ => {}
             }
         }
+        let is_complete = charsets.variable("collation_connection").is_some();
+        self.charsets_after_reset =
+            (is_complete && !self.backends[key].greeted.is_mariadb).then_some(charsets);
     }
 
     /// A server refuses a statement of Weir's own.

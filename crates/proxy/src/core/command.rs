@@ -4,6 +4,7 @@ use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_session::pin::Pins;
+use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use super::Core;
@@ -167,14 +168,18 @@ impl Core {
         true
     }
 
-    /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays
-    /// (MariaDB 10.11: COM_RESET_CONNECTION restores the character sets of the handshake).
+    /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays. The character sets are those
+    /// of the handshake (MariaDB 10.11) or the server's (MySQL 9.7).
     pub(super) fn finish_reset(&mut self, key: SessionKey) {
         self.forget_kept(key);
         let session = &self.sessions[key];
         let role = session.pins.pins() & Pins::OUTLIVE_RESET;
         let collation = session.login_collation;
-        let state = weir_session::state::State::at_login(session.state.schema(), collation);
+        let schema = session.state.schema();
+        let state = match &self.charsets_after_reset {
+            Some(charsets) => charsets.with_schema(schema),
+            None => State::at_login(schema, collation),
+        };
         let state = self.interner.intern(state);
         self.begin_session(key, state);
         self.sessions[key].pins.insert(role);

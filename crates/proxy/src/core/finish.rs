@@ -217,14 +217,15 @@ impl Core {
                     b"SELECT @@session.character_set_connection, @@session.collation_connection",
                 );
             }
-            Settle::Status => {
+            // Only an OK that reports a change of its own brings out what is pending (seen on MariaDB 10.11). MySQL (9.7)
+            // tells it in any OK, and would forget the client's warnings for a SET.
+            Settle::Pending if self.backends[key].greeted.is_mariadb => self.send_query(key, b"SET @weir=0"),
+            Settle::Pending | Settle::Status => {
                 let socket = self.backends[key].socket;
                 if let Some(buffer) = self.out.buffer(socket) {
                     weir_protocol::command::put_ping(buffer);
                 }
             }
-            // Only an OK that reports a change of its own brings out what is pending (seen on MariaDB 10.11).
-            Settle::Pending => self.send_query(key, b"SET @weir=0"),
         }
         self.expect(key, Expected::Settle(settle));
     }
@@ -251,8 +252,10 @@ impl Core {
     /// What had changed before the error and is reported only now.
     fn take_pending(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
         let had_statement = self.sessions[holder].work.statement;
-        // SET @weir itself explains the state change that comes with it.
-        self.sessions[holder].work.statement.effects = Effects::USER_VARIABLE;
+        if self.backends[key].greeted.is_mariadb {
+            // SET @weir itself explains the state change that comes with it.
+            self.sessions[holder].work.statement.effects = Effects::USER_VARIABLE;
+        }
         if self.take_tracked(key, holder, ok).is_err() {
             self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR);
         }

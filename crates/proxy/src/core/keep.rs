@@ -30,7 +30,8 @@ impl Core {
         if insert_id != 0 || has_hidden_id || is_hidden {
             self.keep_insert_id(key);
         }
-        if warnings > 0 {
+        // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
+        if warnings > 0 && self.sessions[key].work.kind != WorkKind::InitDb {
             self.keep_warnings(key);
         }
         // SELECT ... INTO has rows that are not sent.
@@ -93,8 +94,8 @@ impl Core {
         }
     }
 
-    /// Whether the session's statement leaves older warnings where they are, as those do that use no table and raise
-    /// none (MariaDB 10.11).
+    /// Whether the session's statement leaves older warnings where they are, as those do on MariaDB (10.11) that use
+    /// no table and raise none.
     fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
@@ -102,6 +103,10 @@ impl Core {
             || statement.uses.intersects(Uses::DIAGNOSTICS)
         {
             return true;
+        }
+        // MySQL (9.7) clears them at every other statement.
+        if !self.snapshot.is_mariadb {
+            return false;
         }
         match statement.kind {
             Kind::Empty
@@ -199,7 +204,12 @@ impl Core {
         }
         let numbers = kept.what - Keeps::WARNINGS;
         if !numbers.is_empty() {
-            fetch(self, numbers, b"SELECT LAST_INSERT_ID(), FOUND_ROWS()");
+            // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
+            let text: &[u8] = match numbers.contains(Keeps::FOUND_ROWS) {
+                true => b"SELECT LAST_INSERT_ID(), FOUND_ROWS()",
+                false => b"SELECT LAST_INSERT_ID(), 0",
+            };
+            fetch(self, numbers, text);
         }
     }
 

@@ -76,6 +76,9 @@ pub struct Core {
     random: Random,
     /// How statements are read where a session has not said otherwise.
     default_dialect: Dialect,
+    /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
+    /// those of the login, there is none.
+    charsets_after_reset: Option<State>,
     /// A server has told its sql_mode.
     knows_sql_mode: bool,
     timers: timers::Timers,
@@ -217,6 +220,7 @@ impl Core {
             registry: Registry::default(),
             random: Random { seed, drawn: 0 },
             default_dialect: snapshot.dialect,
+            charsets_after_reset: None,
             knows_sql_mode: false,
             timers: timers::Timers::new(now),
             collations: HashMap::new(),

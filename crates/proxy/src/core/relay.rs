@@ -184,7 +184,8 @@ impl Core {
         for entry in ok.session_tracks() {
             match entry.map_err(|_| BrokenReply::Malformed)? {
                 SessionTrack::SystemVariable { name, value } => {
-                    is_explained |= name != b"last_gtid";
+                    // Reported after statements that have not set a variable: the one by MariaDB, the other by MySQL 9.
+                    is_explained |= name != b"last_gtid" && name != b"statement_id";
                     if takes_variables {
                         self.take_variable(key, holder, name, value, &mut next);
                     }
@@ -322,8 +323,8 @@ fn meaning_of(name: &str) -> Meaning {
         | "system_versioning_asof"
         | "gtid_next"
         | "pseudo_slave_mode" => Meaning::Unreadable,
-        "last_gtid" | "error_count" | "warning_count" | "in_transaction" | "external_user" | "proxy_user"
-        | "wsrep_causal_reads" => Meaning::NotState,
+        "last_gtid" | "statement_id" | "error_count" | "warning_count" | "in_transaction"
+        | "external_user" | "proxy_user" | "wsrep_causal_reads" => Meaning::NotState,
         name if name.starts_with("session_track_") => Meaning::NotState,
         _ => Meaning::State,
     }

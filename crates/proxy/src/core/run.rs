@@ -19,10 +19,12 @@ use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
 /// what it is makes the server report it.
 const SET_UP_MARIADB: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
     session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode";
-/// The same for MySQL, where a write's position is asked for by name.
+/// The same for MySQL, where a write's position is asked for by name, and where COM_RESET_CONNECTION leads to the global
+/// character sets, which are learnt in the same way (MySQL's manual: mysql_reset_connection(); seen on 9.7).
 const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
     session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode, \
-    session_track_gtids=OWN_GTID";
+    session_track_gtids=OWN_GTID, character_set_client=@@global.character_set_client, \
+    character_set_results=@@global.character_set_results, collation_connection=@@global.collation_connection";
 
 impl Core {
     /// Switches tracking on, on a connection that is new or was reset.

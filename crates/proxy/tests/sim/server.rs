@@ -292,7 +292,7 @@ impl Conn {
                 "COMMIT" => self.end(cluster, true),
                 "ROLLBACK" => self.end(cluster, false),
                 "SHOW WARNINGS" => self.show_warnings(),
-                "SELECT LAST_INSERT_ID(), FOUND_ROWS()" => {
+                "SELECT LAST_INSERT_ID(), FOUND_ROWS()" | "SELECT LAST_INSERT_ID(), 0" => {
                     let id = self.session.insert_id.to_string();
                     self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
                 }

@@ -152,7 +152,7 @@ impl Galera {
             cluster.node(cluster.nodes.len()).addr().ip().octets()[3],
         ));
         for node in &cluster.nodes {
-            template::copy_to(&template, &node.data_dir())?;
+            template.copy_to(&node.data_dir())?;
             node.spawn(node.index() == 1)?;
         }
         cluster.wait_synced(SYNC_TIMEOUT)?;
