@@ -20,7 +20,7 @@ test: deps ## all tests: unit, property, corpus, and end to end against real ser
 	$(CARGO) build -p weir
 	$(CARGO) test --workspace --no-fail-fast
 
-bench: deps ## throughput, CPU and latency: direct, HAProxy and Weir in turn [ARGS="--rounds 5 --json FILE"]
+bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in turn [ARGS="--quick --json FILE"]
 	@$(CARGO) build --release -p weir -p weir-bench
 	@exec $(CARGO) run --quiet --release -p weir-bench -- $(ARGS)
 

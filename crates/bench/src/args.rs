@@ -1,105 +1,189 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use clap::builder::PossibleValuesParser;
 use clap::value_parser;
 use serde::Serialize;
+use weir_testkit::preflight;
 
 use crate::error::BenchError;
-use crate::peer::{Kind, Route, Wanted};
+use crate::peer::{Kind, Wanted};
+use crate::row::{Layout, Row};
 
-/// sysbench's workloads that end by time and use the tables of `oltp_read_write`.
-const WORKLOADS: [&str; 6] = [
-    "oltp_point_select",
-    "oltp_read_only",
-    "oltp_read_write",
-    "oltp_write_only",
-    "oltp_update_index",
-    "oltp_update_non_index",
-];
-
-/// Connecting, ending and the pauses between two runs, seconds per run; only for the announced duration.
-const OVERHEAD_S: f64 = 0.4;
-
-/// Measures statements directly, through HAProxy and through Weir, in turn, on a Galera cluster of its own.
+/// Measures Weir, HAProxy, ProxySQL (if it is installed) and no proxy at all in turn, on a Galera cluster of its own.
 #[derive(Debug, Clone, Parser, Serialize)]
 #[command(name = "weir-bench", version)]
 pub(crate) struct Args {
-    /// Length of one sysbench run
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=3600), value_name = "S")]
-    pub(crate) seconds: u32,
-    /// How often each peer is visited; medians of fewer than 5 say little
-    #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
-    pub(crate) rounds: u32,
-    /// sysbench's connections, one thread each
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_name = "LIST",
-          value_parser = value_parser!(u32).range(1..=2000))]
-    pub(crate) threads: Vec<u32>,
-    /// sysbench's workloads, in the text protocol
-    #[arg(long, value_delimiter = ',', default_values = ["oltp_point_select", "oltp_read_write"],
-          value_parser = PossibleValuesParser::new(WORKLOADS), value_name = "LIST")]
-    pub(crate) workloads: Vec<String>,
-    /// Who is measured
-    #[arg(long, value_delimiter = ',', default_values_t = [Kind::Direct, Kind::HaProxy, Kind::Weir],
-          value_name = "LIST")]
-    pub(crate) peers: Vec<Kind>,
-    /// Weir's worker threads, and HAProxy's [default: one per CPU]
+    /// Rows of the report to measure [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ROWS")]
+    pub(crate) only: Vec<Row>,
+    /// How often each peer is visited; medians of fewer than 5 say little [default: 5]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
+    rounds: Option<u32>,
+    /// Length of one sysbench run [default: 3]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=3600), value_name = "S")]
+    seconds: Option<u32>,
+    /// sysbench's connections, one thread each [default: by row, most 16,64,256]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = value_parser!(u32).range(1..=2000))]
+    threads: Vec<u32>,
+    /// Who is measured [default: all that are installed]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    peers: Vec<Kind>,
+    /// Worker threads of each proxy [default: one per CPU]
     #[arg(long, value_parser = value_parser!(u16).range(1..=256), value_name = "N")]
-    pub(crate) workers: Option<u16>,
-    /// Where Weir's statements may go
-    #[arg(long, default_value_t = Route::OneNode, value_name = "ROUTE")]
-    pub(crate) weir_route: Route,
-    /// Tables of sysbench
-    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=64), value_name = "N")]
-    pub(crate) tables: u32,
-    /// Rows in each of them
-    #[arg(long, default_value_t = 20_000, value_parser = value_parser!(u32).range(100..=10_000_000), value_name = "N")]
-    pub(crate) table_rows: u32,
+    workers: Option<u16>,
+    /// Let Weir split reads over all nodes, as its users do; the others still use one
+    #[arg(long)]
+    split: bool,
+    /// Three rounds, shorter runs, fewer clients: rough figures in a quarter of the time
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+    /// Every row once for a moment: shows that all of them work, the figures say nothing
+    #[arg(long)]
+    smoke: bool,
     /// Write all figures, each round's too, to this file
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(crate) json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub(crate) markdown: Option<PathBuf>,
     /// The weir binary [default: WEIR_BIN, or the one beside weir-bench]
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
-    pub(crate) weir: Option<PathBuf>,
+    weir: Option<PathBuf>,
     /// Keep the directory with the servers' data, configurations and logs
     #[arg(long)]
     #[serde(skip)]
     pub(crate) keep: bool,
 }
 
+/// How much of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scale {
+    /// How often each peer is visited.
+    pub(crate) rounds: u32,
+    /// Length of one run, seconds.
+    pub(crate) seconds: u32,
+    /// Length of a run before the first round, so that no peer pays for cold caches and empty pools, seconds.
+    pub(crate) warm_up_s: u32,
+    /// Clients that are logged in for the memory of idle clients, and for the crowd.
+    pub(crate) clients: u32,
+    /// Clients that are idle while CPU time is measured.
+    pub(crate) idle_clients: u32,
+    /// For how long, seconds.
+    pub(crate) idle_seconds: u32,
+    /// Size of the large result and of the large file, MiB.
+    pub(crate) bulk_mib: u32,
+    /// How often the large ones are sent through each peer.
+    pub(crate) bulk_rounds: u32,
+    /// Tables of sysbench.
+    pub(crate) tables: u32,
+    /// Rows in each of them.
+    pub(crate) table_rows: u32,
+}
+
+const FULL: Scale = Scale {
+    rounds: 5,
+    seconds: 3,
+    warm_up_s: 2,
+    clients: 10_000,
+    idle_clients: 8_000,
+    idle_seconds: 10,
+    bulk_mib: 1024,
+    bulk_rounds: 3,
+    tables: 4,
+    table_rows: 20_000,
+};
+const QUICK: Scale =
+    Scale { rounds: 3, seconds: 2, clients: 3_000, idle_seconds: 5, bulk_mib: 256, bulk_rounds: 2, ..FULL };
+const SMOKE: Scale = Scale {
+    rounds: 1,
+    seconds: 1,
+    warm_up_s: 0,
+    clients: 200,
+    idle_clients: 100,
+    idle_seconds: 1,
+    bulk_mib: 8,
+    bulk_rounds: 1,
+    tables: 1,
+    table_rows: 1_000,
+};
+/// sysbench's connections in a smoke run.
+const SMOKE_THREADS: &[u32] = &[4];
+
 impl Args {
-    /// Worker threads of either proxy.
+    /// The rows to measure, in the report's order.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        // `make test` runs the counting test itself.
+        let is_wanted = |row: &Row| match self.only.is_empty() {
+            true => !(self.smoke && *row == Row::Allocations),
+            false => self.only.contains(row),
+        };
+        Row::all().iter().copied().filter(is_wanted).collect()
+    }
+
+    /// How much of everything.
+    pub(crate) fn scale(&self) -> Scale {
+        let scale = match (self.quick, self.smoke) {
+            (true, _) => QUICK,
+            (_, true) => SMOKE,
+            _ => FULL,
+        };
+        Scale {
+            rounds: self.rounds.unwrap_or(scale.rounds),
+            seconds: self.seconds.unwrap_or(scale.seconds),
+            bulk_rounds: self.rounds.unwrap_or(scale.bulk_rounds),
+            ..scale
+        }
+    }
+
+    /// sysbench's connections for a row.
+    pub(crate) fn threads(&self, row: Row) -> &[u32] {
+        match (&self.threads[..], self.smoke) {
+            ([], true) => SMOKE_THREADS,
+            ([], false) => row.threads(),
+            (threads, _) => threads,
+        }
+    }
+
+    /// Worker threads of each proxy.
     pub(crate) fn workers(&self) -> u16 {
         let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.workers.unwrap_or_else(|| u16::try_from(cpus()).unwrap_or(u16::MAX))
     }
 
-    /// The most connections that a peer has to bear.
-    pub(crate) fn connections_max(&self) -> u32 {
-        self.threads.iter().copied().max().unwrap_or(1)
+    /// Where a row's servers are to stand.
+    pub(crate) fn layout(&self, layout: Layout) -> Layout {
+        match layout {
+            Layout::OneNode if self.split => Layout::Split,
+            layout => layout,
+        }
     }
 
     /// The peers, each with what it needs: what is missing is said before anything is started.
     pub(crate) fn wanted(&self) -> Result<Vec<Wanted>, BenchError> {
-        let wanted = |&kind: &Kind| {
+        let proxysql = || preflight::program("proxysql", "proxysql");
+        let kinds = match (&self.peers[..], self.smoke) {
+            ([], true) => vec![Kind::HaProxy, Kind::Weir],
+            ([], false) => {
+                let proxysql = proxysql().is_ok().then_some(Kind::ProxySql);
+                [Kind::Direct, Kind::HaProxy].into_iter().chain(proxysql).chain([Kind::Weir]).collect()
+            }
+            (peers, _) => peers.to_vec(),
+        };
+        let wanted = |kind: Kind| {
             Ok(match kind {
                 Kind::Direct => Wanted::Direct,
                 Kind::HaProxy => Wanted::HaProxy,
+                Kind::ProxySql => Wanted::ProxySql(proxysql()?),
                 Kind::Weir => Wanted::Weir(match &self.weir {
                     Some(binary) => binary.clone(),
                     None => weir_testkit::weir_binary()?,
                 }),
             })
         };
-        self.peers.iter().map(wanted).collect()
-    }
-
-    /// How long measuring will take, minutes.
-    pub(crate) fn duration_min(&self) -> f64 {
-        let visits = self.peers.len() * self.workloads.len() * self.threads.len();
-        visits as f64 * f64::from(self.rounds) * (f64::from(self.seconds) + OVERHEAD_S) / 60.0
+        kinds.into_iter().map(wanted).collect()
     }
 }
 
@@ -107,26 +191,45 @@ impl Args {
 mod tests {
     use super::*;
 
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["weir-bench"].iter().chain(words))
+    }
+
     #[test]
     fn the_defaults_are_the_full_comparison() {
-        let args = Args::try_parse_from(["weir-bench"]).unwrap();
-        assert_eq!(args.threads, [1, 16, 64, 256]);
-        assert_eq!(args.workloads, ["oltp_point_select", "oltp_read_write"]);
-        assert_eq!(args.peers, [Kind::Direct, Kind::HaProxy, Kind::Weir]);
-        assert_eq!((args.rounds, args.weir_route), (5, Route::OneNode));
-        // 3 peers, 2 workloads, 4 thread counts, 5 rounds of 3.4 s
-        assert!((args.duration_min() - 6.8).abs() < 1e-9);
+        let args = parse(&[]).unwrap();
+        assert_eq!(args.rows(), Row::all());
+        assert_eq!(args.scale(), FULL);
+        assert_eq!(args.threads(Row::PointSelect), [16, 64, 256]);
+        assert_eq!(args.layout(Layout::OneNode), Layout::OneNode);
+    }
+
+    #[test]
+    fn a_row_alone_with_its_own_numbers() {
+        let args = parse(&["--only", "reconnect", "--rounds", "3", "--threads", "8,32"]).unwrap();
+        assert_eq!(args.rows(), [Row::Reconnect]);
+        assert_eq!((args.scale().rounds, args.scale().seconds), (3, 3));
+        assert_eq!(args.threads(Row::Reconnect), [8, 32]);
+    }
+
+    #[test]
+    fn quick_and_smoke_are_smaller_and_can_be_changed() {
+        let args = parse(&["--quick", "--seconds", "4"]).unwrap();
+        assert_eq!(args.scale(), Scale { seconds: 4, ..QUICK });
+        let args = parse(&["--smoke"]).unwrap();
+        assert_eq!(args.threads(Row::PointSelect), SMOKE_THREADS);
+        assert!(!args.rows().contains(&Row::Allocations));
+        assert!(parse(&["--smoke", "--quick"]).is_err());
     }
 
     #[test]
     fn lists_are_taken_apart_and_nonsense_is_refused() {
-        let parse = |words: &[&str]| Args::try_parse_from(["weir-bench"].iter().chain(words));
-        let args = parse(&["--threads", "8,32", "--peers", "direct,haproxy", "--workers", "3"]).unwrap();
-        assert_eq!((args.threads.clone(), args.workers(), args.connections_max()), (vec![8, 32], 3, 32));
+        let args = parse(&["--peers", "direct,haproxy", "--workers", "3", "--split"]).unwrap();
+        assert_eq!((args.workers(), args.layout(Layout::OneNode)), (3, Layout::Split));
         assert_eq!(args.wanted().unwrap(), [Wanted::Direct, Wanted::HaProxy]);
         let args = parse(&["--peers", "weir", "--weir", "/x/weir"]).unwrap();
         assert_eq!(args.wanted().unwrap(), [Wanted::Weir("/x/weir".into())]);
-        for words in [["--threads", "0"], ["--workloads", "rm"], ["--peers", "maxscale"], ["--rounds", "0"]] {
+        for words in [["--threads", "0"], ["--only", "rm"], ["--peers", "maxscale"], ["--rounds", "0"]] {
             assert!(parse(&words).is_err(), "{words:?}");
         }
     }

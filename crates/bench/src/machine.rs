@@ -9,6 +9,9 @@ use weir_testkit::{Galera, preflight};
 
 use crate::error::BenchError;
 
+/// The programs that are compared or that compare, and the option that makes them tell their version.
+const PROGRAMS: [(&str, &str); 3] = [("haproxy", "-v"), ("proxysql", "--version"), ("sysbench", "--version")];
+
 /// The machine and the versions of everything that is compared.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Machine {
@@ -20,10 +23,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// `SELECT VERSION()`.
     pub(crate) mariadb: String,
-    /// The first line of `haproxy -v`.
-    pub(crate) haproxy: String,
-    /// `sysbench --version`.
-    pub(crate) sysbench: String,
+    /// First lines of what the other programs say of themselves; those that are not installed are not there.
+    pub(crate) versions: Vec<String>,
 }
 
 impl Machine {
@@ -35,16 +36,15 @@ impl Machine {
             cpu: cpu_name(),
             kernel: kernel_release(),
             mariadb: rows.into_iter().flatten().next().unwrap_or_default(),
-            haproxy: first_line("haproxy", "-v"),
-            sysbench: first_line("sysbench", "--version"),
+            versions: PROGRAMS.iter().filter_map(|(program, option)| first_line(program, option)).collect(),
         })
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "--- {} x {}, Linux {}", self.cpus, self.cpu, self.kernel)?;
-        write!(f, "    MariaDB {}; {}; {}", self.mariadb, self.haproxy, self.sysbench)
+        let versions: String = self.versions.iter().map(|version| format!("; {version}")).collect();
+        write!(f, "{} x {}, Linux {}; MariaDB {}{versions}", self.cpus, self.cpu, self.kernel, self.mariadb)
     }
 }
 
@@ -58,9 +58,12 @@ fn cpu_name() -> String {
     name.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-/// Empty if the program can't be asked: a version is worth no failure.
-fn first_line(program: &'static str, argument: &str) -> String {
-    let Ok(path) = preflight::program(program, program) else { return String::new() };
-    let Ok(output) = Command::new(path).arg(argument).output() else { return String::new() };
-    String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
+/// `None` if the program can't be asked: a version is worth no failure.
+fn first_line(program: &str, option: &str) -> Option<String> {
+    let path = preflight::program(program, "").ok()?;
+    let output = Command::new(path).arg(option).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // HAProxy adds its address.
+    let line = text.lines().next()?.split(" - https").next()?;
+    Some(line.to_owned())
 }

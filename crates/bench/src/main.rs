@@ -1,18 +1,27 @@
-//! `weir-bench`: what a statement costs directly, through HAProxy and through Weir.
+//! `weir-bench`: what a statement, a client and a gigabyte cost through Weir, HAProxy and ProxySQL.
 //!
-//! One run starts a Galera cluster of its own, HAProxy (TCP mode) and Weir, and lets sysbench measure them in turn:
-//! every round visits every peer for every workload and number of threads, so that a change of the machine's mood
-//! falls on all of them. Ratios are taken within a round. See [`measure`] for what is counted.
+//! One run starts a Galera cluster of its own and, for each row of the report, the proxies; then it visits them in
+//! turn: every round visits every peer, so that a change of the machine's mood falls on all of them. Ratios are taken
+//! within a round. [`metric`] says what is counted, [`row`] what is set up and what is hoped for.
 
 mod args;
+mod bench;
+mod certificates;
+mod client;
 mod error;
+mod limits;
 mod machine;
-mod measure;
+mod markdown;
+mod metric;
 mod peer;
 mod report;
 mod results;
+mod row;
+mod rows;
+mod rules;
 mod stats;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,9 +30,9 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use weir_testkit::{Galera, GaleraOptions, Sysbench};
 
 use args::Args;
+use bench::{Bench, progress};
 use error::BenchError;
 use machine::Machine;
 use results::Results;
@@ -34,7 +43,9 @@ const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
+        // A row that can't be measured is a failure for whoever only looks at the exit status.
+        Ok(results) if results.left_out.is_empty() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
         Err(BenchError::Interrupted) => {
             eprintln!("weir-bench: interrupted; all servers are stopped");
             ExitCode::from(EXIT_INTERRUPTED)
@@ -47,32 +58,40 @@ fn main() -> ExitCode {
 }
 
 /// Everything started in here ends when it returns, on whatever way.
-fn run(args: &Args) -> Result<(), BenchError> {
+fn run(args: &Args) -> Result<Results, BenchError> {
     let cancel = cancel_on_signals()?;
-    let json = args.json.as_deref().map(JsonFile::create).transpose()?;
-    let wanted = args.wanted()?;
-    let cluster = Galera::start(GaleraOptions {
-        keep: args.keep,
-        progress,
-        cancel: Arc::clone(&cancel),
-        ..GaleraOptions::bench()
-    })?;
-    fill_tables(args, &cluster)?;
-    let peers = peer::start_all(args, &wanted, &cluster)?;
-    for peer in &peers {
-        print!("{}", peer.describe());
+    let json = args.json.as_deref().map(OutputFile::create).transpose()?;
+    let markdown = args.markdown.as_deref().map(OutputFile::create).transpose()?;
+    let bench = Bench::start(args, cancel)?;
+    let machine = Machine::observe(&bench.cluster)?;
+    println!("--- {machine}");
+    let results = measure(args, &bench, machine)?;
+    print!("{}", report::tables(&results));
+    if let Some(file) = json {
+        let text = serde_json::to_string_pretty(&results).map_err(std::io::Error::from);
+        file.write(&text.map_err(BenchError::io("write the figures".to_owned()))?)?;
     }
-    let machine = Machine::observe(&cluster)?;
-    println!("{machine}");
-    progress(&format!("measuring for about {} min", args.duration_min().ceil()));
-    let cases = measure::measure(args, &peers, cluster.dir(), &cancel, progress)?;
-    let results = Results::new(machine, args, cases);
-    print!("{}", report::table(&results));
-    json.map_or(Ok(()), |file| file.write(&results))
+    if let Some(file) = markdown {
+        file.write(&markdown::document(&results))?;
+    }
+    Ok(results)
 }
 
-fn progress(line: &str) {
-    eprintln!("weir-bench: {line}");
+/// A row that can't be measured does not take the others with it.
+fn measure(args: &Args, bench: &Bench<'_>, machine: Machine) -> Result<Results, BenchError> {
+    let mut cases = Vec::new();
+    let mut left_out = BTreeMap::new();
+    for row in args.rows() {
+        match rows::measure(bench, row) {
+            Ok(measured) => cases.extend(measured),
+            Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+            Err(error) => {
+                progress(&format!("{row} could not be measured: {error}"));
+                left_out.insert(row, error.to_string());
+            }
+        }
+    }
+    Ok(Results::new(machine, args, cases, left_out))
 }
 
 /// The first Ctrl-C (or SIGTERM) asks for an orderly end, the second one ends at once: the next run then removes what
@@ -91,29 +110,19 @@ fn cancel_on_signals() -> Result<Arc<AtomicBool>, BenchError> {
     Ok(cancel)
 }
 
-fn fill_tables(args: &Args, cluster: &Galera) -> Result<(), BenchError> {
-    progress(&format!("filling {} tables of {} rows", args.tables, args.table_rows));
-    let mut sysbench = Sysbench::new("oltp_read_write", cluster.node(1).addr());
-    sysbench.tables = args.tables;
-    sysbench.table_rows = args.table_rows;
-    sysbench.threads = args.tables;
-    Ok(sysbench.prepare()?)
-}
-
-/// The file for the figures, opened before anything is measured: a wrong path shall not cost a whole run.
-struct JsonFile<'a> {
+/// A file for figures, opened before anything is measured: a wrong path shall not cost a whole run.
+struct OutputFile<'a> {
     path: &'a Path,
 }
 
-impl<'a> JsonFile<'a> {
+impl<'a> OutputFile<'a> {
     fn create(path: &'a Path) -> Result<Self, BenchError> {
         fs::write(path, "").map_err(BenchError::io(format!("write {}", path.display())))?;
-        Ok(JsonFile { path })
+        Ok(OutputFile { path })
     }
 
-    fn write(self, results: &Results) -> Result<(), BenchError> {
-        let text = serde_json::to_string_pretty(results).map_err(std::io::Error::from);
-        text.and_then(|text| fs::write(self.path, text + "\n"))
+    fn write(self, text: &str) -> Result<(), BenchError> {
+        fs::write(self.path, format!("{}\n", text.trim_end()))
             .map_err(BenchError::io(format!("write {}", self.path.display())))
     }
 }

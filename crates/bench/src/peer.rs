@@ -1,6 +1,7 @@
-//! Who is measured: the server itself, HAProxy in front of it, Weir in front of it.
+//! Who is measured: the server itself, HAProxy, ProxySQL and Weir in front of it.
 
 use std::fmt;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,11 +9,17 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 use weir_testkit::{
-    Account, Galera, HaProxy, HaProxyOptions, TestkitError, Weir, WeirConfig, hostgroup, preflight,
+    Account, Galera, HaProxy, HaProxyOptions, Process, ProxySql, ProxySqlOptions, TestkitError, Weir,
+    WeirConfig, hostgroup, preflight,
 };
 
-use crate::args::Args;
+use crate::certificates::Certificates;
 use crate::error::BenchError;
+use crate::row::Layout;
+use crate::rules::{self, Column};
+
+/// Clients that a proxy takes beyond those that a row needs: for looking whether it is there.
+const SPARE_CLIENTS: u32 = 100;
 
 /// A way for statements to reach the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -23,6 +30,8 @@ pub(crate) enum Kind {
     Direct,
     /// HAProxy in TCP mode, which does not look at what it forwards.
     HaProxy,
+    /// ProxySQL.
+    ProxySql,
     /// Weir.
     Weir,
 }
@@ -32,27 +41,34 @@ impl fmt::Display for Kind {
         f.pad(match self {
             Kind::Direct => "direct",
             Kind::HaProxy => "haproxy",
+            Kind::ProxySql => "proxysql",
             Kind::Weir => "weir",
         })
     }
 }
 
-/// Which servers Weir may use. HAProxy and the direct runs use the writer only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Route {
-    /// The writer only, as HAProxy: a comparison of like with like
-    OneNode,
-    /// All nodes, with the read/write split: what a user of Weir gets
-    Split,
+/// A peer to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Nothing to start.
+    Direct,
+    /// The installed HAProxy.
+    HaProxy,
+    /// This proxysql binary.
+    ProxySql(PathBuf),
+    /// This weir binary.
+    Weir(PathBuf),
 }
 
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Route::OneNode => "one-node",
-            Route::Split => "split",
-        })
+impl Wanted {
+    /// Which one.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Wanted::Direct => Kind::Direct,
+            Wanted::HaProxy => Kind::HaProxy,
+            Wanted::ProxySql(_) => Kind::ProxySql,
+            Wanted::Weir(_) => Kind::Weir,
+        }
     }
 }
 
@@ -61,7 +77,7 @@ impl fmt::Display for Route {
 pub(crate) struct Peer {
     /// Which one.
     pub(crate) kind: Kind,
-    /// Where sysbench connects.
+    /// Where clients connect.
     pub(crate) addr: SocketAddrV4,
     proxy: Proxy,
     config_text: String,
@@ -71,17 +87,24 @@ pub(crate) struct Peer {
 enum Proxy {
     None,
     HaProxy(HaProxy),
+    ProxySql(ProxySql),
     Weir(Box<Weir>),
 }
 
 impl Peer {
+    /// The proxy's process; `None` without a proxy.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        match &self.proxy {
+            Proxy::None => None,
+            Proxy::HaProxy(haproxy) => Some(haproxy.process()),
+            Proxy::ProxySql(proxysql) => Some(proxysql.process()),
+            Proxy::Weir(weir) => Some(weir.process()),
+        }
+    }
+
     /// CPU time that the proxy has used so far, all its threads, user and system; `None` without a proxy.
     pub(crate) fn cpu_time(&self) -> Result<Option<Duration>, TestkitError> {
-        match &self.proxy {
-            Proxy::None => Ok(None),
-            Proxy::HaProxy(haproxy) => haproxy.process().cpu_time().map(Some),
-            Proxy::Weir(weir) => weir.cpu_time().map(Some),
-        }
+        self.process().map(Process::cpu_time).transpose()
     }
 
     /// Address and configuration, for the reader who wants to know what was compared.
@@ -94,73 +117,173 @@ impl Peer {
     }
 }
 
-/// A peer to be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// Nothing to start.
-    Direct,
-    /// The installed HAProxy.
-    HaProxy,
-    /// This weir binary.
-    Weir(PathBuf),
+/// What all proxies are started with.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    /// The servers.
+    pub(crate) cluster: &'a Galera,
+    /// For TLS with clients.
+    pub(crate) certificates: &'a Certificates,
+    /// Threads of each proxy.
+    pub(crate) workers: u16,
+    /// Clients that will come.
+    pub(crate) clients: u32,
+    /// Which servers they stand in front of.
+    pub(crate) layout: Layout,
 }
 
-/// Starts the wanted proxies in front of the cluster's first node.
-pub(crate) fn start_all(args: &Args, wanted: &[Wanted], cluster: &Galera) -> Result<Vec<Peer>, BenchError> {
-    let start = |wanted: &Wanted| match wanted {
-        Wanted::Direct => Ok(direct(cluster)),
-        Wanted::HaProxy => start_haproxy(args, cluster),
-        Wanted::Weir(binary) => start_weir(args, cluster, binary),
-    };
-    wanted.iter().map(start).collect()
+impl Start<'_> {
+    /// Starts the wanted proxies.
+    pub(crate) fn all(&self, wanted: &[Wanted]) -> Result<Vec<Peer>, BenchError> {
+        wanted.iter().map(|wanted| self.one(wanted)).collect()
+    }
+
+    fn one(&self, wanted: &Wanted) -> Result<Peer, BenchError> {
+        match wanted {
+            Wanted::Direct => Ok(self.direct()),
+            Wanted::HaProxy => self.haproxy(),
+            Wanted::ProxySql(program) => self.proxysql(program),
+            Wanted::Weir(binary) => self.weir(binary),
+        }
+    }
+
+    fn node(&self, index: usize) -> SocketAddrV4 {
+        self.cluster.node(index).addr()
+    }
+
+    fn all_nodes(&self) -> Vec<SocketAddrV4> {
+        self.cluster.nodes().iter().map(|node| node.addr()).collect()
+    }
+
+    /// All but the first, which is Weir's writer.
+    fn readers(&self) -> Vec<SocketAddrV4> {
+        self.all_nodes().split_off(1)
+    }
+
+    fn direct(&self) -> Peer {
+        let addr = match self.layout {
+            Layout::Replicas => self.node(2),
+            _ => self.node(1),
+        };
+        Peer { kind: Kind::Direct, addr, proxy: Proxy::None, config_text: String::new() }
+    }
+
+    fn haproxy(&self) -> Result<Peer, BenchError> {
+        let (servers, balance) = match self.layout {
+            Layout::Replicas => (self.readers(), "roundrobin"),
+            Layout::Primary => (self.all_nodes(), "first"),
+            _ => (vec![self.node(1)], "first"),
+        };
+        let options = HaProxyOptions {
+            name: "haproxy".to_owned(),
+            listen: free_address()?,
+            servers,
+            threads: usize::from(self.workers),
+            connections_max: (self.clients + SPARE_CLIENTS) as usize,
+            balance,
+        };
+        let haproxy = HaProxy::start(&options, self.cluster.dir())?;
+        let config_text = options.render();
+        Ok(Peer { kind: Kind::HaProxy, addr: haproxy.addr(), config_text, proxy: Proxy::HaProxy(haproxy) })
+    }
+
+    fn proxysql(&self, program: &Path) -> Result<Peer, BenchError> {
+        let group = hostgroup::WRITER;
+        let servers = match self.layout {
+            Layout::Replicas => self.readers().into_iter().map(|server| (group, server, None)).collect(),
+            Layout::Narrow(connections) => vec![(group, self.node(1), Some(connections))],
+            _ => vec![(group, self.node(1), None)],
+        };
+        let options = ProxySqlOptions {
+            name: "proxysql".to_owned(),
+            listen: free_address()?,
+            admin: free_address()?,
+            threads: self.workers,
+            clients_max: self.clients + SPARE_CLIENTS,
+            variables: vec![("have_ssl", "true".into())],
+            servers,
+            account: Account::APP,
+            default_hostgroup: group,
+            rules: rules::rules(group, group)
+                .iter()
+                .map(|rule| rule.iter().map(proxysql_column).collect())
+                .collect(),
+        };
+        self.proxysql_certificates(&self.cluster.dir().join("proxysql-data"))?;
+        let proxysql = ProxySql::start(program, &options, self.cluster.dir())?;
+        let config_text = options.render();
+        Ok(Peer {
+            kind: Kind::ProxySql,
+            addr: proxysql.addr(),
+            config_text,
+            proxy: Proxy::ProxySql(proxysql),
+        })
+    }
+
+    /// ProxySQL makes its own, which sysbench would not trust, unless it finds some
+    /// (<https://proxysql.com/documentation/ssl-support/>).
+    fn proxysql_certificates(&self, datadir: &Path) -> Result<(), BenchError> {
+        let doing = || BenchError::io(format!("write to {}", datadir.display()));
+        fs::create_dir_all(datadir).map_err(doing())?;
+        let files = [
+            ("proxysql-ca.pem", self.certificates.authority()),
+            ("proxysql-cert.pem", self.certificates.server_cert()),
+            ("proxysql-key.pem", self.certificates.server_key()),
+        ];
+        for (name, from) in files {
+            fs::copy(from, datadir.join(name)).map_err(doing())?;
+        }
+        Ok(())
+    }
+
+    fn weir(&self, binary: &Path) -> Result<Peer, BenchError> {
+        let listen = free_address()?;
+        let (config, addr) = self.weir_config(listen)?;
+        let weir = Weir::start(binary, &config, self.cluster.dir(), "weir")?;
+        let config_text = config.render(&self.cluster.dir().join("weir-data"));
+        Ok(Peer { kind: Kind::Weir, addr, config_text, proxy: Proxy::Weir(Box::new(weir)) })
+    }
+
+    /// Weir's shipped defaults, and the address that is measured.
+    fn weir_config(&self, listen: SocketAddrV4) -> Result<(WeirConfig, SocketAddrV4), TestkitError> {
+        let mut addr = listen;
+        let mut config = match self.layout {
+            Layout::OneNode => one_node_config(self.node(1), listen, None),
+            Layout::Narrow(connections) => one_node_config(self.node(1), listen, Some(connections)),
+            Layout::Split => WeirConfig::for_servers(&self.all_nodes(), listen),
+            Layout::Primary | Layout::Replicas => {
+                let mut config = WeirConfig::for_servers(&self.all_nodes(), listen);
+                addr = free_address()?;
+                let mode = if self.layout == Layout::Primary { "primary" } else { "replicas" };
+                let row = [("address", addr.to_string().into()), ("mode", mode.into())];
+                config.push("weir_listeners", &row);
+                config
+            }
+        };
+        config.variable("threads", i64::from(self.workers));
+        config.variable("tls_cert_file", self.certificates.server_cert().display().to_string());
+        config.variable("tls_key_file", self.certificates.server_key().display().to_string());
+        Ok((config, addr))
+    }
 }
 
-fn direct(cluster: &Galera) -> Peer {
-    Peer { kind: Kind::Direct, addr: cluster.node(1).addr(), proxy: Proxy::None, config_text: String::new() }
-}
-
-fn start_haproxy(args: &Args, cluster: &Galera) -> Result<Peer, BenchError> {
-    let options = HaProxyOptions {
-        name: "haproxy".to_owned(),
-        listen: free_address()?,
-        servers: vec![cluster.node(1).addr()],
-        threads: usize::from(args.workers()),
-        connections_max: args.connections_max() as usize + 100,
-        balance: "first",
-    };
-    let haproxy = HaProxy::start(&options, cluster.dir())?;
-    Ok(Peer {
-        kind: Kind::HaProxy,
-        addr: haproxy.addr(),
-        config_text: options.render(),
-        proxy: Proxy::HaProxy(haproxy),
-    })
-}
-
-fn start_weir(args: &Args, cluster: &Galera, binary: &Path) -> Result<Peer, BenchError> {
-    let listen = free_address()?;
-    let mut config = match args.weir_route {
-        Route::OneNode => one_node_config(cluster.node(1).addr(), listen),
-        Route::Split => WeirConfig::for_cluster(cluster, listen),
-    };
-    config.variable("threads", i64::from(args.workers()));
-    let weir = Weir::start(binary, &config, cluster.dir(), "weir")?;
-    Ok(Peer {
-        kind: Kind::Weir,
-        addr: listen,
-        config_text: config.render(&cluster.dir().join("weir-data")),
-        proxy: Proxy::Weir(Box::new(weir)),
-    })
-}
-
-/// Weir's shipped defaults in front of one server in a plain hostgroup.
-fn one_node_config(server: SocketAddrV4, listen: SocketAddrV4) -> WeirConfig {
+/// One server in a plain hostgroup.
+fn one_node_config(server: SocketAddrV4, listen: SocketAddrV4, connections_max: Option<u32>) -> WeirConfig {
     let mut config = WeirConfig::new(listen);
-    config.server(server, hostgroup::WRITER, &[]);
+    let more: Vec<_> =
+        connections_max.map(|max| ("max_connections", i64::from(max).into())).into_iter().collect();
+    config.server(server, hostgroup::WRITER, &more);
     config.user(Account::APP, hostgroup::WRITER, &[]);
     config.variable("monitor_username", Account::MONITOR.user);
     config.variable("monitor_password", Account::MONITOR.password);
     config
+}
+
+fn proxysql_column(column: &Column) -> (&'static str, weir_testkit::ProxySqlValue) {
+    match *column {
+        Column::Number(name, number) => (name, number.into()),
+        Column::Text(name, text) => (name, text.into()),
+    }
 }
 
 fn free_address() -> Result<SocketAddrV4, TestkitError> {
@@ -176,7 +299,7 @@ mod tests {
     fn weir_understands_the_configuration_made_for_it() {
         let server = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 41), 3306);
         let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6033);
-        let mut config = one_node_config(server, listen);
+        let mut config = one_node_config(server, listen, Some(50));
         config.variable("threads", 2);
         let parsed = weir_config::parse(&config.render(Path::new("/var/tmp/x")), "bench.toml").unwrap();
         assert_eq!(parsed.servers.len(), 1);

@@ -22,14 +22,17 @@ impl Spread {
         Some(Spread { median: f64::midpoint(lower, upper), min, max })
     }
 
-    /// The spread of the ratios of each round. Rounds whose divisor is 0 have no ratio.
-    pub(crate) fn of_ratios(
-        figures: impl IntoIterator<Item = f64>,
-        divisors: impl IntoIterator<Item = f64>,
-    ) -> Option<Spread> {
-        let pairs = figures.into_iter().zip(divisors);
-        Spread::of(pairs.filter(|&(_, divisor)| divisor > 0.0).map(|(figure, divisor)| figure / divisor))
+    /// The spread of the ratios of each pair (figure, divisor). Pairs whose divisor is 0 have no ratio.
+    pub(crate) fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
+        let pairs = pairs.into_iter().filter(|&(_, divisor)| divisor > 0.0);
+        Spread::of(pairs.map(|(figure, divisor)| figure / divisor))
     }
+}
+
+/// The least figure that at least `percent` of all `figures` (sorted, ascending) do not exceed; `None` of no figures.
+pub(crate) fn percentile(figures: &[f64], percent: f64) -> Option<f64> {
+    let rank = (percent / 100.0 * figures.len() as f64).ceil() as usize;
+    figures.get(rank.max(1) - 1).or(figures.last()).copied()
 }
 
 #[cfg(test)]
@@ -48,9 +51,19 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_a_round() {
         // The machine is half as fast in the second round: the ratio does not care.
-        let ratios = Spread::of_ratios([90.0, 45.0], [100.0, 50.0]);
+        let ratios = Spread::of_ratios([(90.0, 100.0), (45.0, 50.0)]);
         assert_eq!(ratios, Some(Spread { median: 0.9, min: 0.9, max: 0.9 }));
-        assert_eq!(Spread::of_ratios([1.0, 3.0], [0.0, 2.0]).map(|r| r.median), Some(1.5));
-        assert_eq!(Spread::of_ratios([1.0], [0.0]), None);
+        assert_eq!(Spread::of_ratios([(1.0, 0.0), (3.0, 2.0)]).map(|r| r.median), Some(1.5));
+        assert_eq!(Spread::of_ratios([(1.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn percentiles_are_figures_that_occurred() {
+        let figures: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(percentile(&figures, 50.0), Some(100.0));
+        assert_eq!(percentile(&figures, 99.0), Some(198.0));
+        assert_eq!(percentile(&figures, 100.0), Some(200.0));
+        assert_eq!(percentile(&[7.0], 1.0), Some(7.0));
+        assert_eq!(percentile(&[], 50.0), None);
     }
 }

@@ -3,7 +3,7 @@
 //! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
 //!   paused and started again.
 //! - [`Mysql`]: an Oracle MySQL server, alone or with replicas.
-//! - [`Weir`] and [`HaProxy`]: the proxies, as child processes with a configuration made for the occasion.
+//! - [`Weir`], [`HaProxy`] and [`ProxySql`]: the proxies, as child processes with a configuration made for the occasion.
 //! - [`Sysbench`]: load, and its report as numbers.
 //! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
 //! - [`wire`]: a client that sends exactly what it is told, for what real ones never send.
@@ -18,6 +18,7 @@ mod haproxy;
 mod mysql;
 pub mod preflight;
 mod process;
+mod proxysql;
 mod run_dir;
 mod sysbench;
 mod template;
@@ -30,6 +31,7 @@ pub use galera::{Account, Galera, GaleraOptions, Node};
 pub use haproxy::{HaProxy, HaProxyOptions};
 pub use mysql::{Mysql, MysqlOptions, MysqlServer};
 pub use process::Process;
+pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
 pub use run_dir::{ROOT, RunDir, clean};
 /// The signals that [`Process::signal`] takes.
 pub use rustix::process::Signal;

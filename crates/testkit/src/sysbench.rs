@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// One of sysbench's workloads against one address, in the text protocol.
 #[derive(Debug, Clone)]
 pub struct Sysbench {
-    /// As in "oltp_point_select".
+    /// As in "oltp_point_select", or the path of a script.
     pub workload: String,
     /// Where to connect.
     pub server: SocketAddrV4,
@@ -35,6 +35,8 @@ pub struct Sysbench {
     pub time_s: u32,
     /// Further arguments, as in "--db-ps-mode=auto" or "--mysql-ignore-errors=1213".
     pub extra: Vec<String>,
+    /// Where it runs: with `--mysql-ssl=on` it reads `cacert.pem`, `client-cert.pem` and `client-key.pem` there.
+    pub working_dir: Option<PathBuf>,
 }
 
 impl Sysbench {
@@ -50,6 +52,7 @@ impl Sysbench {
             threads: 4,
             time_s: 5,
             extra: Vec::new(),
+            working_dir: None,
         }
     }
 
@@ -99,6 +102,9 @@ impl Sysbench {
             format!("--time={}", self.time_s),
         ]);
         command.args(&self.extra);
+        if let Some(dir) = &self.working_dir {
+            command.current_dir(dir);
+        }
         Ok(command)
     }
 }

@@ -1,0 +1,137 @@
+//! A gigabyte in one piece, either way.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_testkit::Process;
+
+use crate::bench::{Bench, empty_case, progress};
+use crate::client::{Client, Login};
+use crate::error::{BenchError, ClientError};
+use crate::metric::{Metric, Sample};
+use crate::peer::{Kind, Peer};
+use crate::results::Case;
+use crate::row::{Layout, Row};
+
+const KINDS: [Kind; 4] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir];
+/// Clients at a time: one, and the one that was there before it.
+const CLIENTS: u32 = 10;
+const MIB: u64 = 1 << 20;
+/// Length of a row, and of a line of the file, bytes.
+const ROW_BYTES: u64 = 1000;
+/// What the client reads at a time, bytes.
+const READ_BYTES: usize = 256 * 1024;
+/// Lines in a packet of the file: near 64 KB, as clients send.
+const LINES_PER_PACKET: usize = 64;
+/// How often memory is looked at meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Sent before the first round, so that no peer pays for cold caches, MiB.
+const WARM_UP_MIB: u32 = 4;
+
+pub(super) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchError> {
+    let peers = bench.peers(Layout::OneNode, CLIENTS, &KINDS)?;
+    let mib = bench.scale.bulk_mib;
+    let mut case = empty_case(row, &format!("{mib} MiB"), row.goals(1), &peers);
+    progress(&format!("{row}: warming up"));
+    for peer in &peers {
+        transfer(peer, row, WARM_UP_MIB)?;
+    }
+    for round in 0..bench.scale.bulk_rounds {
+        bench.rounds(&mut case, &peers, round, |peer| visit(peer, row, mib))?;
+    }
+    Ok(vec![case])
+}
+
+fn visit(peer: &Peer, row: Row, mib: u32) -> Result<Sample, BenchError> {
+    let Some(process) = peer.process() else {
+        let (bytes, took) = transfer(peer, row, mib)?;
+        return Ok(speed(bytes, took));
+    };
+    let (cpu_before, memory_before_kib) = (process.cpu_time()?, process.rss_kib()?);
+    let (peak_kib, transferred) = with_peak(process, || transfer(peer, row, mib));
+    let (bytes, took) = transferred?;
+    let cpu = process.cpu_time()?.saturating_sub(cpu_before);
+    let growth_kib = peak_kib.saturating_sub(memory_before_kib);
+    let gib = bytes as f64 / (1024 * MIB) as f64;
+    Ok(speed(bytes, took)
+        .with(Metric::CpuMsPerGib, cpu.as_secs_f64() * 1000.0 / gib)
+        .with(Metric::PeakGrowthMib, growth_kib as f64 / 1024.0))
+}
+
+fn speed(bytes: u64, took: Duration) -> Sample {
+    Sample::default().with(Metric::MibPerS, bytes as f64 / MIB as f64 / took.as_secs_f64())
+}
+
+/// Sends or receives so much; gives the bytes that passed and the time they took.
+fn transfer(peer: &Peer, row: Row, mib: u32) -> Result<(u64, Duration), BenchError> {
+    let doing = || BenchError::client(format!("{row} via {}", peer.kind));
+    let login = Login { local_files: row == Row::LocalInfile, ..Login::new(peer.addr) };
+    let mut client = login.connect().map_err(doing())?;
+    let started = Instant::now();
+    let rows = u64::from(mib) * MIB / ROW_BYTES;
+    let bytes = match row {
+        Row::LocalInfile => send_file(&mut client, rows),
+        _ => receive_result(&mut client, rows),
+    };
+    Ok((bytes.map_err(doing())?, started.elapsed()))
+}
+
+fn receive_result(client: &mut Client, rows: u64) -> Result<u64, ClientError> {
+    client.send_query(&format!("SELECT REPEAT('x', {ROW_BYTES}) FROM seq_1_to_{rows}"))?;
+    Ok(client.reply(&mut vec![0; READ_BYTES], 1)?.bytes)
+}
+
+/// The server skips every line, because none begins as lines have to: what is measured is the way to it.
+fn send_file(client: &mut Client, lines: u64) -> Result<u64, ClientError> {
+    let mut buffer = vec![0; READ_BYTES];
+    client.send_query("LOAD DATA LOCAL INFILE 'rows' INTO TABLE sbtest1 LINES STARTING BY 'row:' (c)")?;
+    let Some(mut sequence) = client.reply(&mut buffer, 1)?.file_sequence else {
+        return Err(ClientError::Protocol("the server does not ask for the file".to_owned()));
+    };
+    let mut line = vec![b'x'; ROW_BYTES as usize - 1];
+    line.push(b'\n');
+    let packet = line.repeat(LINES_PER_PACKET);
+    let packets = lines.div_ceil(LINES_PER_PACKET as u64);
+    for _ in 0..packets {
+        client.send_packet(&mut sequence, &packet)?;
+    }
+    client.send_packet(&mut sequence, b"")?;
+    client.reply(&mut buffer, sequence)?;
+    Ok(packets * packet.len() as u64)
+}
+
+/// Does something and gives the most resident memory that the process had meanwhile, KiB, too.
+fn with_peak<T>(process: &Process, work: impl FnOnce() -> T) -> (u64, T) {
+    let is_done = AtomicBool::new(false);
+    let peak_kib = AtomicU64::new(0);
+    let look = || peak_kib.fetch_max(process.rss_kib().unwrap_or_default(), Ordering::Relaxed);
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                look();
+                thread::sleep(LOOK_INTERVAL);
+            }
+        });
+        let result = work();
+        is_done.store(true, Ordering::Relaxed);
+        result
+    });
+    look();
+    (peak_kib.load(Ordering::Relaxed), result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_peak_is_at_least_what_is_there() {
+        let process = Process::spawn("sleep", Command::new("sleep").arg("60")).unwrap();
+        let (peak_kib, result) = with_peak(&process, || 7);
+        assert_eq!(result, 7);
+        assert!(peak_kib > 0);
+    }
+}

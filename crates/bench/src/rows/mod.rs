@@ -1,0 +1,27 @@
+//! How each row is measured.
+
+mod allocations;
+mod bulk;
+mod crowd;
+mod idle;
+mod load;
+
+use crate::bench::Bench;
+use crate::error::BenchError;
+use crate::results::Case;
+use crate::row::Row;
+
+/// Measures a row, with proxies of its own.
+pub(crate) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchError> {
+    match row {
+        Row::IdleMemory => idle::memory(bench),
+        Row::IdleCpu => idle::cpu(bench),
+        Row::Crowd => crowd::measure(bench),
+        Row::BigResult | Row::LocalInfile => bulk::measure(bench, row),
+        Row::Allocations => allocations::measure(),
+        _ => match row.load() {
+            Some(load) => load::measure(bench, row, load),
+            None => Ok(Vec::new()),
+        },
+    }
+}
