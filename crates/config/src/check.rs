@@ -47,6 +47,61 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
     }
 }
 
+/// Checks what is said of hostgroups as a whole: once each, only of those that are used, and nothing that contradicts
+/// itself where a server is in several.
+pub(crate) fn hostgroups(config: &Config, attributes: &Lines, own: &Lines, report: &mut Report) {
+    let servers = config.servers.iter().map(|server| server.hostgroup_id);
+    let galera = config.galera_hostgroups.iter().flat_map(GaleraHostgroup::hostgroups).map(|(_, id)| id);
+    let used: HashSet<u32> = servers.chain(galera).collect();
+    if config.hostgroup_attributes.len() == attributes.len() {
+        let ids = config.hostgroup_attributes.iter().map(|row| row.hostgroup_id);
+        distinct_and_used(ids, &used, attributes, report);
+        same_init_connect(config, attributes, report);
+    }
+    if config.weir_hostgroups.len() == own.len() {
+        let ids = config.weir_hostgroups.iter().map(|row| row.hostgroup_id);
+        distinct_and_used(ids, &used, own, report);
+    }
+}
+
+fn distinct_and_used(
+    ids: impl Iterator<Item = u32>,
+    used: &HashSet<u32>,
+    lines: &Lines,
+    report: &mut Report,
+) {
+    let mut seen = HashMap::new();
+    for (index, id) in ids.enumerate() {
+        let (path, line) = lines.at(index);
+        let key = format!("{path}.hostgroup_id");
+        if let Some(first) = seen.insert(id, line) {
+            report.refuse(line, key, format!("hostgroup {id} is already there (line {first})"));
+        } else if !used.contains(&id) {
+            report.refuse(line, key, format!("no server and no cluster is in hostgroup {id}"));
+        }
+    }
+}
+
+/// Connections to a server serve all its hostgroups.
+fn same_init_connect(config: &Config, lines: &Lines, report: &mut Report) {
+    for server in &config.servers {
+        let endpoint = server.endpoint();
+        let ids = config.hostgroups_of(&endpoint);
+        let rows = config.hostgroup_attributes.iter().enumerate();
+        let mut rows =
+            rows.filter(|(_, row)| ids.contains(&row.hostgroup_id) && !row.init_connect.is_empty());
+        let Some((_, first)) = rows.next() else { continue };
+        if let Some((index, other)) = rows.find(|(_, row)| row.init_connect != first.init_connect) {
+            let (path, line) = lines.at(index);
+            let reason = format!(
+                "connections to {endpoint} serve the hostgroups {} and {}, and the init_connect of these differs",
+                first.hostgroup_id, other.hostgroup_id
+            );
+            return report.refuse(line, format!("{path}.init_connect"), reason);
+        }
+    }
+}
+
 fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, server) in servers.iter().enumerate() {

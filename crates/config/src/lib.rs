@@ -22,9 +22,11 @@ mod check;
 mod error;
 mod fields;
 pub mod fuzzing;
+mod hostgroups;
 mod listeners;
 mod names;
 mod password;
+mod statements;
 mod suggest;
 mod tables;
 mod topology;
@@ -37,6 +39,7 @@ use std::path::Path;
 use toml_edit::Document;
 
 pub use error::ConfigError;
+pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
 pub use types::{

@@ -10,7 +10,7 @@ use crate::fields::{self, Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
-use crate::{TABLE_ROWS_MAX, check, listeners, names, variables};
+use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, variables};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
 pub(crate) const INT_MAX: u32 = i32::MAX as u32;
@@ -30,11 +30,16 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     let servers = rows(root, "mysql_servers", report);
     let users = rows(root, "mysql_users", report);
     let galera = rows(root, "mysql_galera_hostgroups", report);
+    let attributes = rows(root, "mysql_hostgroup_attributes", report);
+    let own = rows(root, "weir_hostgroups", report);
     config.servers = servers.iter().filter_map(|row| server(row, report)).collect();
     config.users = users.iter().filter_map(|row| user(row, report)).collect();
     config.galera_hostgroups = galera.iter().filter_map(|row| galera_hostgroup(row, report)).collect();
     let listening = rows(root, "weir_listeners", report);
     config.weir_listeners = listening.iter().filter_map(|row| listeners::listener(row, report)).collect();
+    config.hostgroup_attributes =
+        attributes.iter().filter_map(|row| hostgroups::attributes(row, report)).collect();
+    config.weir_hostgroups = own.iter().filter_map(|row| hostgroups::weir_hostgroup(row, report)).collect();
     if let Some((table, line)) = table(root, "mysql_variables", report) {
         config.variables = variables::read(Fields::new("mysql_variables", table, line, report));
     }
@@ -48,6 +53,8 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         "mysql_users",
         "mysql_galera_hostgroups",
         "weir_listeners",
+        "mysql_hostgroup_attributes",
+        "weir_hostgroups",
         "mysql_variables",
         "admin_variables",
     ] {
@@ -66,6 +73,7 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         listeners: Lines::of(&listening),
     };
     check::across(&config, &lines, report);
+    check::hostgroups(&config, &Lines::of(&attributes), &Lines::of(&own), report);
     config
 }
 
@@ -148,13 +156,23 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
     };
     let weight = f.integer("weight", 1, 0..=10_000_000);
     let max_connections = f.integer("max_connections", 1000, 0..=1_000_000);
+    let max_latency_ms = f.integer("max_latency_ms", 0, 0..=INT_MAX);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["compression", "max_replication_lag", "use_ssl", "max_latency_ms", "gtid_port"] {
+    for name in ["compression", "max_replication_lag", "use_ssl", "gtid_port"] {
         f.only(name, 0);
     }
     f.finish(|_, _| None, &[]);
     let (hostgroup_id, hostname) = (hostgroup_id?, hostname?);
-    Some(MysqlServer { hostgroup_id, hostname, port, status, weight, max_connections, comment })
+    Some(MysqlServer {
+        hostgroup_id,
+        hostname,
+        port,
+        status,
+        weight,
+        max_connections,
+        max_latency_ms,
+        comment,
+    })
 }
 
 /// `hostgroup_id`, or `hostgroup` as in ProxySQL's configuration file.
@@ -181,7 +199,7 @@ fn aliased(f: &mut Fields<'_, '_>, name: &'static str, alias: &'static str) -> O
     }
 }
 
-fn required_hostgroup(f: &mut Fields<'_, '_>, name: &'static str) -> Option<u32> {
+pub(crate) fn required_hostgroup(f: &mut Fields<'_, '_>, name: &'static str) -> Option<u32> {
     if f.item(name).is_none() {
         f.refuse(name, "is missing");
         return None;

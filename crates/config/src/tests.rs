@@ -51,7 +51,7 @@ fn faults_of_servers() {
         ("compression = 1", "compression: 1 is not built yet (only 0)"),
         ("max_replication_lag = 5", "max_replication_lag: 5 is not built yet (only 0)"),
         ("use_ssl = true", "use_ssl: true is not built yet (only 0)"),
-        ("max_latency_ms = 20", "max_latency_ms: 20 is not built yet (only 0)"),
+        ("max_latency_ms = -1", "max_latency_ms: -1 is out of range (0..2147483647)"),
         ("gtid_port = 3307", "gtid_port: 3307 is not built yet (only 0)"),
         ("gtid_port = \"\"", "gtid_port: \"\" is not an integer"),
         ("hostgroup = 1", "hostgroup: is the same as hostgroup_id: give one of them"),
@@ -225,7 +225,17 @@ fn faults_of_variables() {
              \"caching_sha2_password\"?",
         ),
         ("default_charset = \"utf16\"", "default_charset: other values than utf8mb4 are not built yet"),
-        ("shun_on_failures = 6", "shun_on_failures: other values than 5 are not built yet"),
+        ("shun_on_failures = -1", "shun_on_failures: -1 is out of range (0..10000000)"),
+        ("shun_recovery_time_sec = \"10\"", "shun_recovery_time_sec: \"10\" is not an integer"),
+        ("connect_retries_delay = 10001", "connect_retries_delay: 10001 is out of range (0..10000)"),
+        ("ping_timeout_server = 1", "ping_timeout_server: 1 is out of range (10..600000)"),
+        ("init_connect = \"SET a='x\"", "init_connect: the quotation that ' begins has no end"),
+        ("init_connect = \"SET a=1 /*\"", "init_connect: a comment has no end"),
+        (
+            "throttle_connections_per_sec_to_hostgroup = 0",
+            "throttle_connections_per_sec_to_hostgroup: 0 is out of range (1..1000000)",
+        ),
+        ("max_transaction_time = 1", "max_transaction_time: 1 is out of range (1000..1728000000)"),
         ("tls_cert_file = \"c.pem\"", "tls_cert_file: needs tls_key_file too"),
         ("tls_key_file = \"k.pem\"", "tls_key_file: needs tls_cert_file too"),
         ("monitor_username = \"\"", "monitor_username: is empty"),
@@ -234,7 +244,7 @@ fn faults_of_variables() {
         ("query_digests = true", "query_digests: not built yet"),
         ("query_digests_lowercase = true", "query_digests_lowercase: not built yet"),
         ("ssl_p2s_ca = \"ca.pem\"", "ssl_p2s_ca: not built yet"),
-        ("connection_max_age_ms = 60000", "connection_max_age_ms: not built yet"),
+        ("connection_max_age_ms = 86400001", "connection_max_age_ms: 86400001 is out of range (0..86400000)"),
     ] {
         assert_fault("[mysql_variables]\n", line, &format!("mysql_variables.{message}"));
     }
@@ -302,6 +312,58 @@ fn faults_of_listeners() {
 }
 
 #[test]
+fn faults_of_hostgroups() {
+    let start = format!("{SERVER}[[mysql_hostgroup_attributes]]\nhostgroup_id = 0\n");
+    for (line, message) in [
+        ("max_num_online_servers = -1", "max_num_online_servers: -1 is out of range (0..1000000)"),
+        ("free_connections_pct = 101", "free_connections_pct: 101 is out of range (0..100)"),
+        ("autocommit = 1", "autocommit: 1 is not built yet (only -1)"),
+        ("multiplex = 0", "multiplex: 0 is not built yet (only 1)"),
+        ("connection_warming = 2", "connection_warming: 2 is neither true nor false"),
+        ("throttle_connections_per_sec = 0", "throttle_connections_per_sec: 0 is out of range (1..1000000)"),
+        ("init_connect = 1", "init_connect: 1 is not a string"),
+        ("ignore_session_variables = '[]'", "ignore_session_variables: not built yet (only an empty string)"),
+        ("hostgroup_settings = '{}'", "hostgroup_settings: not built yet (only an empty string)"),
+        ("servers_defaults = '{}'", "servers_defaults: not built yet (only an empty string)"),
+        ("warming = 1", "warming: unknown key"),
+    ] {
+        assert_fault(&start, line, &format!("mysql_hostgroup_attributes[0].{message}"));
+    }
+    let start = format!("{SERVER}[[weir_hostgroups]]\nhostgroup_id = 0\n");
+    for (line, message) in [
+        ("balancing = \"weight\"", "balancing: unknown word \"weight\", did you mean \"weighted\"?"),
+        ("balancing = 1", "balancing: 1 is not a string"),
+    ] {
+        assert_fault(&start, line, &format!("weir_hostgroups[0].{message}"));
+    }
+    for table in ["mysql_hostgroup_attributes", "weir_hostgroups"] {
+        let row = |id: u32| format!("[[{table}]]\nhostgroup_id = {id}\n");
+        assert_eq!(
+            messages(&format!("{SERVER}{}{}{}", row(0), row(7), row(0))),
+            [
+                format!("weir.toml:6: {table}[1].hostgroup_id: no server and no cluster is in hostgroup 7"),
+                format!("weir.toml:8: {table}[2].hostgroup_id: hostgroup 0 is already there (line 4)"),
+            ]
+        );
+        assert_eq!(
+            messages(&format!("{SERVER}[[{table}]]\ncomment = \"x\"\n")),
+            [format!("weir.toml:4: {table}[0].hostgroup_id: is missing")]
+        );
+    }
+    let attributes = |id: u32, text: &str| {
+        format!("[[mysql_hostgroup_attributes]]\nhostgroup_id = {id}\ninit_connect = \"{text}\"\n")
+    };
+    let both = format!("{SERVER}{GALERA}{}{}", attributes(0, "SET a=1"), attributes(1, "SET a=2"));
+    assert_eq!(
+        messages(&both),
+        [
+            "weir.toml:12: mysql_hostgroup_attributes[1].init_connect: connections to db1:3306 serve the hostgroups 0 \
+          and 1, and the init_connect of these differs"
+        ]
+    );
+}
+
+#[test]
 fn listeners_of_both_tables() {
     let text = format!(
         "{SERVER}[mysql_variables]\ninterfaces = \"0.0.0.0:6033;/run/weir/weir.sock\"\n\
@@ -323,6 +385,38 @@ fn listeners_of_both_tables() {
         ]
     );
     assert_eq!((listeners[0].address.port(), listeners[1].address.port()), (6033, 0));
+}
+
+#[test]
+fn rows_of_hostgroups() {
+    let text = format!(
+        "{SERVER}[[mysql_hostgroup_attributes]]\nhostgroup_id = 0\ninit_connect = \"SET a=1; SET b=2\"\n\
+         [[weir_hostgroups]]\nhostgroup_id = 0\nbalancing = \"latency\"\n"
+    );
+    let config = parse(&text, "weir.toml").unwrap();
+    let row = config.attributes_of(0).unwrap();
+    assert_eq!(row.init_connect, ["SET a=1", "SET b=2"]);
+    assert_eq!((row.free_connections_pct, row.throttle_connections_per_sec), (10, 1_000_000));
+    assert_eq!(config.weir_hostgroups[0].balancing, Balancing::Latency);
+    assert!(config.attributes_of(1).is_none());
+}
+
+#[test]
+fn a_shunned_server_rests_no_longer_than_a_statement_waits() {
+    let policy = |text: &str| parse(&format!("[mysql_variables]\n{text}"), "weir.toml").unwrap().policy();
+    let policies = [
+        ("", 5, 9_000),
+        ("shun_on_failures = 20", 11, 9_000),
+        ("shun_on_failures = 0", 1, 9_000),
+        ("connect_retries_on_failure = 0", 1, 9_000),
+        ("shun_recovery_time_sec = 3", 5, 3_000),
+        ("connect_timeout_server_max = 100", 5, 1_000),
+        ("connect_timeout_server_max = 60000", 5, 10_000),
+    ];
+    for (text, failures, recovery_ms) in policies {
+        let policy = policy(text);
+        assert_eq!((policy.shun_on_failures, policy.shun_recovery_ms), (failures, recovery_ms), "{text}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_topology::{Endpoint, GaleraPolicy, Intent, Policy, Wish, WriterReads};
 
-use crate::{Config, MysqlServer, ServerStatus, WriterIsAlsoReader};
+use crate::{Config, MysqlServer, MysqlVariables, ServerStatus, WriterIsAlsoReader};
 
 /// A probe this many times as late as it may be is no news any more.
 const STALE_PROBES: u32 = 3;
@@ -22,13 +22,31 @@ impl Config {
             galera: self.galera_hostgroups.iter().filter(|row| row.active).map(galera_policy).collect(),
             timeouts_max: variables.monitor_galera_healthcheck_max_timeout_count,
             observation_age_max_ms: age_max_ms.max(defaults.observation_age_max_ms),
+            ping_failures_max: variables.monitor_ping_max_failures,
+            shun_on_failures: variables.failures_to_shun(),
+            shun_recovery_ms: millis(variables.shun_recovery()),
             ..defaults
         }
     }
 
     /// What the user wants of each server.
     pub fn intents(&self) -> Vec<Intent> {
-        self.servers.iter().map(intent).collect()
+        self.servers.iter().map(|server| intent(server, &self.variables)).collect()
+    }
+}
+
+impl MysqlVariables {
+    /// Failed connections within a second after which a server is shunned: as in ProxySQL never more than a statement's
+    /// attempts.
+    pub fn failures_to_shun(&self) -> u32 {
+        self.shun_on_failures.min(self.connect_retries_on_failure.saturating_add(1)).max(1)
+    }
+
+    /// How long a shunned server rests: as in ProxySQL a second less than a statement waits, if it is not less anyway.
+    fn shun_recovery(&self) -> Duration {
+        let second = Duration::from_secs(1);
+        let limit = self.connect_timeout_server_max.saturating_sub(second).max(second);
+        self.shun_recovery_time_sec.min(limit)
     }
 }
 
@@ -39,7 +57,7 @@ impl MysqlServer {
     }
 }
 
-fn intent(server: &MysqlServer) -> Intent {
+fn intent(server: &MysqlServer, variables: &MysqlVariables) -> Intent {
     Intent {
         endpoint: server.endpoint(),
         hostgroup: server.hostgroup_id,
@@ -50,6 +68,11 @@ fn intent(server: &MysqlServer) -> Intent {
         },
         weight: server.weight,
         max_connections: server.max_connections,
+        latency_max_us: 1000
+            * match server.max_latency_ms {
+                0 => millis(variables.default_max_latency_ms),
+                limit_ms => u64::from(limit_ms),
+            },
     }
 }
 

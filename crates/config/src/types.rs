@@ -1,8 +1,11 @@
 //! The rows of the configuration as types. Every value in them has been checked.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::{Listener, MysqlVariables, Password};
+use weir_topology::Endpoint;
+
+use crate::{HostgroupAttributes, Listener, MysqlVariables, Password, WeirHostgroup};
 
 /// A whole, checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +20,10 @@ pub struct Config {
     pub galera_hostgroups: Vec<GaleraHostgroup>,
     /// Rows of `[[weir_listeners]]` in file order.
     pub weir_listeners: Vec<Listener>,
+    /// Rows of `[[mysql_hostgroup_attributes]]` in file order.
+    pub hostgroup_attributes: Vec<HostgroupAttributes>,
+    /// Rows of `[[weir_hostgroups]]` in file order.
+    pub weir_hostgroups: Vec<WeirHostgroup>,
     /// `[mysql_variables]`.
     pub variables: MysqlVariables,
 }
@@ -29,8 +36,30 @@ impl Default for Config {
             users: Vec::new(),
             galera_hostgroups: Vec::new(),
             weir_listeners: Vec::new(),
+            hostgroup_attributes: Vec::new(),
+            weir_hostgroups: Vec::new(),
             variables: MysqlVariables::default(),
         }
+    }
+}
+
+impl Config {
+    /// The hostgroups in which a server may serve: those of its rows, and of its Galera clusters.
+    pub fn hostgroups_of(&self, endpoint: &Endpoint) -> BTreeSet<u32> {
+        let rows = self.servers.iter().filter(|row| row.endpoint() == *endpoint);
+        let mut ids: BTreeSet<u32> = rows.map(|row| row.hostgroup_id).collect();
+        for cluster in self.galera_hostgroups.iter().filter(|row| row.active) {
+            let of_cluster = cluster.hostgroups().map(|(_, id)| id);
+            if of_cluster.iter().any(|id| ids.contains(id)) {
+                ids.extend(of_cluster);
+            }
+        }
+        ids
+    }
+
+    /// The row of `mysql_hostgroup_attributes` for a hostgroup.
+    pub fn attributes_of(&self, hostgroup_id: u32) -> Option<&HostgroupAttributes> {
+        self.hostgroup_attributes.iter().find(|row| row.hostgroup_id == hostgroup_id)
     }
 }
 
@@ -49,6 +78,9 @@ pub struct MysqlServer {
     pub weight: u32,
     /// The most connections that Weir opens to the server in this hostgroup, default 1000.
     pub max_connections: u32,
+    /// Others are preferred while a ping takes longer, in milliseconds; 0 (default):
+    /// `MysqlVariables::default_max_latency_ms`.
+    pub max_latency_ms: u32,
     /// For humans.
     pub comment: String,
 }

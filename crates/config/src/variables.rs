@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fields::Fields;
+use crate::hostgroups::{self, THROTTLE_MAX};
 use crate::listeners::{self, ListenAddress};
 use crate::names;
 use crate::password::Secret;
@@ -15,6 +16,7 @@ use crate::types::TlsFiles;
 /// A day and a week in milliseconds: beyond them a time-out is a mistyped number.
 const DAY_MS: u64 = 86_400_000;
 const WEEK_MS: u64 = 7 * DAY_MS;
+const YEAR_SEC: u64 = 365 * 86_400;
 /// More workers than this gain nothing on any machine known.
 const THREADS_MAX: u32 = 255;
 
@@ -36,6 +38,14 @@ pub struct MysqlVariables {
     pub connect_timeout_server_max: Duration,
     /// How often a statement that can't have had an effect is sent again after its server failed, default 10.
     pub connect_retries_on_failure: u32,
+    /// The pause after a failed attempt to connect, default 1 ms; longer after several.
+    pub connect_retries_delay: Duration,
+    /// Failed connections to a server within a second after which it is shunned, default 5.
+    pub shun_on_failures: u32,
+    /// How long it is, at least, default 10 s (`_sec`).
+    pub shun_recovery_time_sec: Duration,
+    /// Others are preferred to servers whose pings take longer, default 1 s; 0: no limit.
+    pub default_max_latency_ms: Duration,
     /// The schema of clients that name none. Default none, as at a server (ProxySQL: information_schema).
     pub default_schema: String,
     /// How long a statement may run, default a day.
@@ -54,8 +64,22 @@ pub struct MysqlVariables {
     pub default_authentication_plugin: AuthPlugin,
     /// How often an idle server connection is pinged, default 10 s.
     pub ping_interval_server_msec: Duration,
+    /// How long the answer may take before the connection is closed, default 200 ms.
+    pub ping_timeout_server: Duration,
     /// Idle server connections kept, in percent of a server's max_connections, default 10.
     pub free_connections_pct: u32,
+    /// Whether so many connections are opened in advance, default false.
+    pub connection_warming: bool,
+    /// How old a server connection may become, default 0: as old as it likes.
+    pub connection_max_age_ms: Duration,
+    /// Statements for each new server connection, one by one. Default none.
+    pub init_connect: Vec<String>,
+    /// Connections opened for a hostgroup in a second, default 1000000.
+    pub throttle_connections_per_sec_to_hostgroup: u32,
+    /// How long a transaction may take in all, default 4 h.
+    pub max_transaction_time: Duration,
+    /// How long a client may be silent in a transaction, default 4 h.
+    pub max_transaction_idle_time: Duration,
     /// Whether clients may use TLS, default true.
     pub have_ssl: bool,
     /// Weir's own: `tls_cert_file` and `tls_key_file`. None (default): a self-signed certificate in `datadir`.
@@ -74,6 +98,12 @@ pub struct MysqlVariables {
     pub monitor_galera_healthcheck_max_timeout_count: u32,
     /// How long the monitor may take to connect, default 600 ms.
     pub monitor_connect_timeout: Duration,
+    /// How often a server of a plain hostgroup is pinged, default 1 s (ProxySQL's is 8 s).
+    pub monitor_ping_interval: Duration,
+    /// How long it may take to answer, default 1 s.
+    pub monitor_ping_timeout: Duration,
+    /// Time-outs in a row after which it is shunned and its connections are cut, default 3.
+    pub monitor_ping_max_failures: u32,
 }
 
 /// An authentication plugin that Weir can offer to clients.
@@ -96,6 +126,10 @@ impl Default for MysqlVariables {
             connect_timeout_server: Duration::from_millis(1_000),
             connect_timeout_server_max: Duration::from_millis(10_000),
             connect_retries_on_failure: 10,
+            connect_retries_delay: Duration::from_millis(1),
+            shun_on_failures: 5,
+            shun_recovery_time_sec: Duration::from_secs(10),
+            default_max_latency_ms: Duration::from_millis(1000),
             default_schema: String::new(),
             default_query_timeout: Duration::from_millis(DAY_MS),
             max_allowed_packet: 64 << 20,
@@ -105,7 +139,14 @@ impl Default for MysqlVariables {
             kill_backend_connection_when_disconnect: true,
             default_authentication_plugin: AuthPlugin::MysqlNativePassword,
             ping_interval_server_msec: Duration::from_millis(10_000),
+            ping_timeout_server: Duration::from_millis(200),
             free_connections_pct: 10,
+            connection_warming: false,
+            connection_max_age_ms: Duration::ZERO,
+            init_connect: Vec::new(),
+            throttle_connections_per_sec_to_hostgroup: THROTTLE_MAX,
+            max_transaction_time: Duration::from_millis(14_400_000),
+            max_transaction_idle_time: Duration::from_millis(14_400_000),
             have_ssl: true,
             tls_files: None,
             drain_timeout_ms: Duration::from_millis(30_000),
@@ -115,6 +156,9 @@ impl Default for MysqlVariables {
             monitor_galera_healthcheck_timeout: Duration::from_millis(800),
             monitor_galera_healthcheck_max_timeout_count: 3,
             monitor_connect_timeout: Duration::from_millis(600),
+            monitor_ping_interval: Duration::from_millis(1000),
+            monitor_ping_timeout: Duration::from_millis(1000),
+            monitor_ping_max_failures: 3,
         }
     }
 }
@@ -135,13 +179,6 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
 fn only_defaults(f: &mut Fields<'_, '_>) {
     if !f.boolean("multiplexing", true) {
         f.refuse("multiplexing", "false is not built yet (only true)");
-    }
-    for (name, default) in
-        [("connect_retries_delay", 1), ("shun_on_failures", 5), ("shun_recovery_time_sec", 10)]
-    {
-        if f.integer(name, default, 0..=u32::MAX) != default {
-            f.refuse(name, format!("other values than {default} are not built yet"));
-        }
     }
     if f.optional_text("default_charset", 64).is_some_and(|charset| charset != "utf8mb4") {
         f.refuse("default_charset", "other values than utf8mb4 are not built yet");
@@ -183,13 +220,35 @@ fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         f.millis("connect_timeout_server_max", v.connect_timeout_server_max, 10..=3_600_000);
     v.connect_retries_on_failure =
         f.integer("connect_retries_on_failure", v.connect_retries_on_failure, 0..=1000);
+    v.connect_retries_delay = f.millis("connect_retries_delay", v.connect_retries_delay, 0..=10_000);
+    v.shun_on_failures = f.integer("shun_on_failures", v.shun_on_failures, 0..=10_000_000);
+    let recovery_sec = f.integer("shun_recovery_time_sec", v.shun_recovery_time_sec.as_secs(), 0..=YEAR_SEC);
+    v.shun_recovery_time_sec = Duration::from_secs(recovery_sec);
+    v.default_max_latency_ms = f.millis("default_max_latency_ms", v.default_max_latency_ms, 0..=20 * DAY_MS);
     v.default_query_timeout = f.millis("default_query_timeout", v.default_query_timeout, 1000..=20 * DAY_MS);
     v.max_stmts_per_connection = f.integer("max_stmts_per_connection", v.max_stmts_per_connection, 1..=1024);
     v.kill_backend_connection_when_disconnect =
         f.boolean("kill_backend_connection_when_disconnect", v.kill_backend_connection_when_disconnect);
     v.ping_interval_server_msec =
         f.millis("ping_interval_server_msec", v.ping_interval_server_msec, 1000..=WEEK_MS);
+    v.ping_timeout_server = f.millis("ping_timeout_server", v.ping_timeout_server, 10..=600_000);
+    care(f, v);
+}
+
+/// What becomes of server connections.
+fn care(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.free_connections_pct = f.integer("free_connections_pct", v.free_connections_pct, 0..=100);
+    v.connection_warming = f.boolean("connection_warming", v.connection_warming);
+    v.connection_max_age_ms = f.millis("connection_max_age_ms", v.connection_max_age_ms, 0..=DAY_MS);
+    v.init_connect = hostgroups::init_connect(f);
+    v.throttle_connections_per_sec_to_hostgroup = f.integer(
+        "throttle_connections_per_sec_to_hostgroup",
+        v.throttle_connections_per_sec_to_hostgroup,
+        1..=THROTTLE_MAX,
+    );
+    v.max_transaction_time = f.millis("max_transaction_time", v.max_transaction_time, 1000..=20 * DAY_MS);
+    v.max_transaction_idle_time =
+        f.millis("max_transaction_idle_time", v.max_transaction_idle_time, 1000..=20 * DAY_MS);
 }
 
 fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
@@ -212,6 +271,10 @@ fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         1..=10,
     );
     v.monitor_connect_timeout = f.millis("monitor_connect_timeout", v.monitor_connect_timeout, 100..=600_000);
+    v.monitor_ping_interval = f.millis("monitor_ping_interval", v.monitor_ping_interval, 100..=WEEK_MS);
+    v.monitor_ping_timeout = f.millis("monitor_ping_timeout", v.monitor_ping_timeout, 100..=600_000);
+    v.monitor_ping_max_failures =
+        f.integer("monitor_ping_max_failures", v.monitor_ping_max_failures, 1..=1_000_000);
 }
 
 /// Part of the greeting, where it ends at a zero byte; clients expect it to begin with a number.

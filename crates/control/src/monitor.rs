@@ -91,6 +91,12 @@ impl Reporter {
     pub fn suspect(&self, endpoint: &Endpoint) {
         let _ = self.events.try_send(Event::Suspect(endpoint.clone()));
     }
+
+    /// Tells that the data path could not connect to a server, and why. Enough of these within a second, from all
+    /// workers together, shun it. Never blocks; too many reports are dropped.
+    pub fn connect_failed(&self, endpoint: &Endpoint, cause: &str) {
+        let _ = self.events.try_send(Event::ConnectFailed(endpoint.clone(), cause.into()));
+    }
 }
 
 impl fmt::Debug for Reporter {

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use weir_topology::{
-    Change, Endpoint, GaleraState, Millis, Observation, Place, ProbeError, Reason, Role, Roles,
-    ServerRegistry, roles,
+    Change, Endpoint, Millis, Observation, Place, ProbeError, Reason, Role, Roles, ServerRegistry, Status,
+    roles,
 };
 
+use crate::probe::Look;
 use crate::probe_thread::{Order, ProbeHandle};
 use crate::settings::Settings;
 
@@ -31,12 +32,14 @@ pub(crate) enum Event {
         /// Which of the server's probes, since reloads replace them.
         generation: u64,
         /// What it saw.
-        result: Box<Result<GaleraState, ProbeError>>,
+        look: Box<Look>,
         /// The version in the server's greeting, if there was one.
         version: Option<String>,
     },
     /// The data path lost a connection to the server.
     Suspect(Endpoint),
+    /// The data path could not connect to the server, for this reason.
+    ConnectFailed(Endpoint, Box<str>),
     /// Another configuration.
     Configure(Box<Settings>),
     /// The end.
@@ -95,32 +98,58 @@ struct Owner {
 impl Owner {
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Observed { endpoint, generation, result, version } => {
+            Event::Observed { endpoint, generation, look, version } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
-                    self.fold(&endpoint, *result, version.as_deref());
+                    self.fold(&endpoint, *look, version.as_deref());
                 }
             }
-            Event::Suspect(endpoint) => {
-                let now = Instant::now();
-                let last = self.suspicions.get(&endpoint);
-                if last.is_some_and(|last| now.duration_since(*last) < SUSPICION_PAUSE) {
-                    return;
+            Event::Suspect(endpoint) => self.suspect(endpoint),
+            Event::ConnectFailed(endpoint, cause) => {
+                let now = self.now();
+                if let Some(seen) = self.seen.iter_mut().find(|seen| seen.endpoint == endpoint) {
+                    seen.connects.failed(now, &cause, &self.settings.policy);
                 }
-                if let Some(probe) = self.probes.get(&endpoint) {
-                    self.suspicions.insert(endpoint, now);
-                    probe.order(Order::Now);
-                }
+                self.suspect(endpoint);
             }
             Event::Configure(settings) => self.configure(*settings),
             Event::Stop => {}
         }
     }
 
-    fn fold(&mut self, endpoint: &Endpoint, result: Result<GaleraState, ProbeError>, version: Option<&str>) {
+    /// Has a server looked at now.
+    fn suspect(&mut self, endpoint: Endpoint) {
+        let now = Instant::now();
+        let last = self.suspicions.get(&endpoint);
+        if last.is_some_and(|last| now.duration_since(*last) < SUSPICION_PAUSE) {
+            return;
+        }
+        if let Some(probe) = self.probes.get(&endpoint) {
+            self.suspicions.insert(endpoint, now);
+            probe.order(Order::Now);
+        }
+    }
+
+    fn fold(&mut self, endpoint: &Endpoint, look: Look, version: Option<&str>) {
         let now = self.now();
+        let is_galera = self.probes.get(endpoint).is_some_and(|probe| probe.settings.galera);
+        let is_out = match &look.result {
+            Ok(state) => !state.is_primary() || !state.ready,
+            Err(ProbeError::Timeout(_) | ProbeError::Busy(_)) => false,
+            Err(_) => true,
+        };
         let at = self.seen.iter().position(|seen| seen.endpoint == *endpoint);
         let before = at.and_then(|at| self.seen.get(at));
-        let mut after = Observation::after(before, endpoint, now, result);
+        let mut after = Observation::after(before, endpoint, now, look.result);
+        if let Some(took) = look.ping {
+            after = after.with_ping(took);
+        }
+        if look.accepts {
+            after.connects.accepted(now);
+        }
+        if is_galera && is_out {
+            // That it takes no connections is explained, and its state tells when it is back.
+            after.connects.forget();
+        }
         if let Some(version) = version {
             after = after.with_version(version);
         }
@@ -166,8 +195,10 @@ impl Owner {
 
     /// Decides the roles, and publishes and logs them if they changed.
     fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
+        let now = self.now();
         let Settings { policy, intents, .. } = &self.settings;
-        let decided = roles(policy, intents, &self.seen, &self.roles, self.now());
+        self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
+        let decided = roles(policy, intents, &self.seen, &self.roles, now);
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);
@@ -175,6 +206,10 @@ impl Owner {
             log(&self.roles, &previous);
             publish(self.roles.clone());
             self.tell_causal_probes();
+        }
+        for (endpoint, probe) in &self.probes {
+            let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
+            probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
         }
         let hurry = self.roles.groups.iter().any(|group| group.hold.is_some());
         if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
@@ -229,7 +264,9 @@ fn log(roles: &Roles, previous: &Roles) {
     for change in roles.changes(previous) {
         match change {
             Change::Is(place) if place.reason == Reason::NotObserved => {}
-            Change::Is(place) if place.role == Role::Offline => warn!("{change}"),
+            Change::Is(place) if place.role == Role::Offline || place.status == Status::Shunned => {
+                warn!("{change}");
+            }
             _ => info!("{change}"),
         }
     }

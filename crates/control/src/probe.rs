@@ -1,6 +1,6 @@
 //! One look at a server.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error, Options};
 use weir_topology::{GaleraState, ProbeError};
@@ -19,6 +19,21 @@ const BUSY: [u16; 3] = [1040, 1203, 1226];
 /// ER_SERVER_SHUTDOWN.
 const SHUTDOWN: u16 = 1053;
 
+/// How often a Galera node is pinged for its latency. What it is asked at each look takes longer than a ping.
+const PING_PAUSE: Duration = Duration::from_secs(1);
+/// How often a new connection is tried while those of the data path fail.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What one look has shown.
+pub(crate) struct Look {
+    /// The server's state, or why there is none.
+    pub(crate) result: Result<GaleraState, ProbeError>,
+    /// How long a ping took, if there was one.
+    pub(crate) ping: Option<Duration>,
+    /// A new connection was made.
+    pub(crate) accepts: bool,
+}
+
 /// Looks at one server over a connection that is kept.
 pub(crate) struct Probe {
     galera: bool,
@@ -29,6 +44,11 @@ pub(crate) struct Probe {
     provider_options: String,
     /// When flow control was last looked at, and what it said.
     paused: Option<(Instant, u64)>,
+    /// The last ping.
+    pinged_at: Option<Instant>,
+    ping: Option<Duration>,
+    /// The last attempt to make a new connection.
+    connected_at: Option<Instant>,
 }
 
 impl Probe {
@@ -40,6 +60,9 @@ impl Probe {
             version: None,
             provider_options: String::new(),
             paused: None,
+            pinged_at: None,
+            ping: None,
+            connected_at: None,
         }
     }
 
@@ -48,9 +71,25 @@ impl Probe {
         self.version.as_deref()
     }
 
-    /// Asks the server. A kept connection that turns out to be broken proves nothing, somebody may have killed it:
+    /// Asks the server; also for a new connection, if it `is_shunned`.
+    pub(crate) fn look(&mut self, is_shunned: bool) -> Look {
+        let result = self.state();
+        let is_due = self.connected_at.is_none_or(|at| at.elapsed() >= CONNECT_PAUSE);
+        let mut accepts = false;
+        if is_shunned && is_due && result.is_ok() {
+            accepts = match Connection::connect(&self.options) {
+                Ok(_) => true,
+                // Without Galera an answer is enough, as it is for the state.
+                Err(error) => !self.galera && is_alive(&error) && !is_full(&error),
+            };
+            self.connected_at = Some(Instant::now());
+        }
+        Look { result, ping: self.ping.take(), accepts }
+    }
+
+    /// The server's state. A kept connection that turns out to be broken proves nothing, somebody may have killed it:
     /// then a new one is made at once, and its fate is the result.
-    pub(crate) fn look(&mut self) -> Result<GaleraState, ProbeError> {
+    fn state(&mut self) -> Result<GaleraState, ProbeError> {
         let kept = self.connection.is_some();
         let mut result = self.ask();
         if kept && result.as_ref().is_err_and(|error| error.is_fatal() && !error.is_timeout()) {
@@ -81,8 +120,13 @@ impl Probe {
                 self.connection.insert(connection)
             }
         };
-        if !self.galera {
+        let now = Instant::now();
+        if !self.galera || self.pinged_at.is_none_or(|at| now.duration_since(at) >= PING_PAUSE) {
             connection.ping()?;
+            self.ping = Some(now.elapsed());
+            self.pinged_at = Some(now);
+        }
+        if !self.galera {
             return Ok(GaleraState::default());
         }
         let status = connection.query(STATUS)?;
@@ -120,6 +164,11 @@ fn is_alive(error: &Error) -> bool {
         Error::Unsupported(_) => true,
         _ => false,
     }
+}
+
+/// Whether the server has no room for another connection.
+fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Server { code, .. } if BUSY.contains(code))
 }
 
 /// Share of the elapsed time for which flow control held the node up. The counter starts again with the server.

@@ -35,6 +35,8 @@ pub(crate) struct ProbeHandle {
     pub(crate) settings: ProbeSettings,
     /// Whether the server is a working member of its cluster; read by the causal probe.
     pub(crate) member: Arc<AtomicBool>,
+    /// Whether connections of the data path fail; read by the probe.
+    pub(crate) shunned: Arc<AtomicBool>,
     orders: Sender<Order>,
     causal_orders: Option<Sender<Order>>,
     threads: Vec<JoinHandle<()>>,
@@ -54,9 +56,11 @@ impl ProbeHandle {
         let probe = Probe::new(settings.galera, settings.options.clone());
         let interval = settings.interval;
         let server = endpoint.clone();
+        let shunned = Arc::new(AtomicBool::new(false));
+        let flags = Flags { hurry, shunned: shunned.clone() };
         let thread = thread::Builder::new().name(format!("probe {endpoint}"));
         let mut threads = vec![thread.spawn(move || {
-            run(probe, server, generation, interval, &inbox, &events, &hurry);
+            run(probe, server, generation, interval, &inbox, &events, &flags);
         })?];
         let mut causal_orders = None;
         if settings.galera {
@@ -66,7 +70,7 @@ impl ProbeHandle {
             threads.push(thread.spawn(move || causal::run(options, &shared, &member, &inbox))?);
             causal_orders = Some(orders);
         }
-        Ok(Self { generation, settings, member, orders, causal_orders, threads })
+        Ok(Self { generation, settings, member, shunned, orders, causal_orders, threads })
     }
 
     /// Gives an order; one that has ended doesn't hear it.
@@ -93,6 +97,12 @@ impl ProbeHandle {
     }
 }
 
+/// What a probe goes by besides its orders.
+struct Flags {
+    hurry: Arc<AtomicBool>,
+    shunned: Arc<AtomicBool>,
+}
+
 fn run(
     mut probe: Probe,
     endpoint: Endpoint,
@@ -100,18 +110,18 @@ fn run(
     interval: Duration,
     orders: &Receiver<Order>,
     events: &SyncSender<Event>,
-    hurry: &AtomicBool,
+    flags: &Flags,
 ) {
     loop {
-        let result = Box::new(probe.look());
-        let answers = result.is_ok();
+        let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));
+        let answers = look.result.is_ok();
         let version = probe.version().map(str::to_owned);
-        let event = Event::Observed { endpoint: endpoint.clone(), generation, result, version };
+        let event = Event::Observed { endpoint: endpoint.clone(), generation, look, version };
         if events.send(event).is_err() {
             return;
         }
         // The new view comes from those that answer.
-        let in_hurry = answers && hurry.load(Ordering::Relaxed);
+        let in_hurry = answers && flags.hurry.load(Ordering::Relaxed);
         let pause = if in_hurry { HURRY_PAUSE.min(interval) } else { jittered(interval) };
         if !wait(orders, pause) {
             return;

@@ -33,16 +33,23 @@ impl Settings {
         let mut probes = BTreeMap::new();
         for Intent { endpoint, hostgroup, .. } in &intents {
             let galera = policy.galera.iter().any(|row| row.owns(*hostgroup));
+            let (interval, timeout) = if galera {
+                (variables.monitor_galera_healthcheck_interval, variables.monitor_galera_healthcheck_timeout)
+            } else {
+                (variables.monitor_ping_interval, variables.monitor_ping_timeout)
+            };
             let options = Options::new(
                 &endpoint.host,
                 endpoint.port,
                 &variables.monitor_username,
                 variables.monitor_password.expose(),
             )
-            .timeouts(variables.monitor_connect_timeout, variables.monitor_galera_healthcheck_timeout);
-            let interval = variables.monitor_galera_healthcheck_interval;
-            let probe = probes.entry(endpoint.clone()).or_insert(ProbeSettings { galera, interval, options });
-            probe.galera |= galera;
+            .timeouts(variables.monitor_connect_timeout, timeout);
+            let settings = ProbeSettings { galera, interval, options };
+            let probe = probes.entry(endpoint.clone()).or_insert_with(|| settings.clone());
+            if galera {
+                *probe = settings;
+            }
         }
         Self { policy, intents, probes }
     }

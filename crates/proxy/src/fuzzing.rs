@@ -114,6 +114,8 @@ impl Bench {
             max_connections: 2,
             is_gone: false,
             tls: None,
+            is_leaving: false,
+            care: Default::default(),
             shared: Arc::new(ServerShared::new(endpoint)),
         });
         let snapshot = snapshot(&backend);
@@ -379,7 +381,10 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
         clients: Default::default(),
         credential: Mutex::new(Some(Credential::clear_text(b"secret"))),
     };
-    let hostgroup = Hostgroup { members: vec![Member { server: 0, weight: 1 }], ..Hostgroup::default() };
+    let hostgroup = Hostgroup {
+        members: vec![Member { server: 0, weight: 1, standing: Default::default() }],
+        ..Hostgroup::default()
+    };
     Arc::new(Snapshot {
         users: HashMap::from([(b"app".to_vec(), Arc::new(account))]),
         servers: vec![server.clone()],

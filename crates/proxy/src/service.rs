@@ -11,7 +11,7 @@ use weir_config::Listener;
 use crate::core::Core;
 use crate::driver::epoll::{Driver, now};
 use crate::listener::{ListenError, Listeners};
-use crate::shared::{Message, Shared, Suspicion};
+use crate::shared::{Message, Reporter, Shared};
 use crate::snapshot::Snapshot;
 use crate::verifier::Verifier;
 
@@ -36,8 +36,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens on `wanted` and starts `workers` threads. `report` takes the endpoints of servers with which
-    /// something seems to be wrong; it must not block.
+    /// Listens on `wanted` and starts `workers` threads. `reporter` hears of servers with which something
+    /// seems to be wrong.
     ///
     /// # Errors
     /// When an address is taken or the system gives no more threads or descriptors.
@@ -46,11 +46,11 @@ impl Service {
         workers: usize,
         snapshot: &Arc<Snapshot>,
         tls: Option<Arc<ServerConfig>>,
-        report: Suspicion,
+        reporter: Reporter,
     ) -> Result<Self, StartError> {
         let mut listeners = Listeners::default();
         listeners.bind(wanted)?;
-        let (shared, inboxes) = Shared::new(workers, report)?;
+        let (shared, inboxes) = Shared::new(workers, reporter)?;
         let verifier = Verifier::start(shared.clone())?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();

@@ -126,26 +126,49 @@ pub struct Shared {
     pub mailboxes: Vec<Mailbox>,
     /// Clients connected to all workers.
     pub clients: AtomicU32,
-    report: Report,
+    reports: Reports,
 }
 
-/// Takes the endpoint of a server with which something seems to be wrong.
-pub type Suspicion = Box<dyn Fn(&str) + Send + Sync>;
+/// What the workers tell the monitor of a server, which they name by its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report<'a> {
+    /// A connection broke, or a statement was turned away.
+    Suspect(&'a str),
+    /// A connection could not be made.
+    ConnectFailed {
+        /// The server.
+        endpoint: &'a str,
+        /// Why.
+        cause: &'a str,
+    },
+}
 
-struct Report(Suspicion);
+impl<'a> Report<'a> {
+    /// The server that it is about.
+    pub fn endpoint(self) -> &'a str {
+        match self {
+            Self::Suspect(endpoint) | Self::ConnectFailed { endpoint, .. } => endpoint,
+        }
+    }
+}
 
-impl std::fmt::Debug for Report {
+/// Takes reports. It must not block.
+pub type Reporter = Box<dyn Fn(Report<'_>) + Send + Sync>;
+
+struct Reports(Reporter);
+
+impl std::fmt::Debug for Reports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Report")
+        f.write_str("Reports")
     }
 }
 
 impl Shared {
-    /// Mailboxes for so many workers, and the ends that the workers read. `report` must not block.
+    /// Mailboxes for so many workers, and the ends that the workers read.
     ///
     /// # Errors
     /// When the system gives no more file descriptors.
-    pub fn new(workers: usize, report: Suspicion) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
+    pub fn new(workers: usize, reporter: Reporter) -> std::io::Result<(Arc<Self>, Vec<Receiver<Message>>)> {
         let mut mailboxes = Vec::with_capacity(workers);
         let mut receivers = Vec::with_capacity(workers);
         for _ in 0..workers {
@@ -159,12 +182,17 @@ impl Shared {
             });
             receivers.push(receiver);
         }
-        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0), report: Report(report) }), receivers))
+        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0), reports: Reports(reporter) }), receivers))
     }
 
     /// Something seems to be wrong with a server: somebody should look at it.
     pub fn suspect(&self, endpoint: &str) {
-        (self.report.0)(endpoint);
+        (self.reports.0)(Report::Suspect(endpoint));
+    }
+
+    /// A server could not be connected to.
+    pub fn connect_failed(&self, endpoint: &str, cause: &str) {
+        (self.reports.0)(Report::ConnectFailed { endpoint, cause });
     }
 
     /// Sends the same message to all workers.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustls::ClientConfig;
@@ -66,6 +66,10 @@ pub struct Server {
     pub is_gone: bool,
     /// How connections are encrypted; `None`: not at all. The same object as long as nothing about it changes.
     pub tls: Option<Arc<ServerTls>>,
+    /// It is to take no new work (OFFLINE_SOFT, maintenance): its connections are closed as they become free.
+    pub is_leaving: bool,
+    /// How its connections are looked after.
+    pub care: Care,
     /// Counters and positions, shared with the control plane.
     pub shared: Arc<ServerShared>,
 }
@@ -77,6 +81,17 @@ pub struct ServerTls {
     pub config: Arc<ClientConfig>,
     /// The server's name as it is told in the handshake.
     pub name: ServerName<'static>,
+}
+
+/// How connections to a server are looked after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Care {
+    /// Statements for each new connection, in this order; what they set is the state of a fresh connection.
+    pub init_connect: Vec<String>,
+    /// Idle connections kept, in percent of `max_connections`.
+    pub free_connections_pct: u32,
+    /// So many are opened in advance.
+    pub is_warmed: bool,
 }
 
 impl Server {
@@ -104,6 +119,54 @@ pub struct Hostgroup {
     pub is_replicated: bool,
     /// Why there are not more members, for error messages ("127.0.0.11:3306 is non-Primary").
     pub absent: String,
+    /// How statements are shared between the members.
+    pub balancing: Balancing,
+    /// How many connections may be opened for it in a second.
+    pub throttle: Arc<Throttle>,
+}
+
+pub use weir_config::Balancing;
+
+/// A limit on connections opened in each second for one hostgroup, all workers together. Touched when a connection is
+/// opened, never on the way of a statement.
+#[derive(Debug)]
+pub struct Throttle {
+    limit: u32,
+    /// The second in the upper half, the connections opened in it in the lower.
+    opened: AtomicU64,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self::new(u32::MAX)
+    }
+}
+
+impl Throttle {
+    /// So many connections a second; 0 means none at all.
+    pub fn new(limit: u32) -> Self {
+        Self { limit, opened: AtomicU64::new(0) }
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Takes the right to open one more connection at this time; else says when there may be another.
+    ///
+    /// # Errors
+    /// The time at which the next second begins.
+    pub fn try_open(&self, now_ns: u64) -> Result<(), u64> {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let second = now_ns / SECOND_NS;
+        let more = |opened: u64| {
+            let count = if opened >> 32 == second & 0xFFFF_FFFF { opened & 0xFFFF_FFFF } else { 0 };
+            (count < u64::from(self.limit)).then_some((second << 32) | (count + 1))
+        };
+        let result = self.opened.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        result.map(drop).map_err(|_| (second + 1) * SECOND_NS)
+    }
 }
 
 /// A server's share in a hostgroup.
@@ -113,4 +176,18 @@ pub struct Member {
     pub server: usize,
     /// Share of statements relative to the other members; 0 only if no other member is there.
     pub weight: u32,
+    /// How it stands to the other members.
+    pub standing: Standing,
+}
+
+/// Whether a member serves, or only where no better one can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// It takes its share.
+    #[default]
+    Good,
+    /// Its pings take longer than `max_latency_ms`.
+    Slow,
+    /// Connections to it have failed: the last resort.
+    Shunned,
 }

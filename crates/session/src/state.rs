@@ -122,6 +122,12 @@ pub enum Difference {
 
 /// The way from the state of a connection to the one that a session needs.
 pub fn difference(from: &State, to: &State) -> Difference {
+    difference_above(&State::default(), from, to)
+}
+
+/// The same where `base` tells the variables that a fresh connection has set to other values than the server's
+/// defaults: they go back to these.
+pub fn difference_above(base: &State, from: &State, to: &State) -> Difference {
     if from == to {
         return Difference::None;
     }
@@ -156,7 +162,7 @@ pub fn difference(from: &State, to: &State) -> Difference {
     }
     for variable in &from.variables {
         if to.variable(&variable.name).is_none() {
-            assign(&variable.name, None);
+            assign(&variable.name, base.variable(&variable.name));
         }
     }
     Difference::Commands { schema, set: (!set.is_empty()).then_some(set) }
@@ -319,6 +325,16 @@ mod tests {
         assert_eq!(
             set_of(difference(&unchecked, &login())),
             "SET SESSION foreign_key_checks=@@global.foreign_key_checks"
+        );
+    }
+
+    #[test]
+    fn variables_go_back_to_what_a_fresh_connection_has() {
+        let base = State::fresh().with_variable("wait_timeout", "60");
+        let dirty = login().with_variable("wait_timeout", "5").with_variable("tx_isolation", "SERIALIZABLE");
+        assert_eq!(
+            set_of(difference_above(&base, &dirty, &login())),
+            "SET SESSION tx_isolation=DEFAULT, SESSION wait_timeout=60"
         );
     }
 

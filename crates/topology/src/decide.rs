@@ -2,7 +2,9 @@
 
 use crate::galera;
 use crate::judge::Judge;
-use crate::{Endpoint, Intent, Millis, Observation, Place, Policy, Reason, Role, Roles, Status, Wish};
+use crate::{
+    Endpoint, Intent, Millis, Observation, Place, Policy, Reason, Role, Roles, Shun, Status, Trouble, Wish,
+};
 
 /// Decides the role of every server.
 ///
@@ -27,6 +29,8 @@ pub fn roles(
     }
     result.places.sort_by(|one, two| (one.hostgroup, &one.endpoint).cmp(&(two.hostgroup, &two.endpoint)));
     result.groups.sort_by_key(|group| group.writer_hostgroup);
+    shun(&mut result.places, &judge);
+    pass_over_slow(&mut result.places, intent, &judge);
     result.server_version = server_version(&result, observations);
     result
 }
@@ -34,7 +38,8 @@ pub fn roles(
 /// A server of a hostgroup without rules: what the user says, unless it can't be reached. One that was never probed is
 /// given the benefit of the doubt.
 fn plain_place(row: &Intent, judge: &Judge<'_>) -> Place {
-    let (status, reason) = match (row.wish, judge.unreachable(&row.endpoint)) {
+    let unreachable = judge.unreachable(&row.endpoint, judge.policy.ping_failures_max);
+    let (status, reason) = match (row.wish, unreachable) {
         (Wish::OfflineSoft, _) => (Status::OfflineSoft, Reason::Wished(row.wish)),
         (Wish::OfflineHard, _) => (Status::OfflineHard, Reason::Wished(row.wish)),
         (Wish::Online, Some(reason)) => (Status::Shunned, reason),
@@ -48,6 +53,49 @@ fn plain_place(row: &Intent, judge: &Judge<'_>) -> Place {
         weight: row.weight,
         max_connections: row.max_connections,
         reason,
+        trouble: None,
+    }
+}
+
+/// Takes servers to which connections fail out of the way, unless one is the last of its hostgroup and has taken the
+/// monitor's connection since: then it comes back before its time.
+fn shun(places: &mut [Place], judge: &Judge<'_>) {
+    for place in &mut *places {
+        if let (Status::Online, Some(shun)) = (place.status, judge.shun(&place.endpoint)) {
+            place.status = Status::Shunned;
+            place.trouble = Some(trouble(shun));
+        }
+    }
+    for group in places.chunk_by_mut(|one, two| one.hostgroup == two.hostgroup) {
+        if group.iter().any(|place| place.status == Status::Online) {
+            continue;
+        }
+        for place in group.iter_mut().filter(|place| place.trouble.is_some()) {
+            if judge.shun(&place.endpoint).is_some_and(Shun::takes_connections) {
+                place.status = Status::Online;
+                place.trouble = None;
+            }
+        }
+    }
+}
+
+fn trouble(shun: &Shun) -> Trouble {
+    Trouble::ConnectFailures { failures: shun.failures, cause: shun.cause.clone() }
+}
+
+/// Marks servers whose pings take longer than the row in this hostgroup allows. In a Galera cluster a server may have
+/// been given a hostgroup in which it has no row: then the strictest of its rows counts.
+fn pass_over_slow(places: &mut [Place], intent: &[Intent], judge: &Judge<'_>) {
+    for place in places.iter_mut().filter(|place| place.status == Status::Online) {
+        let rows = || intent.iter().filter(|row| row.endpoint == place.endpoint && row.latency_max_us > 0);
+        let own = rows().find(|row| row.hostgroup == place.hostgroup);
+        let limit_us =
+            own.or_else(|| rows().min_by_key(|row| row.latency_max_us)).map(|row| row.latency_max_us);
+        if let (Some(limit_us), Some(latency_us)) = (limit_us, judge.latency_us(&place.endpoint))
+            && latency_us >= limit_us
+        {
+            place.trouble = Some(Trouble::Slow { latency_ms: latency_us / 1000, limit_ms: limit_us / 1000 });
+        }
     }
 }
 

@@ -418,6 +418,7 @@ impl Member<'_> {
             status: Status::Online,
             weight: row.map_or(1, |row| row.weight),
             max_connections: row.map_or(1000, |row| row.max_connections),
+            trouble: None,
             reason,
         }
     }

@@ -1,6 +1,8 @@
 //! What is to be thought of a single server.
 
-use crate::{Endpoint, GaleraState, LocalState, Maintenance, Millis, Observation, Policy, Reason, Status};
+use crate::{
+    Endpoint, GaleraState, LocalState, Maintenance, Millis, Observation, Policy, Reason, Shun, Status,
+};
 
 /// What was seen, and by which rules it counts.
 pub(crate) struct Judge<'a> {
@@ -41,16 +43,24 @@ impl<'a> Judge<'a> {
     }
 
     /// Why the server can't be reached; none if it can, or if nothing is known.
-    pub(crate) fn unreachable(&self, endpoint: &Endpoint) -> Option<Reason> {
+    pub(crate) fn unreachable(&self, endpoint: &Endpoint, timeouts_max: u32) -> Option<Reason> {
         let seen = self.observation(endpoint)?;
         match &seen.fault {
             None => None,
-            Some(_) if seen.timeouts >= self.policy.timeouts_max => {
-                Some(Reason::TimedOut { timeouts: seen.timeouts })
-            }
+            Some(_) if seen.timeouts >= timeouts_max => Some(Reason::TimedOut { timeouts: seen.timeouts }),
             Some(_) if seen.timeouts > 0 => None,
             Some(fault) => Some(Reason::Unreachable { cause: fault.to_string() }),
         }
+    }
+
+    /// Why connections to the server are not to be tried.
+    pub(crate) fn shun(&self, endpoint: &Endpoint) -> Option<&'a Shun> {
+        self.observation(endpoint)?.connects.shun(self.now, self.policy)
+    }
+
+    /// How long a ping takes.
+    pub(crate) fn latency_us(&self, endpoint: &Endpoint) -> Option<u64> {
+        self.observation(endpoint)?.latency_us
     }
 
     /// The state of a Galera node that is a working member of a Primary component, or why it is none. Whether it is
@@ -61,7 +71,7 @@ impl<'a> Judge<'a> {
         if age_ms > self.policy.observation_age_max_ms {
             return Err(Out::silent(Reason::NotObservedForLong { age_ms }));
         }
-        match self.unreachable(endpoint) {
+        match self.unreachable(endpoint, self.policy.timeouts_max) {
             Some(reason @ Reason::TimedOut { .. }) => return Err(Out::silent(reason)),
             Some(reason) => return Err(Out::lost(reason)),
             None => {}

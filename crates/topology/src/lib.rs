@@ -21,7 +21,10 @@
 //!    of the cluster newer than the lost writer's that no longer has it; survivors that still call themselves Primary
 //!    in the old view can't commit. If no such view comes within `unconfirmed_failover_ms`, only the way between Weir
 //!    and the writer is broken, and another takes over: Galera's certification keeps two writers correct.
+//! 7. Roles are for servers; connections are another matter. A server to which connections fail is shunned, one whose
+//!    pings take too long is passed over, in favour of the others in its hostgroup, and both keep their roles.
 
+mod connects;
 mod decide;
 mod endpoint;
 mod galera;
@@ -32,11 +35,12 @@ mod role;
 mod shared;
 mod state;
 
+pub use connects::{Connects, Shun};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis};
 pub use observation::{Observation, ProbeError};
 pub use policy::{GaleraPolicy, Intent, Policy, Wish, WriterReads};
-pub use role::{Change, Group, Hold, Place, Reason, Role, Roles, Status, View};
+pub use role::{Change, Group, Hold, Place, Reason, Role, Roles, Status, Trouble, View};
 pub use shared::{ServerRegistry, ServerShared};
 pub use state::{GaleraState, LocalState, Maintenance};
 

@@ -1,7 +1,13 @@
 //! What was seen of a server, with its time.
 
+use std::time::Duration;
+
+use crate::connects::Connects;
 use crate::state::Version;
 use crate::{Endpoint, GaleraState, Millis};
+
+/// Pings whose mean counts as the latency (ProxySQL looks at as many).
+const PINGS: u32 = 3;
 
 /// Everything that probes have said of one server so far, folded.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +24,10 @@ pub struct Observation {
     pub timeouts: u32,
     /// The server's version, since it was first known.
     pub version: Option<Version>,
+    /// How connections of the data path fare.
+    pub connects: Connects,
+    /// How long a ping takes, in microseconds: a mean in which the last three weigh most.
+    pub latency_us: Option<u64>,
 }
 
 /// Why a probe gave no state.
@@ -58,7 +68,18 @@ impl Observation {
             ),
             Err(fault) => (None, Some(fault), 0),
         };
-        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version }
+        let connects = previous.map(|previous| previous.connects.clone()).unwrap_or_default();
+        let latency_us = previous.and_then(|previous| previous.latency_us);
+        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version, connects, latency_us }
+    }
+
+    /// The same with another ping.
+    #[must_use]
+    pub fn with_ping(mut self, took: Duration) -> Self {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX / 4);
+        let mean = |before: u64| (before / u64::from(PINGS)).saturating_mul(2) + took_us / u64::from(PINGS);
+        self.latency_us = Some(self.latency_us.map_or(took_us, mean));
+        self
     }
 
     /// The same with the version in the server's greeting.

@@ -13,6 +13,12 @@ pub struct Policy {
     pub observation_age_max_ms: u64,
     /// How long a lost writer is waited for if the cluster goes on without a new view.
     pub unconfirmed_failover_ms: u64,
+    /// The same as `timeouts_max` for servers of plain hostgroups.
+    pub ping_failures_max: u32,
+    /// Failed connections of the data path within a second after which a server is shunned, at least 1.
+    pub shun_on_failures: u32,
+    /// How long it then rests at least.
+    pub shun_recovery_ms: u64,
 }
 
 impl Default for Policy {
@@ -22,6 +28,9 @@ impl Default for Policy {
             timeouts_max: 3,
             observation_age_max_ms: 10_000,
             unconfirmed_failover_ms: 10_000,
+            ping_failures_max: 3,
+            shun_on_failures: 5,
+            shun_recovery_ms: 9_000,
         }
     }
 }
@@ -77,6 +86,8 @@ pub struct Intent {
     pub weight: u32,
     /// The most connections to it in the hostgroup.
     pub max_connections: u32,
+    /// Work goes elsewhere while its pings take longer, in microseconds; 0: no limit.
+    pub latency_max_us: u64,
 }
 
 /// `mysql_servers.status`.

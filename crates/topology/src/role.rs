@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::mem::discriminant;
+use std::sync::Arc;
 
 use crate::state::Version;
 use crate::{Endpoint, GaleraState, LocalState, Maintenance, Millis, Wish};
@@ -34,6 +35,27 @@ pub struct Place {
     pub max_connections: u32,
     /// Why.
     pub reason: Reason,
+    /// What keeps work away from it although its role stands.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why others are preferred to a server that has a role. Where there are no others, it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Connections to it fail: it is [`Status::Shunned`].
+    ConnectFailures {
+        /// How many, up to the last one.
+        failures: u32,
+        /// The last one.
+        cause: Arc<str>,
+    },
+    /// Its pings take too long; it stays [`Status::Online`].
+    Slow {
+        /// How long.
+        latency_ms: u64,
+        /// How long they may take.
+        limit_ms: u64,
+    },
 }
 
 /// What a server does in a hostgroup.
@@ -312,14 +334,31 @@ impl Place {
                 other.max_connections,
             )
             && discriminant(&self.reason) == discriminant(&other.reason)
+            && self.trouble.as_ref().map(discriminant) == other.trouble.as_ref().map(discriminant)
     }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hostgroup, endpoint, role, status, reason, .. } = self;
+        let Self { hostgroup, endpoint, role, status, reason, trouble, .. } = self;
         write!(f, "hostgroup {hostgroup} {endpoint}: {role}: {reason}")?;
+        if let Some(trouble) = trouble {
+            write!(f, ", but {trouble}")?;
+        }
         if *status == Status::Online { Ok(()) } else { write!(f, " ({})", status.word()) }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConnectFailures { failures, cause } => {
+                write!(f, "{failures} connections failed, the last: {cause}")
+            }
+            Self::Slow { latency_ms, limit_ms } => {
+                write!(f, "a ping takes {latency_ms} ms, more than {limit_ms}")
+            }
+        }
     }
 }
 

@@ -134,7 +134,8 @@ impl GaleraState {
         (known && self.members.iter().filter(|member| *member == own).count() == 1).then_some(own)
     }
 
-    pub(crate) fn is_primary(&self) -> bool {
+    /// Whether it is in the component that has quorum.
+    pub fn is_primary(&self) -> bool {
         self.cluster_status.eq_ignore_ascii_case("Primary")
     }
 }

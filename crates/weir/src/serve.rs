@@ -9,6 +9,7 @@ use signal_hook::iterator::Signals;
 use weir_config::Config;
 use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
+use weir_proxy::shared::Report;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
 use crate::rsa_key::{self, RsaKeyError};
@@ -58,11 +59,11 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let snapshot = snapshots.build(&config, &Roles::default());
     let workers = config.variables.threads.max(1) as usize;
     let reporter = monitor.reporter();
-    let report = move |endpoint: &str| {
-        if let Some((host, port)) = endpoint.rsplit_once(':')
-            && let Ok(port) = port.parse()
-        {
-            reporter.suspect(&Endpoint::new(host.trim_matches(['[', ']']), port));
+    let report = move |report: Report<'_>| {
+        let Some(endpoint) = endpoint_of(report.endpoint()) else { return };
+        match report {
+            Report::Suspect(_) => reporter.suspect(&endpoint),
+            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
         }
     };
     let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
@@ -71,6 +72,12 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let publisher = service.publisher();
     let server = Server { path, config, snapshots, roles: Arc::default(), publisher, monitor };
     server.run(service, &events, &inbox)
+}
+
+/// The server that the workers call by this name.
+fn endpoint_of(name: &str) -> Option<Endpoint> {
+    let (host, port) = name.rsplit_once(':')?;
+    Some(Endpoint::new(host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
 struct Server<'a> {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use weir_config::{Config, MysqlUser, Password};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
-use weir_proxy::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
 use weir_sql::Dialect;
-use weir_topology::{Endpoint, Role, Roles, ServerRegistry, Status};
+use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
 /// clients of the days when versions began with 5.
@@ -24,6 +24,8 @@ pub(crate) struct Snapshots {
     addresses: HashMap<Endpoint, SocketAddr>,
     /// With which clients may seal a password.
     pub(crate) rsa_key: Option<Arc<RsaKey>>,
+    /// Counts of hostgroups go on over reloads.
+    throttles: HashMap<u32, Arc<Throttle>>,
 }
 
 /// A server whose name means no address.
@@ -36,7 +38,13 @@ pub(crate) struct Unresolved {
 
 impl Snapshots {
     pub(crate) fn new(registry: ServerRegistry) -> Self {
-        Self { registry, accounts: HashMap::new(), addresses: HashMap::new(), rsa_key: None }
+        Self {
+            registry,
+            accounts: HashMap::new(),
+            addresses: HashMap::new(),
+            rsa_key: None,
+            throttles: HashMap::new(),
+        }
     }
 
     /// Looks up the addresses of all servers anew. Nothing changes if one of them has none.
@@ -72,8 +80,10 @@ impl Snapshots {
                     endpoint: endpoint.to_string(),
                     addr: *addr,
                     max_connections,
-                    is_gone: is_gone(roles, &endpoint),
                     tls: None,
+                    is_gone: is_everywhere(roles, &endpoint, has_no_hope),
+                    is_leaving: is_everywhere(roles, &endpoint, is_leaving),
+                    care: care(config, &endpoint),
                     shared: self.registry.server(&endpoint),
                 }));
                 servers.len() - 1
@@ -91,7 +101,7 @@ impl Snapshots {
                 .map(|(name, account)| (name.clone().into_bytes(), account.clone()))
                 .collect(),
             servers,
-            hostgroups: hostgroups(config, roles, &places),
+            hostgroups: self.hostgroups(config, roles, &places),
             variables: config.variables.clone(),
             is_mariadb,
             default_collation: if is_mariadb { "latin1_swedish_ci" } else { "utf8mb4_0900_ai_ci" }.into(),
@@ -100,6 +110,32 @@ impl Snapshots {
             tls: config.variables.have_ssl,
             rsa_key: self.rsa_key.clone(),
         })
+    }
+
+    /// Who serves each hostgroup, and how.
+    fn hostgroups(
+        &mut self,
+        config: &Config,
+        roles: &Roles,
+        places: &BTreeMap<Endpoint, usize>,
+    ) -> HashMap<u32, Hostgroup> {
+        let mut hostgroups = hostgroups(config, roles, places);
+        for (id, hostgroup) in &mut hostgroups {
+            let attributes = config.attributes_of(*id);
+            let limit = attributes
+                .map_or(config.variables.throttle_connections_per_sec_to_hostgroup, |attributes| {
+                    attributes.throttle_connections_per_sec
+                });
+            let known = self.throttles.get(id).filter(|known| known.limit() == limit);
+            hostgroup.throttle = known.cloned().unwrap_or_else(|| Arc::new(Throttle::new(limit)));
+            self.throttles.insert(*id, hostgroup.throttle.clone());
+            let own = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == *id);
+            hostgroup.balancing = own.map(|row| row.balancing).unwrap_or_default();
+            if let Some(attributes) = attributes {
+                limit_online(hostgroup, attributes.max_num_online_servers);
+            }
+        }
+        hostgroups
     }
 
     /// Users whose rows have not changed keep what their logins have taught.
@@ -144,10 +180,64 @@ fn server_of(version: &str) -> weir_sql::Server {
     if is_mariadb { weir_sql::Server::mariadb(major, minor) } else { weir_sql::Server::mysql(major, minor) }
 }
 
-/// Whether a server is out everywhere, for a reason that ends its connections.
-fn is_gone(roles: &Roles, endpoint: &Endpoint) -> bool {
+/// More servers online than there may be are a sign that two clusters serve, so nobody does.
+fn limit_online(hostgroup: &mut Hostgroup, servers_max: u32) {
+    let online = hostgroup.members.iter().filter(|member| member.standing != Standing::Shunned).count();
+    if online > servers_max as usize {
+        hostgroup.members.clear();
+        hostgroup.absent =
+            format!("{online} servers are online, more than max_num_online_servers {servers_max}");
+    }
+}
+
+/// How connections to a server are looked after: by the attributes of its hostgroups, where it has any.
+fn care(config: &Config, endpoint: &Endpoint) -> Care {
+    let variables = &config.variables;
+    let ids = config.hostgroups_of(endpoint);
+    let rows = || ids.iter().filter_map(|id| config.attributes_of(*id));
+    let init_connect = rows().map(|row| &row.init_connect).find(|statements| !statements.is_empty());
+    Care {
+        init_connect: init_connect.unwrap_or(&variables.init_connect).clone(),
+        free_connections_pct: rows()
+            .map(|row| row.free_connections_pct)
+            .max()
+            .unwrap_or(variables.free_connections_pct),
+        is_warmed: rows()
+            .map(|row| row.connection_warming)
+            .reduce(|one, other| one || other)
+            .unwrap_or(variables.connection_warming),
+    }
+}
+
+/// Whether something is so in every hostgroup that a server is in.
+fn is_everywhere(roles: &Roles, endpoint: &Endpoint, is_so: fn(&Place) -> bool) -> bool {
     let mut places = roles.places.iter().filter(|place| place.endpoint == *endpoint).peekable();
-    places.peek().is_some() && places.all(|place| place.status == Status::OfflineHard)
+    places.peek().is_some() && places.all(is_so)
+}
+
+/// Connections to the server are of no use any more. A Galera node that is silent may still answer, and a new writer
+/// is not chosen before the cluster has dropped it; of a server in a plain hostgroup nothing else will ever be heard.
+fn has_no_hope(place: &Place) -> bool {
+    let is_silent = place.role == Role::Plain && matches!(place.reason, Reason::TimedOut { .. });
+    place.status == Status::OfflineHard || (place.status == Status::Shunned && is_silent)
+}
+
+/// The server works, and somebody wants it to end that.
+fn is_leaving(place: &Place) -> bool {
+    let is_wanted =
+        matches!(place.reason, Reason::Wished(_) | Reason::Maintenance(_) | Reason::RejectsQueries);
+    place.status == Status::OfflineHard || (place.status == Status::OfflineSoft && is_wanted)
+}
+
+/// How a place stands in its hostgroup; none if it takes no work there.
+fn standing(place: &Place) -> Option<Standing> {
+    match (place.status, &place.trouble) {
+        _ if place.role == Role::Offline => None,
+        (Status::Online, None) => Some(Standing::Good),
+        (Status::Online, Some(_)) => Some(Standing::Slow),
+        (Status::Shunned, Some(Trouble::ConnectFailures { .. })) => Some(Standing::Shunned),
+        _ => None,
+    }
 }
 
 /// Who serves each hostgroup, and for those who do not, why.
@@ -155,10 +245,9 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
     let mut hostgroups: HashMap<u32, Hostgroup> = HashMap::new();
     for place in &roles.places {
         let hostgroup = hostgroups.entry(place.hostgroup).or_default();
-        let serves = place.status == Status::Online && place.role != Role::Offline;
-        match places.get(&place.endpoint) {
-            Some(server) if serves => {
-                hostgroup.members.push(Member { server: *server, weight: place.weight })
+        match (places.get(&place.endpoint), standing(place)) {
+            (Some(server), Some(standing)) => {
+                hostgroup.members.push(Member { server: *server, weight: place.weight, standing });
             }
             _ => {
                 let separator = if hostgroup.absent.is_empty() { "" } else { "; " };

@@ -149,7 +149,7 @@ fn not_stormed(env: &Env) -> CaseResult {
     let mut config = config(env, server.addr())?;
     config.variable("connect_timeout_server_max", 100);
     // Of the connections counted, these are the monitor's, about.
-    config.variable("monitor_galera_healthcheck_interval", 1000);
+    config.variable("monitor_ping_interval", 1000);
     let weir = env.weir_with(&config)?;
     ask_for_three_seconds(weir.addr())?;
     let connections = server.connections();

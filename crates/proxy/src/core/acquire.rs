@@ -4,7 +4,9 @@ use weir_protocol::error::{self, ServerError};
 use weir_sql::{Kind, Uses};
 
 use super::Core;
+use super::balance::{GroupMember, Load, choose};
 use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, WorkKind};
+use crate::snapshot::Standing;
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(super) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
@@ -77,18 +79,26 @@ impl Core {
             }
         }
         let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
-        let server = match reader {
-            Some(reader) if may_leave_writer => self.pick(reader, key).or_else(|| self.pick(writer, key)),
-            _ => self.pick(writer, key),
+        let reader = reader.filter(|_| may_leave_writer);
+        let mut pick = |last_resort| {
+            let of_readers = reader.and_then(|reader| self.pick(reader, key, last_resort));
+            of_readers.or_else(|| self.pick(writer, key, last_resort))
         };
-        match server {
+        match pick(false).or_else(|| pick(true)) {
             Some(server) => self.obtain(server, key),
-            None => {
-                let socket = self.sessions[key].socket;
-                self.parked.push_back((key, socket));
-                self.timers.unpark(self.now + UNPARK_NS);
-            }
+            None => self.park(key, reader.unwrap_or(writer)),
         }
+    }
+
+    /// No server can be had: the session looks again when the first may be tried again, or in a moment.
+    fn park(&mut self, key: SessionKey, hostgroup: u32) {
+        let socket = self.sessions[key].socket;
+        self.parked.push_back((key, socket));
+        let members = self.groups.get(&hostgroup).map(|group| group.members.as_slice()).unwrap_or_default();
+        let retries = members.iter().map(|member| self.servers[member.server].retry_at);
+        let soon = self.now + UNPARK_NS;
+        let next = retries.filter(|at| *at > self.now).min().unwrap_or(soon);
+        self.timers.unpark(next.min(soon));
     }
 
     /// Whether the session's statement may run where this connection leads: what may write only on a writer.
@@ -127,41 +137,33 @@ impl Core {
         true
     }
 
-    /// The next server of a hostgroup by smooth weighted round robin, among those that may serve this session.
-    fn pick(&mut self, hostgroup: u32, key: SessionKey) -> Option<ServerIndex> {
-        let session = &self.sessions[key];
+    /// The next server of a hostgroup, among those that may serve this session: see [`super::balance`]. Servers to
+    /// which connections fail are left out unless this is the `last_resort`.
+    fn pick(&mut self, hostgroup: u32, key: SessionKey, last_resort: bool) -> Option<ServerIndex> {
+        let (session, now) = (&self.sessions[key], self.now);
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let must_cover = group.is_replicated && session.last_write_at != 0;
-        let is_usable = |member: &super::GroupMember| {
+        let load = |member: &GroupMember| {
             let pool = &servers[member.server];
-            let is_reachable = pool.suspect_until <= self.now
-                && (pool.failures == 0 || pool.retry_at <= self.now || pool.open > pool.dialing);
-            is_reachable
-                && (!must_cover
-                    || session.last_write_server == member.server
-                    || pool.server.shared.covers(session.last_write_at))
+            let is_reachable = pool.suspect_until <= now
+                && pool.server.max_connections > 0
+                && (last_resort || member.standing != Standing::Shunned)
+                && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
+            let covers = !must_cover
+                || session.last_write_server == member.server
+                || pool.server.shared.covers(session.last_write_at);
+            (is_reachable && covers).then(|| Load {
+                in_flight: pool.running + u32::try_from(pool.waiters.len()).unwrap_or(u32::MAX / 2),
+                latency_us: pool.latency.now_us(now),
+                is_full: pool.has_asked && pool.idle.is_empty(),
+            })
         };
-        let mut total = 0;
-        let mut best: Option<usize> = None;
-        let mut is_only_zero = true;
-        for at in 0..group.members.len() {
-            if !is_usable(&group.members[at]) {
-                continue;
-            }
-            let member = &mut group.members[at];
-            is_only_zero &= member.weight == 0;
-            total += member.weight;
-            member.current += member.weight;
-            let leads = best.is_none_or(|best| group.members[at].current > group.members[best].current);
-            if leads && (group.members[at].weight > 0 || is_only_zero) {
-                best = Some(at);
-            }
-        }
-        let member = &mut group.members[best?];
-        member.current -= total;
-        Some(member.server)
+        let chosen = choose(&mut group.members, group.balancing, now, &mut self.dice, load)?;
+        let server = group.members.get(chosen).map(|member| member.server);
+        self.sessions[key].work.served_by = hostgroup;
+        server
     }
 
     /// Gives the session a connection to this server, now or when its turn comes.
@@ -255,10 +257,17 @@ impl Core {
             .map(|member| {
                 let pool = &self.servers[member.server];
                 let endpoint = &pool.server.endpoint;
-                if pool.failures > 0 {
-                    format!("{endpoint}: {} ({} failures in a row)", pool.last_error, pool.failures)
+                let shunned = if member.standing == Standing::Shunned { "shunned, " } else { "" };
+                if pool.server.max_connections == 0 {
+                    format!("{endpoint}: max_connections is 0")
+                } else if pool.failures > 0 {
+                    format!("{endpoint}: {shunned}{} ({} failures in a row)", pool.last_error, pool.failures)
                 } else if pool.suspect_until > self.now {
                     format!("{endpoint}: turns statements away")
+                } else if !shunned.is_empty() {
+                    format!("{endpoint}: shunned, because connections to it failed")
+                } else if pool.is_throttled {
+                    format!("{endpoint}: all connections are in use, and throttle_connections_per_sec allows no more now")
                 } else {
                     let max = pool.server.max_connections;
                     format!("{endpoint}: all {max} connections (max_connections) are in use")

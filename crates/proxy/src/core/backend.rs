@@ -10,7 +10,7 @@ use weir_session::state::State;
 use super::Core;
 use super::local::apply_sql_mode;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
-use super::relay::is_wsrep_refusal;
+use super::relay::{Meaning, is_wsrep_refusal, meaning_of};
 use crate::outbox::{Order, SocketId};
 
 /// A login packet of a server larger than this is refused.
@@ -172,12 +172,15 @@ impl Core {
         let backend = &mut self.backends[key];
         backend.reply_rows = backend.reply.rows();
         let Some(expected) = backend.expected.pop_front() else { return Ok(()) };
+        self.servers[backend.server].running -= u32::from(expected.is_statement());
         self.restart_reply(key);
         match expected {
             Expected::Relay => self.finish(key),
-            Expected::Setup if self.backends[key].stage != Stage::Ready => {
+            Expected::Setup | Expected::Init if self.backends[key].stage != Stage::Ready => {
                 let socket = self.backends[key].socket;
-                self.now_ready(key, socket);
+                if self.backends[key].expected.is_empty() {
+                    self.now_ready(key, socket);
+                }
             }
             Expected::Sync(state) => {
                 if let Some(state) = state {
@@ -189,6 +192,7 @@ impl Core {
             Expected::Fetch(fetch) => self.fetched(key, fetch),
             Expected::Kill => self.kill_sent(key),
             Expected::Setup
+            | Expected::Init
             | Expected::Prepare(_)
             | Expected::InsertId
             | Expected::Discard
@@ -236,6 +240,7 @@ impl Core {
                         self.settle_ok(key, settle, &ok);
                     }
                     Some(Expected::Setup) => self.take_defaults(key, &ok),
+                    Some(Expected::Init) => self.take_init(key, &ok),
                     _ => {}
                 }
             }
@@ -243,6 +248,45 @@ impl Core {
             Control::LocalInfile => return Err(BrokenReply::UnexpectedPacket(0xFB)),
         }
         Ok(())
+    }
+
+    /// What init_connect has set is how connections to this server are when they are fresh.
+    fn take_init(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
+        for entry in ok.session_tracks().flatten() {
+            match entry {
+                SessionTrack::SystemVariable { name, value } => {
+                    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                    let name = name.to_ascii_lowercase();
+                    if name == "sql_mode" {
+                        apply_sql_mode(&mut self.default_dialect, &value);
+                        self.knows_sql_mode = true;
+                    }
+                    if meaning_of(&name) == Meaning::State {
+                        self.backends[key].base.assign(&name, &value);
+                    }
+                }
+                SessionTrack::Schema(_) => {
+                    return self
+                        .set_up_failed(key, "init_connect changes the schema, which is the session's");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A connection can't be made fit for use. It counts as any failed login, with a pause before the next.
+    fn set_up_failed(&mut self, key: BackendKey, message: &str) {
+        let backend = &mut self.backends[key];
+        let server = &self.servers[backend.server].server.endpoint;
+        tracing::warn!(server, message, "connection can't be set up: not using it");
+        backend.poison = Some(Poison::BrokenReply);
+        if backend.stage != Stage::Ready {
+            backend.expected.clear();
+            self.dial_failed(key, None, message);
+        } else if backend.holder.is_some() {
+            // A session that is held here must not go on unseen.
+            self.backend_gone(key);
+        }
     }
 
     /// The sql_mode of a new connection: how statements are read until a session sets its own. Of MySQL also the
@@ -292,22 +336,9 @@ impl Core {
                 }
             }
             Some(Expected::Setup) => {
-                tracing::warn!(
-                    server,
-                    code,
-                    text,
-                    "session tracking can't be switched on: not using the connection"
-                );
-                backend.poison = Some(Poison::BrokenReply);
-                if backend.stage != Stage::Ready {
-                    // As any failed login: counted, with a pause before the next.
-                    backend.expected.clear();
-                    self.dial_failed(key, None, &format!("session tracking: error {code}: {text}"));
-                } else if backend.holder.is_some() {
-                    // A session that is held here must not go on unseen.
-                    self.backend_gone(key);
-                }
+                self.set_up_failed(key, &format!("session tracking: error {code}: {text}"));
             }
+            Some(Expected::Init) => self.set_up_failed(key, &format!("init_connect: error {code}: {text}")),
             Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),

@@ -136,6 +136,7 @@ impl Core {
             last_write_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
+            transaction_since: self.now,
         });
         self.out.send(socket, &greeting);
         self.timers.login_started(socket, self.now + variables.connect_timeout_client.as_nanos() as Nanos);

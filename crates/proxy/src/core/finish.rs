@@ -239,9 +239,9 @@ impl Core {
         let Some(holder) = self.backends[key].holder else { return };
         let session = &mut self.sessions[holder];
         match settle {
-            Settle::Status => session.take_status(ok.status),
+            Settle::Status => session.take_status(ok.status, self.now),
             Settle::Pending => {
-                session.take_status(ok.status);
+                session.take_status(ok.status, self.now);
                 session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
                 self.take_pending(key, holder, ok);
             }

@@ -268,7 +268,9 @@ impl Core {
 
     /// A connection goes: what it knew is lost.
     pub(super) fn drop_kept(&mut self, key: BackendKey) {
+        let server = self.backends[key].server;
         for expected in std::mem::take(&mut self.backends[key].expected) {
+            self.servers[server].running -= u32::from(expected.is_statement());
             if let Expected::Fetch(fetch) = expected
                 && self.session_is(fetch.session, fetch.socket)
             {

@@ -7,6 +7,8 @@
 
 mod acquire;
 mod backend;
+mod balance;
+mod care;
 pub mod census;
 mod client;
 mod command;
@@ -43,9 +45,10 @@ use weir_sql::Dialect;
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::shared::{Message, Shared};
-use crate::snapshot::{Account, Server, Snapshot};
+use crate::snapshot::{Account, Balancing, Server, Snapshot, Throttle};
+use balance::{Dice, GroupMember, Latency};
 pub use model::Nanos;
-use model::{Backend, BackendKey, ServerIndex, Session, SessionKey};
+use model::{Backend, BackendKey, Session, SessionKey};
 
 /// The capabilities that a backend connection takes over from its session, because they change results or
 /// safety. Connections that differ in them are not interchangeable.
@@ -74,6 +77,7 @@ pub struct Core {
     interner: Interner,
     registry: Registry,
     random: Random,
+    dice: Dice,
     /// How statements are read where a session has not said otherwise.
     default_dialect: Dialect,
     /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
@@ -124,6 +128,13 @@ struct Pool {
     wanted_by: HashSet<usize>,
     /// We have asked the other workers.
     has_asked: bool,
+    /// throttle_connections_per_sec keeps the first waiter from a connection of its own.
+    is_throttled: bool,
+    /// Statements of sessions that have been sent and are not answered.
+    running: u32,
+    latency: Latency,
+    /// It was out of a hostgroup, or shunned there.
+    was_away: bool,
 }
 
 /// This worker's view of a hostgroup.
@@ -133,13 +144,8 @@ struct Group {
     reader_hostgroup: Option<u32>,
     is_replicated: bool,
     absent: String,
-}
-
-/// For smooth weighted round robin: exact proportions, evenly interleaved.
-struct GroupMember {
-    server: ServerIndex,
-    weight: i64,
-    current: i64,
+    balancing: Balancing,
+    throttle: Arc<Throttle>,
 }
 
 /// Who a backend connection is logged in as, and with which capabilities.
@@ -219,6 +225,7 @@ impl Core {
             interner,
             registry: Registry::default(),
             random: Random { seed, drawn: 0 },
+            dice: Dice::new(worker as u64),
             default_dialect: snapshot.dialect,
             charsets_after_reset: None,
             knows_sql_mode: false,

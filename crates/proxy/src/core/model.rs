@@ -92,6 +92,8 @@ pub(crate) struct Session {
     /// The server that took it.
     pub last_write_server: ServerIndex,
     pub last_active_at: Nanos,
+    /// When the open transaction began.
+    pub transaction_since: Nanos,
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
     pub owed_error: Option<(ServerError, Box<str>)>,
     /// The session has killed itself: it ends with its reply.
@@ -183,6 +185,8 @@ pub(crate) struct Work {
     pub statement: Statement,
     /// Where it goes.
     pub hostgroup: u32,
+    /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.
+    pub served_by: u32,
     /// It is surely without effect: it may run twice, and on a reader.
     pub is_read: bool,
     /// Times that it was started.
@@ -283,6 +287,8 @@ pub(crate) struct Backend {
     pub greeted: Greeted,
     pub stage: Stage,
     pub state: Rc<State>,
+    /// The variables that init_connect has set: what others call a default.
+    pub base: State,
     pub holder: Option<SessionKey>,
     /// Idle, and the last session's diagnostics can still be asked for here.
     pub kept_for: Option<Kept>,
@@ -296,6 +302,9 @@ pub(crate) struct Backend {
     /// A KILL is under way against it and not confirmed.
     pub kills_pending: u32,
     pub idle_since: Nanos,
+    pub opened_at: Nanos,
+    /// By so much of connection_max_age_ms it ends before that, so that those opened together do not end together.
+    pub early_permille: u64,
     /// Whether it counts against the server's max_connections.
     pub has_credit: bool,
     /// Some session has had it since it was opened.
@@ -372,6 +381,8 @@ pub(crate) struct Kill {
 pub(crate) enum Expected {
     /// Of the SET that switches tracking on.
     Setup,
+    /// Of a statement of init_connect.
+    Init,
     /// COM_INIT_DB or SET that carries a session's state; the last of a group brings the state with it.
     Sync(Option<Rc<State>>),
     /// COM_STMT_PREPARE that Weir sends to run a statement here.
@@ -396,6 +407,13 @@ pub(crate) enum Expected {
     Kill,
 }
 
+impl Expected {
+    /// Whether it is the reply to a statement of a session, wanted or not.
+    pub(crate) fn is_statement(&self) -> bool {
+        matches!(self, Self::Relay | Self::Discard)
+    }
+}
+
 /// A query for diagnostics of a session that has left the connection.
 #[derive(Debug)]
 pub(crate) struct Fetch {
@@ -418,6 +436,10 @@ pub(crate) enum Poison {
     BrokenReply,
     /// A session's state could not be brought to it.
     SyncFailed,
-    /// The user or the server was removed or changed.
+    /// The user or the server was removed or changed, or it is one too many.
     Stale,
+    /// connection_max_age_ms is over.
+    Aged,
+    /// No answer to a ping within ping_timeout_server.
+    Silent,
 }

@@ -70,7 +70,11 @@ impl Core {
             return self.file_wanted(key, holder, bytes);
         }
         let session = &mut self.sessions[holder];
-        session.work.is_answering = true;
+        if !std::mem::replace(&mut session.work.is_answering, true) {
+            // The first packet: how fast the client takes the rest says nothing about the server.
+            let took = self.now.saturating_sub(session.work.started_at);
+            self.servers[self.backends[key].server].latency.observe(took, self.now);
+        }
         let socket = session.socket;
         match control {
             Control::ColumnCount => self.out.send(socket, bytes),
@@ -116,7 +120,7 @@ impl Core {
             self.take_tracked(key, holder, &ok)?;
         }
         let session = &mut self.sessions[holder];
-        session.take_status(ok.status);
+        session.take_status(ok.status, self.now);
         session.work.ending = Ending::Ok {
             affected_rows: ok.affected_rows,
             insert_id: ok.last_insert_id,
@@ -295,7 +299,7 @@ pub(super) fn is_wsrep_refusal(code: u16, message: &[u8]) -> bool {
 
 /// What a reported variable means for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+pub(super) enum Meaning {
     /// A variable like any other: carried to other connections with SET.
     State,
     /// Not state, or state that is known otherwise.
@@ -308,7 +312,7 @@ enum Meaning {
     Unreadable,
 }
 
-fn meaning_of(name: &str) -> Meaning {
+pub(super) fn meaning_of(name: &str) -> Meaning {
     match name {
         "last_insert_id" | "identity" => Meaning::InsertId,
         "insert_id" => Meaning::NextStatement,

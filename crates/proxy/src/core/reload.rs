@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use weir_protocol::error;
 
-use super::model::{Nanos, Phase, ServerIndex, SessionKey};
+use super::model::{Nanos, Phase, Poison, ServerIndex, SessionKey};
 use super::{Core, Group, GroupMember, Pool};
-use crate::snapshot::{Server, Snapshot};
+use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
 
 impl Core {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
@@ -21,22 +21,17 @@ impl Core {
         let places: Vec<ServerIndex> = snapshot.servers.iter().map(|server| self.place_of(server)).collect();
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
-            let before = self.groups.get(id);
-            let members = hostgroup.members.iter().map(|member| {
-                let server = places[member.server];
-                let current = before
-                    .and_then(|group| group.members.iter().find(|known| known.server == server))
-                    .map_or(0, |known| known.current);
-                GroupMember { server, weight: i64::from(member.weight), current }
-            });
             let group = Group {
-                members: members.collect(),
+                members: self.members(*id, hostgroup, &places),
                 reader_hostgroup: hostgroup.reader_hostgroup,
                 is_replicated: hostgroup.is_replicated,
                 absent: hostgroup.absent.clone(),
+                balancing: hostgroup.balancing,
+                throttle: hostgroup.throttle.clone(),
             };
             groups.insert(*id, group);
         }
+        self.note_absences(&groups);
         self.groups = groups;
         self.default_dialect.server = snapshot.dialect.server;
         self.renew_accounts();
@@ -46,6 +41,37 @@ impl Core {
         // What waits for a writer must not get a connection to one that is a reader now.
         for server in 0..self.servers.len() {
             self.reroute_waiters(server);
+        }
+    }
+
+    /// The members of a hostgroup as they are now. One that comes back begins slowly.
+    fn members(&self, id: u32, hostgroup: &Hostgroup, places: &[ServerIndex]) -> Vec<GroupMember> {
+        let before = self.groups.get(&id);
+        let member = |member: &Member| {
+            let server = places[member.server];
+            let known = before.and_then(|group| group.members.iter().find(|known| known.server == server));
+            let mut next = GroupMember::new(server, member.weight, member.standing);
+            if let Some(known) = known {
+                next.go_on_from(known);
+            }
+            let has_returned = known.is_none_or(|known| known.standing == Standing::Shunned);
+            if has_returned && member.standing != Standing::Shunned && self.servers[server].was_away {
+                next.returned_at = self.now;
+            }
+            next
+        };
+        hostgroup.members.iter().map(member).collect()
+    }
+
+    /// Notes who is out of a hostgroup that it was in, or has been shunned there.
+    fn note_absences(&mut self, groups: &HashMap<u32, Group>) {
+        let works = |member: &GroupMember| member.standing != Standing::Shunned;
+        for (id, before) in &self.groups {
+            let now = groups.get(id).map(|group| group.members.as_slice()).unwrap_or_default();
+            for member in &before.members {
+                let is_there = now.iter().any(|now| now.server == member.server && works(now));
+                self.servers[member.server].was_away |= !is_there;
+            }
         }
     }
 
@@ -72,6 +98,10 @@ impl Core {
             last_error: String::new(),
             wanted_by: Default::default(),
             has_asked: false,
+            is_throttled: false,
+            running: 0,
+            latency: Default::default(),
+            was_away: false,
         });
         self.servers.len() - 1
     }
@@ -128,10 +158,10 @@ impl Core {
     fn close_unwanted(&mut self) {
         for server in 0..self.servers.len() {
             let idle = self.servers[server].idle.clone();
-            let is_wanted = self.servers[server].is_current;
+            let is_wanted = self.servers[server].takes_work();
             for key in idle {
                 if !is_wanted || self.is_stale(key) {
-                    self.retire(key);
+                    self.retire(key, Poison::Stale);
                 }
             }
         }

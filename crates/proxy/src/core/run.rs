@@ -9,7 +9,7 @@ use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
 use weir_session::prepared::ClientStatement;
-use weir_session::state::{Difference, State, difference};
+use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
 use super::Core;
@@ -27,16 +27,26 @@ const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', se
     character_set_results=@@global.character_set_results, collation_connection=@@global.collation_connection";
 
 impl Core {
-    /// Switches tracking on, on a connection that is new or was reset.
+    /// Switches tracking on and runs init_connect, on a connection that is new or was reset.
     pub(super) fn set_up(&mut self, key: BackendKey) {
         let text = if self.backends[key].greeted.is_mariadb { SET_UP_MARIADB } else { SET_UP_MYSQL };
         self.send_query(key, text);
         self.expect(key, Expected::Setup);
+        let server = self.servers[self.backends[key].server].server.clone();
+        if !server.care.init_connect.is_empty() {
+            // Behind it, so that what they set is reported.
+            self.backends[key].base = State::fresh();
+        }
+        for statement in &server.care.init_connect {
+            self.send_query(key, statement.as_bytes());
+            self.expect(key, Expected::Init);
+        }
     }
 
     /// Takes note of a reply that is to come, behind those that are owed already.
     pub(super) fn expect(&mut self, key: BackendKey, expected: Expected) {
         let backend = &mut self.backends[key];
+        self.servers[backend.server].running += u32::from(expected.is_statement());
         backend.expected.push_back(expected);
         if backend.expected.len() == 1 {
             self.restart_reply(key);
@@ -117,7 +127,7 @@ impl Core {
     /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
     fn sync(&mut self, key: BackendKey, state: &Rc<State>) -> bool {
         let backend = &self.backends[key];
-        let (schema, set) = match difference(&backend.state, state) {
+        let (schema, set) = match difference_above(&backend.base, &backend.state, state) {
             Difference::None => (None, None),
             Difference::Commands { schema, set } => (schema, set),
             Difference::NeedsChangeUser => {

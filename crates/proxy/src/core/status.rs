@@ -2,12 +2,19 @@
 
 use weir_protocol::status::StatusFlags;
 use weir_session::pin::Pins;
+use weir_sql::Kind;
 
-use super::model::Session;
+use super::model::{Nanos, Session};
 
 impl Session {
     /// Takes in what a server reports.
-    pub(super) fn take_status(&mut self, status: StatusFlags) {
+    pub(super) fn take_status(&mut self, status: StatusFlags, now: Nanos) {
+        // COMMIT AND CHAIN begins the next one at once.
+        let was_open = self.pins.pins().contains(Pins::TRANSACTION)
+            && !matches!(self.work.statement.kind, Kind::Commit | Kind::Rollback);
+        if !was_open {
+            self.transaction_since = now;
+        }
         self.is_autocommit = status.contains(StatusFlags::AUTOCOMMIT);
         self.is_read_only = status.contains(StatusFlags::IN_TRANS_READONLY);
         self.pins.set(Pins::TRANSACTION, status.contains(StatusFlags::IN_TRANS));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_protocol::error;
 use weir_session::login::BackendLogin;
 use weir_session::prepared::BackendStatements;
+use weir_session::state::State;
 
 use super::model::{
     Backend, BackendKey, Expected, Kill, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey, Stage,
@@ -22,10 +23,14 @@ const DIALS_MAX: u32 = 16;
 const OPEN_AT_ONCE: u32 = 8;
 /// That moment: who has waited longer gets a connection opened.
 const PATIENCE_NS: Nanos = 10_000_000;
-/// First pause after a failed dial; doubles with each further one.
+/// Pauses after failed dials, once there have been enough to shun the server: doubled with each.
 const RETRY_FIRST_NS: Nanos = 20_000_000;
 /// Longest pause.
 const RETRY_MAX_NS: Nanos = 2_000_000_000;
+/// Connections end by up to so much before connection_max_age_ms.
+const AGE_JITTER_PERMILLE: u64 = 250;
+/// Errors at a login that say nothing about the server: no such schema (1049), and the user's own limits (1203, 1226).
+const OWN_FAULTS: [u16; 3] = [1049, 1203, 1226];
 
 impl Core {
     /// Sees to it that the waiters of a server get connections.
@@ -63,11 +68,32 @@ impl Core {
             if pool.dialing >= DIALS_MAX || (pool.failures > 0 && pool.dialing > 0) {
                 return;
             }
-            if !pool.server.try_open() {
-                return self.ask_other_workers(server);
+            let front = pool.waiters.front().map(|(key, _)| self.sessions[*key].work.served_by);
+            match self.may_open(server, front) {
+                Ok(true) => self.dial(server),
+                Ok(false) => return self.ask_other_workers(server),
+                Err(at) => return self.servers[server].supply_again(at),
             }
-            self.dial(server);
         }
+    }
+
+    /// Takes the right to open a connection for a hostgroup. False: max_connections leaves none.
+    ///
+    /// # Errors
+    /// The hostgroup has had all connections that it may have in this second; the time when the next one begins.
+    pub(super) fn may_open(&mut self, server: ServerIndex, hostgroup: Option<u32>) -> Result<bool, Nanos> {
+        let pool = &mut self.servers[server];
+        pool.is_throttled = false;
+        if !pool.server.try_open() {
+            return Ok(false);
+        }
+        let group = hostgroup.and_then(|hostgroup| self.groups.get(&hostgroup));
+        let allowed = group.map_or(Ok(()), |group| group.throttle.try_open(self.now));
+        if allowed.is_err() {
+            pool.server.close_one();
+            pool.is_throttled = true;
+        }
+        allowed.map(|()| true)
     }
 
     /// Gives an idle connection of another user to the first waiter.
@@ -81,10 +107,12 @@ impl Core {
             return self.lend(backend, key);
         }
         // A connection can still be opened: leave the other users theirs.
-        if pool.dialing < DIALS_MAX && pool.retry_at <= self.now && pool.server.try_open() {
+        let may_dial = pool.dialing < DIALS_MAX && pool.retry_at <= self.now;
+        let hostgroup = Some(self.sessions[key].work.served_by);
+        if may_dial && self.may_open(server, hostgroup) == Ok(true) {
             return self.dial(server);
         }
-        let backend = pool.idle.remove(0);
+        let backend = self.servers[server].idle.remove(0);
         self.change_identity(backend, wanted);
     }
 
@@ -146,7 +174,11 @@ impl Core {
             pool.server.close_one();
             return;
         };
-        let identity = self.sessions[key].identity;
+        self.dial_as(server, self.sessions[key].identity);
+    }
+
+    /// Opens a connection for this identity; the right to do so has been taken.
+    pub(super) fn dial_as(&mut self, server: ServerIndex, identity: usize) {
         self.servers[server].dialing += 1;
         self.servers[server].open += 1;
         self.open_backend(server, identity, Purpose::Pool, true);
@@ -173,6 +205,7 @@ impl Core {
             greeted: Default::default(),
             stage: Stage::Dialing,
             state: self.fresh.clone(),
+            base: State::fresh(),
             holder: None,
             kept_for: None,
             expected: Default::default(),
@@ -182,6 +215,8 @@ impl Core {
             poison: None,
             kills_pending: 0,
             idle_since: self.now,
+            opened_at: self.now,
+            early_permille: self.random.next() % AGE_JITTER_PERMILLE,
             has_credit,
             has_served: false,
             next_identity: None,
@@ -227,8 +262,16 @@ impl Core {
         let pool = &mut self.servers[server];
         pool.failures += 1;
         pool.last_error = message.into();
-        let pause = RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS);
+        let variables = &self.snapshot.variables;
+        let pause = if pool.failures < variables.failures_to_shun() {
+            variables.connect_retries_delay.as_nanos() as Nanos
+        } else {
+            RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS)
+        };
         pool.retry_at = self.now + self.random.jitter(pause);
+        if !OWN_FAULTS.contains(&code.unwrap_or(0)) {
+            self.shared.connect_failed(&pool.server.endpoint, message);
+        }
         tracing::warn!(
             server = pool.server.endpoint,
             failures = pool.failures,
@@ -279,8 +322,11 @@ impl Core {
             return; // fenced, or still owed replies: comes back here when it is through
         }
         let pool = &self.servers[server];
-        if !pool.is_current || self.is_stale(key) {
-            return self.retire(key);
+        if !pool.takes_work() || self.is_stale(key) {
+            return self.retire(key, Poison::Stale);
+        }
+        if self.is_too_old(key) {
+            return self.retire(key, Poison::Aged);
         }
         if let Some(identity) = self.backends[key].next_identity.take() {
             return self.change_identity(key, identity);
@@ -307,6 +353,14 @@ impl Core {
             return;
         }
         self.servers[server].idle.push(key);
+    }
+
+    /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
+    pub(super) fn is_too_old(&self, key: BackendKey) -> bool {
+        let limit = self.snapshot.variables.connection_max_age_ms.as_nanos() as Nanos;
+        let backend = &self.backends[key];
+        let age_max = limit - limit / 1000 * backend.early_permille;
+        limit > 0 && backend.has_served && self.now.saturating_sub(backend.opened_at) > age_max
     }
 
     pub(super) fn is_stale(&self, key: BackendKey) -> bool {
@@ -409,7 +463,7 @@ impl Core {
 
     /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is
     /// offered again afterwards, and closed then.
-    pub(super) fn retire(&mut self, key: BackendKey) {
+    pub(super) fn retire(&mut self, key: BackendKey, poison: Poison) {
         self.fetch_kept(key, SessionKey::MAX);
         let backend = &self.backends[key];
         if backend.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
@@ -417,7 +471,7 @@ impl Core {
             self.servers[server].idle.retain(|idle| *idle != key);
             return;
         }
-        self.discard(key, Some(Poison::Stale));
+        self.discard(key, Some(poison));
     }
 
     /// Closes a connection for good.
@@ -459,7 +513,7 @@ impl Core {
         backend.statements.clear();
         backend.insert_id = Some(0);
         let schema = backend.state.schema().to_vec();
-        let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
+        let fresh = self.interner.intern(State::fresh().with_schema(&schema));
         let backend = &mut self.backends[key];
         backend.state = fresh;
         if let Some(buffer) = self.out.buffer(backend.socket) {
@@ -501,6 +555,11 @@ impl Core {
 }
 
 impl Pool {
+    /// Whether connections to it are worth keeping.
+    pub(super) fn takes_work(&self) -> bool {
+        self.is_current && !self.server.is_leaving
+    }
+
     /// Have the waiters looked after at this time, or sooner.
     fn supply_again(&mut self, at: Nanos) {
         self.supply_at = self.supply_at.min(at);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weir_session::pin::Pins;
 
 use super::Core;
-use super::model::{Expected, Nanos, Phase, Poison};
+use super::model::{Nanos, Phase};
 use crate::outbox::{Owner, SocketId};
 
 /// How often connections are looked over.
@@ -21,6 +21,8 @@ pub(super) struct Timers {
     logins: VecDeque<(Nanos, SocketId)>,
     dials: VecDeque<(Nanos, SocketId)>,
     closings: VecDeque<(Nanos, SocketId)>,
+    /// Pings of idle connections.
+    pings: VecDeque<(Nanos, SocketId)>,
     unpark_at: Nanos,
     look_over_at: Nanos,
     round: u32,
@@ -32,6 +34,7 @@ impl Timers {
             logins: VecDeque::new(),
             dials: VecDeque::new(),
             closings: VecDeque::new(),
+            pings: VecDeque::new(),
             unpark_at: Nanos::MAX,
             look_over_at: now + LOOK_OVER_NS,
             round: 0,
@@ -63,6 +66,10 @@ impl Timers {
         self.closings.push_back((now + CLOSING_NS, socket));
     }
 
+    pub(super) fn ping(&mut self, socket: SocketId, due: Nanos) {
+        self.pings.push_back((due, socket));
+    }
+
     /// Let the parked sessions look again at this time, or sooner.
     pub(super) fn unpark(&mut self, at: Nanos) {
         self.unpark_at = self.unpark_at.min(at);
@@ -81,7 +88,8 @@ fn pop_due(queue: &mut VecDeque<(Nanos, SocketId)>, now: Nanos) -> Option<Socket
 impl Core {
     pub(super) fn timers_deadline(&self) -> Nanos {
         let timers = &self.timers;
-        let fronts = [timers.logins.front(), timers.dials.front(), timers.closings.front()];
+        let fronts =
+            [timers.logins.front(), timers.dials.front(), timers.closings.front(), timers.pings.front()];
         let first = fronts.iter().flatten().map(|(due, _)| *due);
         let retries = self.servers.iter().map(|pool| pool.supply_at);
         first
@@ -129,6 +137,9 @@ impl Core {
             if let Some(Owner::Session(key)) = self.out.owner(socket) {
                 self.forget_session(key);
             }
+        }
+        while let Some(socket) = pop_due(&mut self.timers.pings, now) {
+            self.ping_timed_out(socket);
         }
         for server in 0..self.servers.len() {
             if self.servers[server].supply_at <= now {
@@ -192,43 +203,13 @@ impl Core {
             self.statement_timed_out(key);
         }
         self.unpark();
-        self.look_over_idle();
+        self.look_over_transactions();
+        self.look_over_connections();
         if self.timers.round.is_multiple_of(IDLE_ROUNDS) {
             self.close_silent_sessions();
         }
         if self.draining_until.is_some_and(|until| until <= self.now) {
             self.end_drain();
-        }
-    }
-
-    fn look_over_idle(&mut self) {
-        let ping_after = self.snapshot.variables.ping_interval_server_msec.as_nanos() as Nanos;
-        let percent = self.snapshot.variables.free_connections_pct;
-        for server in 0..self.servers.len() {
-            let pool = &self.servers[server];
-            let keep = (pool.server.max_connections as usize * percent as usize / 100).max(1);
-            let workers = self.shared.mailboxes.len().max(1);
-            let surplus = pool.idle.len().saturating_sub(keep.div_ceil(workers));
-            let is_current = pool.is_current;
-            // From the end, so that what is discarded moves nobody who is still to be looked at.
-            for at in (0..pool.idle.len()).rev() {
-                let Some(&key) = self.servers[server].idle.get(at) else { continue };
-                let backend = &self.backends[key];
-                let idle_for = self.now.saturating_sub(backend.idle_since);
-                if !is_current || (at < surplus && idle_for > ping_after) {
-                    self.fetch_kept(key, super::model::SessionKey::MAX);
-                    if self.backends[key].expected.is_empty() {
-                        self.discard(key, Some(Poison::Stale));
-                    }
-                } else if ping_after > 0 && idle_for > ping_after && backend.expected.is_empty() {
-                    self.backends[key].idle_since = self.now;
-                    let socket = self.backends[key].socket;
-                    if let Some(buffer) = self.out.buffer(socket) {
-                        weir_protocol::command::put_ping(buffer);
-                    }
-                    self.expect(key, Expected::Ping);
-                }
-            }
         }
     }
 

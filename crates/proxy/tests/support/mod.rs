@@ -1,6 +1,8 @@
 //! What the tests of the core share: configurations, and the packets of both sides of a login.
 #![allow(dead_code, unreachable_pub)] // each test binary uses its part
 
+pub mod bench;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,9 +12,9 @@ use weir_protocol::auth::{Credential, StoredPassword};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::{Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
-use weir_protocol::ok::{OK_HEADER, OkPacket, SessionTrack};
+use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::status::StatusFlags;
-use weir_proxy::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, ServerShared};
 
@@ -71,13 +73,18 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
         max_connections,
         is_gone: false,
         tls: None,
+        is_leaving: false,
+        care: Care { free_connections_pct: 10, ..Care::default() },
         shared: Arc::new(ServerShared::new(endpoint)),
     })
 }
 
 /// A hostgroup of these servers, with equal weights.
 pub fn hostgroup(servers: impl IntoIterator<Item = usize>) -> Hostgroup {
-    let members = servers.into_iter().map(|server| Member { server, weight: 1 }).collect();
+    let members = servers
+        .into_iter()
+        .map(|server| Member { server, weight: 1, standing: Default::default() })
+        .collect();
     Hostgroup { members, ..Hostgroup::default() }
 }
 
@@ -167,4 +174,13 @@ pub fn ok(sequence: u8, ok: OkPacket<'_>, tracks: &[SessionTrack<'_>]) -> Vec<u8
 /// An OK without anything.
 pub fn plain_ok(sequence: u8) -> Vec<u8> {
     ok(sequence, OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT), &[])
+}
+
+/// A server's ERR as a packet with this sequence id.
+pub fn error(sequence: u8, code: u16, message: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut sequence = sequence;
+    let err = ErrPacket { code, sqlstate: Some(*b"HY000"), message: message.as_bytes() };
+    frame::packet(&mut out, &mut sequence, |out| err.write(out));
+    out
 }

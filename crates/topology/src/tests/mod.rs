@@ -3,6 +3,7 @@
 mod cases;
 mod properties;
 mod scenarios;
+mod shunning;
 
 use crate::*;
 
@@ -14,7 +15,14 @@ fn node(index: usize) -> Endpoint {
 }
 
 fn row(index: usize, hostgroup: u32, weight: u32) -> Intent {
-    Intent { endpoint: node(index), hostgroup, wish: Wish::Online, weight, max_connections: 2000 }
+    Intent {
+        endpoint: node(index),
+        hostgroup,
+        wish: Wish::Online,
+        weight,
+        max_connections: 2000,
+        latency_max_us: 0,
+    }
 }
 
 fn article_rows() -> Vec<Intent> {

@@ -1,0 +1,342 @@
+//! Servers that fail, leave and come back; connections that grow old; transactions that take too long.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use support::bench::Bench;
+use weir_config::MysqlVariables;
+use weir_proxy::snapshot::{Balancing, Care, Hostgroup, Server, Standing, Throttle};
+
+fn two_servers() -> Bench {
+    Bench::new(1, &[10, 10], support::hostgroup([0, 1]), MysqlVariables::default())
+}
+
+/// The hostgroup of both servers, with these standings.
+fn standings(one: Standing, two: Standing) -> Hostgroup {
+    let mut hostgroup = support::hostgroup([0, 1]);
+    hostgroup.members.iter_mut().zip([one, two]).for_each(|(member, standing)| member.standing = standing);
+    hostgroup
+}
+
+/// The same servers, changed.
+fn changed(bench: &Bench, change: impl Fn(usize, &mut Server)) -> Vec<Arc<Server>> {
+    let server = |(at, old): (usize, &Arc<Server>)| {
+        let mut new = Server {
+            endpoint: old.endpoint.clone(),
+            addr: old.addr,
+            max_connections: old.max_connections,
+            is_gone: old.is_gone,
+            tls: None,
+            is_leaving: old.is_leaving,
+            care: old.care.clone(),
+            shared: old.shared.clone(),
+        };
+        change(at, &mut new);
+        Arc::new(new)
+    };
+    bench.servers.iter().enumerate().map(server).collect()
+}
+
+fn insert(bench: &mut Bench, client: usize, times: usize) {
+    for _ in 0..times {
+        bench.query(client, "INSERT INTO t VALUES (1)");
+        bench.pass_ms(1);
+        assert!(bench.is_answered(client));
+    }
+}
+
+#[test]
+fn failures_are_told_to_the_monitor_and_come_fast_only_until_it_shuns() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    bench.down = vec![0];
+    let client = bench.client(0, "app");
+    bench.query(client, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(30);
+    assert_eq!(bench.failures.load(Ordering::Relaxed), 5, "a millisecond apart");
+    bench.pass_ms(2_000);
+    let failures = bench.failures.load(Ordering::Relaxed);
+    assert!((6..=8).contains(&failures), "{failures} failures");
+    bench.down.clear();
+    bench.pass_ms(3_000);
+    assert!(bench.is_answered(client));
+}
+
+#[test]
+fn a_shunned_server_serves_where_no_other_can() {
+    let mut bench = two_servers();
+    let client = bench.client(0, "app");
+    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Good));
+    insert(&mut bench, client, 10);
+    assert_eq!((bench.count(0), bench.count(1)), (0, 10));
+    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Slow));
+    insert(&mut bench, client, 10);
+    assert_eq!((bench.count(0), bench.count(1)), (0, 20));
+    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Shunned));
+    insert(&mut bench, client, 10);
+    assert_eq!(bench.count(0), 5, "an early try");
+}
+
+#[test]
+fn one_that_comes_back_begins_slowly() {
+    let mut bench = two_servers();
+    let client = bench.client(0, "app");
+    insert(&mut bench, client, 10);
+    assert_eq!(bench.count(0), 5, "nobody was away at the start");
+    bench.publish(bench.servers.clone(), standings(Standing::Shunned, Standing::Good));
+    bench.pass_ms(10_000);
+    bench.publish(bench.servers.clone(), standings(Standing::Good, Standing::Good));
+    let before = bench.count(0);
+    insert(&mut bench, client, 100);
+    assert!((2..12).contains(&(bench.count(0) - before)), "{}", bench.count(0) - before);
+    bench.pass_ms(5_000);
+    let before = bench.count(0);
+    insert(&mut bench, client, 100);
+    assert!((48..=52).contains(&(bench.count(0) - before)), "{}", bench.count(0) - before);
+}
+
+#[test]
+fn a_server_that_leaves_ends_its_transactions_first() {
+    let mut bench = two_servers();
+    let (busy, free) = (bench.client(0, "app"), bench.client(0, "app"));
+    bench.query(busy, "SET transaction_open");
+    assert!(bench.is_answered(busy));
+    insert(&mut bench, free, 2);
+    let (stays, leaves) = (bench.open(0), bench.open(1));
+    assert_eq!((stays, leaves), (2, 1));
+    // The transaction is on the first server, whose idle connections go at once.
+    bench.publish(changed(&bench, |at, server| server.is_leaving = at == 0), support::hostgroup([1]));
+    insert(&mut bench, free, 10);
+    assert_eq!((bench.open(0), bench.open(1)), (1, 1));
+    bench.query(busy, "INSERT INTO t VALUES (2)");
+    assert!(bench.is_answered(busy), "it may go on");
+    bench.pass_ms(10);
+    assert_eq!(bench.open(0), 0, "and with its end the connection");
+    bench.publish(changed(&bench, |at, server| server.is_leaving = at == 1), support::hostgroup([0]));
+    assert_eq!(bench.open(1), 0, "idle ones go at once");
+}
+
+#[test]
+fn a_server_without_connections_is_passed_over() {
+    let mut bench = Bench::new(1, &[0, 10], support::hostgroup([0, 1]), MysqlVariables::default());
+    let client = bench.client(0, "app");
+    insert(&mut bench, client, 10);
+    assert_eq!((bench.count(0), bench.count(1)), (0, 10));
+
+    let variables = MysqlVariables {
+        connect_timeout_server_max: Duration::from_millis(100),
+        ..MysqlVariables::default()
+    };
+    let mut bench = Bench::new(1, &[0], support::hostgroup([0]), variables);
+    let client = bench.client(0, "app");
+    bench.query(client, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(120);
+    let (code, message) = bench.error(client).unwrap();
+    assert!(code == 9001 && message.ends_with("max_connections is 0"), "{message}");
+}
+
+#[test]
+fn a_full_server_is_passed_over() {
+    let mut bench = Bench::new(1, &[1, 10], support::hostgroup([0, 1]), MysqlVariables::default());
+    bench.holds = true;
+    let clients: Vec<usize> = (0..10).map(|_| bench.client(0, "app")).collect();
+    for client in &clients {
+        bench.query(*client, "INSERT INTO t VALUES (1)");
+        bench.pass_ms(1);
+    }
+    bench.pass_ms(30);
+    // The first has one connection. Its second statement waits in line and finds that out.
+    assert!((8..=9).contains(&bench.log.len()), "{:?}", bench.log.len());
+    assert_eq!(bench.count(0), 1);
+}
+
+#[test]
+fn no_more_connections_in_a_second_than_the_hostgroup_may_have() {
+    let mut hostgroup = support::hostgroup([0, 1]);
+    hostgroup.throttle = Arc::new(Throttle::new(2));
+    let mut bench = Bench::new(1, &[10, 10], hostgroup, MysqlVariables::default());
+    bench.holds = true;
+    let clients: Vec<usize> = (0..6).map(|_| bench.client(0, "app")).collect();
+    for client in &clients {
+        bench.query(*client, "INSERT INTO t VALUES (1)");
+    }
+    for seconds in 1..=3 {
+        assert_eq!(bench.logins, 2 * seconds, "in second {seconds}");
+        bench.pass_ms(1_000);
+    }
+    assert_eq!(bench.log.len(), 6);
+}
+
+#[test]
+fn statements_go_where_the_fewest_are_under_way() {
+    let mut hostgroup = support::hostgroup([0, 1]);
+    hostgroup.balancing = Balancing::LeastInFlight;
+    let mut bench = Bench::new(1, &[10, 10], hostgroup, MysqlVariables::default());
+    let (slow, quick) = (bench.client(0, "app"), bench.client(0, "app"));
+    bench.holds = true;
+    bench.query(slow, "INSERT INTO t VALUES (1)");
+    bench.holds = false;
+    insert(&mut bench, quick, 20);
+    assert_eq!((bench.count(0), bench.count(1)), (1, 20));
+    bench.release_one();
+    assert!(bench.is_answered(slow));
+    insert(&mut bench, quick, 20);
+    // Nothing stays counted, and what the first was owed meanwhile is limited.
+    assert!((11..=14).contains(&bench.count(0)), "{}", bench.count(0));
+}
+
+#[test]
+fn statements_go_to_those_that_answer_sooner() {
+    let mut hostgroup = support::hostgroup([0, 1]);
+    hostgroup.balancing = Balancing::Latency;
+    let mut bench = Bench::new(1, &[10, 10], hostgroup, MysqlVariables::default());
+    let client = bench.client(0, "app");
+    for _ in 0..400 {
+        bench.holds = true;
+        bench.query(client, "INSERT INTO t VALUES (1)");
+        let is_first = bench.log.last().unwrap().0 == 0;
+        bench.pass_ms(if is_first { 20 } else { 2 });
+        bench.holds = false;
+        bench.release_one();
+        assert!(bench.is_answered(client));
+    }
+    assert!((1..40).contains(&bench.count(0)), "{}", bench.count(0));
+}
+
+#[test]
+fn old_connections_are_closed_when_they_are_free() {
+    let variables =
+        MysqlVariables { connection_max_age_ms: Duration::from_secs(10), ..MysqlVariables::default() };
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), variables);
+    let (busy, idle) = (bench.client(0, "app"), bench.client(0, "app"));
+    bench.query(busy, "SET transaction_open");
+    assert!(bench.is_answered(busy));
+    insert(&mut bench, idle, 1);
+    assert_eq!(bench.open(0), 2);
+    bench.pass_ms(7_000);
+    assert_eq!(bench.open(0), 2, "three quarters of the time at least");
+    bench.pass_ms(5_000);
+    assert_eq!(bench.open(0), 1, "never in a transaction");
+    bench.query(busy, "INSERT INTO t VALUES (1)");
+    assert!(bench.is_answered(busy));
+    assert_eq!(bench.open(0), 0);
+    insert(&mut bench, idle, 3);
+    assert_eq!((bench.open(0), bench.logins), (1, 3));
+}
+
+#[test]
+fn a_connection_that_does_not_answer_a_ping_is_closed() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    let client = bench.client(0, "app");
+    insert(&mut bench, client, 1);
+    bench.pass_ms(30_000);
+    assert_eq!((bench.open(0), bench.logins), (1, 1), "as long as it answers");
+    bench.ignores_pings = true;
+    bench.pass_ms(12_500);
+    assert_eq!(bench.open(0), 0);
+}
+
+#[test]
+fn connections_are_opened_in_advance() {
+    let server = support::server(3306, 40);
+    let mut bench = Bench::with_servers(2, vec![server], support::hostgroup([0]), MysqlVariables::default());
+    let warm = Care { free_connections_pct: 50, is_warmed: true, ..Care::default() };
+    bench.publish(changed(&bench, |_, server| server.care = warm.clone()), support::hostgroup([0]));
+    bench.pass_ms(2_000);
+    assert_eq!(bench.open(0), 0, "nobody knows as whom");
+    let client = bench.client(0, "app");
+    insert(&mut bench, client, 1);
+    bench.pass_ms(1_100);
+    assert_eq!(bench.open(0), 10, "one of two workers has half of them");
+    bench.pass_ms(30_000);
+    assert_eq!(bench.open(0), 10, "and keeps them");
+}
+
+fn with_init_connect(statements: &[&str]) -> Bench {
+    let server = support::server(3306, 10);
+    let mut bench = Bench::with_servers(1, vec![server], support::hostgroup([0]), MysqlVariables::default());
+    let init_connect: Vec<String> = statements.iter().map(|text| (*text).to_owned()).collect();
+    let care = Care { init_connect, free_connections_pct: 10, is_warmed: false };
+    bench.publish(changed(&bench, |_, server| server.care = care.clone()), support::hostgroup([0]));
+    bench
+}
+
+/// What Weir has asked of its own that begins like this.
+fn own(bench: &Bench, start: &str) -> Vec<String> {
+    bench.own.iter().map(|(_, text)| text.clone()).filter(|text| text.starts_with(start)).collect()
+}
+
+#[test]
+fn init_connect_runs_on_each_new_connection_and_after_each_reset() {
+    let mut bench = with_init_connect(&["SET wait_timeout=60", "SET @a=1"]);
+    let client = bench.client(0, "app");
+    insert(&mut bench, client, 5);
+    assert_eq!((own(&bench, "SET wait_timeout").len(), own(&bench, "SET @a").len()), (1, 1));
+    // A session that goes with an open transaction leaves its connection to be reset.
+    bench.query(client, "SET transaction_open");
+    let id = bench.clients[client].id;
+    bench.cores[0].closed(id, bench.now);
+    bench.run();
+    assert_eq!((own(&bench, "SET wait_timeout").len(), bench.logins), (2, 1));
+}
+
+#[test]
+fn what_init_connect_sets_is_the_default_of_all_sessions() {
+    let mut bench = with_init_connect(&["SET wait_timeout=60"]);
+    let (one, two) = (bench.client(0, "app"), bench.client(0, "app"));
+    insert(&mut bench, two, 1);
+    bench.query(one, "SET wait_timeout=5");
+    assert!(bench.is_answered(one));
+    bench.own.clear();
+    insert(&mut bench, two, 1);
+    assert!(own(&bench, "SET").iter().any(|text| text.contains("wait_timeout=60")), "{:?}", bench.own);
+    insert(&mut bench, one, 1);
+    assert!(own(&bench, "SET").iter().any(|text| text.contains("wait_timeout=5")), "{:?}", bench.own);
+}
+
+#[test]
+fn a_connection_on_which_init_connect_fails_is_not_used() {
+    let mut bench = with_init_connect(&["SET @a=1", "SET nonsense=1"]);
+    bench.refused = "nonsense";
+    let client = bench.client(0, "app");
+    bench.query(client, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(11_000);
+    let (code, message) = bench.error(client).unwrap();
+    assert!(code == 9001 && message.contains("init_connect: error 1193"), "{message}");
+    assert_eq!((bench.open(0), bench.log.len()), (0, 0));
+}
+
+#[test]
+fn transactions_that_take_too_long_are_ended() {
+    let variables = MysqlVariables {
+        max_transaction_time: Duration::from_secs(20),
+        max_transaction_idle_time: Duration::from_secs(5),
+        ..MysqlVariables::default()
+    };
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), variables);
+    let (idle, busy, free) = (bench.client(0, "app"), bench.client(0, "app"), bench.client(0, "app"));
+    for client in [idle, busy] {
+        bench.query(client, "SET transaction_open");
+        assert!(bench.is_answered(client));
+    }
+    let mut seconds = 0;
+    let sessions = |bench: &Bench| bench.cores[0].sessions();
+    while sessions(&bench) > 1 && seconds < 60 {
+        bench.pass_ms(1_000);
+        seconds += 1;
+        if seconds < 19 {
+            bench.query(busy, "SET transaction_open");
+        }
+        insert(&mut bench, free, 1);
+        match seconds {
+            0..=5 => assert_eq!(sessions(&bench), 3, "after {seconds} s"),
+            7..=20 => assert_eq!(sessions(&bench), 2, "after {seconds} s"),
+            _ => {}
+        }
+    }
+    assert!((20..=23).contains(&seconds), "the busy one ended after {seconds} s");
+}

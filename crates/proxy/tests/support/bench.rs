@@ -1,0 +1,323 @@
+//! Workers whose clients and servers a test plays.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Receiver;
+
+use weir_config::MysqlVariables;
+use weir_protocol::command::{Command, put_query};
+use weir_protocol::frame;
+use weir_protocol::handshake::{AuthSwitchRequest, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
+use weir_protocol::status::StatusFlags;
+use weir_proxy::core::Core;
+use weir_proxy::listener::Peer;
+use weir_proxy::outbox::{Order, SocketId};
+use weir_proxy::shared::{Message, Report, Shared};
+use weir_proxy::snapshot::{Account, Hostgroup, Server};
+
+const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
+
+/// Workers, clients of theirs, and servers that answer every statement with OK unless they are told otherwise.
+pub struct Bench {
+    pub cores: Vec<Core>,
+    pub inboxes: Vec<Receiver<Message>>,
+    pub servers: Vec<Arc<Server>>,
+    pub clients: Vec<Client>,
+    pub conns: Vec<Conn>,
+    pub now: u64,
+    /// Statements of clients in the order in which servers got them: server and text.
+    pub log: Vec<(usize, String)>,
+    /// Servers leave statements of clients unanswered.
+    pub holds: bool,
+    /// Servers hang up when a client's statement comes.
+    pub hangs_up: bool,
+    /// These servers refuse connections.
+    pub down: Vec<usize>,
+    /// What Weir has asked of its own, on all connections: server and text.
+    pub own: Vec<(usize, String)>,
+    /// Statements of Weir's own with this in them are answered with error 1193.
+    pub refused: &'static str,
+    /// Servers do not answer COM_PING.
+    pub ignores_pings: bool,
+    /// What the workers have told of servers that could not be connected to.
+    pub failures: Arc<AtomicU32>,
+    pub users: Vec<Arc<Account>>,
+    pub variables: MysqlVariables,
+    pub logins: usize,
+    pub user_changes: usize,
+}
+
+pub struct Client {
+    pub core: usize,
+    pub id: SocketId,
+    pub got: Vec<u8>,
+}
+
+pub struct Conn {
+    pub core: usize,
+    pub id: SocketId,
+    pub node: usize,
+    pub inbox: Vec<u8>,
+    pub is_logged_in: bool,
+    /// A statement that is not answered yet.
+    pub held: bool,
+}
+
+impl Bench {
+    pub fn new(
+        workers: usize,
+        max_connections: &[u32],
+        hostgroup: Hostgroup,
+        variables: MysqlVariables,
+    ) -> Self {
+        let ports = 3306..;
+        let servers: Vec<_> =
+            ports.zip(max_connections).map(|(port, max)| super::server(port, *max)).collect();
+        Self::with_servers(workers, servers, hostgroup, variables)
+    }
+
+    pub fn with_servers(
+        workers: usize,
+        servers: Vec<Arc<Server>>,
+        hostgroup: Hostgroup,
+        variables: MysqlVariables,
+    ) -> Self {
+        let users = vec![super::account("app", 0), super::account("bob", 0)];
+        let snapshot = super::snapshot(&users, &servers, [(0, hostgroup)], variables.clone());
+        let failures = Arc::new(AtomicU32::new(0));
+        let count = failures.clone();
+        let reporter = Box::new(move |report: Report<'_>| {
+            let is_failure = matches!(report, Report::ConnectFailed { .. });
+            count.fetch_add(is_failure.into(), Ordering::Relaxed);
+        });
+        let (shared, inboxes) = Shared::new(workers, reporter).unwrap();
+        let core = |worker| Core::new(worker, shared.clone(), snapshot.clone(), [7; 32], 1);
+        Self {
+            cores: (0..workers).map(core).collect(),
+            inboxes,
+            servers,
+            clients: Vec::new(),
+            conns: Vec::new(),
+            now: 1,
+            log: Vec::new(),
+            holds: false,
+            hangs_up: false,
+            down: Vec::new(),
+            own: Vec::new(),
+            refused: "\0",
+            ignores_pings: false,
+            failures,
+            users,
+            variables,
+            logins: 0,
+            user_changes: 0,
+        }
+    }
+
+    /// Another configuration: these servers in hostgroup 0.
+    pub fn publish(&mut self, servers: Vec<Arc<Server>>, hostgroup: Hostgroup) {
+        let groups = [(0, hostgroup)];
+        let snapshot = super::snapshot(&self.users, &servers, groups, self.variables.clone());
+        self.servers = servers;
+        for core in &mut self.cores {
+            core.message(Message::Snapshot(snapshot.clone()), self.now);
+        }
+        self.run();
+    }
+
+    pub fn client(&mut self, core: usize, user: &str) -> usize {
+        let id = self.cores[core].accept(Peer::Unix, &super::listener(), self.now).unwrap();
+        self.clients.push(Client { core, id, got: Vec::new() });
+        let client = self.clients.len() - 1;
+        self.run();
+        let (_, greeting) = super::take_packet(&mut self.clients[client].got).unwrap();
+        self.send(client, &super::login(&greeting, super::MODERN, user.as_bytes(), b"shop", 45));
+        let (_, reply) = super::take_packet(&mut self.clients[client].got).unwrap();
+        assert_eq!(reply[0], OK_HEADER);
+        client
+    }
+
+    pub fn send(&mut self, client: usize, bytes: &[u8]) {
+        let Client { core, id, .. } = self.clients[client];
+        self.cores[core].data(id, &mut bytes.to_vec(), self.now);
+        self.run();
+    }
+
+    pub fn query(&mut self, client: usize, sql: &str) {
+        let mut bytes = Vec::new();
+        put_query(&mut bytes, sql.as_bytes());
+        self.send(client, &bytes);
+    }
+
+    /// The next reply of a client, if it is there.
+    pub fn reply(&mut self, client: usize) -> Option<Vec<u8>> {
+        super::take_packet(&mut self.clients[client].got).map(|(_, payload)| payload)
+    }
+
+    pub fn is_answered(&mut self, client: usize) -> bool {
+        self.reply(client).is_some_and(|reply| reply[0] == OK_HEADER)
+    }
+
+    /// The error that a client got.
+    pub fn error(&mut self, client: usize) -> Option<(u16, String)> {
+        let reply = self.reply(client)?;
+        let err = ErrPacket::parse(&reply).ok()?;
+        Some((err.code, String::from_utf8_lossy(err.message).into_owned()))
+    }
+
+    pub fn pass_ms(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.now += 1_000_000;
+            for core in &mut self.cores {
+                if core.next_deadline() <= self.now {
+                    core.tick(self.now);
+                }
+            }
+            self.run();
+        }
+    }
+
+    /// The servers answer what they hold.
+    pub fn release_one(&mut self) {
+        let conn = self.conns.iter_mut().find(|conn| conn.held).unwrap();
+        conn.held = false;
+        let (core, id) = (conn.core, conn.id);
+        self.cores[core].data(id, &mut super::plain_ok(1), self.now);
+        self.run();
+    }
+
+    pub fn open(&self, server: usize) -> u32 {
+        self.servers[server].shared.connections_open.load(Ordering::Relaxed)
+    }
+
+    pub fn count(&self, server: usize) -> usize {
+        self.log.iter().filter(|(at, _)| *at == server).count()
+    }
+
+    /// Until nothing more happens.
+    pub fn run(&mut self) {
+        loop {
+            let mut is_quiet = true;
+            for core in 0..self.cores.len() {
+                is_quiet &= !self.carry_out(core);
+            }
+            for core in 0..self.cores.len() {
+                while let Ok(message) = self.inboxes[core].try_recv() {
+                    self.cores[core].message(message, self.now);
+                    is_quiet = false;
+                }
+            }
+            for at in 0..self.conns.len() {
+                is_quiet &= !self.serve(at);
+            }
+            self.conns.retain(|conn| conn.node != usize::MAX);
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, core: usize) -> bool {
+        let (mut dirty, mut orders) = (Vec::new(), Vec::new());
+        let out = &mut self.cores[core].out;
+        out.take_dirty(&mut dirty);
+        out.take_orders(&mut orders);
+        let is_quiet = dirty.is_empty() && orders.is_empty();
+        for id in dirty {
+            self.flush(core, id);
+        }
+        for order in orders {
+            match order {
+                Order::Connect(id, addr) => {
+                    let node = usize::from(addr.port() - 3306);
+                    if self.down.contains(&node) {
+                        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+                        self.cores[core].connected(id, Err(refused), self.now);
+                        continue;
+                    }
+                    self.logins += 1;
+                    let conn = Conn { core, id, node, inbox: Vec::new(), is_logged_in: false, held: false };
+                    self.conns.push(conn);
+                    self.cores[core].connected(id, Ok(()), self.now);
+                    self.cores[core].data(id, &mut super::greeting(1), self.now);
+                }
+                Order::Close(id) => {
+                    self.flush(core, id);
+                    self.conns.retain(|conn| (conn.core, conn.id) != (core, id));
+                    self.cores[core].out.forget(id);
+                }
+                Order::Resume(_) => {}
+                Order::StartTls(..) | Order::StartServerTls(..) => panic!("TLS was ordered"),
+                Order::Check(..) => panic!("a check was ordered"),
+            }
+        }
+        !is_quiet
+    }
+
+    fn flush(&mut self, core: usize, id: SocketId) {
+        let bytes = self.cores[core].out.unsent(id).to_vec();
+        if let Some(client) = self.clients.iter_mut().find(|client| (client.core, client.id) == (core, id)) {
+            client.got.extend_from_slice(&bytes);
+        } else if let Some(conn) = self.conns.iter_mut().find(|conn| (conn.core, conn.id) == (core, id)) {
+            conn.inbox.extend_from_slice(&bytes);
+        }
+        if self.cores[core].out.sent(id, bytes.len()) {
+            self.cores[core].drained(id, self.now);
+        }
+    }
+
+    /// A server answers a packet. False if there is none.
+    fn serve(&mut self, at: usize) -> bool {
+        let conn = &mut self.conns[at];
+        let Some((sequence, payload)) = super::take_packet(&mut conn.inbox) else { return false };
+        let (core, id) = (conn.core, conn.id);
+        let mut sequence = sequence.wrapping_add(1);
+        let mut answer = super::plain_ok(sequence);
+        if !std::mem::replace(&mut conn.is_logged_in, true) {
+            self.cores[core].data(id, &mut answer, self.now);
+            return true;
+        }
+        match Command::parse(payload[0]) {
+            Some(Command::ChangeUser) => {
+                self.user_changes += 1;
+                conn.is_logged_in = false;
+                answer.clear();
+                let switch =
+                    AuthSwitchRequest { plugin: MYSQL_NATIVE_PASSWORD, data: b"abcdefghijklmnopqrst" };
+                frame::packet(&mut answer, &mut sequence, |out| switch.write(out));
+            }
+            Some(Command::Query) if !payload[1..].starts_with(b"SET ") => {
+                let text = String::from_utf8_lossy(&payload[1..]).into_owned();
+                self.log.push((conn.node, text));
+                if self.hangs_up {
+                    conn.node = usize::MAX;
+                    self.cores[core].closed(id, self.now);
+                    return true;
+                }
+                if self.holds {
+                    conn.held = true;
+                    return true;
+                }
+            }
+            Some(Command::Query) => {
+                let text = String::from_utf8_lossy(&payload[1..]).into_owned();
+                if text.contains(self.refused) {
+                    answer = super::error(sequence, 1193, "Unknown system variable");
+                } else if text.starts_with("SET transaction_open") {
+                    answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                } else if let Some(value) = text.strip_prefix("SET wait_timeout=") {
+                    let name: &[u8] = b"wait_timeout";
+                    let track = SessionTrack::SystemVariable { name, value: value.as_bytes() };
+                    let changed = StatusFlags::AUTOCOMMIT | StatusFlags::SESSION_STATE_CHANGED;
+                    answer = super::ok(sequence, OkPacket::new(OK_HEADER, changed), &[track]);
+                }
+                self.own.push((conn.node, text));
+            }
+            Some(Command::Ping) if self.ignores_pings => return true,
+            _ => {}
+        }
+        self.cores[core].data(id, &mut answer, self.now);
+        true
+    }
+}
