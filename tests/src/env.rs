@@ -89,8 +89,12 @@ impl Env {
     /// A Weir with a configuration that need not know the cluster.
     pub fn weir_with(&self, config: &WeirConfig) -> Result<Weir, String> {
         let text = |error: TestkitError| error.to_string();
-        let name = format!("weir-{}", self.next_number());
-        Weir::start(&weir_binary().map_err(text)?, config, self.dir()?, &name).map_err(text)
+        let number = self.next_number();
+        let mut config = config.clone();
+        // Both I/O drivers have to do, io_uring where the kernel allows it.
+        config.variable("io_driver", if number.is_multiple_of(2) { "auto" } else { "epoll" });
+        Weir::start(&weir_binary().map_err(text)?, &config, self.dir()?, &format!("weir-{number}"))
+            .map_err(text)
     }
 
     /// An address of 127.0.0.1 that nobody uses.

@@ -45,7 +45,7 @@ pub use password::{Password, Secret};
 pub use types::{
     Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, TlsFiles, WriterIsAlsoReader,
 };
-pub use variables::{AuthPlugin, MysqlVariables};
+pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
 
 /// The longest configuration file that is read, in bytes.
 pub const FILE_SIZE_BYTES_MAX: usize = 4 << 20;

@@ -84,6 +84,8 @@ pub struct MysqlVariables {
     pub have_ssl: bool,
     /// Weir's own: `tls_cert_file` and `tls_key_file`. None (default): a self-signed certificate in `datadir`.
     pub tls_files: Option<TlsFiles>,
+    /// Weir's own: how bytes are moved, default `auto`.
+    pub io_driver: IoDriver,
     /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
     pub drain_timeout_ms: Duration,
     /// The account that looks at servers, default monitor.
@@ -113,6 +115,17 @@ pub enum AuthPlugin {
     MysqlNativePassword,
     /// `caching_sha2_password`
     CachingSha2Password,
+}
+
+/// How Weir asks the kernel to move bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoDriver {
+    /// io_uring where the kernel allows it, else epoll.
+    Auto,
+    /// epoll, which works everywhere.
+    Epoll,
+    /// io_uring or nothing.
+    IoUring,
 }
 
 impl Default for MysqlVariables {
@@ -149,6 +162,7 @@ impl Default for MysqlVariables {
             max_transaction_idle_time: Duration::from_millis(14_400_000),
             have_ssl: true,
             tls_files: None,
+            io_driver: IoDriver::Auto,
             drain_timeout_ms: Duration::from_millis(30_000),
             monitor_username: "monitor".to_owned(),
             monitor_password: Secret::new("monitor"),
@@ -211,6 +225,15 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     }
     v.have_ssl = f.boolean("have_ssl", v.have_ssl);
     v.tls_files = tls_files(f);
+    v.io_driver = match f.optional_text("io_driver", 64).as_deref() {
+        None | Some("auto") => IoDriver::Auto,
+        Some("epoll") => IoDriver::Epoll,
+        Some("io_uring") => IoDriver::IoUring,
+        Some(word) => {
+            f.refuse("io_driver", unknown_word(word, &["auto", "epoll", "io_uring"]));
+            IoDriver::Auto
+        }
+    };
     v.drain_timeout_ms = f.millis("drain_timeout_ms", v.drain_timeout_ms, 0..=DAY_MS);
 }
 

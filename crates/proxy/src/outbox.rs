@@ -65,6 +65,8 @@ struct Out {
     is_paused: bool,
     /// The core wants to know when everything has been sent.
     wants_drained: bool,
+    /// Bytes that the driver has taken and not said to be sent yet.
+    in_flight: usize,
 }
 
 /// See the module's text.
@@ -87,6 +89,7 @@ impl Outbox {
             is_dirty: false,
             is_paused: false,
             wants_drained: false,
+            in_flight: 0,
         });
         if index == self.generations.len() {
             self.generations.push(0);
@@ -124,7 +127,7 @@ impl Outbox {
 
     /// Bytes queued and not yet sent.
     pub fn backlog_bytes(&self, socket: SocketId) -> usize {
-        self.out(socket).map_or(0, |out| out.buffer.len() - out.sent)
+        self.out(socket).map_or(0, |out| out.buffer.len() - out.sent + out.in_flight)
     }
 
     /// Asks for `Core::drained` once everything queued has been sent.
@@ -190,6 +193,33 @@ impl Outbox {
         self.out(socket).map_or(&[], |out| &out.buffer[out.sent..])
     }
 
+    /// The driver takes what is to be sent; it gets nothing more until it says [`Outbox::all_sent`].
+    pub fn take_unsent(&mut self, socket: SocketId) -> Option<Vec<u8>> {
+        let out = self.out_mut(socket)?;
+        if out.in_flight > 0 || out.buffer.is_empty() {
+            return None;
+        }
+        let mut bytes = std::mem::take(&mut out.buffer);
+        bytes.drain(..std::mem::take(&mut out.sent));
+        out.in_flight = bytes.len();
+        Some(bytes)
+    }
+
+    /// What the driver took is sent. True when there is no more and the core wants to know.
+    pub fn all_sent(&mut self, socket: SocketId, bytes: Vec<u8>) -> bool {
+        self.spare(bytes);
+        let Some(out) = self.out_mut(socket) else { return false };
+        out.in_flight = 0;
+        out.buffer.is_empty() && std::mem::take(&mut out.wants_drained)
+    }
+
+    fn spare(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX && self.spare.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
     /// The driver has sent `count` bytes. True when that was all and the core wants to know.
     pub fn sent(&mut self, socket: SocketId, count: usize) -> bool {
         let Some(out) = self.out_mut(socket) else { return false };
@@ -203,12 +233,9 @@ impl Outbox {
             return false;
         }
         out.sent = 0;
-        let mut buffer = std::mem::take(&mut out.buffer);
+        let buffer = std::mem::take(&mut out.buffer);
         let wants_drained = std::mem::take(&mut out.wants_drained);
-        if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX && self.spare.len() < SPARE_BUFFERS_MAX {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
+        self.spare(buffer);
         wants_drained
     }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use rustls::ServerConfig;
-use weir_config::Listener;
+use weir_config::{IoDriver, Listener};
 
 use crate::core::Core;
-use crate::driver::epoll::{Driver, now};
+use crate::driver::{Lobby, epoll, now, uring};
 use crate::listener::{ListenError, Listeners};
 use crate::shared::{Message, Reporter, Shared};
 use crate::snapshot::Snapshot;
@@ -21,6 +21,11 @@ pub enum StartError {
     /// An address could not be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// io_uring was asked for.
+    #[error(
+        "mysql_variables.io_driver = \"io_uring\": {0} (\"auto\" takes epoll where io_uring can't be had)"
+    )]
+    NoUring(io::Error),
     /// Threads, descriptors or randomness are not to be had.
     #[error("can't start a worker: {0}")]
     Worker(#[from] io::Error),
@@ -33,6 +38,7 @@ pub struct Service {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     listeners: Listeners,
+    is_uring: bool,
 }
 
 impl Service {
@@ -52,6 +58,7 @@ impl Service {
         listeners.bind(wanted)?;
         let (shared, inboxes) = Shared::new(workers, reporter)?;
         let verifier = Verifier::start(shared.clone())?;
+        let is_uring = is_uring(snapshot.variables.io_driver)?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (worker, inbox) in inboxes.into_iter().enumerate() {
@@ -63,11 +70,21 @@ impl Service {
             let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
                 let core = Core::new(worker, shared.clone(), snapshot, seed, now());
-                Driver::new(worker, core, shared, verifier, inbox, own, tls)?.run(&stop)
+                let lobby = Lobby::new(worker, shared, verifier, inbox, own);
+                if is_uring {
+                    uring::Driver::new(core, lobby, uring::Driver::ring()?, tls)?.run(&stop)
+                } else {
+                    epoll::Driver::new(core, lobby, tls)?.run(&stop)
+                }
             })?;
             threads.push(thread);
         }
-        Ok(Self { shared, stop, threads, listeners })
+        Ok(Self { shared, stop, threads, listeners, is_uring })
+    }
+
+    /// How bytes are moved: `io_uring` or `epoll`.
+    pub fn io_driver(&self) -> &'static str {
+        if self.is_uring { "io_uring" } else { "epoll" }
     }
 
     /// The listeners, with the ports that the system chose.
@@ -115,6 +132,21 @@ impl Service {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a worker has panicked")))?;
         }
         Ok(())
+    }
+}
+
+/// Whether the workers are to use io_uring: many container runtimes forbid it.
+fn is_uring(wanted: IoDriver) -> Result<bool, StartError> {
+    if wanted == IoDriver::Epoll {
+        return Ok(false);
+    }
+    match uring::Driver::ring() {
+        Ok(_) => Ok(true),
+        Err(error) if wanted == IoDriver::IoUring => Err(StartError::NoUring(error)),
+        Err(error) => {
+            tracing::info!(%error, "io_uring can't be had: using epoll");
+            Ok(false)
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         }
     };
     let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
-    tracing::info!(workers, io_driver = "epoll", version = env!("CARGO_PKG_VERSION"), "started");
+    tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
     let server = Server { path, config, snapshots, roles: Arc::default(), publisher, monitor };

@@ -2,45 +2,32 @@
 //! socket leave in one write at the end of the batch.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 use rustls::ServerConfig;
 
+use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
 use super::stream::Stream;
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
 use crate::listener::{Accepted, Listening};
 use crate::outbox::{Order, SocketId};
-use crate::shared::{Message, Shared};
 use crate::snapshot::ServerTls;
-use crate::verifier::Verifier;
 
 /// Bytes read from a socket at a time.
 const READ_BYTES: usize = 128 << 10;
 /// Events taken at a time.
 const EVENTS: usize = 512;
-/// Clients accepted in a row before the others get their turn.
-const ACCEPTS: usize = 64;
-/// Rounds over sockets that have more to read, before new events are taken.
-const WAKER: u64 = u64::MAX;
-const LISTENERS: u64 = u64::MAX - 1024;
 
 /// A worker's sockets and its loop.
 pub struct Driver {
     core: Core,
-    worker: usize,
-    shared: Arc<Shared>,
-    verifier: Verifier,
-    inbox: Receiver<Message>,
+    lobby: Lobby,
     epoll: OwnedFd,
-    listeners: Vec<Listening>,
     tls: Option<Arc<ServerConfig>>,
     sockets: Vec<Option<Socket>>,
     /// Sockets whose last read did not reach the end.
@@ -48,7 +35,6 @@ pub struct Driver {
     buffer: Vec<u8>,
     orders: Vec<Order>,
     dirty: Vec<SocketId>,
-    is_accepting: bool,
 }
 
 struct Socket {
@@ -60,45 +46,26 @@ struct Socket {
     may_have_more: bool,
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of all deadlines and positions.
-pub fn now() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
-}
-
 impl Driver {
     /// A driver for this worker.
     ///
     /// # Errors
     /// When the system refuses an epoll instance or a registration.
-    pub fn new(
-        worker: usize,
-        core: Core,
-        shared: Arc<Shared>,
-        verifier: Verifier,
-        inbox: Receiver<Message>,
-        listeners: Vec<Listening>,
-        tls: Option<Arc<ServerConfig>>,
-    ) -> io::Result<Self> {
+    pub fn new(core: Core, lobby: Lobby, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, shared.mailboxes[worker].waker(), EventData::new_u64(WAKER), EventFlags::IN)?;
-        let mut driver = Self {
+        epoll::add(&epoll, lobby.waker(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        let driver = Self {
             core,
-            worker,
-            shared,
-            verifier,
-            inbox,
+            lobby,
             epoll,
-            listeners: Vec::new(),
             tls,
             sockets: Vec::new(),
             unread: Vec::new(),
             buffer: vec![0; READ_BYTES],
             orders: Vec::new(),
             dirty: Vec::new(),
-            is_accepting: true,
         };
-        driver.listen(listeners)?;
+        driver.watch_listeners()?;
         Ok(driver)
     }
 
@@ -140,22 +107,23 @@ impl Driver {
 
     fn event(&mut self, data: u64, flags: EventFlags, now: Nanos) {
         if data == WAKER {
-            return self.messages(now);
+            let news = self.lobby.messages(&mut self.core, now);
+            return self.take(news, now);
         }
         if data >= LISTENERS {
-            return self.accept((data - LISTENERS) as usize, now);
+            for client in self.lobby.accept((data - LISTENERS) as usize) {
+                self.add_client(client, now);
+            }
+            return;
         }
-        let id = SocketId { index: data as u32, generation: (data >> 32) as u32 };
+        let id = socket_of(data);
         let Some(socket) = self.socket(id) else { return };
         if socket.is_connecting {
             if !flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
                 return;
             }
             socket.is_connecting = false;
-            let result = match sockopt::socket_error(&socket.stream) {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) | Err(error) => Err(error.into()),
-            };
+            let result = connected(&socket.stream);
             self.core.connected(id, result, now);
         }
         if flags.intersects(EventFlags::OUT) {
@@ -214,82 +182,37 @@ impl Driver {
         }
     }
 
-    fn messages(&mut self, now: Nanos) {
-        let mut counter = [0; 8];
-        let _ = rustix::io::read(self.shared.mailboxes[self.worker].waker(), &mut counter);
-        while let Ok(message) = self.inbox.try_recv() {
-            match message {
-                Message::Client(client) => self.add_client(client, now),
-                Message::Listen(listeners) => {
-                    if let Err(error) = self.listen(listeners) {
-                        tracing::error!(%error, "a listener could not be registered");
-                    }
-                }
-                Message::Drain => {
-                    self.stop_accepting();
-                    self.core.message(Message::Drain, now);
-                }
-                message => self.core.message(message, now),
-            }
+    fn take(&mut self, news: News, now: Nanos) {
+        for client in news.clients {
+            self.add_client(client, now);
+        }
+        if let Some(listeners) = news.listeners
+            && let Err(error) = self.listen(listeners)
+        {
+            tracing::error!(%error, "a listener could not be registered");
         }
     }
 
     /// Takes clients from these listeners and no others.
     fn listen(&mut self, listeners: Vec<Listening>) -> io::Result<()> {
-        self.forget_listeners();
-        if !self.is_accepting {
-            return Ok(());
+        for listening in self.lobby.listeners() {
+            let _ = epoll::delete(&self.epoll, &listening.socket);
         }
-        self.listeners = listeners;
-        for (at, listening) in self.listeners.iter().enumerate() {
+        self.lobby.set_listeners(listeners);
+        self.watch_listeners()
+    }
+
+    fn watch_listeners(&self) -> io::Result<()> {
+        for (at, listening) in self.lobby.listeners().iter().enumerate() {
             let data = EventData::new_u64(LISTENERS + at as u64);
             epoll::add(&self.epoll, &listening.socket, data, EventFlags::IN | EventFlags::EXCLUSIVE)?;
         }
         Ok(())
     }
 
-    fn stop_accepting(&mut self) {
-        self.is_accepting = false;
-        self.forget_listeners();
-    }
-
-    fn forget_listeners(&mut self) {
-        for listening in self.listeners.drain(..) {
-            let _ = epoll::delete(&self.epoll, &listening.socket);
-        }
-    }
-
-    fn accept(&mut self, listener: usize, now: Nanos) {
-        for _ in 0..ACCEPTS {
-            let Some(listener) = self.listeners.get(listener) else { return };
-            match listener.accept() {
-                Ok(client) => self.place(client, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    tracing::error!(%error, "a client could not be accepted");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Serves a new client, or passes it on to the worker with the fewest.
-    fn place(&mut self, client: Accepted, now: Nanos) {
-        let worker = self.shared.worker_for_client(self.worker);
-        self.shared.mailboxes[worker].sessions.fetch_add(1, Ordering::Relaxed);
-        if worker == self.worker {
-            self.add_client(client, now);
-        } else {
-            self.shared.mailboxes[worker].send(Message::Client(client));
-        }
-    }
-
     fn add_client(&mut self, client: Accepted, now: Nanos) {
         let Some(id) = self.core.accept(client.peer, &client.listener, now) else {
-            self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
-            return;
+            return self.lobby.turned_away();
         };
         if let Err(error) = self.add(id, client.stream, false) {
             tracing::error!(%error, "a client's socket could not be registered");
@@ -298,7 +221,7 @@ impl Driver {
     }
 
     fn add(&mut self, id: SocketId, stream: Stream, is_connecting: bool) -> io::Result<()> {
-        let data = EventData::new_u64(u64::from(id.generation) << 32 | u64::from(id.index));
+        let data = EventData::new_u64(token(id));
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, &stream, data, interest)?;
         let index = id.index as usize;
@@ -343,9 +266,7 @@ impl Driver {
             Order::StartTls(id, leftover) => self.start_tls(id, &leftover, now),
             Order::StartServerTls(id, tls) => self.start_server_tls(id, &tls, now),
             Order::Check(id, check) => {
-                if let Some(verdict) = self.verifier.check(self.worker, id, check) {
-                    self.core.message(Message::Checked(id, verdict), now);
-                }
+                self.lobby.check(id, check, &mut self.core, now);
             }
             Order::Resume(id) => {
                 if self.socket(id).is_some_and(|socket| socket.may_have_more) {
@@ -421,17 +342,5 @@ impl Driver {
                 Err(_) => return self.core.closed(id, now),
             }
         }
-    }
-}
-
-fn connect(addr: SocketAddr) -> io::Result<Stream> {
-    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
-    sockopt::set_socket_keepalive(socket.as_fd(), true)?;
-    match rustix::net::connect(&socket, &addr) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Stream::new(socket)),
-        Err(error) => Err(error.into()),
     }
 }

@@ -1,8 +1,11 @@
-//! I/O drivers: they move bytes between sockets and a [`crate::core::Core`] and carry out its orders. One today.
+//! I/O drivers: they move bytes between sockets and a [`crate::core::Core`] and carry out its orders.
 
 pub mod epoll;
+mod lobby;
 mod stream;
 mod tls;
+pub mod uring;
 
+pub use lobby::{Lobby, now};
 pub use stream::Stream;
 pub use tls::Transport;
