@@ -144,13 +144,23 @@ impl Listeners {
     /// Names the address.
     pub fn bind(&mut self, wanted: &[Listener]) -> Result<(), ListenError> {
         let mut bound = Vec::with_capacity(wanted.len());
+        let mut fresh = Vec::new();
         for listener in wanted {
             let known = self.0.iter().find(|known| known.listener.address == listener.address).cloned();
             bound.push(match known {
                 Some(known) if *known.listener == *listener => known,
                 Some(known) => Bound { listener: Arc::new(listener.clone()), ..known },
-                None => Bound::new(listener)?,
+                None => {
+                    fresh.push(bound.len());
+                    Bound::new(listener)?
+                }
             });
+        }
+        // Only now, and the first one last: who can connect to it finds the others there, too.
+        for at in fresh.into_iter().rev() {
+            let Bound { socket, listener, .. } = &bound[at];
+            rustix::net::listen(&**socket, BACKLOG)
+                .map_err(|error| ListenError { address: listener.address.clone(), error: error.into() })?;
         }
         self.0 = bound;
         Ok(())
@@ -205,7 +215,6 @@ fn listen_tcp(addr: SocketAddr) -> io::Result<OwnedFd> {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     rustix::net::bind(&socket, &addr)?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
@@ -221,7 +230,6 @@ fn listen_unix(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
     }
     let file = SocketFile::of(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
-    rustix::net::listen(&socket, BACKLOG)?;
     Ok((socket, file))
 }
 

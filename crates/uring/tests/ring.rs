@@ -25,7 +25,7 @@ fn next(ring: &mut Ring) -> Completion {
         if let Some(completion) = ring.next_completion() {
             return completion;
         }
-        ring.wait(Duration::from_millis(100)).unwrap();
+        ring.wait(Duration::from_millis(100)).expect("the ring waits");
     }
     panic!("nothing happens");
 }
