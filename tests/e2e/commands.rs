@@ -1,6 +1,8 @@
 //! The commands of the protocol beside COM_QUERY and those of prepared statements: each answered as a server does.
 
+mod cursors;
 mod local_infile;
+mod long_data;
 mod seldom;
 
 use weir_testkit::TestkitError;
@@ -9,7 +11,10 @@ use weir_tests::{Case, Session};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    seldom::trials().into_iter().chain(local_infile::trials()).collect()
+    [seldom::trials(), local_infile::trials(), cursors::trials(), long_data::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Sends a command and reads packets up to the first that ends a reply without rows, or the data of one: OK, EOF,

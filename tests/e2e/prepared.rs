@@ -5,8 +5,7 @@ mod types;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_protocol::command::{Command, StmtExecute};
-use weir_protocol::status::StatusFlags;
+use weir_protocol::command::Command;
 use weir_testkit::{Account, Weir, WeirConfig};
 use weir_tests::session::{Outcome, Param, Prepared};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
@@ -29,10 +28,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("prepared::a_table_is_altered_between_executions", altered_between),
         Case::parallel("prepared::unknown_ids", unknown_ids),
         Case::parallel("prepared::a_statement_that_can_not_be_prepared", not_preparable),
-        Case::parallel("prepared::a_cursor_is_not_needed", cursor_flag),
         Case::parallel("prepared::reads_go_to_readers_and_writes_to_the_writer", split),
         Case::parallel("prepared::inserts_tell_their_ids", insert_ids),
-        Case::parallel("prepared::long_data_is_refused_in_order", long_data),
     ];
     cases.extend(types::trials());
     cases
@@ -337,22 +334,6 @@ fn not_preparable(env: &Env) -> CaseResult {
     Ok(())
 }
 
-fn cursor_flag(env: &Env) -> CaseResult {
-    let weir = env.weir(|_| {})?;
-    let mut session = Session::open(weir.addr(), "test")?;
-    let statement = session.prepare("SELECT seq FROM seq_1_to_1000")?;
-    let mut payload = Vec::new();
-    let flags = StmtExecute::CURSOR_TYPE_READ_ONLY;
-    StmtExecute { stmt_id: statement.id, flags, iteration_count: 1 }.write(&mut payload);
-    session.raw().send_command(&payload)?;
-    let answer = session.results()?;
-    let done = answer.done()?.clone();
-    ensure!(!done.status.contains(StatusFlags::CURSOR_EXISTS), "a cursor was opened: {done:?}");
-    let rows = answer.binary_rows()?;
-    ensure!(rows.len() == 1000 && rows[999] == ["1000"], "{} rows came", rows.len());
-    Ok(())
-}
-
 fn split(env: &Env) -> CaseResult {
     let (weir, schema) = (env.weir(|_| {})?, env.schema()?);
     let mut session = Session::open(weir.addr(), &schema)?;
@@ -397,30 +378,5 @@ fn insert_ids(env: &Env) -> CaseResult {
         let told = other.value("SELECT LAST_INSERT_ID()")?;
         ensure!(told == others.to_string(), "round {round}: the other is told {told} instead of {others}");
     }
-    Ok(())
-}
-
-/// COM_STMT_SEND_LONG_DATA has no answer; as Weir can't do it yet, the execution that follows must fail, and only
-/// that.
-fn long_data(env: &Env) -> CaseResult {
-    let weir = env.weir(|_| {})?;
-    let mut session = Session::open(weir.addr(), "test")?;
-    let statement = session.prepare("SELECT LENGTH(?)")?;
-    let mut payload = vec![Command::StmtSendLongData.code()];
-    payload.extend_from_slice(&statement.id.to_le_bytes());
-    payload.extend_from_slice(&[0, 0]);
-    payload.extend_from_slice(b"a piece of data");
-    session.raw().send_command(&payload)?;
-    session.raw().send_command(&payload)?;
-    let answer = session.execute(&statement, &["".into()])?;
-    ensure!(matches!(answer.error(), Some(1047 | 1105)), "EXECUTE after long data: {answer:?}");
-    let value = session.value("SELECT 'in step'")?;
-    ensure!(value == "in step", "{value}");
-    let mut reset = vec![Command::StmtReset.code()];
-    reset.extend_from_slice(&statement.id.to_le_bytes());
-    session.raw().send_command(&reset)?;
-    session.results()?.done()?;
-    let rows = session.execute(&statement, &["four".into()])?.binary_rows()?;
-    ensure!(rows == [["4"]], "after COM_STMT_RESET: {rows:?}");
     Ok(())
 }

@@ -114,6 +114,8 @@ server_errors! {
     TOO_MANY_USER_CONNECTIONS = 1203, b"42000";
     /// A row lock was not had in time; the transaction may or may not be gone.
     LOCK_WAIT_TIMEOUT = 1205, b"HY000";
+    /// Arguments that do not fit.
+    WRONG_ARGUMENTS = 1210, b"HY000";
     /// A deadlock, or a certification conflict in Galera.
     LOCK_DEADLOCK = 1213, b"40001";
     /// A privilege is missing.
@@ -132,6 +134,8 @@ server_errors! {
     UNSUPPORTED_PS = 1295, b"HY000";
     /// The statement was killed or timed out.
     QUERY_INTERRUPTED = 1317, b"70100";
+    /// COM_STMT_FETCH without a cursor.
+    STMT_HAS_NO_OPEN_CURSOR = 1421, b"HY000";
     /// Too many prepared statements.
     MAX_PREPARED_STMT_COUNT_REACHED = 1461, b"42000";
     /// A write in a read-only transaction.

@@ -3,7 +3,7 @@
 
 use crate::auth::{StoredPassword, rsa};
 use crate::capability::Capabilities;
-use crate::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
+use crate::command::{ChangeUser, Command, StmtExecute, StmtFetch, StmtLongData, StmtPrepareOk};
 use crate::frame::{self, Header};
 use crate::handshake::{AuthPacket, ClientReply, ConnectAttributes, Greeting, HandshakeResponse};
 use crate::ok::{EofPacket, ErrPacket, OkPacket, SessionTracks};
@@ -112,6 +112,16 @@ pub fn fuzz_command(data: &[u8]) {
         assert_eq!(found.types.len(), if found.new_params_bound { 2 * usize::from(n_params) } else { 0 });
         assert!(found.null_bitmap.end <= found.types.start && found.types.end == found.values.start);
         assert_eq!(found.values.end, payload.len());
+    }
+    if let Ok(data) = StmtLongData::parse(payload) {
+        let mut again = Vec::new();
+        data.write(&mut again);
+        assert!(payload.starts_with(&again));
+    }
+    if let Ok(fetch) = StmtFetch::parse(payload) {
+        let mut again = Vec::new();
+        fetch.write(&mut again);
+        assert!(payload.starts_with(&again));
     }
     if let Ok(prepared) = StmtPrepareOk::parse(payload) {
         let mut again = Vec::new();

@@ -148,6 +148,11 @@ impl ReplyReader {
         self.sequence_shift = self.sequence_shift.wrapping_add(1);
     }
 
+    /// Takes back one [`ReplyReader::shift_sequence`]: the packet was not inserted after all.
+    pub fn unshift_sequence(&mut self) {
+        self.sequence_shift = self.sequence_shift.wrapping_sub(1);
+    }
+
     /// The sequence id, as the server counts, of the next packet.
     pub fn server_sequence(&self) -> u8 {
         self.sequence

@@ -12,7 +12,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtPrepareOk};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::{AuthSwitchRequest, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
-use weir_protocol::ok::{OK_HEADER, OkPacket};
+use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket};
 use weir_protocol::resultset::{ColumnDefinition, TextResult};
 use weir_protocol::status::StatusFlags;
 use weir_topology::{Endpoint, ServerShared};
@@ -45,7 +45,8 @@ pub fn fuzz_core_client(data: &[u8]) {
 }
 
 /// A server that says anything: the first byte chooses the client's statement (bits 0 to 2), whether the server's
-/// login is in order (bit 3) and whether the client is an old one (bit 4), the second the length of the chunks.
+/// login is in order (bit 3), whether the client is an old one (bit 4) and whether its statement is another command
+/// (bit 5), the second the length of the chunks.
 pub fn fuzz_core_server(data: &[u8]) {
     let &[choice, chunk, ref bytes @ ..] = data else { return };
     let mut bench = Bench::new();
@@ -61,13 +62,32 @@ pub fn fuzz_core_server(data: &[u8]) {
         (Command::Query, b"CALL p()"),
         (Command::Query, b"SELECT LAST_INSERT_ID()"),
     ];
+    let prepared: [(Command, &[u8]); 8] = [
+        (Command::StmtExecute, b"\x01\0\0\0\x01\x01\0\0\0\0\x01\xFD\0\x01x"),
+        (Command::StmtExecute, b"\x01\0\0\0\0\x01\0\0\0\0\x01\xFC\0"),
+        (Command::StmtFetch, b"\x01\0\0\0\x05\0\0\0"),
+        (Command::StmtReset, b"\x01\0\0\0"),
+        (Command::FieldList, b"t\0%"),
+        (Command::SetOption, b"\0\0"),
+        (Command::Query, b"LOAD DATA LOCAL INFILE 'f' INTO TABLE t"),
+        (Command::Query, b"SELECT 1; LOAD DATA LOCAL INFILE 'f' INTO TABLE t"),
+    ];
     if choice & 8 != 0 {
         // The connection stands before anything strange comes.
         bench.client_commands(Command::Query, b"SELECT 1 FROM t");
         bench.server = Role::Silent;
     }
-    let (command, body) = statements[usize::from(choice & 7)];
+    let (command, body) = if choice & 32 == 0 {
+        statements[usize::from(choice & 7)]
+    } else {
+        bench.prepares_and_opens(choice & 7 == 1);
+        prepared[usize::from(choice & 7)]
+    };
     bench.client_commands(command, body);
+    if command == Command::Query {
+        // A file, whether it was asked for or not.
+        bench.client_sends(b"\x04\0\0\x02a,b\n\0\0\0\x03");
+    }
     for chunk in bytes.chunks(usize::from(chunk).max(1)) {
         bench.server_sends(chunk);
     }
@@ -103,6 +123,8 @@ struct Conn {
     /// The greeting is out.
     is_greeted: bool,
     is_logged_in: bool,
+    /// It has asked for a file, whose packets come now.
+    wants_file: bool,
 }
 
 impl Bench {
@@ -163,6 +185,19 @@ impl Bench {
             out.extend_from_slice(body);
         });
         self.client_sends(&out);
+    }
+
+    /// A statement with a parameter, its long data or its cursor, and a transaction.
+    fn prepares_and_opens(&mut self, has_long_data: bool) {
+        let before = std::mem::replace(&mut self.server, Role::Answers);
+        self.client_commands(Command::Query, b"BEGIN");
+        self.client_commands(Command::StmtPrepare, b"SELECT c FROM t WHERE id = ?");
+        if has_long_data {
+            self.client_commands(Command::StmtSendLongData, b"\x01\0\0\0\0\0some long data");
+        } else {
+            self.client_commands(Command::StmtExecute, b"\x01\0\0\0\x01\x01\0\0\0\0\x01\xFD\0\x01x");
+        }
+        self.server = before;
     }
 
     fn client_sends(&mut self, bytes: &[u8]) {
@@ -264,7 +299,8 @@ impl Bench {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Connect(id, _) => {
-                self.conns.push(Conn { id, inbox: Vec::new(), is_greeted: false, is_logged_in: false });
+                let (inbox, wants_file) = (Vec::new(), false);
+                self.conns.push(Conn { id, inbox, is_greeted: false, is_logged_in: false, wants_file });
                 self.core.connected(id, Ok(()), self.now);
             }
             Order::Resume(_) => {}
@@ -322,7 +358,30 @@ impl Conn {
             put_ok(&mut out, &mut sequence);
             return out;
         }
+        if self.wants_file {
+            self.wants_file = !payload.is_empty();
+            if self.wants_file {
+                return self.step();
+            }
+            put_ok(&mut out, &mut sequence);
+            return out;
+        }
         match payload.first().copied().and_then(Command::parse) {
+            Some(Command::Query) if payload[1..].starts_with(b"LOAD") => {
+                self.wants_file = true;
+                frame::write_packet(&mut out, &mut sequence, b"\xFBf");
+            }
+            Some(Command::StmtFetch | Command::FieldList) => {
+                let end =
+                    OkPacket::new(OK_AS_EOF_HEADER, StatusFlags::AUTOCOMMIT | StatusFlags::LAST_ROW_SENT);
+                frame::packet(&mut out, &mut sequence, |out| end.write(SERVER_CAPABILITIES, out));
+            }
+            Some(Command::StmtExecute) if payload.get(5) == Some(&1) => {
+                let columns = [ColumnDefinition::text(b"c", 100)];
+                let status = StatusFlags::AUTOCOMMIT | StatusFlags::CURSOR_EXISTS;
+                TextResult::begin(&mut out, &mut sequence, SERVER_CAPABILITIES, status, &columns)
+                    .finish(status, 0);
+            }
             Some(Command::Query) if payload[1..].starts_with(b"SELECT") => {
                 let columns = [ColumnDefinition::text(b"c", 100), ColumnDefinition::text(b"d", 100)];
                 let status = StatusFlags::AUTOCOMMIT;

@@ -50,6 +50,10 @@ bitflags! {
         const UNSCANNED_STATEMENT = 1 << 18;
         /// A statement that reads ROW_COUNT() or FOUND_ROWS() was prepared.
         const PREPARED_DIAGNOSTICS = 1 << 19;
+        /// A cursor is open: COM_STMT_FETCH goes where it is.
+        const CURSOR = 1 << 20;
+        /// More of COM_STMT_SEND_LONG_DATA than Weir keeps is at a server, for an execution there.
+        const LONG_DATA = 1 << 21;
     }
 }
 

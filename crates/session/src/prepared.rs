@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
+use weir_protocol::error::ServerError;
 use weir_sql::Statement;
 
 use crate::state::State;
@@ -119,8 +120,39 @@ pub struct ClientStatement {
     pub params: u16,
     /// Parameter types as the client sent them last: 2 bytes each. Executions may omit them.
     pub types: Option<Rc<[u8]>>,
-    /// COM_STMT_SEND_LONG_DATA came for it, which is not built yet: its next execution is refused.
-    pub has_long_data: bool,
+    /// What COM_STMT_SEND_LONG_DATA has brought for its next execution.
+    pub long_data: LongData,
+    /// The server's statement that serves this one alone, on the session's lease: its cursor or its long data are
+    /// there, and an execution by another statement of the same meaning would end the one and take the other.
+    pub own: Option<BackendStatement>,
+    /// Its cursor is open.
+    pub has_cursor: bool,
+}
+
+/// Values of parameters that come ahead of an execution, in any number of packets.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum LongData {
+    /// None came.
+    #[default]
+    None,
+    /// The client's packets, to be sent in front of the execution.
+    Kept(Vec<u8>),
+    /// They are at the server.
+    Sent,
+    /// They were refused, which the client is told when it executes the statement, until it resets it.
+    Refused(ServerError, Box<str>),
+}
+
+impl ClientStatement {
+    /// A statement that was just prepared.
+    pub fn new(prepared: Rc<Prepared>, params: u16) -> Self {
+        Self { prepared, params, types: None, long_data: LongData::None, own: None, has_cursor: false }
+    }
+
+    /// Bytes kept of its long data.
+    pub fn long_data_bytes(&self) -> usize {
+        if let LongData::Kept(packets) = &self.long_data { packets.len() } else { 0 }
+    }
 }
 
 /// The statements that exist on one backend connection.
@@ -154,6 +186,22 @@ impl BackendStatements {
     /// Whether it is there.
     pub fn contains(&self, prepared: &Prepared) -> bool {
         self.entries.iter().any(|entry| entry.prepared == prepared.id)
+    }
+
+    /// Takes a statement out: it belongs to one session's statement from now on.
+    pub fn take(&mut self, prepared: &Prepared) -> Option<BackendStatement> {
+        let at = self.entries.iter().position(|entry| entry.prepared == prepared.id)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// Puts a statement back for everybody. Returns the server's id of it if it has to be closed: another one of the
+    /// same meaning has come meanwhile.
+    pub fn give_back(&mut self, statement: BackendStatement) -> Option<u32> {
+        if self.entries.iter().any(|entry| entry.prepared == statement.prepared) {
+            return Some(statement.id);
+        }
+        self.entries.push(statement);
+        None
     }
 
     /// An execution has failed: the server may not have taken the types that came with it.

@@ -32,6 +32,8 @@ impl StmtExecute {
     pub const LEN: usize = 10;
     /// Where the statement id stands in the payload: a proxy replaces these four bytes.
     pub const STMT_ID: Range<usize> = 1..5;
+    /// Where the flags stand in the payload.
+    pub const FLAGS: usize = 5;
     /// Rows are sent at once.
     pub const CURSOR_TYPE_NO_CURSOR: u8 = 0;
     /// Rows stay on the server and come by COM_STMT_FETCH.
@@ -84,6 +86,65 @@ impl StmtExecute {
         put_u32(out, self.stmt_id);
         out.push(self.flags);
         put_u32(out, self.iteration_count);
+    }
+}
+
+/// The fixed start of COM_STMT_SEND_LONG_DATA; the rest of the payload is a piece of the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StmtLongData {
+    /// The id that COM_STMT_PREPARE was answered with.
+    pub stmt_id: u32,
+    /// The parameter, from 0.
+    pub param: u16,
+}
+
+impl StmtLongData {
+    /// Bytes of the fixed start, command byte included.
+    pub const LEN: usize = 7;
+
+    /// Parses the start of a payload that begins with the command byte.
+    pub fn parse(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        match reader.u8()? {
+            0x18 => {}
+            other => return Err(Malformed::UnexpectedHeader(other)),
+        }
+        Ok(StmtLongData { stmt_id: reader.u32()?, param: reader.u16()? })
+    }
+
+    /// Appends the fixed start, command byte included.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(Command::StmtSendLongData.code());
+        put_u32(out, self.stmt_id);
+        put_u16(out, self.param);
+    }
+}
+
+/// COM_STMT_FETCH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StmtFetch {
+    /// The id that COM_STMT_PREPARE was answered with.
+    pub stmt_id: u32,
+    /// At most so many rows.
+    pub rows: u32,
+}
+
+impl StmtFetch {
+    /// Parses a payload that begins with the command byte.
+    pub fn parse(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(payload);
+        match reader.u8()? {
+            0x1C => {}
+            other => return Err(Malformed::UnexpectedHeader(other)),
+        }
+        Ok(StmtFetch { stmt_id: reader.u32()?, rows: reader.u32()? })
+    }
+
+    /// Appends the payload, command byte included.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(Command::StmtFetch.code());
+        put_u32(out, self.stmt_id);
+        put_u32(out, self.rows);
     }
 }
 
@@ -148,6 +209,21 @@ mod tests {
         assert_eq!(payload.len(), 12);
         assert_eq!(StmtPrepareOk::parse(&payload), Ok(sent));
         assert_eq!(StmtPrepareOk::parse(&[0xFF, 1, 2]), Err(Malformed::UnexpectedHeader(0xFF)));
+    }
+
+    #[test]
+    fn long_data_and_fetches_survive_the_wire() {
+        let mut payload = Vec::new();
+        StmtLongData { stmt_id: 7, param: 300 }.write(&mut payload);
+        assert_eq!(payload.len(), StmtLongData::LEN);
+        payload.extend_from_slice(b"a piece");
+        assert_eq!(StmtLongData::parse(&payload), Ok(StmtLongData { stmt_id: 7, param: 300 }));
+        assert_eq!(StmtLongData::parse(&payload[..6]), Err(Malformed::Truncated));
+        payload.clear();
+        StmtFetch { stmt_id: 9, rows: 70_000 }.write(&mut payload);
+        assert_eq!(StmtFetch::parse(&payload), Ok(StmtFetch { stmt_id: 9, rows: 70_000 }));
+        assert_eq!(StmtFetch::parse(&payload[..8]), Err(Malformed::Truncated));
+        assert_eq!(StmtFetch::parse(b"\x18"), Err(Malformed::UnexpectedHeader(0x18)));
     }
 
     #[test]

@@ -25,7 +25,8 @@ impl Core {
     pub(super) fn start(&mut self, key: SessionKey) -> bool {
         self.outdate_kept(key);
         let session = &mut self.sessions[key];
-        if let Some((error, text)) = session.owed_error.take() {
+        let is_answered = session.work.kind != super::model::WorkKind::LongData;
+        if is_answered && let Some((error, text)) = session.owed_error.take() {
             self.reply_error(key, error, &text);
             self.answered_here(key);
             return false;

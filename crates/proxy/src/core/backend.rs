@@ -545,8 +545,12 @@ impl Core {
     /// Everything queued for a server has been sent: its client may go on sending.
     pub(super) fn backend_drained(&mut self, key: BackendKey) {
         if let Some(holder) = self.backends[key].holder {
-            let socket = self.sessions[holder].socket;
+            let session = &self.sessions[holder];
+            let socket = session.socket;
             self.out.pause(socket, false);
+            if matches!(session.phase, Phase::Idle) {
+                self.runnable.push_back((holder, socket));
+            }
         }
     }
 

@@ -12,11 +12,11 @@ use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verdict, Verified};
-use weir_session::pin::PinBoard;
+use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
 use super::Core;
-use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work};
+use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work, WorkKind};
 use crate::listener::Peer;
 use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner, SocketId};
 
@@ -126,6 +126,7 @@ impl Core {
             work: Work::default(),
             statements: HashMap::new(),
             next_statement_id: 0,
+            long_data_bytes: 0,
             track: None,
             last_insert_id: 0,
             row_count: 0,
@@ -335,6 +336,7 @@ impl Core {
         let session = &mut self.sessions[key];
         session.pins.clear();
         session.statements = HashMap::new();
+        session.long_data_bytes = 0;
         session.track = None;
         session.last_insert_id = 0;
         session.is_insert_id_lost = false;
@@ -377,6 +379,9 @@ impl Core {
 
     /// An error of Weir's own as the answer to a command.
     pub(super) fn reply_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        if self.sessions[key].work.kind == WorkKind::LongData {
+            return self.long_data_refused(key, error, message);
+        }
         let session = &mut self.sessions[key];
         session.row_count = -1;
         // A long command may have taken several packets.
@@ -494,6 +499,12 @@ impl Core {
 
     /// The running command is answered: its bytes go.
     pub(super) fn command_done(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let has_long_data = session.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
+        if has_long_data && session.work.kind == WorkKind::Execute {
+            let id = session.work.statement_id;
+            self.drop_long_data(key, id);
+        }
         let session = &mut self.sessions[key];
         let done = std::mem::take(&mut session.command_bytes);
         if done >= session.inbox.len() {

@@ -30,7 +30,7 @@ impl Core {
             self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
             return false;
         }
-        if self.must_read_first(key) {
+        if self.must_read_first(key) || self.must_send_first(key) {
             return false; // a client that only sends must not have Weir keep the replies to all of it
         }
         let session = &self.sessions[key];
@@ -59,8 +59,9 @@ impl Core {
             Some(Command::StmtPrepare) => return self.prepare(key),
             Some(Command::StmtExecute) => return self.execute(key),
             Some(Command::StmtClose) => self.close_statement(key),
-            Some(Command::StmtReset) => self.reset_statement(key),
-            Some(Command::StmtSendLongData) => self.note_long_data(key),
+            Some(Command::StmtReset) => return self.reset_statement(key),
+            Some(Command::StmtSendLongData) => return self.long_data(key),
+            Some(Command::StmtFetch) => return self.fetch(key),
             Some(Command::Ping) => {
                 session.row_count = 0;
                 self.reply_ok(key);

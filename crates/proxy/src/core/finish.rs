@@ -48,6 +48,13 @@ impl Core {
             session.last_write_server = if covers_earlier { server } else { ServerIndex::MAX };
             session.last_write_at = self.now;
         }
+        match session.work.kind {
+            WorkKind::Execute => self.note_executed(key, holder),
+            WorkKind::Fetch => self.note_fetched(key, holder),
+            WorkKind::StmtReset => self.note_statement_reset(key, holder),
+            _ => {}
+        }
+        let session = &mut self.sessions[holder];
         match session.work.ending {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
             Ending::Ok { warnings, .. } if session.work.kind.is_harmless() => {
@@ -65,6 +72,10 @@ impl Core {
                     session.found_rows = rows;
                 }
                 self.note_kept(holder, insert_id, warnings, has_rows);
+                if self.sessions[holder].work.has_cursor {
+                    // Rows that are not sent.
+                    self.keep_anew(holder, Keeps::FOUND_ROWS);
+                }
                 self.apply_effects(holder);
             }
             Ending::Err(_) => {
@@ -193,7 +204,7 @@ impl Core {
     fn what_to_settle(&mut self, key: BackendKey, holder: SessionKey) -> Settle {
         let session = &self.sessions[holder];
         let pins = session.pins.pins();
-        if matches!(session.work.ending, Ending::Err(_)) && !session.work.kind.is_harmless() {
+        if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
             let is_only_unknown = pins - Pins::TRANSACTION == Pins::UNKNOWN_AFTER_ERROR;
             return if is_only_unknown { Settle::Pending } else { Settle::Status };

@@ -99,7 +99,9 @@ impl Core {
     fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
-        if matches!(session.work.kind, WorkKind::InitDb | WorkKind::SetOption)
+        if (session.work.kind.is_harmless()
+            && !matches!(session.work.kind, WorkKind::Prepare | WorkKind::FieldList))
+            || session.work.kind == WorkKind::InitDb
             || statement.uses.intersects(Uses::DIAGNOSTICS)
         {
             return true;

@@ -69,6 +69,8 @@ pub(crate) struct Session {
     pub work: Work,
     pub statements: HashMap<u32, ClientStatement>,
     pub next_statement_id: u32,
+    /// Long data that is kept for executions, bytes.
+    pub long_data_bytes: usize,
     pub track: Option<Box<TrackPreferences>>,
     /// An idle connection that still knows diagnostics of this session.
     pub kept: Option<BackendKey>,
@@ -214,6 +216,14 @@ pub(crate) struct Work {
     pub charset_reported: bool,
     /// It has been killed for running too long.
     pub deadline_passed: bool,
+    /// An execution that asks for a cursor.
+    pub wants_cursor: bool,
+    /// The server has opened one.
+    pub has_cursor: bool,
+    /// The cursor has no more rows.
+    pub is_last_row: bool,
+    /// Sequence id of an EOF behind column definitions that is held back until it is clear whether rows follow.
+    pub owed_eof: Option<u8>,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
 }
@@ -242,12 +252,26 @@ pub(crate) enum WorkKind {
     FieldList,
     /// COM_SET_OPTION on the session's pinned lease.
     SetOption,
+    /// COM_STMT_SEND_LONG_DATA of more than is kept. Not answered.
+    LongData,
+    /// COM_STMT_FETCH
+    Fetch,
+    /// COM_STMT_RESET of a statement that has something at the server.
+    StmtReset,
 }
 
 impl WorkKind {
     /// Whether the command surely changes nothing but its own session.
     pub(crate) fn is_harmless(self) -> bool {
-        matches!(self, Self::Prepare | Self::FieldList | Self::SetOption)
+        matches!(
+            self,
+            Self::Prepare
+                | Self::FieldList
+                | Self::SetOption
+                | Self::LongData
+                | Self::Fetch
+                | Self::StmtReset
+        )
     }
 }
 

@@ -6,8 +6,8 @@ use weir_protocol::command::{self, StmtExecute, StmtPrepareOk};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
-use weir_session::prepared::{ClientStatement, Prepared};
-use weir_sql::{Access, Uses};
+use weir_session::prepared::{ClientStatement, LongData, Prepared};
+use weir_sql::{Access, Statement, Uses};
 
 use super::Core;
 use super::command::statement_id;
@@ -36,9 +36,7 @@ impl Core {
         session.work.kind = WorkKind::Prepare;
         session.work.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
-        let reads_diagnostics =
-            statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS);
-        session.work.is_read = statement.access == Access::Read && !reads_diagnostics;
+        session.work.is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
         if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) {
             self.substitute(key);
         }
@@ -61,12 +59,10 @@ impl Core {
         session.next_statement_id = session.next_statement_id.wrapping_add(1).max(1);
         let client_id = session.next_statement_id;
         let Some(prepared) = session.work.prepared.clone() else { return client_id };
-        if prepared.statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS) {
+        if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
         }
-        let statement =
-            ClientStatement { prepared: prepared.clone(), params, types: None, has_long_data: false };
-        session.statements.insert(client_id, statement);
+        session.statements.insert(client_id, ClientStatement::new(prepared.clone(), params));
         self.own_statement(key, &prepared, id);
         client_id
     }
@@ -112,10 +108,9 @@ impl Core {
                 error::UNKNOWN_STMT_HANDLER,
                 format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_execute"),
             )),
-            Some(statement) if statement.has_long_data => Some((
-                error::UNKNOWN_ERROR,
-                "COM_STMT_SEND_LONG_DATA is not built yet: send the value with the execution".into(),
-            )),
+            Some(ClientStatement { long_data: LongData::Refused(error, message), .. }) => {
+                Some((*error, message.to_string()))
+            }
             Some(statement) => check_parameters(payload, statement),
         };
         if let Some((error, message)) = refused {
@@ -123,6 +118,7 @@ impl Core {
                 self.fail_session(key, error, &message);
                 return false;
             }
+            self.drop_long_data(key, id);
             self.reply_error(key, error, &message);
             self.command_done(key);
             return true;
@@ -138,56 +134,21 @@ impl Core {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
             session.work.statement = prepared.statement;
-            session.work.is_read = prepared.statement.access == Access::Read && session.upload.is_none();
+            // A cursor holds the session, and writes of a session that is held have to go to the writer.
+            let flags = session.inbox.get(HEADER_LEN + StmtExecute::FLAGS).copied().unwrap_or(0);
+            session.work.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
+            session.work.is_read = prepared.statement.access == Access::Read
+                && session.upload.is_none()
+                && (!session.work.wants_cursor || session.lease.is_some());
             session.work.prepared = Some(prepared);
         }
         self.start(key)
     }
+}
 
-    /// COM_STMT_CLOSE: nothing is answered. The servers' statements stay for others, until they are the least
-    /// recently used ones.
-    pub(super) fn close_statement(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
-        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        session.statements.remove(&id);
-        let uses = Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS;
-        if session.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
-            && !session
-                .statements
-                .values()
-                .any(|statement| statement.prepared.statement.uses.intersects(uses))
-        {
-            session.pins.remove(Pins::PREPARED_DIAGNOSTICS);
-            if session.pins.is_empty() {
-                self.release(key);
-            }
-        }
-    }
-
-    /// COM_STMT_RESET: no cursor and no long data are kept, so there is nothing to do.
-    pub(super) fn reset_statement(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
-        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        match session.statements.get_mut(&id) {
-            Some(statement) => {
-                statement.has_long_data = false;
-                self.reply_ok(key);
-            }
-            None => {
-                let message = format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_reset");
-                self.reply_error(key, error::UNKNOWN_STMT_HANDLER, &message);
-            }
-        }
-    }
-
-    /// COM_STMT_SEND_LONG_DATA has no answer; the execution gets the refusal.
-    pub(super) fn note_long_data(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
-        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        if let Some(statement) = session.statements.get_mut(&id) {
-            statement.has_long_data = true;
-        }
-    }
+/// Whether a statement reads what its session's last statement has left behind.
+pub(super) fn reads_diagnostics(statement: &Statement) -> bool {
+    statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS)
 }
 
 /// Keeps the parameter types of an execution: later ones may leave them out.

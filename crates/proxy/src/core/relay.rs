@@ -33,16 +33,22 @@ impl Core {
                 let session = &mut self.sessions[holder];
                 session.work.is_answering = true;
                 let socket = session.socket;
+                self.put_owed_eof(holder);
                 self.out.send(socket, bytes);
                 self.hold_back(holder);
             }
             Step::ColumnsEnd => {
-                let session = &self.sessions[holder];
+                let session = &mut self.sessions[holder];
                 if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
                     return Ok(());
                 }
                 let mut sequence = backend.reply.next_sequence();
                 backend.reply.shift_sequence();
+                if session.work.wants_cursor {
+                    // Where the server has opened a cursor, the end of the definitions is the end of the reply.
+                    session.work.owed_eof = Some(sequence);
+                    return Ok(());
+                }
                 let status = session.status();
                 if let Some(buffer) = self.out.buffer(session.socket) {
                     let eof = EofPacket { warnings: 0, status };
@@ -80,6 +86,8 @@ impl Core {
             Control::ColumnCount => self.out.send(socket, bytes),
             Control::Err => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
+                self.put_owed_eof(holder);
+                let session = &mut self.sessions[holder];
                 session.work.ending = Ending::Err(err.code);
                 self.out.send(socket, bytes);
             }
@@ -127,8 +135,18 @@ impl Core {
             warnings: ok.warnings,
             has_rows: control == Control::ResultEnd,
         };
-        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
+        session.work.has_cursor = ok.status.contains(StatusFlags::CURSOR_EXISTS);
+        session.work.is_last_row = ok.status.contains(StatusFlags::LAST_ROW_SENT);
         let mut sequence = bytes[3];
+        if session.work.has_cursor
+            && let Some(owed) = session.work.owed_eof.take()
+        {
+            sequence = owed;
+            self.backends[key].reply.unshift_sequence();
+        }
+        self.put_owed_eof(holder);
+        let session = &mut self.sessions[holder];
+        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
         let capabilities = session.capabilities;
         if control == Control::ResultEnd && !capabilities.contains(Capabilities::DEPRECATE_EOF) {
             let mut status = ok.status;

@@ -8,7 +8,7 @@ use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 use weir_protocol::response::{ReplyKind, ReplyReader};
 use weir_session::pin::Pins;
-use weir_session::prepared::ClientStatement;
+use weir_session::prepared::{ClientStatement, LongData};
 use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
@@ -78,7 +78,9 @@ impl Core {
         }
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         let work = &session.work;
-        if work.kind == WorkKind::Execute
+        let has_own = || session.statements.get(&work.statement_id).is_some_and(|found| found.own.is_some());
+        if matches!(work.kind, WorkKind::Execute | WorkKind::LongData)
+            && !has_own()
             && let Some(prepared) = work.prepared.clone()
             && !self.backends[key].statements.contains(&prepared)
         {
@@ -170,12 +172,19 @@ impl Core {
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.
     fn run(&mut self, key: BackendKey, holder: SessionKey) {
+        if self.sessions[holder].work.kind == WorkKind::LongData {
+            return self.send_long_data(key, holder);
+        }
         let session = &mut self.sessions[holder];
         let backend = &mut self.backends[key];
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
-        if session.work.kind == WorkKind::Execute {
+        if matches!(session.work.kind, WorkKind::Fetch | WorkKind::StmtReset) {
+            let statement = session.statements.get(&session.work.statement_id);
+            let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
+            super::long_data::put_packets(&session.inbox[..session.command_bytes], own.id, buffer);
+        } else if session.work.kind == WorkKind::Execute {
             let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
-            let added = Self::put_execute(packet, &session.work, &session.statements, backend, buffer);
+            let added = Self::put_execute(packet, &session.work, &mut session.statements, backend, buffer);
             if let Some(upload) = &mut session.upload {
                 upload.make_room(added);
             }
@@ -230,9 +239,11 @@ impl Core {
             Some(Expected::Relay | Expected::Discard) => match backend.holder {
                 Some(holder) => match self.sessions[holder].work.kind {
                     WorkKind::Prepare => ReplyKind::Prepare,
-                    WorkKind::InitDb | WorkKind::Reset | WorkKind::SetOption => ReplyKind::Simple,
-                    WorkKind::FieldList => ReplyKind::Data,
-                    WorkKind::Query | WorkKind::Execute => ReplyKind::Results,
+                    WorkKind::InitDb | WorkKind::Reset | WorkKind::SetOption | WorkKind::StmtReset => {
+                        ReplyKind::Simple
+                    }
+                    WorkKind::FieldList | WorkKind::Fetch => ReplyKind::Data,
+                    WorkKind::Query | WorkKind::Execute | WorkKind::LongData => ReplyKind::Results,
                 },
                 None => ReplyKind::Results,
             },
@@ -253,20 +264,27 @@ impl Core {
     fn put_execute(
         packet: &[u8],
         work: &super::model::Work,
-        statements: &HashMap<u32, ClientStatement>,
+        statements: &mut HashMap<u32, ClientStatement>,
         backend: &mut super::model::Backend,
         out: &mut Vec<u8>,
     ) -> usize {
-        let client = statements.get(&work.statement_id);
+        let client = statements.get_mut(&work.statement_id);
         let (Some(client), Some(prepared)) = (client, &work.prepared) else { return 0 };
-        let Some(server) = backend.statements.touch(prepared) else { return 0 };
+        let server = match &mut client.own {
+            Some(own) => own,
+            None => match backend.statements.touch(prepared) {
+                Some(shared) => shared,
+                None => return 0,
+            },
+        };
+        if let LongData::Kept(packets) = &client.long_data {
+            super::long_data::put_packets(packets, server.id, out);
+        }
         let start = out.len();
         out.extend_from_slice(packet);
         let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
         out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
-        // A cursor would tie the session to the connection; without one the rows come at once, which clients
-        // must be able to take (the server may ignore the flag, too).
-        out[id + 4] = StmtExecute::CURSOR_TYPE_NO_CURSOR;
+        out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY;
         let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return 0 };
         if parameters.new_params_bound {
             if server.types != client.types {

@@ -22,7 +22,9 @@ const MULTI_STATEMENTS_OFF: u16 = 1;
 impl Core {
     /// COM_FIELD_LIST: the columns of a table with their defaults. MySQL 9 does not know it any more, and says so.
     pub(super) fn field_list(&mut self, key: SessionKey) -> bool {
-        self.sessions[key].work.kind = WorkKind::FieldList;
+        let session = &mut self.sessions[key];
+        session.work.kind = WorkKind::FieldList;
+        session.work.is_read = session.lease.is_some();
         self.start(key)
     }
 
@@ -35,7 +37,9 @@ impl Core {
             return true;
         }
         if self.sessions[key].lease.is_some() {
-            self.sessions[key].work.kind = WorkKind::SetOption;
+            let work = &mut self.sessions[key].work;
+            work.kind = WorkKind::SetOption;
+            work.is_read = true;
             return self.start(key);
         }
         if let Some(kept) = self.sessions[key].kept.take() {

@@ -7,7 +7,7 @@ use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 
 use super::Core;
 use super::command::COMMAND_BYTES_KEPT;
-use super::model::{Expected, SessionKey, Upload};
+use super::model::{Expected, SessionKey, Upload, WorkKind};
 use crate::outbox::BACKLOG_HIGH_BYTES;
 
 impl Core {
@@ -21,7 +21,10 @@ impl Core {
             return false;
         }
         let Some(code) = session.inbox.get(HEADER_LEN) else { return false };
-        if !matches!(Command::parse(*code), Some(Command::Query | Command::StmtExecute)) {
+        if !matches!(
+            Command::parse(*code),
+            Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData)
+        ) {
             self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
             return false;
         }
@@ -91,6 +94,9 @@ impl Core {
         if is_complete {
             // What follows is the next command: it stays in the inbox.
             upload.is_flowing = false;
+            if session.work.kind == WorkKind::LongData {
+                self.long_data_sent(key);
+            }
             return;
         }
         if self.out.backlog_bytes(backend) > BACKLOG_HIGH_BYTES {
