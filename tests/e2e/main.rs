@@ -10,6 +10,7 @@
 mod cli;
 mod commands;
 mod diagnostics;
+mod drivers;
 mod failover_basic;
 mod fake_server;
 mod galera;
@@ -41,6 +42,7 @@ fn cases() -> Vec<Case> {
         cli::trials(),
         commands::trials(),
         diagnostics::trials(),
+        drivers::trials(),
         failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),

@@ -195,6 +195,11 @@ impl Weir {
         &self.config_path
     }
 
+    /// Its data directory: the certificate that it made is there.
+    pub fn datadir(&self) -> &Path {
+        &self.datadir
+    }
+
     /// Everything it has printed so far.
     pub fn log(&self) -> String {
         fs::read(&self.log_path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()

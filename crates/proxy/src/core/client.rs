@@ -90,7 +90,8 @@ impl Core {
         let mut offered = OFFERED;
         offered.set(Capabilities::SSL, self.snapshot.tls);
         let variables = &self.snapshot.variables;
-        let login = ClientLogin::new(offered, default_plugin(variables), self.random.scramble(), peer.ip());
+        let scramble = self.random.scramble();
+        let login = ClientLogin::new(offered, default_plugin(variables), scramble, peer.ip());
         let mut login = Box::new(login);
         let mut greeting = Vec::new();
         login.greet(id, self.snapshot.server_version.as_bytes(), &mut greeting);
@@ -113,6 +114,7 @@ impl Core {
             is_text_certain: true,
             knows_sql_mode: false,
             login_collation: LOGIN_COLLATION,
+            scramble,
             lease: None,
             is_pinned_to_reader: false,
             kept: None,

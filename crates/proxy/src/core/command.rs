@@ -194,12 +194,11 @@ impl Core {
         }
         self.forget_kept(key);
         let plugin = super::client::default_plugin(&self.snapshot.variables);
-        let scramble = self.random.scramble();
         let session = &mut self.sessions[key];
         let mut login = Box::new(weir_session::login::ClientLogin::new(
             session.capabilities,
             plugin,
-            scramble,
+            session.scramble,
             session.peer.ip(),
         ));
         let payload = session.inbox[HEADER_LEN..session.command_bytes].to_vec();

@@ -8,6 +8,7 @@ use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
+use weir_protocol::handshake::Scramble;
 use weir_protocol::response::ReplyReader;
 use weir_session::login::{BackendLogin, Channel, ClientLogin, Greeted};
 use weir_session::pin::PinBoard;
@@ -61,6 +62,9 @@ pub(crate) struct Session {
     pub knows_sql_mode: bool,
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
     pub login_collation: Collation,
+    /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
+    /// (3.3) answers with a proof for the greeting's, whatever it is sent, and MariaDB's own servers send that one again.
+    pub scramble: Scramble,
     pub lease: Option<BackendKey>,
     /// The lease was taken for a read, on a server that takes no writes now.
     pub is_pinned_to_reader: bool,

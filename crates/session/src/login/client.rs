@@ -186,7 +186,7 @@ impl ClientLogin {
         frame::packet(out, &mut self.sequence, |out| greeting.write(out));
     }
 
-    /// Begins a COM_CHANGE_USER: always by a switch to a plugin with a fresh scramble, as MariaDB does.
+    /// Begins a COM_CHANGE_USER: always by a switch to a plugin with the scramble, as MariaDB does.
     ///
     /// # Errors
     /// When the command does not parse.
