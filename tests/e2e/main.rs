@@ -24,6 +24,7 @@ mod pool;
 mod prepared;
 mod property;
 mod reload;
+mod server_tls;
 mod session_state;
 mod splitting;
 mod streaming;
@@ -56,6 +57,7 @@ fn cases() -> Vec<Case> {
         prepared::trials(),
         property::trials(),
         reload::trials(),
+        server_tls::trials(),
         session_state::trials(),
         splitting::trials(),
         streaming::trials(),

@@ -36,8 +36,9 @@ impl Connection {
     /// TLS, [`Error::Timeout`] after `connect_timeout`.
     pub fn connect(options: &Options) -> Result<Self, Error> {
         let deadline = Deadline::after(Some(options.connect_timeout));
-        let mut stream = PacketStream::connect(options, deadline)?;
-        let Welcome { version, thread_id, capabilities } = log_in(&mut stream, options, deadline)?;
+        let stream = PacketStream::connect(options, deadline)?;
+        let (stream, welcome) = log_in(stream, options, deadline)?;
+        let Welcome { version, thread_id, capabilities } = welcome;
         Ok(Self { stream, options: options.clone(), capabilities, thread_id, version, broken: false })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It is made for asking short questions of servers that may be ill: every call ends by its deadline whatever the
 //! server does, every size is limited, and an error says whether the server spoke, was silent, or is gone. It speaks
-//! the text protocol over TCP without TLS, with `mysql_native_password` and the fast path of `caching_sha2_password`.
+//! the text protocol over TCP or TLS, with `mysql_native_password` and `caching_sha2_password`.
 //!
 //! ```no_run
 //! use weir_client::{Connection, Options};
@@ -19,11 +19,13 @@ mod login;
 mod options;
 mod result;
 mod stream;
+mod tls;
 
 pub use connection::Connection;
 pub use error::Error;
 pub use options::Options;
 pub use result::{OkInfo, QueryResult};
+pub use tls::Tls;
 pub use weir_protocol::capability::Capabilities;
 pub use weir_protocol::status::StatusFlags;
 

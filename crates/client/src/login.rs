@@ -1,16 +1,16 @@
 //! From the greeting to the OK that ends the login.
 
-use weir_protocol::auth::{Credential, sha2};
+use weir_protocol::auth::{Credential, rsa, sha2};
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::UTF8MB4_GENERAL_CI;
 use weir_protocol::handshake::{
     AuthPacket, CACHING_SHA2_PASSWORD, ConnectAttributes, Greeting, HandshakeResponse, LOGIN_PAYLOAD_MAX,
-    MYSQL_CLEAR_PASSWORD, MYSQL_NATIVE_PASSWORD, Scramble,
+    MYSQL_CLEAR_PASSWORD, MYSQL_NATIVE_PASSWORD, Scramble, SslRequest,
 };
 use weir_protocol::ok::ErrPacket;
 
 use crate::stream::{Deadline, PacketStream};
-use crate::{Error, Options};
+use crate::{Error, Options, Tls};
 
 /// More steps than any plugin of this client takes.
 const STEPS_MAX: usize = 8;
@@ -26,16 +26,19 @@ pub(crate) struct Welcome {
 
 /// Logs in.
 pub(crate) fn log_in(
-    stream: &mut PacketStream,
+    mut stream: PacketStream,
     options: &Options,
     deadline: Deadline,
-) -> Result<Welcome, Error> {
+) -> Result<(PacketStream, Welcome), Error> {
     let payload = stream.receive(LOGIN_PAYLOAD_MAX, deadline)?;
     if payload.first() == Some(&ErrPacket::HEADER) {
         return Err(Error::of_packet(&ErrPacket::parse(&payload)?));
     }
     let greeting = Greeting::parse(&payload)?;
     let capabilities = capabilities(options, greeting.capabilities);
+    if let Some(tls) = &options.tls {
+        stream = encrypted(stream, tls, greeting.capabilities, capabilities, deadline)?;
+    }
     let credential = Credential::clear_text(options.password.as_bytes());
     let plugin = match greeting.auth_plugin {
         CACHING_SHA2_PASSWORD => CACHING_SHA2_PASSWORD,
@@ -61,19 +64,39 @@ pub(crate) fn log_in(
     let mut out = Vec::new();
     response.write(&mut out);
     stream.send(&out, deadline)?;
-    authenticate(stream, &credential, greeting.scramble, capabilities, deadline)?;
+    authenticate(&mut stream, &credential, greeting.scramble, capabilities, deadline)?;
     let version = String::from_utf8_lossy(greeting.version).into_owned();
-    Ok(Welcome { version, thread_id: greeting.thread_id, capabilities })
+    let welcome = Welcome { version, thread_id: greeting.thread_id, capabilities };
+    Ok((stream, welcome))
+}
+
+/// Asks for TLS and begins it.
+fn encrypted(
+    mut stream: PacketStream,
+    tls: &Tls,
+    server: Capabilities,
+    capabilities: Capabilities,
+    deadline: Deadline,
+) -> Result<PacketStream, Error> {
+    if !server.contains(Capabilities::SSL) {
+        return Err(unsupported("the server offers no TLS"));
+    }
+    let request = SslRequest { capabilities, max_packet_size: MAX_PACKET_SIZE, collation: collation() };
+    let mut out = Vec::new();
+    request.write(&mut out);
+    stream.send(&out, deadline)?;
+    stream.encrypt(tls)
 }
 
 /// Answers the server until it is content.
 fn authenticate(
     stream: &mut PacketStream,
     credential: &Credential,
-    scramble: Scramble,
+    mut scramble: Scramble,
     capabilities: Capabilities,
     deadline: Deadline,
 ) -> Result<(), Error> {
+    let mut has_asked_for_key = false;
     for _ in 0..STEPS_MAX {
         let payload = stream.receive(LOGIN_PAYLOAD_MAX, deadline)?;
         match AuthPacket::parse(&payload, capabilities)? {
@@ -84,7 +107,7 @@ fn authenticate(
             }
             AuthPacket::Switch(request) => {
                 let plugin = String::from_utf8_lossy(request.plugin);
-                let scramble = Scramble::try_from(request.data).unwrap_or(scramble);
+                scramble = Scramble::try_from(request.data).unwrap_or(scramble);
                 let Some(answer) = credential.response(request.plugin, &scramble) else {
                     let why = if request.plugin == MYSQL_CLEAR_PASSWORD {
                         ", which sends the password in clear"
@@ -98,10 +121,20 @@ fn authenticate(
             AuthPacket::More(more) => match more.data {
                 [sha2::FAST_AUTH_OK] => {}
                 [sha2::PERFORM_FULL_AUTHENTICATION] => {
-                    return Err(unsupported(
-                        "the server does not have the account's caching_sha2_password in its cache, and without TLS \
-                         the password can't be sent: log in once over TLS, or use mysql_native_password",
-                    ));
+                    let password = credential.password().unwrap_or_default();
+                    let answer = if capabilities.contains(Capabilities::SSL) {
+                        [password, b"\0"].concat()
+                    } else {
+                        has_asked_for_key = true;
+                        vec![sha2::REQUEST_PUBLIC_KEY]
+                    };
+                    stream.send(&answer, deadline)?;
+                }
+                pem if has_asked_for_key => {
+                    has_asked_for_key = false;
+                    let sealed = rsa::seal(pem, credential.password().unwrap_or_default(), &scramble)
+                        .ok_or_else(|| Error::Protocol("an RSA key that can't be used".to_owned()))?;
+                    stream.send(&sealed, deadline)?;
                 }
                 _ => return Err(Error::Protocol("an authentication step that nobody asked for".to_owned())),
             },
@@ -140,6 +173,7 @@ fn capabilities(options: &Options, server: Capabilities) -> Capabilities {
         | Capabilities::QUERY_ATTRIBUTES;
     let mut chosen = ((own | options.capabilities) - options.without - impossible) & server;
     chosen |= Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION;
+    chosen.set(Capabilities::SSL, options.tls.is_some());
     // The bit of MySQL's own clients; MariaDB's extended capabilities are only sent without it.
     chosen.set(Capabilities::LONG_PASSWORD, chosen.bits() >> 32 == 0);
     chosen

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 
+use crate::Tls;
+
 /// Where and how to connect. Never prints the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long a call may take until its whole reply is there; none: for ever. Default 30 s.
     pub read_timeout: Option<Duration>,
+    /// How the connection is encrypted; none (default): not at all. A server without TLS is an error.
+    pub tls: Option<Tls>,
     /// Capabilities to use beside the client's own, where the server has them.
     pub capabilities: Capabilities,
     /// Capabilities not to use although the client would.
@@ -41,6 +45,7 @@ impl Options {
             schema: None,
             connect_timeout: Duration::from_secs(5),
             read_timeout: Some(Duration::from_secs(30)),
+            tls: None,
             capabilities: Capabilities::empty(),
             without: Capabilities::empty(),
             rows_max: 1_000_000,
@@ -52,6 +57,13 @@ impl Options {
     #[must_use]
     pub fn schema(mut self, schema: &str) -> Self {
         self.schema = Some(schema.to_owned());
+        self
+    }
+
+    /// The same with TLS, or without.
+    #[must_use]
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
         self
     }
 

@@ -4,9 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use rustls::{ClientConnection, StreamOwned};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 
-use crate::{Error, Options};
+use crate::{Error, Options, Tls};
 
 /// How much is read from the socket at a time, in bytes.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
@@ -43,10 +44,41 @@ impl Deadline {
     }
 }
 
+#[derive(Debug)]
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Socket {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            // Once it has taken bytes, they are on their way: what the socket does not take now goes with what
+            // comes next, so the last of them must be flushed.
+            Self::Tls(stream) => stream.write(bytes).and_then(|taken| stream.flush().map(|()| taken)),
+        }
+    }
+}
+
 /// A connection's bytes, as packets.
 #[derive(Debug)]
 pub(crate) struct PacketStream {
-    socket: TcpStream,
+    socket: Socket,
     /// Bytes read and not yet taken, from `start` on.
     buffer: Vec<u8>,
     start: usize,
@@ -73,12 +105,25 @@ impl PacketStream {
             match connected {
                 Ok(socket) => {
                     socket.set_nodelay(true).map_err(io_error("connecting"))?;
-                    return Ok(Self { socket, buffer: Vec::new(), start: 0, seq: 0 });
+                    return Ok(Self { socket: Socket::Plain(socket), buffer: Vec::new(), start: 0, seq: 0 });
                 }
                 Err(cause) => failure = deadline.error("connecting", cause),
             }
         }
         Err(failure)
+    }
+
+    /// Goes on in TLS; the handshake takes place with the next packet.
+    pub(crate) fn encrypt(self, tls: &Tls) -> Result<Self, Error> {
+        let Socket::Plain(socket) = self.socket else { return Ok(self) };
+        if self.buffer.len() > self.start {
+            return Err(Error::Protocol("bytes in clear where TLS begins".to_owned()));
+        }
+        let connection = tls
+            .connection()
+            .map_err(|error| Error::Io { action: "starting TLS", cause: io::Error::other(error) })?;
+        let socket = Socket::Tls(Box::new(StreamOwned::new(connection, socket)));
+        Ok(Self { socket, buffer: Vec::new(), start: 0, seq: self.seq })
     }
 
     /// Sends the first packet of an exchange.
@@ -94,7 +139,7 @@ impl PacketStream {
         let mut rest = out.as_slice();
         while !rest.is_empty() {
             let left = deadline.left()?;
-            self.socket.set_write_timeout(left).map_err(|cause| Error::Io { action: "sending", cause })?;
+            self.set_timeouts(left).map_err(|cause| Error::Io { action: "sending", cause })?;
             match self.socket.write(rest) {
                 Ok(0) => return Err(closed("sending")),
                 Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
@@ -131,6 +176,12 @@ impl PacketStream {
         }
     }
 
+    /// Both, as TLS may read in order to write, and write in order to read.
+    fn set_timeouts(&self, left: Option<Duration>) -> io::Result<()> {
+        let socket = self.socket.tcp();
+        socket.set_read_timeout(left).and_then(|()| socket.set_write_timeout(left))
+    }
+
     fn unread(&self) -> Option<&[u8]> {
         self.buffer.get(self.start..)
     }
@@ -158,7 +209,7 @@ impl PacketStream {
         let mut chunk = [0; READ_CHUNK_BYTES];
         loop {
             let left = deadline.left()?;
-            self.socket.set_read_timeout(left).map_err(|cause| Error::Io { action: "reading", cause })?;
+            self.set_timeouts(left).map_err(|cause| Error::Io { action: "reading", cause })?;
             match self.socket.read(&mut chunk) {
                 Ok(0) => return Err(closed("reading")),
                 Ok(read) => {

@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
 use crate::listeners;
+use crate::server_tls;
 use crate::tables::Lines;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser};
 
 /// Where the rows of each table stand.
 pub(crate) struct TableLines {
     pub(crate) servers: Lines,
+    pub(crate) ssl_params: Lines,
     pub(crate) users: Lines,
     pub(crate) galera: Lines,
     pub(crate) listeners: Lines,
@@ -18,12 +20,19 @@ pub(crate) struct TableLines {
 /// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
 pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
-    let TableLines { servers, users, galera, listeners } = lines;
+    let TableLines { servers, ssl_params, users, galera, listeners } = lines;
     let servers_complete = config.servers.len() == servers.len();
     let galera_complete = config.galera_hostgroups.len() == galera.len();
     if servers_complete {
         distinct_servers(&config.servers, servers, report);
     }
+    let params_complete = config.servers_ssl_params.len() == ssl_params.len();
+    server_tls::consistent(
+        config,
+        servers_complete.then_some(servers),
+        params_complete.then_some(ssl_params),
+        report,
+    );
     if galera_complete {
         distinct_hostgroups(&config.galera_hostgroups, galera, report);
     }

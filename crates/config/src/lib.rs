@@ -26,6 +26,7 @@ mod hostgroups;
 mod listeners;
 mod names;
 mod password;
+mod server_tls;
 mod statements;
 mod suggest;
 mod tables;
@@ -42,6 +43,7 @@ pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
+pub use server_tls::{ServerSslParams, ServerTlsParams, TlsVersions};
 pub use types::{
     Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, TlsFiles, WriterIsAlsoReader,
 };

@@ -7,7 +7,6 @@ use crate::fields::as_bool;
 
 /// Tables, top-level keys and whole modules of ProxySQL's configuration.
 pub(crate) const TABLES_NOT_BUILT: &[&str] = &[
-    "mysql_servers_ssl_params",
     "mysql_query_rules",
     "mysql_query_rules_fast_routing",
     "mysql_replication_hostgroups",
@@ -76,13 +75,10 @@ const MYSQL_OFF: &[&str] = &[
     "query_processor_iterations",
     "select_version_forwarding",
     "show_processlist_extended",
-    "ssl_p2s_ca",
     "ssl_p2s_capath",
-    "ssl_p2s_cert",
     "ssl_p2s_cipher",
     "ssl_p2s_crl",
     "ssl_p2s_crlpath",
-    "ssl_p2s_key",
     "stats_time_backend_query",
     "stats_time_query_processor",
     "tcp_keepalive_time",

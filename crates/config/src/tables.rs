@@ -10,7 +10,7 @@ use crate::fields::{self, Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
-use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, variables};
+use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, server_tls, variables};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
 pub(crate) const INT_MAX: u32 = i32::MAX as u32;
@@ -35,6 +35,9 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     config.servers = servers.iter().filter_map(|row| server(row, report)).collect();
     config.users = users.iter().filter_map(|row| user(row, report)).collect();
     config.galera_hostgroups = galera.iter().filter_map(|row| galera_hostgroup(row, report)).collect();
+    let ssl_params = rows(root, "mysql_servers_ssl_params", report);
+    config.servers_ssl_params =
+        ssl_params.iter().filter_map(|row| server_tls::ssl_params(row, report)).collect();
     let listening = rows(root, "weir_listeners", report);
     config.weir_listeners = listening.iter().filter_map(|row| listeners::listener(row, report)).collect();
     config.hostgroup_attributes =
@@ -50,6 +53,7 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     let mut top = Fields::new("", root, 1, report);
     for name in [
         "mysql_servers",
+        "mysql_servers_ssl_params",
         "mysql_users",
         "mysql_galera_hostgroups",
         "weir_listeners",
@@ -68,6 +72,7 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     top.finish(names::not_built_table, names::TABLES_NOT_BUILT);
     let lines = check::TableLines {
         servers: Lines::of(&servers),
+        ssl_params: Lines::of(&ssl_params),
         users: Lines::of(&users),
         galera: Lines::of(&galera),
         listeners: Lines::of(&listening),
@@ -157,8 +162,9 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
     let weight = f.integer("weight", 1, 0..=10_000_000);
     let max_connections = f.integer("max_connections", 1000, 0..=1_000_000);
     let max_latency_ms = f.integer("max_latency_ms", 0, 0..=INT_MAX);
+    let use_ssl = f.boolean("use_ssl", false);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["compression", "max_replication_lag", "use_ssl", "gtid_port"] {
+    for name in ["compression", "max_replication_lag", "gtid_port"] {
         f.only(name, 0);
     }
     f.finish(|_, _| None, &[]);
@@ -171,6 +177,7 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
         weight,
         max_connections,
         max_latency_ms,
+        use_ssl,
         comment,
     })
 }
@@ -209,7 +216,7 @@ pub(crate) fn required_hostgroup(f: &mut Fields<'_, '_>, name: &'static str) -> 
 }
 
 /// `hostname`, or `address` as in ProxySQL's configuration file.
-fn hostname(f: &mut Fields<'_, '_>) -> Option<String> {
+pub(crate) fn hostname(f: &mut Fields<'_, '_>) -> Option<String> {
     let name = aliased(f, "hostname", "address")?;
     let host = f.optional_text(name, HOSTNAME_CHARS_MAX)?;
     let fault = if host.is_empty() {
@@ -234,7 +241,7 @@ fn hostname(f: &mut Fields<'_, '_>) -> Option<String> {
     }
 }
 
-fn port(f: &mut Fields<'_, '_>) -> u16 {
+pub(crate) fn port(f: &mut Fields<'_, '_>) -> u16 {
     let Some(number) = f.any_integer("port") else { return 3306 };
     match u16::try_from(number) {
         Ok(port) if port > 0 => port,

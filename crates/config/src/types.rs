@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use weir_topology::Endpoint;
 
-use crate::{HostgroupAttributes, Listener, MysqlVariables, Password, WeirHostgroup};
+use crate::{HostgroupAttributes, Listener, MysqlVariables, Password, ServerSslParams, WeirHostgroup};
 
 /// A whole, checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Config {
     pub datadir: PathBuf,
     /// Rows of `[[mysql_servers]]` in file order.
     pub servers: Vec<MysqlServer>,
+    /// Rows of `[[mysql_servers_ssl_params]]` in file order.
+    pub servers_ssl_params: Vec<ServerSslParams>,
     /// Rows of `[[mysql_users]]` in file order.
     pub users: Vec<MysqlUser>,
     /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
@@ -33,6 +35,7 @@ impl Default for Config {
         Self {
             datadir: PathBuf::from("/var/lib/weir"),
             servers: Vec::new(),
+            servers_ssl_params: Vec::new(),
             users: Vec::new(),
             galera_hostgroups: Vec::new(),
             weir_listeners: Vec::new(),
@@ -81,6 +84,8 @@ pub struct MysqlServer {
     /// Others are preferred while a ping takes longer, in milliseconds; 0 (default):
     /// `MysqlVariables::default_max_latency_ms`.
     pub max_latency_ms: u32,
+    /// Whether connections to it are encrypted, default false; the same in all rows of a server.
+    pub use_ssl: bool,
     /// For humans.
     pub comment: String,
 }
@@ -164,10 +169,10 @@ pub enum WriterIsAlsoReader {
 }
 
 /// A certificate chain and its private key, both PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TlsFiles {
-    /// `tls_cert_file`.
+    /// The certificate and behind it the intermediate ones.
     pub cert: PathBuf,
-    /// `tls_key_file`.
+    /// The private key.
     pub key: PathBuf,
 }

@@ -9,6 +9,7 @@ use crate::hostgroups::{self, THROTTLE_MAX};
 use crate::listeners::{self, ListenAddress};
 use crate::names;
 use crate::password::Secret;
+use crate::server_tls::{self, ServerTlsParams};
 use crate::suggest::unknown_word;
 use crate::tables::{PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX};
 use crate::types::TlsFiles;
@@ -86,6 +87,8 @@ pub struct MysqlVariables {
     pub tls_files: Option<TlsFiles>,
     /// Weir's own: how bytes are moved, default `auto`.
     pub io_driver: IoDriver,
+    /// `ssl_p2s_ca`, `ssl_p2s_cert`, `ssl_p2s_key`: TLS towards servers without a row of their own.
+    pub ssl_p2s: ServerTlsParams,
     /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
     pub drain_timeout_ms: Duration,
     /// The account that looks at servers, default monitor.
@@ -163,6 +166,7 @@ impl Default for MysqlVariables {
             have_ssl: true,
             tls_files: None,
             io_driver: IoDriver::Auto,
+            ssl_p2s: ServerTlsParams::default(),
             drain_timeout_ms: Duration::from_millis(30_000),
             monitor_username: "monitor".to_owned(),
             monitor_password: Secret::new("monitor"),
@@ -238,6 +242,7 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
 }
 
 fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.ssl_p2s = server_tls::variables(f);
     v.connect_timeout_server = f.millis("connect_timeout_server", v.connect_timeout_server, 10..=120_000);
     v.connect_timeout_server_max =
         f.millis("connect_timeout_server_max", v.connect_timeout_server_max, 10..=3_600_000);

@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use weir_client::Tls;
 use weir_config::Config;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
@@ -21,7 +23,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts watching.
+    /// Starts watching; `tls` tells how connections to servers are encrypted, those that are.
     ///
     /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
     /// then whenever they change; it must not block. The probes keep `registry` up to date.
@@ -30,11 +32,12 @@ impl Monitor {
     /// If the system can't start a thread.
     pub fn start(
         config: &Config,
+        tls: &BTreeMap<Endpoint, Tls>,
         registry: ServerRegistry,
         publish: impl Fn(Arc<Roles>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (events, inbox) = sync_channel(EVENTS_MAX);
-        let settings = Settings::of(config);
+        let settings = Settings::of(config, tls);
         let probes_events = events.clone();
         let owner = std::thread::Builder::new()
             .name("topology".to_owned())
@@ -43,9 +46,9 @@ impl Monitor {
     }
 
     /// Goes over to another configuration. What is known of servers that stay is kept.
-    pub fn apply(&self, config: &Config) {
+    pub fn apply(&self, config: &Config, tls: &BTreeMap<Endpoint, Tls>) {
         // Fails only if the owner is gone, which has then been logged as a panic.
-        let _ = self.events.send(Event::Configure(Box::new(Settings::of(config))));
+        let _ = self.events.send(Event::Configure(Box::new(Settings::of(config, tls))));
     }
 
     /// A way to report suspicions from any thread.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use weir_client::Options;
+use weir_client::{Options, Tls};
 use weir_config::Config;
 use weir_topology::{Endpoint, Intent, Policy};
 
@@ -26,7 +26,7 @@ pub(crate) struct ProbeSettings {
 }
 
 impl Settings {
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config, tls: &BTreeMap<Endpoint, Tls>) -> Self {
         let policy = config.policy();
         let intents = config.intents();
         let variables = &config.variables;
@@ -44,7 +44,8 @@ impl Settings {
                 &variables.monitor_username,
                 variables.monitor_password.expose(),
             )
-            .timeouts(variables.monitor_connect_timeout, timeout);
+            .timeouts(variables.monitor_connect_timeout, timeout)
+            .tls(tls.get(endpoint).cloned());
             let settings = ProbeSettings { galera, interval, options };
             let probe = probes.entry(endpoint.clone()).or_insert_with(|| settings.clone());
             if galera {

@@ -6,6 +6,7 @@ mod files;
 mod log;
 mod rsa_key;
 mod serve;
+mod server_tls;
 mod snapshot;
 mod tls;
 

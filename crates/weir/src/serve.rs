@@ -13,6 +13,7 @@ use weir_proxy::shared::Report;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
 use crate::rsa_key::{self, RsaKeyError};
+use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
 use crate::tls::{self, TlsError};
 
@@ -25,6 +26,8 @@ pub(crate) enum ServeError {
     Server(#[from] Unresolved),
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
+    #[error("TLS towards servers: {0}")]
+    ServerTls(#[from] ServerTlsError),
     #[error("RSA key for caching_sha2_password: {0}")]
     RsaKey(#[from] RsaKeyError),
     #[error(transparent)]
@@ -47,12 +50,13 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let tls = tls::server_config(&config)?;
     let registry = ServerRegistry::default();
     let mut snapshots = Snapshots::new(registry.clone());
-    snapshots.resolve(&config)?;
+    snapshots.addresses = Snapshots::resolve(&config)?;
     snapshots.rsa_key = rsa_key::rsa_key(&config)?;
+    snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let roles_events = events.clone();
-    let monitor = Monitor::start(&config, registry, move |roles| {
+    let monitor = Monitor::start(&config, &snapshots.servers_tls.for_monitor(), registry, move |roles| {
         // The main thread outlives the monitor.
         let _ = roles_events.send(Event::Roles(roles));
     })?;
@@ -164,26 +168,29 @@ impl Server<'_> {
                 "configuration not taken: this needs a restart; the one before stays in force"
             );
         }
-        if let Err(error) = self.snapshots.resolve(&config) {
+        if let Err(error) = self.take(&config, service) {
             return tracing::error!(%error, "configuration not taken: the one before stays in force");
         }
-        let rsa_key = match rsa_key::rsa_key(&config) {
-            Ok(key) => key,
-            Err(error) => {
-                return tracing::error!(%error, "configuration not taken: the one before stays in force");
-            }
-        };
-        if config.listeners() != self.config.listeners() {
-            if let Err(error) = service.listen(&config.listeners()) {
-                return tracing::error!(%error, "configuration not taken: the one before stays in force");
-            }
-            log_listeners(service);
-        }
-        self.snapshots.rsa_key = rsa_key;
-        self.monitor.apply(&config);
         self.config = config;
         self.publish();
         tracing::info!(path = %self.path.display(), "configuration taken");
+    }
+
+    /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has
+    /// changed if something is.
+    fn take(&mut self, config: &Config, service: &mut Service) -> Result<(), ServeError> {
+        let rsa_key = rsa_key::rsa_key(config)?;
+        let servers_tls = self.snapshots.servers_tls.read(config)?;
+        let addresses = Snapshots::resolve(config)?;
+        if config.listeners() != self.config.listeners() {
+            service.listen(&config.listeners())?;
+            log_listeners(service);
+        }
+        self.snapshots.addresses = addresses;
+        self.snapshots.rsa_key = rsa_key;
+        self.snapshots.servers_tls = servers_tls;
+        self.monitor.apply(config, &self.snapshots.servers_tls.for_monitor());
+        Ok(())
     }
 }
 

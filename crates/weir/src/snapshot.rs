@@ -12,6 +12,8 @@ use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot, S
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
+use crate::server_tls::ServersTls;
+
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
 /// clients of the days when versions began with 5.
 const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
@@ -21,11 +23,14 @@ const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
 pub(crate) struct Snapshots {
     registry: ServerRegistry,
     accounts: HashMap<String, Arc<Account>>,
-    addresses: HashMap<Endpoint, SocketAddr>,
+    /// Where servers are, from [`Snapshots::resolve`].
+    pub(crate) addresses: HashMap<Endpoint, SocketAddr>,
     /// With which clients may seal a password.
     pub(crate) rsa_key: Option<Arc<RsaKey>>,
     /// Counts of hostgroups go on over reloads.
     throttles: HashMap<u32, Arc<Throttle>>,
+    /// How connections to servers are encrypted.
+    pub(crate) servers_tls: ServersTls,
 }
 
 /// A server whose name means no address.
@@ -44,11 +49,12 @@ impl Snapshots {
             addresses: HashMap::new(),
             rsa_key: None,
             throttles: HashMap::new(),
+            servers_tls: ServersTls::default(),
         }
     }
 
-    /// Looks up the addresses of all servers anew. Nothing changes if one of them has none.
-    pub(crate) fn resolve(&mut self, config: &Config) -> Result<(), Unresolved> {
+    /// Looks up the addresses of all servers.
+    pub(crate) fn resolve(config: &Config) -> Result<HashMap<Endpoint, SocketAddr>, Unresolved> {
         let mut addresses = HashMap::new();
         for server in &config.servers {
             let endpoint = server.endpoint();
@@ -60,8 +66,7 @@ impl Snapshots {
                 Err(error) => return Err(Unresolved { endpoint, error }),
             };
         }
-        self.addresses = addresses;
-        Ok(())
+        Ok(addresses)
     }
 
     /// The snapshot that follows from a configuration and the roles of now.
@@ -80,7 +85,7 @@ impl Snapshots {
                     endpoint: endpoint.to_string(),
                     addr: *addr,
                     max_connections,
-                    tls: None,
+                    tls: self.servers_tls.of(&endpoint).cloned(),
                     is_gone: is_everywhere(roles, &endpoint, has_no_hope),
                     is_leaving: is_everywhere(roles, &endpoint, is_leaving),
                     care: care(config, &endpoint),
