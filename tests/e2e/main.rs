@@ -25,6 +25,7 @@ mod prepared;
 mod property;
 mod reload;
 mod server_tls;
+mod servers;
 mod session_state;
 mod splitting;
 mod streaming;
@@ -58,6 +59,7 @@ fn cases() -> Vec<Case> {
         property::trials(),
         reload::trials(),
         server_tls::trials(),
+        servers::trials(),
         session_state::trials(),
         splitting::trials(),
         streaming::trials(),
