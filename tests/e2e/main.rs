@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod diagnostics;
 mod drivers;
+mod entry_points;
 mod failover_basic;
 mod fake_server;
 mod galera;
@@ -45,6 +46,7 @@ fn cases() -> Vec<Case> {
         commands::trials(),
         diagnostics::trials(),
         drivers::trials(),
+        entry_points::trials(),
         failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),

@@ -168,9 +168,6 @@ pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
     let mut mode = ListenerMode::Split;
     if let Some(word) = f.optional_text("mode", 64) {
         match ListenerMode::of(&word) {
-            Some(known) if known != ListenerMode::Split => {
-                f.refuse("mode", format!("\"{word}\" is not built yet (only \"split\")"));
-            }
             Some(known) => mode = known,
             None => f.refuse("mode", unknown_word(&word, &ListenerMode::WORDS)),
         }

@@ -340,7 +340,6 @@ fn faults_of_listeners() {
             "hostgroup: hostgroup 3 has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
              names it",
         ),
-        ("address = \"/run/w\"\nmode = \"primary\"", "mode: \"primary\" is not built yet (only \"split\")"),
         ("address = \"/run/w\"\nport = 1", "port: unknown key"),
         ("mode = \"split\"", "address: is missing"),
     ] {

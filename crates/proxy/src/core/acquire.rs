@@ -37,6 +37,13 @@ impl Core {
             return false;
         };
         session.work.hostgroup = session.listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        if let Some(lease) = self.sessions[key].lease
+            && self.should_move(key, lease)
+        {
+            self.keep(lease, key);
+            self.release(key);
+        }
+        let session = &mut self.sessions[key];
         if let Some(lease) = session.lease {
             if session.is_pinned_to_reader && !session.work.is_read {
                 let endpoint = &self.servers[self.backends[lease].server].server.endpoint;
@@ -78,6 +85,12 @@ impl Core {
             if self.take_kept(kept) {
                 return self.lend(kept, key);
             }
+        }
+        if self.sessions[key].is_bound() {
+            return match self.pick_bound(key) {
+                Some(server) => self.obtain(server, key),
+                None => self.park(key, writer),
+            };
         }
         let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         let reader = reader.filter(|_| may_leave_writer);
@@ -140,7 +153,7 @@ impl Core {
 
     /// The next server of a hostgroup, among those that may serve this session: see [`super::balance`]. Servers to
     /// which connections fail are left out unless this is the `last_resort`.
-    fn pick(&mut self, hostgroup: u32, key: SessionKey, last_resort: bool) -> Option<ServerIndex> {
+    pub(super) fn pick(&mut self, hostgroup: u32, key: SessionKey, last_resort: bool) -> Option<ServerIndex> {
         let (session, now) = (&self.sessions[key], self.now);
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
@@ -207,7 +220,7 @@ impl Core {
         let is_writer =
             writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
         let session = &mut self.sessions[key];
-        session.is_pinned_to_reader = !is_writer;
+        session.is_pinned_to_reader = !is_writer && !session.is_bound();
         session.lease = Some(backend);
         session.work.is_sent = false;
         session.phase = Phase::Running;

@@ -501,6 +501,9 @@ impl Core {
             // The reply was given; what was to be asked afterwards is lost with the connection.
             return self.close_session(holder);
         }
+        if matches!(session.phase, Phase::Idle) && pins.is_empty() && session.is_bound() {
+            return; // nothing of it was there: it goes on elsewhere
+        }
         if !matches!(session.phase, Phase::Running) {
             tracing::info!(
                 session = session.id,

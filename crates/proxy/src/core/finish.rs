@@ -363,7 +363,7 @@ impl Core {
     /// The session's command is over; its lease stays if a pin says so.
     pub(super) fn settle_down(&mut self, key: BackendKey, holder: SessionKey) {
         let session = &mut self.sessions[holder];
-        let stays = !session.pins.is_empty();
+        let stays = !session.pins.is_empty() || session.is_bound();
         let ends = session.close_when_done;
         self.command_done(holder);
         if ends {

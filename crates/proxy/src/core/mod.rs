@@ -8,6 +8,7 @@
 mod acquire;
 mod backend;
 mod balance;
+mod bound;
 mod care;
 pub mod census;
 mod client;
