@@ -1,10 +1,60 @@
-//! Oracle MySQL behind Weir: what is other than with MariaDB.
+//! Oracle MySQL behind Weir: what is other than with MariaDB. That sessions see what they would see straight at the
+//! server is in `property.rs`, real drivers are in `drivers.rs`.
 
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use std::error::Error;
+
+use weir_protocol::capability::Capabilities;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir};
+use weir_tests::dialogue::{Caller, Dialogue, Plugin, Said, TlsVersion};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, mysql_hostgroup};
+
+const DUPLICATE_KEY: u16 = 1062;
+const SIGNALLED: u16 = 1644;
+const UNKNOWN_DATABASE: u16 = 1049;
+const RESULT_CONSISTS_OF_MORE_ROWS: u16 = 1172;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![Case::parallel("mysql::a_client_reaches_the_server_and_sees_its_version", reaches)]
+    vec![
+        Case::parallel("mysql::a_client_reaches_the_server_and_sees_its_version", reaches),
+        Case::parallel("mysql::an_account_that_the_server_has_never_seen_logs_in", full_authentication),
+        Case::parallel("mysql::every_plugin_and_tls_lead_in", plugins),
+        Case::parallel("mysql::the_collation_of_the_login_is_the_servers_own", login_collation),
+        Case::parallel("mysql::checks_are_on_again_for_the_next_session", checks_are_on),
+        Case::parallel("mysql::a_reset_leads_to_the_servers_character_sets", reset_charsets),
+        Case::parallel("mysql::warnings_and_found_rows_stay_with_their_session", diagnostics),
+        Case::parallel("mysql::what_a_call_changed_before_it_failed_stays_with_its_session", failing_call),
+        Case::parallel("mysql::user_variables_set_out_of_sight_pin", hidden_user_variable),
+        Case::parallel("mysql::an_xa_transaction_keeps_its_connection", xa),
+        Case::parallel("mysql::a_prepared_call_gives_its_out_parameters", prepared_call),
+        Case::parallel("mysql::prepared_statements_survive_a_change_of_their_table", altered_table),
+        Case::parallel("mysql::a_client_is_shown_the_tracking_that_it_asked_for", tracking),
+        Case::parallel("mysql::errors_pass_as_they_are", errors),
+    ]
+}
+
+/// A Weir with one connection, and two sessions that share it.
+struct Shared {
+    // The sessions need it.
+    _weir: Weir,
+    mine: Session,
+    other: Session,
+}
+
+impl Shared {
+    fn new(env: &Env) -> Result<Shared, Box<dyn Error>> {
+        let schema = env.mysql_schema()?;
+        let weir = env.mysql_weir(1)?;
+        let (mine, other) = (Session::open(weir.addr(), &schema)?, Session::open(weir.addr(), &schema)?);
+        Ok(Shared { _weir: weir, mine, other })
+    }
+
+    /// The other session's turn: it takes the connection.
+    fn turn(&mut self) -> CaseResult {
+        ensure!(self.other.value("SELECT 'other'")? == "other", "the other session gets another answer");
+        Ok(())
+    }
 }
 
 fn reaches(env: &Env) -> CaseResult {
@@ -13,5 +63,235 @@ fn reaches(env: &Env) -> CaseResult {
     let version = session.value("SELECT VERSION()")?;
     ensure!(session.raw().greeting().version == version, "the greeting names another version than {version}");
     ensure!(session.value("SELECT CURRENT_USER()")? == "app@%", "another user");
+    Ok(())
+}
+
+/// The server knows no hash yet that a proof could be checked with: it wants the password itself.
+fn full_authentication(env: &Env) -> CaseResult {
+    let account = Account { user: "newcomer", password: "never seen before" };
+    let Account { user, password } = account;
+    env.mysql()?.source().root_query(&format!(
+        "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT ALL ON test.* TO {user}@'%'"
+    ))?;
+    let weir = env.mysql_weir_with(2, |config| {
+        config.user(account, mysql_hostgroup::WRITER, &[]);
+    })?;
+    let mut session = Session::with(weir.addr(), &Login::new(account).schema("test"))?;
+    ensure!(session.value("SELECT CURRENT_USER()")? == "newcomer@%", "another user");
+    Ok(())
+}
+
+fn plugins(env: &Env) -> CaseResult {
+    let weir = env.mysql_weir(2)?;
+    for plugin in [Plugin::Native, Plugin::Sha2, Plugin::Unheard] {
+        for tls in [None, Some(TlsVersion::V12), Some(TlsVersion::V13)] {
+            let caller = Caller { user: "app", password: "app", plugin, tls };
+            let mut client = Dialogue::start(weir.addr(), &caller)?;
+            ensure!(client.said.last() == Some(&Said::Ok), "{caller:?}: {:?}", client.said);
+            ensure!(client.value("SELECT 6 * 7")? == "42", "{caller:?}: no answer");
+        }
+    }
+    Ok(())
+}
+
+fn login_collation(env: &Env) -> CaseResult {
+    let weir = env.mysql_weir(1)?;
+    let server = env.mysql()?.source().addr();
+    const SQL: &str = "SELECT CONCAT_WS(' ', @@character_set_client, @@character_set_connection, \
+        @@character_set_results, @@collation_connection)";
+    // utf8mb4_0900_ai_ci, utf8mb4_general_ci, utf8mb4_bin, latin1_swedish_ci, gbk_chinese_ci, one that nobody has.
+    for collation in [255, 45, 46, 8, 28, 250] {
+        let login = Login { collation, ..Login::new(Account::APP) };
+        let through = Session::with(weir.addr(), &login)?.value(SQL)?;
+        let straight = Session::with(server, &login)?.value(SQL)?;
+        ensure!(through == straight, "{collation}: {through} instead of {straight}");
+    }
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.run("SET NAMES utf8mb4 COLLATE utf8mb4_0900_as_cs")?;
+    let collation = session.value("SELECT @@collation_connection")?;
+    ensure!(collation == "utf8mb4_0900_as_cs", "{collation}");
+    ensure!(session.value("SELECT 'a' = 'A'")? == "0", "another collation compares");
+    Ok(())
+}
+
+/// MySQL 9.7 switches both off when told to put back their default.
+fn checks_are_on(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("SET foreign_key_checks = 0, unique_checks = 0")?;
+    for _ in 0..3 {
+        let seen = shared.mine.rows("SELECT @@foreign_key_checks, @@unique_checks")?;
+        ensure!(seen == [["0", "0"]], "my own setting is lost: {seen:?}");
+        let seen = shared.other.rows("SELECT @@foreign_key_checks, @@unique_checks")?;
+        ensure!(seen == [["1", "1"]], "the other session has {seen:?}");
+    }
+    Ok(())
+}
+
+fn reset_charsets(env: &Env) -> CaseResult {
+    let weir = env.mysql_weir(1)?;
+    let login = Login { collation: 8, ..Login::new(Account::APP) };
+    let mut session = Session::with(weir.addr(), &login)?;
+    let mut other = Session::open(weir.addr(), "test")?;
+    let sql = "SELECT @@character_set_client, @@character_set_results, @@collation_connection";
+    ensure!(session.rows(sql)? == [["latin1", "latin1", "latin1_swedish_ci"]], "not those of the login");
+    session.reset()?.done()?;
+    other.run("SET NAMES gbk")?;
+    let seen = session.rows(sql)?;
+    ensure!(seen == [["utf8mb4", "utf8mb4", "utf8mb4_0900_ai_ci"]], "{seen:?}");
+    Ok(())
+}
+
+fn diagnostics(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    let warned = shared.mine.run("SELECT CAST('1x' AS SIGNED), CAST('2y' AS SIGNED)")?;
+    ensure!(warned.warnings == 2, "{} warnings", warned.warnings);
+    shared.turn()?;
+    let schema = shared.other.value("SELECT DATABASE()")?;
+    shared.other.use_schema(&schema)?.done()?;
+    ensure!(shared.other.rows("SHOW WARNINGS")?.is_empty(), "the other session has warnings");
+    ensure!(shared.mine.rows("SHOW WARNINGS")?.len() == 2, "warnings are lost");
+    shared.turn()?;
+    ensure!(shared.mine.rows("SHOW WARNINGS")?.len() == 2, "warnings are lost the second time");
+    // Every other statement clears them, unlike on MariaDB.
+    shared.mine.run("DO 0")?;
+    shared.turn()?;
+    ensure!(shared.mine.rows("SHOW WARNINGS")?.is_empty(), "old warnings");
+
+    shared.mine.run("SELECT SQL_CALC_FOUND_ROWS 1 UNION SELECT 2 UNION SELECT 3 LIMIT 1")?;
+    shared.turn()?;
+    let found = shared.mine.value("SELECT FOUND_ROWS()")?;
+    ensure!(found == "3", "{found} rows found");
+    Ok(())
+}
+
+fn failing_call(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run(
+        "CREATE PROCEDURE fails() BEGIN SET time_zone = '+07:00'; SIGNAL SQLSTATE '45000' \
+         SET MESSAGE_TEXT = 'enough'; END",
+    )?;
+    shared.mine.refused("CALL fails()", SIGNALLED)?;
+    let warnings = shared.mine.rows("SHOW WARNINGS")?;
+    ensure!(warnings.concat().contains(&"enough".to_owned()), "the error is not shown: {warnings:?}");
+    let zone = shared.mine.value("SELECT @@time_zone")?;
+    ensure!(zone == "+07:00", "time_zone is {zone}");
+    Ok(())
+}
+
+/// The state entry is all that the server tells, beside its counter of statements.
+fn hidden_user_variable(env: &Env) -> CaseResult {
+    let schema = env.mysql_schema()?;
+    let weir = env.mysql_weir(2)?;
+    let mut mine = Session::open(weir.addr(), &schema)?;
+    let mut others: Vec<Session> =
+        (0..3).map(|_| Session::open(weir.addr(), &schema)).collect::<Result<_, _>>()?;
+    mine.run("CREATE TABLE t (id INT)")?;
+    mine.run("CREATE TRIGGER sets BEFORE INSERT ON t FOR EACH ROW SET @hidden = NEW.id")?;
+    mine.run("INSERT INTO t VALUES (7)")?;
+    for other in &mut others {
+        let seen = other.value("SELECT @hidden")?;
+        ensure!(seen == "NULL", "another session sees {seen}");
+    }
+    let seen = mine.value("SELECT @hidden")?;
+    ensure!(seen == "7", "the trigger's variable is {seen}");
+    Ok(())
+}
+
+fn xa(env: &Env) -> CaseResult {
+    let schema = env.mysql_schema()?;
+    let weir = env.mysql_weir(2)?;
+    let mut mine = Session::open(weir.addr(), &schema)?;
+    let mut other = Session::open(weir.addr(), &schema)?;
+    mine.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    for id in 1..4 {
+        mine.run(&format!("XA START 'x{id}'"))?;
+        mine.run(&format!("INSERT INTO t VALUES ({id})"))?;
+        let seen = other.value("SELECT COUNT(*) FROM t")?;
+        ensure!(seen == (id - 1).to_string(), "the other session sees {seen} rows before the commit of {id}");
+        mine.run(&format!("XA END 'x{id}'"))?;
+        mine.run(&format!("XA PREPARE 'x{id}'"))?;
+        mine.run(&format!("XA COMMIT 'x{id}'"))?;
+    }
+    let seen = other.value("SELECT COUNT(*) FROM t")?;
+    ensure!(seen == "3", "{seen} rows");
+    Ok(())
+}
+
+fn prepared_call(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("CREATE PROCEDURE doubles(IN a INT, OUT b INT) BEGIN SELECT a; SET b = a * 2; END")?;
+    let statement = shared.mine.prepare("CALL doubles(?, ?)")?;
+    for a in [21, 4] {
+        let answer = shared.mine.execute(&statement, &[a.into(), 0.into()])?;
+        answer.done()?;
+        // The rows, the OUT parameters as a row of their own, and the OK.
+        ensure!(answer.results.len() == 3, "{} results", answer.results.len());
+        ensure!(answer.binary_rows()? == [[a.to_string()]], "{:?}", answer.binary_rows()?);
+    }
+    Ok(())
+}
+
+fn altered_table(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
+    shared.mine.run("INSERT INTO t VALUES (1, 10)")?;
+    let mine = shared.mine.prepare("SELECT * FROM t WHERE id = ?")?;
+    let theirs = shared.other.prepare("SELECT * FROM t WHERE id = ?")?;
+    for wanted in [vec!["1", "10"], vec!["1", "10", "20"]] {
+        for (session, statement) in [(&mut shared.mine, &mine), (&mut shared.other, &theirs)] {
+            let rows = session.execute(statement, &[1.into()])?.binary_rows()?;
+            ensure!(rows == [wanted.clone()], "{rows:?} instead of {wanted:?}");
+        }
+        if wanted.len() == 2 {
+            shared.other.run("ALTER TABLE t ADD COLUMN w INT DEFAULT 20")?;
+        }
+    }
+    Ok(())
+}
+
+fn tracking(env: &Env) -> CaseResult {
+    let weir = env.mysql_weir(1)?;
+    let server = env.mysql()?.source().addr();
+    let login = Login::new(Account::APP).schema("test").with(Capabilities::SESSION_TRACK);
+    let (mut through, mut straight) = (Session::with(weir.addr(), &login)?, Session::with(server, &login)?);
+    for sql in [
+        "SELECT 1",
+        "SET time_zone = '+01:00'",
+        "SET sql_mode = ''",
+        "USE sbtest",
+        "SET SESSION session_track_system_variables = 'sql_mode', session_track_schema = OFF",
+        "SET sql_mode = 'ANSI'",
+        "SET time_zone = '+02:00'",
+        "USE test",
+        "SET SESSION session_track_state_change = ON",
+        "SET lc_time_names = 'de_DE'",
+        "SELECT @@session_track_system_variables",
+    ] {
+        let (through, straight) = (through.run(sql)?, straight.run(sql)?);
+        // MySQL begins with the next statement, Weir, like MariaDB, with this one.
+        ensure!(
+            sql.ends_with("session_track_state_change = ON") || through.tracks == straight.tracks,
+            "{sql}: {:?} instead of {:?}",
+            through.tracks,
+            straight.tracks
+        );
+    }
+    Ok(())
+}
+
+fn errors(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    shared.mine.run("INSERT INTO t VALUES (1), (2)")?;
+    for (sql, code, part) in [
+        ("INSERT INTO t VALUES (1)", DUPLICATE_KEY, "for key 't.PRIMARY'"),
+        ("SELECT id INTO @x FROM t", RESULT_CONSISTS_OF_MORE_ROWS, "more than one row"),
+        ("USE nowhere_at_all", UNKNOWN_DATABASE, "nowhere_at_all"),
+        ("CREATE SEQUENCE s", 1064, "SEQUENCE"),
+    ] {
+        let message = shared.mine.refused(sql, code)?;
+        ensure!(message.contains(part), "{sql}: {message}");
+    }
+    ensure!(shared.mine.value("SELECT COUNT(*) FROM t")? == "2", "rows have changed");
     Ok(())
 }
