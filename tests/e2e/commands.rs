@@ -3,6 +3,7 @@
 mod cursors;
 mod local_infile;
 mod long_data;
+mod read_only;
 mod seldom;
 
 use weir_testkit::TestkitError;
@@ -11,7 +12,7 @@ use weir_tests::{Case, Session};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    [seldom::trials(), local_infile::trials(), cursors::trials(), long_data::trials()]
+    [seldom::trials(), local_infile::trials(), cursors::trials(), long_data::trials(), read_only::trials()]
         .into_iter()
         .flatten()
         .collect()

@@ -1,6 +1,6 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
-use weir_protocol::error::{self, ServerError};
+use weir_protocol::error::ServerError;
 use weir_sql::{Kind, Uses};
 
 use super::Core;
@@ -45,17 +45,10 @@ impl Core {
         }
         let session = &mut self.sessions[key];
         if let Some(lease) = session.lease {
-            if session.is_pinned_to_reader && !session.work.is_read {
-                let endpoint = &self.servers[self.backends[lease].server].server.endpoint;
-                let message = format!(
-                    "The session is pinned to the reader {endpoint} ({}), where nothing may be written: \
-                     COM_RESET_CONNECTION or a new connection ends that",
-                    session.pins.pins().words()
-                );
-                self.fail_session(key, error::UNKNOWN_ERROR, &message);
+            if session.is_pinned_to_reader && !session.work.is_read && !self.may_run_on_reader(key, lease) {
                 return false;
             }
-            session.phase = Phase::Running;
+            self.sessions[key].phase = Phase::Running;
             self.converge(lease);
             return false;
         }
@@ -74,8 +67,10 @@ impl Core {
             .uses
             .intersects(Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS)
             && (!session.keeps.is_empty() || session.last_insert_id != 0);
-        let may_leave_writer =
-            session.work.is_read && session.is_autocommit && !session.work.writer_only && !uses_connection;
+        let may_leave_writer = session.work.is_read
+            && (session.is_autocommit || self.may_begin_on_reader(key))
+            && !session.work.writer_only
+            && !uses_connection;
         if uses_connection && let Some(kept) = session.kept {
             if !self.may_run_on(kept, key) {
                 self.fetch_kept(kept, SessionKey::MAX);

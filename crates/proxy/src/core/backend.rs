@@ -191,6 +191,7 @@ impl Core {
             Expected::Settle(settle) => self.settled(key, settle),
             Expected::Fetch(fetch) => self.fetched(key, fetch),
             Expected::Kill => self.kill_sent(key),
+            Expected::Leave => self.left_reader(key),
             Expected::Setup
             | Expected::Init
             | Expected::Prepare(_)
@@ -339,7 +340,7 @@ impl Core {
                 self.set_up_failed(key, &format!("session tracking: error {code}: {text}"));
             }
             Some(Expected::Init) => self.set_up_failed(key, &format!("init_connect: error {code}: {text}")),
-            Some(Expected::Reset) => backend.poison = Some(Poison::SyncFailed),
+            Some(Expected::Reset | Expected::Leave) => backend.poison = Some(Poison::SyncFailed),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::InsertId) => self.insert_id_refused(key, ServerError { code, sqlstate }, &text),

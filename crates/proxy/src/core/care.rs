@@ -8,6 +8,9 @@ use super::Core;
 use super::model::{BackendKey, Expected, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey, Stage};
 use crate::outbox::{Owner, SocketId};
 
+/// A server that has not answered a statement of Weir's own after this time hangs. These statements take no time and
+/// wait for no lock.
+const OWN_REPLY_NS: Nanos = 10_000_000_000;
 /// Connections that a worker opens in advance to one server in a second.
 const WARMED_AT_ONCE: usize = 16;
 
@@ -73,6 +76,37 @@ impl Core {
         self.shared.suspect(&server);
         self.backends[key].poison = Some(Poison::Silent);
         self.backend_gone(key);
+    }
+
+    /// Gives up connections on which a statement of Weir's own is not answered.
+    pub(super) fn give_up_hung(&mut self) {
+        let is_own = |expected: &Expected| {
+            matches!(
+                expected,
+                Expected::Setup
+                    | Expected::Sync(_)
+                    | Expected::Reset
+                    | Expected::InsertId
+                    | Expected::Leave
+                    | Expected::Settle(_)
+                    | Expected::Fetch(_)
+            )
+        };
+        let is_hung = |backend: &super::model::Backend| {
+            backend.stage == Stage::Ready
+                && backend.expected.front().is_some_and(is_own)
+                && self.now.saturating_sub(backend.asked_at) > OWN_REPLY_NS
+        };
+        let hung: Vec<BackendKey> =
+            self.backends.iter().filter(|(_, backend)| is_hung(backend)).map(|(key, _)| key).collect();
+        for key in hung {
+            let Some(backend) = self.backends.get_mut(key) else { continue };
+            backend.poison = Some(Poison::Silent);
+            let server = self.servers[backend.server].server.endpoint.clone();
+            tracing::warn!(server, "a connection does not answer what Weir asks: closing it");
+            self.shared.suspect(&server);
+            self.backend_gone(key);
+        }
     }
 
     /// Opens connections in advance, as the user who has one already: whoever else comes can take them over.

@@ -136,6 +136,7 @@ impl Core {
             saved_warnings: None,
             is_autocommit: true,
             is_read_only: false,
+            is_next_read_only: false,
             last_write_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
@@ -348,6 +349,7 @@ impl Core {
         session.is_autocommit = true;
         session.owed_error = None;
         session.is_read_only = false;
+        session.is_next_read_only = false;
         session.last_active_at = self.now;
     }
 

@@ -98,6 +98,15 @@ impl Core {
         let session = &mut self.sessions[key];
         // FOUND_ROWS() may be asked for in a statement that writes.
         session.work.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
+        match statement.kind {
+            Kind::SetTransaction if self.announces_read_only(key).is_some() => {
+                self.answered_here(key);
+                return false;
+            }
+            Kind::Begin | Kind::StartTransactionReadOnly => self.plan_read_only(key),
+            _ => {}
+        }
+        let session = &mut self.sessions[key];
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS

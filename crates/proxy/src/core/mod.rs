@@ -22,6 +22,7 @@ mod local;
 mod long_data;
 pub(crate) mod model;
 mod prepared;
+mod read_only;
 mod relay;
 mod reload;
 mod run;
@@ -99,6 +100,8 @@ pub struct Core {
     next_session: u32,
     /// The sessions by the connection ids that their clients know.
     ids: HashMap<u32, SessionKey>,
+    /// Users whose read-only transactions have turned out to need more than a reader gives.
+    read_only_on_writer: HashSet<String>,
     started_at: Nanos,
     /// Commands that clients have sent.
     questions: u64,
@@ -239,6 +242,7 @@ impl Core {
             fresh,
             next_session: 0,
             ids: HashMap::new(),
+            read_only_on_writer: HashSet::new(),
             started_at: now,
             questions: 0,
             draining_until: None,

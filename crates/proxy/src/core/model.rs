@@ -93,6 +93,8 @@ pub(crate) struct Session {
     pub is_autocommit: bool,
     /// The open transaction is read-only.
     pub is_read_only: bool,
+    /// SET TRANSACTION READ ONLY, which no server knows of yet.
+    pub is_next_read_only: bool,
     /// When the last write of this session was answered (or broke off); 0 for never.
     pub last_write_at: Nanos,
     /// The server that took it.
@@ -220,6 +222,8 @@ pub(crate) struct Work {
     pub charset_reported: bool,
     /// It has been killed for running too long.
     pub deadline_passed: bool,
+    /// It begins a read-only transaction, which a reader may have.
+    pub begins_read_only: bool,
     /// An execution that asks for a cursor.
     pub wants_cursor: bool,
     /// The server has opened one.
@@ -330,6 +334,8 @@ pub(crate) struct Backend {
     /// A KILL is under way against it and not confirmed.
     pub kills_pending: u32,
     pub idle_since: Nanos,
+    /// Since when the reply at the front is waited for.
+    pub asked_at: Nanos,
     pub opened_at: Nanos,
     /// By so much of connection_max_age_ms it ends before that, so that those opened together do not end together.
     pub early_permille: u64,
@@ -423,6 +429,8 @@ pub(crate) enum Expected {
     ChangeUser,
     /// COM_RESET_CONNECTION of an abandoned connection.
     Reset,
+    /// COMMIT of a read-only transaction, in front of a statement that does not belong on its reader.
+    Leave,
     /// SET last_insert_id, in front of a statement that asks for it.
     InsertId,
     /// COM_PING of an idle connection.

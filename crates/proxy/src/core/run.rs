@@ -76,6 +76,9 @@ impl Core {
         if self.waits_for_kept(key, holder) || self.refuses_lost_id(holder) {
             return;
         }
+        if self.put_announced(key, holder) {
+            return;
+        }
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         let work = &session.work;
         let has_own = || session.statements.get(&work.statement_id).is_some_and(|found| found.own.is_some());
@@ -202,7 +205,10 @@ impl Core {
         session.work.started_at = self.now;
         let is_long = session.upload.is_some();
         // Whatever ends a transaction may commit it.
+        let is_protected = session.is_read_only && session.is_pinned_to_reader;
         session.work.may_have_written = !session.work.kind.is_harmless()
+            && !is_protected
+            && !session.work.begins_read_only
             && (is_long
                 || session.work.statement.access == Access::Write
                 || session.pins.pins().contains(Pins::TRANSACTION));
@@ -235,6 +241,7 @@ impl Core {
     /// A reader for the reply at the front, when it has just become the front.
     pub(super) fn restart_reply(&mut self, key: BackendKey) {
         let backend = &mut self.backends[key];
+        backend.asked_at = self.now;
         let kind = match backend.expected.front() {
             Some(Expected::Relay | Expected::Discard) => match backend.holder {
                 Some(holder) => match self.sessions[holder].work.kind {

@@ -215,6 +215,7 @@ impl Core {
             poison: None,
             kills_pending: 0,
             idle_since: self.now,
+            asked_at: self.now,
             opened_at: self.now,
             early_permille: self.random.next() % AGE_JITTER_PERMILLE,
             has_credit,

@@ -204,6 +204,7 @@ impl Core {
         }
         self.unpark();
         self.look_over_transactions();
+        self.give_up_hung();
         self.look_over_connections();
         if self.timers.round.is_multiple_of(IDLE_ROUNDS) {
             self.close_silent_sessions();

@@ -173,6 +173,10 @@ impl Scanner<'_> {
                 self.assign(true);
                 if self.now().word == Word::FOR {
                     self.advance();
+                    // What it sets is reported together with what is over when its reply comes.
+                    if self.now().word == Word::SET {
+                        self.effects |= Effects::UNREADABLE_VARIABLE;
+                    }
                     self.statement();
                 }
                 return Kind::SetStatement;
