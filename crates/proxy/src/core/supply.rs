@@ -23,6 +23,8 @@ const DIALS_MAX: u32 = 16;
 const OPEN_AT_ONCE: u32 = 8;
 /// That moment: who has waited longer gets a connection opened.
 const PATIENCE_NS: Nanos = 10_000_000;
+/// An idle connection that has not been needed for so long may go to another worker.
+const SPARE_AFTER_NS: Nanos = 50_000_000;
 /// Pauses after failed dials, once there have been enough to shun the server: doubled with each.
 const RETRY_FIRST_NS: Nanos = 20_000_000;
 /// Longest pause.
@@ -350,7 +352,7 @@ impl Core {
             return self.change_identity(key, self.sessions[waiter].identity);
         }
         self.servers[server].has_asked = false;
-        if self.give_to_other_worker(server, key) {
+        if self.can_spare(server, key) && self.give_to_other_worker(server, key) {
             return;
         }
         self.servers[server].idle.push(key);
@@ -382,18 +384,26 @@ impl Core {
 
     /// This worker has its waiters too, but holds more than its share while another worker asks.
     fn gives_way(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
+        let has_served = self.backends[key].has_served;
+        has_served && self.exceeds_share(server) && self.give_to_other_worker(server, key)
+    }
+
+    /// Whether this worker has more connections than each would with all workers busy. One that has not leaves the
+    /// others as many at least.
+    fn exceeds_share(&self, server: ServerIndex) -> bool {
         let workers = self.shared.mailboxes.len().max(1) as u32;
         let pool = &self.servers[server];
-        let share = (pool.server.max_connections / workers).max(1);
-        let is_rotating = pool.server.max_connections < workers;
-        if pool.wanted_by.is_empty() || (pool.open <= share && !is_rotating) {
-            return false;
-        }
-        // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
-        if !self.backends[key].has_served {
-            return false;
-        }
-        self.give_to_other_worker(server, key)
+        let max = pool.server.max_connections;
+        // With fewer connections than workers they go round.
+        max < workers || pool.open > max / workers
+    }
+
+    /// Whether an idle connection may go to another worker that asks: it is beyond this worker's share, or has not been
+    /// needed for a while. A busy worker needs it again in a moment, and each hand-over costs a login.
+    fn can_spare(&self, server: ServerIndex, key: BackendKey) -> bool {
+        let idle_for = self.now.saturating_sub(self.backends[key].idle_since);
+        self.exceeds_share(server) || idle_for >= SPARE_AFTER_NS
     }
 
     /// Closes a connection and passes the right to open one on to a worker that asked for it. Where a session's
@@ -433,8 +443,11 @@ impl Core {
     pub(super) fn connection_wanted(&mut self, endpoint: &str, by: usize) {
         let Some(server) = self.server_index(endpoint) else { return };
         self.servers[server].wanted_by.insert(by);
-        if !self.servers[server].idle.is_empty() {
-            let key = self.servers[server].idle.remove(0);
+        // The one that has been idle for longest; asked again and again, this worker can spare it some time.
+        if let Some(&key) = self.servers[server].idle.first()
+            && self.can_spare(server, key)
+        {
+            self.servers[server].idle.remove(0);
             self.give_to_other_worker(server, key);
         }
     }
