@@ -25,7 +25,7 @@ pub struct DigestOptions {
     pub keep_comment: bool,
     /// So many bytes of the text are kept, shown and hashed.
     pub max_digest_length: usize,
-    /// So many bytes of a statement are looked at.
+    /// So many bytes of the text are made at all. The whole statement is read for them, however long it is.
     pub max_query_length: usize,
     /// So many literals of a long list are shown; 0 shows all.
     pub grouping_limit: usize,
@@ -47,6 +47,9 @@ impl Default for DigestOptions {
         }
     }
 }
+
+/// A longer buffer, left by a long statement, is given back at the next one.
+const BUFFER_BYTES_KEPT: usize = 64 * 1024;
 
 /// What a statement comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +90,14 @@ impl Digester {
     /// The digest of one statement. Any bytes have one.
     pub fn digest(&mut self, statement: &[u8]) -> Digest<'_> {
         let options = &self.options;
-        let statement = &statement[..statement.len().min(options.max_query_length)];
         self.text.clear();
+        self.text.shrink_to(BUFFER_BYTES_KEPT);
         literals::replace(statement, options, &mut self.text);
         let has_list = spacing::tighten(&mut self.text, options);
         if has_list && grouping::shorten_lists(&mut self.text, options.grouping_limit) {
             grouping::shorten_groups(&mut self.text, options.grouping_limit, options.groups_grouping_limit);
         }
+        self.text.truncate(options.max_query_length);
         trim(&mut self.text);
         self.text.truncate(options.max_digest_length);
         Digest { text: &self.text, hash: spooky::hash64(&self.text) }
