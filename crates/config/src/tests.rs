@@ -241,8 +241,21 @@ fn faults_of_variables() {
         ("monitor_username = \"\"", "monitor_username: is empty"),
         ("monitor_password = 1", "monitor_password: an integer is not a string"),
         ("free_connections_pct = 101", "free_connections_pct: 101 is out of range (0..100)"),
-        ("query_digests = true", "query_digests: not built yet"),
-        ("query_digests_lowercase = true", "query_digests_lowercase: not built yet"),
+        ("query_digests = 1.5", "query_digests: 1.5 is neither true nor false"),
+        ("query_digests_normalize_digest_text = true", "query_digests_normalize_digest_text: not built yet"),
+        (
+            "query_digests_max_digest_length = 15",
+            "query_digests_max_digest_length: 15 is out of range (16..1048576)",
+        ),
+        (
+            "query_digests_max_query_length = 0",
+            "query_digests_max_query_length: 0 is out of range (16..1048576)",
+        ),
+        ("query_digests_grouping_limit = 0", "query_digests_grouping_limit: 0 is out of range (1..2089)"),
+        (
+            "query_digests_groups_grouping_limit = 2090",
+            "query_digests_groups_grouping_limit: 2090 is out of range (0..2089)",
+        ),
         ("ssl_p2s_cert = \"c.pem\"", "ssl_p2s_cert: needs ssl_p2s_key too"),
         ("ssl_p2s_crl = \"crl.pem\"", "ssl_p2s_crl: not built yet"),
         ("connection_max_age_ms = 86400001", "connection_max_age_ms: 86400001 is out of range (0..86400000)"),

@@ -91,6 +91,26 @@ pub struct MysqlVariables {
     pub ssl_p2s: ServerTlsParams,
     /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
     pub drain_timeout_ms: Duration,
+    /// Whether statistics of statements are kept by digest, default true.
+    pub query_digests: bool,
+    /// Letters in digests become small, default false.
+    pub query_digests_lowercase: bool,
+    /// NULL in a statement is a literal, default false.
+    pub query_digests_replace_null: bool,
+    /// Digits in names become `?`, default false.
+    pub query_digests_no_digits: bool,
+    /// Comments stay in digests, default false.
+    pub query_digests_keep_comment: bool,
+    /// Statistics tell clients' addresses apart, default false.
+    pub query_digests_track_hostname: bool,
+    /// The longest digest in bytes, default 2048.
+    pub query_digests_max_digest_length: u32,
+    /// The longest digest that is made at all, in bytes, default 65000.
+    pub query_digests_max_query_length: u32,
+    /// Literals shown of a long list, default 3.
+    pub query_digests_grouping_limit: u32,
+    /// Groups shown of a long row of lists, default 10; 0 for all.
+    pub query_digests_groups_grouping_limit: u32,
     /// The account that looks at servers, default monitor.
     pub monitor_username: String,
     /// Its password in clear, default monitor.
@@ -168,6 +188,16 @@ impl Default for MysqlVariables {
             io_driver: IoDriver::Auto,
             ssl_p2s: ServerTlsParams::default(),
             drain_timeout_ms: Duration::from_millis(30_000),
+            query_digests: true,
+            query_digests_lowercase: false,
+            query_digests_replace_null: false,
+            query_digests_no_digits: false,
+            query_digests_keep_comment: false,
+            query_digests_track_hostname: false,
+            query_digests_max_digest_length: 2048,
+            query_digests_max_query_length: 65_000,
+            query_digests_grouping_limit: 3,
+            query_digests_groups_grouping_limit: 10,
             monitor_username: "monitor".to_owned(),
             monitor_password: Secret::new("monitor"),
             monitor_galera_healthcheck_interval: Duration::from_millis(100),
@@ -186,6 +216,7 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
     let mut v = MysqlVariables::default();
     frontend(&mut f, &mut v);
     backend(&mut f, &mut v);
+    digests(&mut f, &mut v);
     monitor(&mut f, &mut v);
     only_defaults(&mut f);
     let known: Vec<&'static str> = names::not_built_mysql_variables().collect();
@@ -277,6 +308,25 @@ fn care(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.max_transaction_time = f.millis("max_transaction_time", v.max_transaction_time, 1000..=20 * DAY_MS);
     v.max_transaction_idle_time =
         f.millis("max_transaction_idle_time", v.max_transaction_idle_time, 1000..=20 * DAY_MS);
+}
+
+fn digests(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.query_digests = f.boolean("query_digests", v.query_digests);
+    v.query_digests_lowercase = f.boolean("query_digests_lowercase", v.query_digests_lowercase);
+    v.query_digests_replace_null = f.boolean("query_digests_replace_null", v.query_digests_replace_null);
+    v.query_digests_no_digits = f.boolean("query_digests_no_digits", v.query_digests_no_digits);
+    v.query_digests_keep_comment = f.boolean("query_digests_keep_comment", v.query_digests_keep_comment);
+    v.query_digests_track_hostname =
+        f.boolean("query_digests_track_hostname", v.query_digests_track_hostname);
+    // ProxySQL's ranges.
+    v.query_digests_max_digest_length =
+        f.integer("query_digests_max_digest_length", v.query_digests_max_digest_length, 16..=1 << 20);
+    v.query_digests_max_query_length =
+        f.integer("query_digests_max_query_length", v.query_digests_max_query_length, 16..=1 << 20);
+    v.query_digests_grouping_limit =
+        f.integer("query_digests_grouping_limit", v.query_digests_grouping_limit, 1..=2089);
+    v.query_digests_groups_grouping_limit =
+        f.integer("query_digests_groups_grouping_limit", v.query_digests_groups_grouping_limit, 0..=2089);
 }
 
 fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {

@@ -15,4 +15,5 @@ pub mod outbox;
 pub mod service;
 pub mod shared;
 pub mod snapshot;
+pub mod statistics;
 pub mod verifier;

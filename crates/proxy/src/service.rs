@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use weir_config::{IoDriver, Listener};
@@ -13,7 +15,11 @@ use crate::driver::{Lobby, epoll, now, uring};
 use crate::listener::{ListenError, Listeners};
 use crate::shared::{Message, Reporter, Shared};
 use crate::snapshot::Snapshot;
+use crate::statistics::{ReportPart, WorkerReport};
 use crate::verifier::Verifier;
+
+/// A worker looks at its messages after each batch of events.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the data plane could not start.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +166,18 @@ impl Publisher {
     /// From now on the workers go by this snapshot.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         self.shared.broadcast(|| Message::Snapshot(snapshot.clone()));
+    }
+
+    /// What all workers have counted; a worker that does not answer within 5 s (none should) is left out.
+    pub fn report(&self, part: ReportPart) -> Vec<WorkerReport> {
+        let (to, answers) = channel();
+        self.shared.broadcast(|| Message::Report { part, to: to.clone() });
+        drop(to);
+        let mut reports = Vec::new();
+        while let Ok(report) = answers.recv_timeout(REPORT_TIMEOUT) {
+            reports.push(report);
+        }
+        reports
     }
 
     /// Clients connected now.

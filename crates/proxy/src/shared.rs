@@ -13,6 +13,7 @@ use weir_session::login::Verdict;
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
 use crate::snapshot::Snapshot;
+use crate::statistics::{ReportPart, WorkerReport};
 
 /// What one thread tells a worker.
 #[derive(Debug)]
@@ -56,6 +57,13 @@ pub enum Message {
         to: Asker,
         /// What has become of it.
         outcome: KillOutcome,
+    },
+    /// Tell what you have counted.
+    Report {
+        /// What of it.
+        part: ReportPart,
+        /// Where the answer goes.
+        to: Sender<WorkerReport>,
     },
     /// Take no more clients, let the running work end.
     Drain,

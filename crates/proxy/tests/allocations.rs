@@ -9,6 +9,7 @@ mod support;
 use std::alloc::System;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use weir_config::MysqlVariables;
@@ -21,7 +22,8 @@ use weir_proxy::core::Core;
 use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::service::Service;
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::{Message, Shared};
+use weir_proxy::statistics::ReportPart;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -44,6 +46,7 @@ fn a_statement_in_the_steady_state_allocates_nothing() {
     ];
     bench.counts_nothing("transaction", &transaction);
     bench.counts_nothing("ping", &[packet(Command::Ping, b"")]);
+    bench.has_counted();
     through_sockets();
 }
 
@@ -203,6 +206,25 @@ impl Bench {
         let change = region.change();
         let calls = change.allocations + change.reallocations;
         assert_eq!(calls, 0, "{what}: {:.3} allocations for each round", calls as f64 / STATEMENTS as f64);
+    }
+
+    /// Statistics were on all the time, and nothing is missing in them.
+    fn has_counted(&mut self) {
+        let rounds = (WARM_UP + STATEMENTS) as u64;
+        let (to, from) = channel();
+        self.core.message(Message::Report { part: ReportPart::Digests, to: to.clone() }, self.now);
+        let report = from.recv().unwrap();
+        let count = |text: &[u8]| {
+            let rows = report.digests.iter().filter(|row| *row.text == *text);
+            rows.map(|row| (row.count, row.rows_sent, row.rows_affected)).collect::<Vec<_>>()
+        };
+        assert_eq!(count(b"SELECT c FROM sbtest1 WHERE id=?"), [(3 * (rounds + 1), 3 * (rounds + 1), 0)]);
+        assert_eq!(count(b"UPDATE sbtest1 SET k=k+? WHERE id=?"), [(rounds + 1, 0, rounds + 1)]);
+        assert_eq!(report.dropped, 0);
+        self.core.message(Message::Report { part: ReportPart::Servers, to }, self.now);
+        let servers = from.recv().unwrap().servers;
+        assert_eq!((servers[0].opened, servers[0].failed, servers[0].open_max), (1, 0, 1));
+        assert!(servers[0].queries > 6 * rounds && servers[0].bytes_received > servers[0].bytes_sent);
     }
 
     /// What the server answers to this command; empty if the core answers itself.

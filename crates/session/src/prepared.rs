@@ -1,6 +1,7 @@
 //! Prepared statements over shared connections: one server-side statement per text and meaning, prepared where
 //! it runs, closed least-recently-used first.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -52,6 +53,8 @@ pub struct Prepared {
     meaning: Meaning,
     /// What the scanner says of the text.
     pub statement: Statement,
+    /// The hash of the digest of what the client sent, if digests are made.
+    pub digest: Cell<Option<u64>>,
 }
 
 impl Prepared {
@@ -105,7 +108,12 @@ impl Registry {
             self.statements.retain(|_, prepared| prepared.strong_count() > 0);
         }
         self.next_id += 1;
-        let prepared = Rc::new(Prepared { id: self.next_id, meaning: meaning.clone(), statement });
+        let prepared = Rc::new(Prepared {
+            id: self.next_id,
+            meaning: meaning.clone(),
+            statement,
+            digest: Cell::new(None),
+        });
         self.statements.insert(meaning, Rc::downgrade(&prepared));
         prepared
     }

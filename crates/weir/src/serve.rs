@@ -1,8 +1,8 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -12,6 +12,7 @@ use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Report;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
+use crate::control::{Control, ControlError, Reporter};
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
@@ -32,6 +33,8 @@ pub(crate) enum ServeError {
     RsaKey(#[from] RsaKeyError),
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error("control socket: {0}")]
+    Control(#[from] ControlError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -74,7 +77,10 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
-    let server = Server { path, config, snapshots, roles: Arc::default(), publisher, monitor };
+    let shown_roles = Arc::new(Mutex::new(Arc::default()));
+    let reporter = Reporter { publisher: publisher.clone(), roles: shown_roles.clone() };
+    let _control = Control::start(&config.datadir, reporter)?;
+    let server = Server { path, config, snapshots, roles: Arc::default(), shown_roles, publisher, monitor };
     server.run(service, &events, &inbox)
 }
 
@@ -89,6 +95,8 @@ struct Server<'a> {
     config: Config,
     snapshots: Snapshots,
     roles: Arc<Roles>,
+    /// The same, where the control socket's thread sees them.
+    shown_roles: Arc<Mutex<Arc<Roles>>>,
     publisher: Publisher,
     monitor: Monitor,
 }
@@ -150,6 +158,7 @@ impl Server<'_> {
     }
 
     fn publish(&mut self) {
+        *self.shown_roles.lock().unwrap_or_else(PoisonError::into_inner) = self.roles.clone();
         let snapshot = self.snapshots.build(&self.config, &self.roles);
         self.publisher.publish(&snapshot);
     }

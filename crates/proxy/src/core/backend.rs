@@ -24,6 +24,7 @@ const LEASE_LOST: ServerError = ServerError { code: 2013, sqlstate: *b"08S01" };
 impl Core {
     pub(super) fn backend_data(&mut self, key: BackendKey, bytes: &mut [u8]) {
         let socket = self.backends[key].socket;
+        self.servers[self.backends[key].server].counts.bytes_received += bytes.len() as u64;
         if self.backends[key].inbox.is_empty() {
             let used = self.read_backend(key, bytes);
             if used < bytes.len() && self.backend_is(key, socket) {

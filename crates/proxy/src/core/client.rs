@@ -115,6 +115,7 @@ impl Core {
             knows_sql_mode: false,
             login_collation: LOGIN_COLLATION,
             scramble,
+            caller: None,
             lease: None,
             is_pinned_to_reader: false,
             kept: None,
@@ -338,6 +339,7 @@ impl Core {
         self.set_state(key, state);
         let session = &mut self.sessions[key];
         session.pins.clear();
+        session.caller = None;
         session.statements = HashMap::new();
         session.long_data_bytes = 0;
         session.track = None;

@@ -89,6 +89,7 @@ impl Core {
 
     /// COM_QUERY.
     pub(super) fn query(&mut self, key: SessionKey) -> bool {
+        self.digest_command(key);
         let statement = self.scan_command(key);
         let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Query;
@@ -231,7 +232,7 @@ impl Core {
 impl Work {
     /// Makes room for a new command.
     pub(super) fn reset(&mut self, now: super::model::Nanos) {
-        *self = Self { started_at: now, ..Self::default() };
+        *self = Self { begun_at: now, started_at: now, ..Self::default() };
     }
 }
 

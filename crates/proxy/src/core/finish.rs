@@ -39,6 +39,8 @@ impl Core {
         if session.work.kind == WorkKind::Reset {
             return self.finish_reset_on(key, holder);
         }
+        self.count_statement(key, holder);
+        let session = &mut self.sessions[holder];
         if session.work.may_have_written {
             let server = self.backends[key].server;
             let covers_earlier = session.last_write_at == 0

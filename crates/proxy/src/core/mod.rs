@@ -13,6 +13,7 @@ mod care;
 pub mod census;
 mod client;
 mod command;
+mod counting;
 mod cursor;
 mod finish;
 mod infile;
@@ -44,12 +45,13 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::handshake::Scramble;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
-use weir_sql::Dialect;
+use weir_sql::{Dialect, Digester};
 
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Balancing, Server, Snapshot, Throttle};
+use crate::statistics::Statistics;
 use balance::{Dice, GroupMember, Latency};
 pub use model::Nanos;
 use model::{Backend, BackendKey, Session, SessionKey};
@@ -82,6 +84,8 @@ pub struct Core {
     registry: Registry,
     random: Random,
     dice: Dice,
+    digester: Digester,
+    statistics: Statistics,
     /// How statements are read where a session has not said otherwise.
     default_dialect: Dialect,
     /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
@@ -141,6 +145,7 @@ struct Pool {
     latency: Latency,
     /// It was out of a hostgroup, or shunned there.
     was_away: bool,
+    counts: counting::ServerCounts,
 }
 
 /// This worker's view of a hostgroup.
@@ -232,6 +237,8 @@ impl Core {
             registry: Registry::default(),
             random: Random { seed, drawn: 0 },
             dice: Dice::new(worker as u64),
+            digester: Digester::new(counting::digest_options(&snapshot)),
+            statistics: Statistics::default(),
             default_dialect: snapshot.dialect,
             charsets_after_reset: None,
             knows_sql_mode: false,
@@ -335,6 +342,10 @@ impl Core {
                 self.kill_asked(victims, query_only, &user, by);
             }
             Message::Killed { to, outcome } => self.kill_answered(to, outcome),
+            Message::Report { part, to } => {
+                // Whoever asked may have gone.
+                let _ = to.send(self.report(part));
+            }
             Message::Drain => self.drain(),
         }
         self.run_runnable();

@@ -17,6 +17,7 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
+use super::counting::KnownCaller;
 use super::infile::Infile;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
@@ -65,6 +66,8 @@ pub(crate) struct Session {
     /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
     /// (3.3) answers with a proof for the greeting's, whatever it is sent, and MariaDB's own servers send that one again.
     pub scramble: Scramble,
+    /// Its number in the statistics, once it was needed.
+    pub caller: Option<KnownCaller>,
     pub lease: Option<BackendKey>,
     /// The lease was taken for a read, on a server that takes no writes now.
     pub is_pinned_to_reader: bool,
@@ -191,6 +194,8 @@ impl Upload {
 pub(crate) struct Work {
     pub kind: WorkKind,
     pub statement: Statement,
+    /// The hash of its digest, if digests are made.
+    pub digest: Option<u64>,
     /// Where it goes.
     pub hostgroup: u32,
     /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.
@@ -199,6 +204,8 @@ pub(crate) struct Work {
     pub is_read: bool,
     /// Times that it was started.
     pub attempts: u32,
+    /// When Weir had it from the client.
+    pub begun_at: Nanos,
     pub started_at: Nanos,
     /// The server has refused it before doing anything with it.
     pub is_turned_away: bool,

@@ -28,6 +28,7 @@ impl Core {
             self.command_done(key);
             return true;
         }
+        self.digest_command(key);
         let mut statement = self.scan_command(key);
         if !self.is_surely_read(key) && statement.access == Access::Read {
             statement.access = Access::Write; // for its executions, too
@@ -43,7 +44,9 @@ impl Core {
         let session = &mut self.sessions[key];
         let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
         let text = session.work.rewritten.as_deref().unwrap_or(original);
-        session.work.prepared = Some(self.registry.intern(text, &session.state, statement));
+        let prepared = self.registry.intern(text, &session.state, statement);
+        prepared.digest.set(session.work.digest);
+        session.work.prepared = Some(prepared);
         self.start(key)
     }
 
@@ -140,7 +143,8 @@ impl Core {
             session.work.is_read = prepared.statement.access == Access::Read
                 && session.upload.is_none()
                 && (!session.work.wants_cursor || session.lease.is_some());
-            session.work.prepared = Some(prepared);
+            session.work.prepared = Some(prepared.clone());
+            self.digest_prepared(key, &prepared);
         }
         self.start(key)
     }

@@ -90,6 +90,7 @@ impl Core {
                 let session = &mut self.sessions[holder];
                 session.work.ending = Ending::Err(err.code);
                 self.out.send(socket, bytes);
+                self.count_error(key, holder, err.code, err.message);
             }
             Control::Ok | Control::ResultEnd => self.relay_ok(key, holder, control, bytes)?,
             Control::PrepareOk => self.relay_prepare_ok(key, holder, bytes)?,

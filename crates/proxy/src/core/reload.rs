@@ -15,6 +15,7 @@ impl Core {
     /// when it is given back.
     pub(super) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.snapshot = snapshot.clone();
+        self.take_digest_options(&snapshot);
         for pool in &mut self.servers {
             pool.is_current = false;
         }
@@ -102,6 +103,7 @@ impl Core {
             running: 0,
             latency: Default::default(),
             was_away: false,
+            counts: Default::default(),
         });
         self.servers.len() - 1
     }

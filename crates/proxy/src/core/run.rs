@@ -181,6 +181,7 @@ impl Core {
         let session = &mut self.sessions[holder];
         let backend = &mut self.backends[key];
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
+        let queued = buffer.len();
         if matches!(session.work.kind, WorkKind::Fetch | WorkKind::StmtReset) {
             let statement = session.statements.get(&session.work.statement_id);
             let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
@@ -199,6 +200,9 @@ impl Core {
         } else {
             buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
         }
+        let counts = &mut self.servers[backend.server].counts;
+        counts.queries += 1;
+        counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
         session.phase = Phase::Running;
         session.work.is_sent = true;
         // default_query_timeout counts from here: waiting for a connection has a limit of its own.

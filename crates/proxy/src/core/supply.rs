@@ -183,6 +183,7 @@ impl Core {
     pub(super) fn dial_as(&mut self, server: ServerIndex, identity: usize) {
         self.servers[server].dialing += 1;
         self.servers[server].open += 1;
+        self.count_open(server);
         self.open_backend(server, identity, Purpose::Pool, true);
     }
 
@@ -257,6 +258,7 @@ impl Core {
             self.discard(key, None);
             return self.kill_failed(kill, was_sent);
         }
+        self.servers[server].counts.failed += 1;
         if matches!(code, Some(1044 | 1045 | 1698 | 1251)) {
             // That is between this user and the server: nobody else is to suffer for it.
             self.discard(key, None);
@@ -543,6 +545,9 @@ impl Core {
         let server = self.backends[key].server;
         let pool = &mut self.servers[server];
         pool.count_off(&self.backends[key]);
+        if self.backends[key].stage == Stage::Dialing {
+            pool.counts.opened += 1;
+        }
         self.backends[key].stage = Stage::Ready;
         if pool.failures > 0 {
             tracing::info!(server = pool.server.endpoint, "server accepts connections again");
