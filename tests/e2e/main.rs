@@ -29,6 +29,7 @@ mod server_tls;
 mod servers;
 mod session_state;
 mod splitting;
+mod stats;
 mod streaming;
 mod tracking;
 mod vanish;
@@ -64,6 +65,7 @@ fn cases() -> Vec<Case> {
         servers::trials(),
         session_state::trials(),
         splitting::trials(),
+        stats::trials(),
         streaming::trials(),
         tracking::trials(),
         vanish::trials(),

@@ -35,7 +35,7 @@ pub(super) struct ServerCounts {
 impl Core {
     /// The digest of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, as the client has sent it.
     pub(super) fn digest_command(&mut self, key: SessionKey) {
-        if !self.snapshot.variables.query_digests {
+        if !self.makes_digest(key) {
             return;
         }
         let session = &mut self.sessions[key];
@@ -48,7 +48,7 @@ impl Core {
 
     /// The digest of a statement that was prepared earlier.
     pub(super) fn digest_prepared(&mut self, key: SessionKey, prepared: &Prepared) {
-        if !self.snapshot.variables.query_digests {
+        if !self.makes_digest(key) {
             return;
         }
         let known = prepared.digest.get();
@@ -59,6 +59,11 @@ impl Core {
             digest.hash
         });
         self.sessions[key].work.digest = Some(digest);
+    }
+
+    /// Users of bound sessions want the least overhead.
+    fn makes_digest(&self, key: SessionKey) -> bool {
+        self.snapshot.variables.query_digests && !self.sessions[key].is_bound()
     }
 
     /// A statement has been answered by a server.
