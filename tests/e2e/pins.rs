@@ -131,7 +131,7 @@ const REASONS: &[Reason] = &[
     Reason { name: "BACKUP LOCK", begin: &["BACKUP LOCK t"], look: None, end: Statement("BACKUP UNLOCK") },
     Reason {
         name: "SET TRANSACTION",
-        begin: &["SET TRANSACTION READ ONLY"],
+        begin: &["SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"],
         look: None,
         end: Statement("SELECT COUNT(*) FROM t"),
     },

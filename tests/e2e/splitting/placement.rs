@@ -171,7 +171,7 @@ fn transactions(env: &Env) -> CaseResult {
     let begins: [&[&str]; 6] = [
         &["BEGIN"],
         &["START TRANSACTION"],
-        &["START TRANSACTION READ ONLY"],
+        &["START TRANSACTION READ WRITE"],
         &["START TRANSACTION WITH CONSISTENT SNAPSHOT"],
         &["SET autocommit = 0"],
         &["SET @@session.autocommit = OFF"],
