@@ -1,5 +1,5 @@
-//! TLS and full authentication towards servers: Oracle MySQL, which makes its certificates itself and wants
-//! passwords that it does not have in its cache.
+//! TLS and authentication towards servers: Oracle MySQL, which makes its certificates itself and wants passwords
+//! that it does not have in its cache, and MariaDB's ed25519.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("server_tls::a_reload_encrypts_what_was_in_clear", reload),
         Case::parallel("server_tls::a_server_without_tls_is_not_spoken_to", no_tls),
         Case::parallel("server_tls::a_password_that_the_server_wants_to_see", full_authentication),
+        Case::parallel("server_tls::a_user_of_mariadbs_ed25519", ed25519),
         Case::serial("server_tls::a_certificate_of_x509_version_1", version_1),
     ]
 }
@@ -174,6 +175,38 @@ fn full_authentication(env: &Env) -> CaseResult {
     let weir = env.weir_with(&config)?;
     Session::open(weir.addr(), "test")?.value("SELECT 1")?;
     ensure!(!weir.log().contains("can't log in"), "{}", weir.log());
+    Ok(())
+}
+
+fn ed25519(env: &Env) -> CaseResult {
+    let cluster = env.cluster()?;
+    for node in cluster.nodes() {
+        node.root_query("INSTALL SONAME 'auth_ed25519'")?;
+    }
+    let sql = "CREATE USER signer@'%' IDENTIFIED VIA ed25519 USING PASSWORD('signer'); \
+               GRANT ALL ON test.* TO signer@'%'; CREATE USER watcher@'%' IDENTIFIED VIA ed25519 USING PASSWORD('watcher')";
+    cluster.node(1).root_query(sql)?;
+    for node in cluster.nodes() {
+        node.root_query("SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM mysql.global_priv")?;
+    }
+    let signer = Account { user: "signer", password: "signer" };
+    let weir = env.weir(|config| {
+        config.user(signer, hostgroup::WRITER, &[]);
+        config.variable("monitor_username", "watcher").variable("monitor_password", "watcher");
+    })?;
+    let login = weir_testkit::wire::Login::new(signer);
+    let mut sessions: Vec<Session> =
+        (0..4).map(|_| Session::with(weir.addr(), &login)).collect::<Result<_, _>>()?;
+    for session in &mut sessions {
+        session.run("SET @pinned = 1")?;
+        let who = session.value("SELECT CURRENT_USER()")?;
+        ensure!(who == "signer@%", "{who}");
+    }
+    // A connection of another user's is handed over to it, and back.
+    for _ in 0..4 {
+        Session::open(weir.addr(), "test")?.value("SELECT 1")?;
+        Session::with(weir.addr(), &login)?.value("SELECT 1")?;
+    }
     Ok(())
 }
 

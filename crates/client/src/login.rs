@@ -108,7 +108,7 @@ fn authenticate(
             AuthPacket::Switch(request) => {
                 let plugin = String::from_utf8_lossy(request.plugin);
                 scramble = Scramble::try_from(request.data).unwrap_or(scramble);
-                let Some(answer) = credential.response(request.plugin, &scramble) else {
+                let Some(answer) = credential.answer_switch(request.plugin, request.data) else {
                     let why = if request.plugin == MYSQL_CLEAR_PASSWORD {
                         ", which sends the password in clear"
                     } else {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use weir_config::Config;
@@ -23,6 +24,8 @@ pub(crate) enum TlsError {
     Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
     #[error("certificate {cert} and key {key} can't be used: {error}")]
     Unusable { cert: PathBuf, key: PathBuf, error: rustls::Error },
+    #[error("no key for session tickets: {0}")]
+    Tickets(rustls::Error),
     #[error("a self-signed certificate can't be made: {0}")]
     Make(#[from] rcgen::Error),
 }
@@ -50,10 +53,12 @@ pub(crate) fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>
         .and_then(|certs| certs.collect::<Result<Vec<_>, _>>())
         .map_err(pem(&cert))?;
     let private = PrivateKeyDer::from_pem_file(&key).map_err(pem(&key))?;
-    let config = ServerConfig::builder()
+    let mut config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(certs, private)
         .map_err(|error| TlsError::Unusable { cert, key, error })?;
+    // A client that comes back is known by its ticket: nothing is kept for it here, and all workers know it.
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Tickets)?;
     Ok(Some(Arc::new(config)))
 }
 
@@ -73,6 +78,9 @@ fn make_self_signed(datadir: &Path, cert: &Path, key: &Path) -> Result<(), TlsEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::ServerName;
+    use rustls::version::{TLS12, TLS13};
+    use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConnection};
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -95,5 +103,44 @@ mod tests {
         std::fs::write(datadir.path().join(CERT_FILE), "nonsense").unwrap();
         let error = server_config(&config).unwrap_err().to_string();
         assert!(error.contains(CERT_FILE), "{error}");
+    }
+
+    /// A whole connection in memory; the kind of its handshake, as its client sees it.
+    fn connect(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> Option<HandshakeKind> {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(client.clone(), name).unwrap();
+        let mut server = ServerConnection::new(server.clone()).unwrap();
+        for _ in 0..6 {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut bytes.as_slice()).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            while server.wants_write() {
+                server.write_tls(&mut bytes).unwrap();
+            }
+            let mut bytes = bytes.as_slice();
+            while !bytes.is_empty() {
+                client.read_tls(&mut bytes).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+        assert!(!client.is_handshaking() && !server.is_handshaking());
+        client.handshake_kind()
+    }
+
+    #[test]
+    fn a_client_that_comes_back_is_known_by_its_ticket() {
+        let datadir = tempfile::tempdir().unwrap();
+        let config = Config { datadir: datadir.path().into(), ..Config::default() };
+        let server = server_config(&config).unwrap().unwrap();
+        for version in [&TLS12, &TLS13] {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_file(datadir.path().join(CERT_FILE)).unwrap()).unwrap();
+            let client = ClientConfig::builder_with_protocol_versions(&[version]);
+            let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+            assert_eq!(connect(&client, &server), Some(HandshakeKind::Full));
+            assert_eq!(connect(&client, &server), Some(HandshakeKind::Resumed));
+        }
     }
 }

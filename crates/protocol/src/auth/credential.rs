@@ -1,7 +1,7 @@
 use std::fmt;
 
-use crate::auth::{native, sha2};
-use crate::handshake::{CACHING_SHA2_PASSWORD, MYSQL_NATIVE_PASSWORD, Scramble};
+use crate::auth::{ed25519, native, sha2};
+use crate::handshake::{CACHING_SHA2_PASSWORD, CLIENT_ED25519, MYSQL_NATIVE_PASSWORD, Scramble};
 
 /// What Weir can log in with at a server: the password, or what was recovered of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,6 +42,16 @@ impl Credential {
             (CACHING_SHA2_PASSWORD, Self::Sha256(stage1)) => Some(stage1.response(scramble).to_vec()),
             _ => None,
         }
+    }
+
+    /// The answer to what a server sends in the request to switch to `plugin`, its data as they came; `None` as
+    /// for [`Credential::response`], and if the data are not what the plugin sends.
+    pub fn answer_switch(&self, plugin: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+        if plugin == CLIENT_ED25519 {
+            return ed25519::response(self.password()?, data.try_into().ok()?).map(|signed| signed.to_vec());
+        }
+        let scramble = data.strip_suffix(&[0]).unwrap_or(data);
+        self.response(plugin, scramble.try_into().ok()?)
     }
 
     /// The password, if it is known.
