@@ -73,13 +73,15 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
             Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
         }
     };
+    // Before the first client: a datadir serves one Weir.
+    let control = Control::listen(&config.datadir)?;
     let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
     let shown_roles = Arc::new(Mutex::new(Arc::default()));
     let reporter = Reporter { publisher: publisher.clone(), roles: shown_roles.clone() };
-    let _control = Control::start(&config.datadir, reporter)?;
+    control.start(reporter)?;
     let server = Server { path, config, snapshots, roles: Arc::default(), shown_roles, publisher, monitor };
     server.run(service, &events, &inbox)
 }

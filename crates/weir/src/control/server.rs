@@ -24,6 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Control {
     path: PathBuf,
+    listener: UnixListener,
     /// The file's inode: a Weir that comes after this one may have put its own there.
     inode: Option<u64>,
 }
@@ -33,17 +34,24 @@ impl Control {
     ///
     /// # Errors
     /// When another Weir listens there, something else is in the way, or the system refuses.
-    pub(crate) fn start(datadir: &Path, reporter: Reporter) -> Result<Self, ControlError> {
+    pub(crate) fn listen(datadir: &Path) -> Result<Self, ControlError> {
         let path = socket_path(datadir);
         let failed = |error| ControlError::Io { path: path.clone(), error };
         fs::create_dir_all(datadir).map_err(failed)?;
         clear_the_way(&path)?;
         let listener = listen_privately(&path).map_err(failed)?;
         let inode = fs::symlink_metadata(&path).ok().map(|file| file.ino());
-        let control = Self { path: path.clone(), inode };
-        let serve = move || serve(&listener, &reporter);
-        thread::Builder::new().name("control".into()).spawn(serve).map_err(failed)?;
-        Ok(control)
+        Ok(Self { path, listener, inode })
+    }
+
+    /// Begins to answer, those too who have come already.
+    ///
+    /// # Errors
+    /// When the system gives no thread or descriptor.
+    pub(crate) fn start(&self, reporter: Reporter) -> io::Result<()> {
+        let listener = self.listener.try_clone()?;
+        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &reporter))?;
+        Ok(())
     }
 }
 
