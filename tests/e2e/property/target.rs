@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use weir_testkit::{MysqlServer, Node, TestkitError, Weir};
-use weir_tests::{Env, Session};
+use weir_tests::{Env, Session, eventually};
 
 /// Connections of Weir's to each server: fewer than sessions.
 const CONNECTIONS_MAX: i64 = 3;
@@ -35,6 +36,20 @@ pub(super) enum Target<'a> {
     Mysql(&'a MysqlServer),
 }
 
+/// A read-only transaction on a reader refuses, once, what would hold it there, and that is the one thing in which Weir
+/// means to differ. After that refusal such transactions run on the writer.
+fn keep_read_only_on_writer(weir: &Weir) -> Result<(), Box<dyn Error>> {
+    let mut session = Session::open(weir.addr(), "test")?;
+    eventually("a reader has refused to be held", Duration::from_secs(5), || {
+        session.query("START TRANSACTION READ ONLY")?.done()?;
+        let is_refused = session.query("SET @x = 1")?.error() == Some(1105);
+        session.query("ROLLBACK")?.done()?;
+        session.reset()?.done()?;
+        Ok(is_refused)
+    })?;
+    Ok(())
+}
+
 impl<'a> Target<'a> {
     /// A Weir in front of servers of this family, and those servers.
     pub(super) fn start(env: &'a Env, family: Family) -> Result<(Weir, Target<'a>), Box<dyn Error>> {
@@ -47,6 +62,7 @@ impl<'a> Target<'a> {
         }
         let weir = env.narrow_weir_with(&[1, 2], CONNECTIONS_MAX, impatient)?;
         let name = Session::open(weir.addr(), "test")?.value("SELECT @@wsrep_node_name")?;
+        keep_read_only_on_writer(&weir)?;
         let cluster = env.cluster()?;
         let (writer, reader) = if name == "n1" {
             (cluster.node(1), cluster.node(2))
