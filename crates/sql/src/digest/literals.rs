@@ -2,21 +2,41 @@
 
 use super::{DigestOptions, is_word};
 
-/// Appends `statement` to `out` without its literals and comments. What is appended is never longer than the
-/// statement.
+/// Makes `out` what `statement` is without its literals and comments. It is never longer than the statement.
 pub(super) fn replace(statement: &[u8], options: &DigestOptions, out: &mut Vec<u8>) {
-    let mut pass = Pass { statement, options, out, at: 0 };
+    out.clear();
+    out.resize(statement.len(), 0);
+    let case = if options.lowercase { &LOWERCASE } else { &AS_IT_IS };
+    let mut pass = Pass { statement, options, case, out, len: 0, at: 0 };
     while pass.at < statement.len() {
         pass.step();
     }
-    out.truncate(statement.len());
+    let len = pass.len;
+    out.truncate(len);
 }
 
 struct Pass<'a> {
     statement: &'a [u8],
     options: &'a DigestOptions,
-    out: &'a mut Vec<u8>,
+    /// What becomes of the bytes of names.
+    case: &'static [u8; 256],
+    /// As long as the statement: what a kept comment would make longer is cut.
+    out: &'a mut [u8],
+    len: usize,
     at: usize,
+}
+
+static AS_IT_IS: [u8; 256] = cases(false);
+static LOWERCASE: [u8; 256] = cases(true);
+
+const fn cases(lowercase: bool) -> [u8; 256] {
+    let mut bytes = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        bytes[at] = if lowercase { (at as u8).to_ascii_lowercase() } else { at as u8 };
+        at += 1;
+    }
+    bytes
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,9 +86,17 @@ impl Pass<'_> {
             Class::Dash if self.begins_dash_comment(self.at) => self.dash_comment(),
             Class::Slash if self.byte(self.at + 1) == Some(b'*') => self.block_comment(),
             Class::Dash | Class::Slash | Class::Other => {
-                self.out.push(byte);
+                self.push(byte);
                 self.at += 1;
             }
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.out.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
         }
     }
 
@@ -78,28 +106,29 @@ impl Pass<'_> {
 
     /// One blank, unless there is one, or nothing in front of it.
     fn space(&mut self) {
-        if self.out.last().is_some_and(|&last| last != b' ') {
-            self.out.push(b' ');
+        if self.len > 0 && self.out[self.len - 1] != b' ' {
+            self.push(b' ');
         }
     }
 
     fn copy_to(&mut self, end: usize) {
-        let start = self.out.len();
-        self.out.extend_from_slice(&self.statement[self.at..end]);
-        if self.options.lowercase {
-            self.out[start..].make_ascii_lowercase();
+        for at in self.at..end {
+            self.push(self.case[usize::from(self.statement[at])]);
         }
         self.at = end;
     }
 
     fn word(&mut self) {
-        let rest = &self.statement[self.at..];
-        let len = rest.iter().position(|&byte| !is_word(byte)).unwrap_or(rest.len());
-        if self.options.replace_null && rest[..len].eq_ignore_ascii_case(b"null") {
-            self.out.push(b'?');
-            self.at += len;
-        } else {
-            self.copy_to(self.at + len);
+        let start = self.len;
+        while let Some(byte) = self.byte(self.at)
+            && matches!(CLASSES[usize::from(byte)], Class::Word | Class::Digit)
+        {
+            self.push(self.case[usize::from(byte)]);
+            self.at += 1;
+        }
+        if self.options.replace_null && self.out[start..self.len].eq_ignore_ascii_case(b"null") {
+            self.len = start;
+            self.push(b'?');
         }
     }
 
@@ -119,7 +148,7 @@ impl Pass<'_> {
             }
             return;
         }
-        self.out.push(b'?');
+        self.push(b'?');
         self.at = end;
         if end == last && is_word(self.statement[end]) {
             self.at += 1;
@@ -153,7 +182,7 @@ impl Pass<'_> {
                 Some(_) => at += 1,
             }
         }
-        self.out.push(b'?');
+        self.push(b'?');
         self.at = at + 1;
     }
 
@@ -213,7 +242,7 @@ impl Pass<'_> {
             self.keep_comment(content);
         } else if is_command {
             let content = command(content);
-            self.out.extend_from_slice(&content[version_bytes(content)..]);
+            self.append(&content[version_bytes(content)..]);
         }
         self.space();
     }
@@ -244,9 +273,15 @@ impl Pass<'_> {
     fn keep_comment(&mut self, content: &[u8]) {
         let content = content.strip_prefix(b"!").unwrap_or(content);
         if version_bytes(content) < content.len() {
-            self.out.extend_from_slice(b"/*");
-            self.out.extend_from_slice(content);
-            self.out.extend_from_slice(b"*/");
+            self.append(b"/*");
+            self.append(content);
+            self.append(b"*/");
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.push(byte);
         }
     }
 }
