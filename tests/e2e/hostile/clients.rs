@@ -5,7 +5,10 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_protocol::auth::crypt::Sha2Crypt;
+use weir_protocol::auth::rsa;
 use weir_protocol::frame;
+use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting};
 use weir_testkit::wire::{Login, PacketStream, RawClient};
 use weir_testkit::{Account, Weir};
 use weir_tests::session::Prepared;
@@ -24,6 +27,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("hostile::clients_that_send_and_never_read", never_read),
         Case::parallel("hostile::a_flood_of_half_open_logins", flood),
         Case::parallel("hostile::tls_that_is_none", broken_tls),
+        Case::parallel("hostile::a_client_that_talks_while_its_password_is_checked", talks_while_checked),
         Case::parallel("hostile::odd_texts", odd_texts),
     ]
 }
@@ -451,4 +455,39 @@ fn odd_texts(env: &Env) -> CaseResult {
         }
         Ok(())
     })
+}
+
+/// The check takes the better part of a second, on a thread of its own; what comes meanwhile has to wait outside.
+fn talks_while_checked(env: &Env) -> CaseResult {
+    let stored = Sha2Crypt::of(b"slow", *b"salt of twenty bytes", 0x200).ok_or("no hash")?;
+    let stored: &'static str = String::from_utf8(stored.to_bytes())?.leak();
+    let weir = env.weir(|config| {
+        config.variable("threads", 1);
+        config.user(Account { user: "slow", password: stored }, 100, &[]);
+    })?;
+    let slow = Login {
+        plugin: Some(CACHING_SHA2_PASSWORD.to_vec()),
+        ..Login::new(Account { user: "slow", password: "wrong" })
+    };
+    let talk = || {
+        let mut packets = PacketStream::new(TcpStream::connect(weir.addr())?)?;
+        let greeting = packets.read_packet()?;
+        let scramble = Greeting::parse(&greeting.payload).map_err(|error| error.to_string())?.scramble;
+        packets.write_packet(1, &slow.response(&scramble))?;
+        ensure!(packets.read_packet()?.payload == [1, 4], "the password is not asked for");
+        packets.write_packet(3, &[2])?;
+        let pem = packets.read_packet()?;
+        let sealed = rsa::seal(pem.payload.get(1..).unwrap_or_default(), b"wrong", &scramble);
+        packets.write_packet(5, &sealed.ok_or("no key")?)?;
+        // Far more than sockets hold; the writes fail when Weir has closed.
+        let written = (0..200).take_while(|_| packets.write_bytes(&[0; 256 << 10]).is_ok()).count();
+        ensure!(written < 200, "Weir takes whatever comes");
+        Ok(())
+    };
+    // The first one may cost what is needed only once.
+    talk()?;
+    let grown = growth_kib(weir.process(), || (0..3).try_for_each(|_| talk()))?;
+    ensure!(grown < 8 << 10, "Weir grew by {grown} KiB");
+    Session::open(weir.addr(), "test")?.value("SELECT 'still here'")?;
+    Ok(())
 }
