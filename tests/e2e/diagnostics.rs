@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::last_insert_id_is_the_sessions_own", last_insert_id),
         Case::parallel("diagnostics::last_insert_id_in_statements_that_write", last_insert_id_in_writes),
         Case::parallel("diagnostics::last_insert_id_by_prepared_statements", last_insert_id_prepared),
+        Case::parallel("diagnostics::last_insert_id_costs_one_statement_more", last_insert_id_cost),
         Case::parallel("diagnostics::row_count_is_that_of_the_statement_before", row_count),
         Case::parallel("diagnostics::found_rows_is_that_of_the_query_before", found_rows),
         Case::parallel("diagnostics::connection_id_is_that_of_the_greeting", connection_id),
@@ -207,6 +208,36 @@ fn last_insert_id_prepared(env: &Env) -> CaseResult {
         let (id, expected) = (through.done()?.insert_id, straight.done()?.insert_id);
         ensure!(id == expected, "round {round}, {}: insert id {id}, straight {expected}", texts[at]);
         trio.same(ID)?;
+    }
+    Ok(())
+}
+
+/// Two sessions that take turns with a connection: of each INSERT is asked whose id LAST_INSERT_ID() is, and nothing
+/// more, whether the id was given or generated.
+fn last_insert_id_cost(env: &Env) -> CaseResult {
+    const TURNS: u64 = 20;
+    let Trio { _weir: weir, mut mine, schemas, .. } = Trio::new(env)?;
+    // In the same schema, so that nothing else differs.
+    let mut other = Session::open(weir.addr(), &schemas[0])?;
+    for [first, second] in
+        [["(id, v) VALUES (100 + %, 1)", "(id, v) VALUES (200 + %, 1)"], ["(v) VALUES (%)"; 2]]
+    {
+        let mut questions = Vec::new();
+        for turn in 0..=TURNS {
+            let insert = |values: &str| {
+                format!("INSERT INTO {}.t {}", schemas[0], values.replace('%', &turn.to_string()))
+            };
+            mine.run(&insert(first))?;
+            other.run(&insert(second))?;
+            if turn == 0 || turn == TURNS {
+                let row = &other.rows("SHOW SESSION STATUS LIKE 'Questions'")?[0];
+                questions.push(row[1].parse::<u64>()?);
+            }
+        }
+        let inserts = 2 * TURNS;
+        // The last but one SHOW and what it took to get there count as well.
+        let extra = questions[1] - questions[0] - inserts;
+        ensure!(extra <= inserts + 4, "{first}: {extra} statements of Weir's own for {inserts} INSERTs");
     }
     Ok(())
 }

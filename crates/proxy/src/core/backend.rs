@@ -221,6 +221,9 @@ impl Core {
         let backend = &mut self.backends[key];
         if let Some(Expected::Fetch(fetch)) = backend.expected.front_mut() {
             fetch.take(step, bytes);
+            if let Step::Control(Control::Err, _) = step {
+                self.own_statement_failed(key, &bytes[HEADER_LEN..]);
+            }
             return Ok(());
         }
         let Step::Control(control, _) = step else {
@@ -344,6 +347,7 @@ impl Core {
             Some(Expected::Reset | Expected::Leave) => backend.poison = Some(Poison::SyncFailed),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
+            Some(Expected::Fetch(_)) => self.fetch_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::InsertId) => self.insert_id_refused(key, ServerError { code, sqlstate }, &text),
             _ => {}
         }
@@ -351,7 +355,7 @@ impl Core {
 
     /// SET last_insert_id in front of a statement was refused. If the statement has not been sent, it gets the error:
     /// inside a transaction it is Galera's 1213, which was meant for the client's next command.
-    fn insert_id_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
+    pub(super) fn insert_id_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
         self.backends[key].insert_id = None;
         let Some(holder) = self.backends[key].holder else { return };
         let session = &mut self.sessions[holder];

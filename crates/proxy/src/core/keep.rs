@@ -4,7 +4,7 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
-use weir_protocol::error;
+use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
@@ -189,29 +189,58 @@ impl Core {
             self.sessions[taker].has_own_insert_id |= kept.what.contains(Keeps::INSERT_ID);
             return;
         }
-        let fetch = |core: &mut Self, what: Keeps, text: &[u8]| {
+        let fetch = |core: &mut Self, what: Keeps, text: &[u8], gives_id: bool| {
             let Kept { session, socket, .. } = kept;
             core.send_query(key, text);
-            core.expect(
-                key,
-                Expected::Fetch(Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false }),
-            );
+            let fetch = Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, gives_id };
+            core.expect(key, Expected::Fetch(fetch));
             let owner = &mut core.sessions[session];
             owner.fetching += 1;
             owner.keeps -= what;
         };
         // SHOW WARNINGS leaves the other two alone.
         if kept.what.contains(Keeps::WARNINGS) {
-            fetch(self, Keeps::WARNINGS, b"SHOW WARNINGS");
+            fetch(self, Keeps::WARNINGS, b"SHOW WARNINGS", false);
         }
         let numbers = kept.what - Keeps::WARNINGS;
         if !numbers.is_empty() {
             // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
-            let text: &[u8] = match numbers.contains(Keeps::FOUND_ROWS) {
-                true => b"SELECT LAST_INSERT_ID(), FOUND_ROWS()",
-                false => b"SELECT LAST_INSERT_ID(), 0",
-            };
-            fetch(self, numbers, text);
+            let rows = if numbers.contains(Keeps::FOUND_ROWS) { "FOUND_ROWS()" } else { "0" };
+            let text = format!("SELECT LAST_INSERT_ID(), {rows}");
+            match self.id_to_give(taker) {
+                None => fetch(self, numbers, text.as_bytes(), false),
+                Some(id) => {
+                    // Columns are evaluated from left to right (MariaDB 10.11, MySQL 9): one statement asks for the
+                    // one session's id and gives the other one's to the connection.
+                    fetch(self, numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
+                    self.backends[key].insert_id = Some(id);
+                    self.sessions[taker].has_own_insert_id = true;
+                }
+            }
+        }
+    }
+
+    /// The LAST_INSERT_ID() that the taker's statement needs on its connection, if it needs it and it is known.
+    fn id_to_give(&self, taker: SessionKey) -> Option<u64> {
+        let session = self.sessions.get(taker)?;
+        let is_elsewhere = session.fetching > 0 || session.keeps.contains(Keeps::INSERT_ID);
+        let needs = session.work.depends_on_insert_id() && !session.has_own_insert_id;
+        (needs && !is_elsewhere && !session.is_insert_id_lost).then_some(session.last_insert_id)
+    }
+
+    /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
+    /// the statement that needs it is under way already.
+    pub(super) fn fetch_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
+        let backend = &mut self.backends[key];
+        let Some(Expected::Fetch(fetch)) = backend.expected.front() else { return };
+        if !fetch.gives_id {
+            return;
+        }
+        backend.insert_id = None;
+        let Some(holder) = backend.holder else { return };
+        self.sessions[holder].has_own_insert_id = false;
+        if self.sessions[holder].work.is_sent {
+            self.insert_id_refused(key, error, text);
         }
     }
 

@@ -466,6 +466,8 @@ pub(crate) struct Fetch {
     /// Packets (SHOW WARNINGS) or the text of the first row (SELECT).
     pub bytes: Vec<u8>,
     pub is_too_long: bool,
+    /// It also sets LAST_INSERT_ID() to that of the session which has the connection now.
+    pub gives_id: bool,
 }
 
 /// Why a connection is thrown away.

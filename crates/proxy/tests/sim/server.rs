@@ -296,6 +296,14 @@ impl Conn {
                     let id = self.session.insert_id.to_string();
                     self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
                 }
+                text if text.starts_with("SELECT LAST_INSERT_ID(), ")
+                    && text.contains(", LAST_INSERT_ID(") =>
+                {
+                    let (before, given) = (self.session.insert_id.to_string(), given_id(text));
+                    self.session.insert_id = given;
+                    let names = ["LAST_INSERT_ID()", "FOUND_ROWS()", "LAST_INSERT_ID(n)"];
+                    self.rows(&names, &[&[&before, "1", &given.to_string()]]);
+                }
                 "SELECT @@session.character_set_connection, @@session.collation_connection" => {
                     let [charset, collation] = ["character_set_connection", "collation_connection"]
                         .map(|name| self.variable(name).to_owned());
@@ -573,4 +581,10 @@ impl Conn {
 /// The collation that a character set begins with.
 pub(crate) fn default_collation(charset: &str) -> &'static str {
     if charset == "latin1" { "latin1_swedish_ci" } else { "utf8mb4_general_ci" }
+}
+
+/// The number in `..., LAST_INSERT_ID(n)`.
+fn given_id(text: &str) -> u64 {
+    let number = text.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
