@@ -11,7 +11,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::handshake::{
-    AuthMoreData, AuthSwitchRequest, CACHING_SHA2_PASSWORD, Greeting, HandshakeResponse,
+    AuthMoreData, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ConnectAttributes, Greeting, HandshakeResponse,
     MYSQL_NATIVE_PASSWORD, Scramble, SslRequest,
 };
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
@@ -299,6 +299,37 @@ fn a_user_who_needs_tls_gets_nowhere_without() {
     assert_eq!(code(&client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent)), Some(error::ACCESS_DENIED.code));
     let mut client = Client { channel: Channel::Tls, ..Client::new(user, Plugin::Native) };
     assert!(matches!(client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent), LoginStep::Verified(_)));
+}
+
+#[test]
+fn a_clients_name_of_itself_is_made_fit_for_a_log() {
+    let long = "\u{e9}".repeat(200);
+    for (name, wanted) in [
+        (&b"nightly report"[..], Some("nightly report")),
+        (b"a\x1b[31m\nb\xff", Some("a[31mb\u{fffd}")),
+        (long.as_bytes(), Some(&*"\u{e9}".repeat(64))),
+        (b"", None),
+    ] {
+        let mut attributes = Vec::new();
+        ConnectAttributes::put(&mut attributes, b"_os", b"Linux");
+        ConnectAttributes::put(&mut attributes, b"program_name", name);
+        let response = HandshakeResponse {
+            capabilities: OFFERED - Capabilities::SSL,
+            max_packet_size: 1 << 24,
+            collation: 45,
+            user: b"app",
+            auth_data: &proof(b"secret", MYSQL_NATIVE_PASSWORD),
+            database: None,
+            auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
+            attributes: ConnectAttributes::parse(&attributes).expect("attributes"),
+            zstd_level: None,
+        };
+        let mut payload = Vec::new();
+        response.write(&mut payload);
+        let mut client = Client::new(clear(b"secret"), Plugin::Native);
+        let LoginStep::Verified(verified) = client.packet(1, &payload) else { panic!("not verified") };
+        assert_eq!(verified.program.as_deref(), wanted);
+    }
 }
 
 #[test]

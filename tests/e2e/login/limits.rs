@@ -103,7 +103,9 @@ fn wait_timeout(env: &Env) -> CaseResult {
     let weir = env.weir(|config| {
         config.variable("wait_timeout", 1000);
     })?;
-    let mut silent = Session::open(weir.addr(), "test")?;
+    let attributes = vec![("program_name".to_owned(), "nightly report".to_owned())];
+    let login = Login { attributes, ..Login::new(Account::APP).schema("test") };
+    let mut silent = Session::with(weir.addr(), &login)?;
     let mut busy = Session::open(weir.addr(), "test")?;
     silent.value("SELECT 1")?;
     let started = Instant::now();
@@ -114,5 +116,8 @@ fn wait_timeout(env: &Env) -> CaseResult {
         thread::sleep(Duration::from_millis(200));
     }
     ensure!(started.elapsed() > Duration::from_millis(900), "closed after {:?}", started.elapsed());
+    let log = weir.log();
+    let line = log.lines().find(|line| line.contains("wait_timeout")).unwrap_or_default();
+    ensure!(line.contains("nightly report"), "the log does not name the program: {log}");
     Ok(())
 }

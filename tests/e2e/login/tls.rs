@@ -80,7 +80,11 @@ fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        if path.is_dir() { files.extend(files_below(&path)?) } else { files.push(path) }
+        if path.is_dir() {
+            files.extend(files_below(&path)?);
+        } else if path.is_file() {
+            files.push(path); // not a socket
+        }
     }
     Ok(files)
 }

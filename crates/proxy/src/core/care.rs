@@ -159,6 +159,7 @@ impl Core {
         for (key, limit) in overdue {
             tracing::warn!(
                 session = self.sessions[key].id,
+                program = self.sessions[key].program(),
                 limit,
                 "session closed: its transaction takes too long"
             );

@@ -113,6 +113,7 @@ impl Core {
             dialect: self.default_dialect,
             is_text_certain: true,
             knows_sql_mode: false,
+            program: None,
             login_collation: LOGIN_COLLATION,
             scramble,
             caller: None,
@@ -313,6 +314,7 @@ impl Core {
         let state = self.interner.intern(State::at_login(&schema, collation));
         let identity = self.identities.of(&account, self.sessions[key].capabilities);
         let session = &mut self.sessions[key];
+        session.program = verified.program;
         session.login_collation = collation;
         session.account = Some(account);
         session.identity = identity;
@@ -428,7 +430,8 @@ impl Core {
     pub(super) fn fail_session(&mut self, key: SessionKey, error: ServerError, message: &str) {
         self.reply_error(key, error, message);
         let session = &self.sessions[key];
-        tracing::info!(session = session.id, peer = %session.peer, code = error.code, message, "session closed");
+        let (program, code) = (session.program(), error.code);
+        tracing::info!(session = session.id, peer = %session.peer, program, code, message, "session closed");
         self.close_session(key);
     }
 

@@ -76,7 +76,8 @@ impl Core {
             return;
         }
         let timeout_ms = self.snapshot.variables.default_query_timeout.as_millis();
-        tracing::warn!(session = session.id, timeout_ms, "statement runs too long: killing it");
+        let (id, program) = (session.id, session.program());
+        tracing::warn!(session = id, program, timeout_ms, "statement runs too long: killing it");
         self.kill_backend(lease, true);
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Session {
     pub is_text_certain: bool,
     /// It has set sql_mode itself.
     pub knows_sql_mode: bool,
+    /// What the client calls itself (the connection attribute program_name), for the log.
+    pub program: Option<Box<str>>,
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
     pub login_collation: Collation,
     /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
@@ -112,6 +114,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// The client's name of itself; empty if it told none.
+    pub(crate) fn program(&self) -> &str {
+        self.program.as_deref().unwrap_or_default()
+    }
+
     /// What lies between Weir and its client.
     pub(crate) fn channel(&self) -> Channel {
         match self.peer {
@@ -487,4 +494,15 @@ pub(crate) enum Poison {
     Aged,
     /// No answer to a ping within ping_timeout_server.
     Silent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There are ten thousand of them, most of them idle: what only some need is boxed.
+    #[test]
+    fn a_session_is_small() {
+        assert!(size_of::<Session>() <= 1536, "{} bytes", size_of::<Session>());
+    }
 }

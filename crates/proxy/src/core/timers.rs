@@ -227,6 +227,7 @@ impl Core {
         for key in silent {
             tracing::info!(
                 session = self.sessions[key].id,
+                program = self.sessions[key].program(),
                 "session closed: silent longer than wait_timeout"
             );
             self.close_session(key);

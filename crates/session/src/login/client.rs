@@ -11,14 +11,17 @@ use weir_protocol::command::ChangeUser;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame;
 use weir_protocol::handshake::{
-    AuthMoreData, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ClientReply, Greeting, MYSQL_NATIVE_PASSWORD,
-    Scramble,
+    AuthMoreData, AuthSwitchRequest, CACHING_SHA2_PASSWORD, ClientReply, ConnectAttributes, Greeting,
+    MYSQL_NATIVE_PASSWORD, Scramble,
 };
 use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Malformed;
 
 use super::Channel;
 use super::check::{Check, Proof, Verdict};
+
+/// Longest name of a client's program that is kept, in characters.
+const PROGRAM_CHARS_MAX: usize = 64;
 
 /// What a login needs to know of a user.
 #[derive(Clone, Debug)]
@@ -59,6 +62,9 @@ pub struct Verified {
     pub collation: u16,
     /// What both sides can do.
     pub capabilities: Capabilities,
+    /// The client's own name, from its connection attributes: at most 64 characters, none of them a control
+    /// character.
+    pub program: Option<Box<str>>,
     /// What logs in at servers.
     pub credential: Option<Credential>,
     /// Sequence id for the OK packet.
@@ -151,6 +157,7 @@ struct Claim {
     schema: Vec<u8>,
     collation: u16,
     capabilities: Capabilities,
+    program: Option<Box<str>>,
 }
 
 impl ClientLogin {
@@ -202,6 +209,7 @@ impl ClientLogin {
             schema: change.database.to_vec(),
             collation: change.collation.unwrap_or(0),
             capabilities,
+            program: program_name(change.attributes),
         };
         if let Some(plugin) = change.auth_plugin.and_then(Plugin::of) {
             self.plugin = plugin;
@@ -267,6 +275,7 @@ impl ClientLogin {
             schema: response.database.unwrap_or_default().to_vec(),
             collation: response.collation.into(),
             capabilities: response.capabilities & self.offered,
+            program: program_name(response.attributes),
         };
         // Nobody is to find out which users there are: one that is not is asked for a proof like others.
         let user = find(response.user);
@@ -412,6 +421,7 @@ impl ClientLogin {
             schema: claim.schema,
             collation: claim.collation,
             capabilities: claim.capabilities,
+            program: claim.program,
             credential: Some(credential),
             sequence: self.sequence,
         }))
@@ -427,6 +437,15 @@ impl ClientLogin {
             &format!("Access denied for user '{user}'@'{host}' (using password: {used})"),
         )
     }
+}
+
+/// What a client calls itself, fit for a log.
+fn program_name(attributes: ConnectAttributes<'_>) -> Option<Box<str>> {
+    let name = attributes.value(b"program_name").filter(|name| !name.is_empty())?;
+    let head = name.get(..4 * PROGRAM_CHARS_MAX).unwrap_or(name);
+    let text = String::from_utf8_lossy(head);
+    let is_fit = |c: &char| !c.is_control();
+    Some(text.chars().filter(is_fit).take(PROGRAM_CHARS_MAX).collect::<String>().into())
 }
 
 fn refused(error: ServerError, message: &str) -> LoginStep {
