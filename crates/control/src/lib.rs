@@ -6,7 +6,7 @@
 //! ```text
 //! probe (one per server) ──observation──┐
 //! probe ...              ──observation──┼──► owner ── roles() ──► publish(Arc<Roles>), log
-//! the data path          ──suspicion────┘      │
+//! the data path ──suspicion, failure────┘      │
 //!                                              └──orders: now, faster, end──► probes
 //! causal probe (one per Galera server) ──► ServerShared::covered_until_ns
 //! ```
@@ -24,6 +24,8 @@
 //! | `SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'` | at each connect | none |
 //! | `SET SESSION wsrep_sync_wait = 1` | at each connect of the causal probe | none |
 //! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms |
+//! | COM_PING | Galera: every second; else `monitor_ping_interval` | none |
+//! | a login | every 500 ms while a server is shunned | none |
 //!
 //! SHOW also answers on a node outside the Primary component, where SELECT is refused with error 1047.
 //! Each Galera server has two connections of the account, every other server one.

@@ -2,15 +2,13 @@
 
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
-use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
+use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
-use weir_session::state::State;
 
 use super::Core;
-use super::local::apply_sql_mode;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
-use super::relay::{Meaning, is_wsrep_refusal, meaning_of};
+use super::relay::is_wsrep_refusal;
 use crate::outbox::{Order, SocketId};
 
 /// A login packet of a server larger than this is refused.
@@ -253,71 +251,6 @@ impl Core {
             Control::LocalInfile => return Err(BrokenReply::UnexpectedPacket(0xFB)),
         }
         Ok(())
-    }
-
-    /// What init_connect has set is how connections to this server are when they are fresh.
-    fn take_init(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
-        for entry in ok.session_tracks().flatten() {
-            match entry {
-                SessionTrack::SystemVariable { name, value } => {
-                    let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-                    let name = name.to_ascii_lowercase();
-                    if name == "sql_mode" {
-                        apply_sql_mode(&mut self.default_dialect, &value);
-                        self.knows_sql_mode = true;
-                    }
-                    if meaning_of(&name) == Meaning::State {
-                        self.backends[key].base.assign(&name, &value);
-                    }
-                }
-                SessionTrack::Schema(_) => {
-                    return self
-                        .set_up_failed(key, "init_connect changes the schema, which is the session's");
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// A connection can't be made fit for use. It counts as any failed login, with a pause before the next.
-    fn set_up_failed(&mut self, key: BackendKey, message: &str) {
-        let backend = &mut self.backends[key];
-        let server = &self.servers[backend.server].server.endpoint;
-        tracing::warn!(server, message, "connection can't be set up: not using it");
-        backend.poison = Some(Poison::BrokenReply);
-        if backend.stage != Stage::Ready {
-            backend.expected.clear();
-            self.dial_failed(key, None, message);
-        } else if backend.holder.is_some() {
-            // A session that is held here must not go on unseen.
-            self.backend_gone(key);
-        }
-    }
-
-    /// The sql_mode of a new connection: how statements are read until a session sets its own. Of MySQL also the
-    /// character sets that sessions begin anew with.
-    fn take_defaults(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
-        let mut charsets = State::fresh();
-        for entry in ok.session_tracks().flatten() {
-            let SessionTrack::SystemVariable { name, value } = entry else { continue };
-            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
-            match &*name {
-                "sql_mode" => {
-                    apply_sql_mode(&mut self.default_dialect, &value);
-                    self.knows_sql_mode = true;
-                }
-                "character_set_client" | "character_set_results" => charsets.assign(&name, &value),
-                "collation_connection" => {
-                    let charset = value.split('_').next().unwrap_or_default();
-                    charsets.assign("character_set_connection", charset);
-                    charsets.assign(&name, &value);
-                }
-                _ => {}
-            }
-        }
-        let is_complete = charsets.variable("collation_connection").is_some();
-        self.charsets_after_reset =
-            (is_complete && !self.backends[key].greeted.is_mariadb).then_some(charsets);
     }
 
     /// A server refuses a statement of Weir's own.

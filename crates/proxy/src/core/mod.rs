@@ -29,6 +29,7 @@ mod reload;
 mod run;
 mod saved;
 mod seldom;
+mod setup;
 mod status;
 mod supply;
 mod timers;

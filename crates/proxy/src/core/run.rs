@@ -15,34 +15,7 @@ use weir_sql::{Access, Kind};
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
 
-/// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
-/// what it is makes the server report it.
-const SET_UP_MARIADB: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
-    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode";
-/// The same for MySQL, where a write's position is asked for by name, and where COM_RESET_CONNECTION leads to the global
-/// character sets, which are learnt in the same way (MySQL's manual: mysql_reset_connection(); seen on 9.7).
-const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
-    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode, \
-    session_track_gtids=OWN_GTID, character_set_client=@@global.character_set_client, \
-    character_set_results=@@global.character_set_results, collation_connection=@@global.collation_connection";
-
 impl Core {
-    /// Switches tracking on and runs init_connect, on a connection that is new or was reset.
-    pub(super) fn set_up(&mut self, key: BackendKey) {
-        let text = if self.backends[key].greeted.is_mariadb { SET_UP_MARIADB } else { SET_UP_MYSQL };
-        self.send_query(key, text);
-        self.expect(key, Expected::Setup);
-        let server = self.servers[self.backends[key].server].server.clone();
-        if !server.care.init_connect.is_empty() {
-            // Behind it, so that what they set is reported.
-            self.backends[key].base = State::fresh();
-        }
-        for statement in &server.care.init_connect {
-            self.send_query(key, statement.as_bytes());
-            self.expect(key, Expected::Init);
-        }
-    }
-
     /// Takes note of a reply that is to come, behind those that are owed already.
     pub(super) fn expect(&mut self, key: BackendKey, expected: Expected) {
         let backend = &mut self.backends[key];
