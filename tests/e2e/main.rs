@@ -24,6 +24,7 @@ mod pins;
 mod pool;
 mod prepared;
 mod property;
+mod query_rules;
 mod reload;
 mod server_tls;
 mod servers;
@@ -60,6 +61,7 @@ fn cases() -> Vec<Case> {
         pool::trials(),
         prepared::trials(),
         property::trials(),
+        query_rules::trials(),
         reload::trials(),
         server_tls::trials(),
         servers::trials(),

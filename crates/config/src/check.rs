@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
-use crate::listeners;
-use crate::server_tls;
 use crate::tables::Lines;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser};
+use crate::{listeners, query_rules, server_tls};
 
 /// Where the rows of each table stand.
 pub(crate) struct TableLines {
@@ -15,12 +14,14 @@ pub(crate) struct TableLines {
     pub(crate) users: Lines,
     pub(crate) galera: Lines,
     pub(crate) listeners: Lines,
+    pub(crate) rules: Lines,
+    pub(crate) fast: Lines,
 }
 
 /// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
 pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
-    let TableLines { servers, ssl_params, users, galera, listeners } = lines;
+    let TableLines { servers, ssl_params, users, galera, listeners, rules, fast } = lines;
     let servers_complete = config.servers.len() == servers.len();
     let galera_complete = config.galera_hostgroups.len() == galera.len();
     if servers_complete {
@@ -44,6 +45,16 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
         if servers_complete && galera_complete {
             listeners_have_servers(config, listeners, report);
         }
+    }
+    let known = (servers_complete && galera_complete).then(|| hostgroups_with_servers(config));
+    if config.query_rules.len() == rules.len() {
+        query_rules::check_rules(config, rules, report);
+        if let Some(known) = &known {
+            query_rules::have_servers(config, known, rules, report);
+        }
+    }
+    if config.fast_routing.len() == fast.len() {
+        query_rules::check_fast(config, known.as_ref(), fast, report);
     }
     if config.users.len() == users.len() {
         distinct_users(&config.users, users, report);
@@ -192,7 +203,7 @@ fn hostgroups_with_servers(config: &Config) -> HashSet<u32> {
     config.servers.iter().map(|server| server.hostgroup_id).chain(galera.map(|(_, id)| id)).collect()
 }
 
-fn has_no_server(hostgroup: u32) -> String {
+pub(crate) fn has_no_server(hostgroup: u32) -> String {
     format!(
         "hostgroup {hostgroup} has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
          names it"

@@ -58,6 +58,11 @@ impl Report {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
+    /// Faults so far.
+    pub(crate) fn len(&self) -> usize {
+        self.errors.len() + self.left_out
+    }
+
     pub(crate) fn refuse(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
         if self.errors.len() == ERRORS_MAX {
             self.left_out += 1;

@@ -26,6 +26,7 @@ mod hostgroups;
 mod listeners;
 mod names;
 mod password;
+mod query_rules;
 mod server_tls;
 mod statements;
 mod suggest;

@@ -78,6 +78,14 @@ impl ListenAddress {
         }
     }
 
+    /// The address without the port, or the path.
+    pub fn host(&self) -> String {
+        match self {
+            Self::Tcp(address) => address.ip().to_string(),
+            Self::Unix(path) => path.display().to_string(),
+        }
+    }
+
     /// The port; 0 for a Unix socket, as ProxySQL has it.
     pub fn port(&self) -> u16 {
         match self {

@@ -7,8 +7,6 @@ use crate::fields::as_bool;
 
 /// Tables, top-level keys and whole modules of ProxySQL's configuration.
 pub(crate) const TABLES_NOT_BUILT: &[&str] = &[
-    "mysql_query_rules",
-    "mysql_query_rules_fast_routing",
     "mysql_replication_hostgroups",
     "mysql_group_replication_hostgroups",
     "mysql_aws_aurora_hostgroups",
@@ -51,7 +49,6 @@ const MYSQL_OFF: &[&str] = &[
     "client_host_cache_size",
     "client_host_error_counts",
     "connection_delay_multiplex_ms",
-    "default_query_delay",
     "enable_load_data_local_infile",
     "enforce_autocommit_on_reads",
     "eventslog_default_log",
@@ -67,7 +64,6 @@ const MYSQL_OFF: &[&str] = &[
     "proxy_protocol_networks",
     "query_cache_handle_warnings",
     "query_digests_normalize_digest_text",
-    "query_processor_iterations",
     "select_version_forwarding",
     "show_processlist_extended",
     "ssl_p2s_capath",
@@ -169,8 +165,6 @@ const MYSQL_ON: &[&str] = &[
     "query_cache_size_MB",
     "query_cache_soft_ttl_pct",
     "query_cache_stores_empty_result",
-    "query_processor_first_comment_parsing",
-    "query_processor_regex",
     "query_retries_on_failure",
     "query_rules_fast_routing_algorithm",
     "reset_connection_algorithm",

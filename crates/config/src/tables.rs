@@ -10,7 +10,7 @@ use crate::fields::{self, Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
-use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, server_tls, variables};
+use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, query_rules, server_tls, variables};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
 pub(crate) const INT_MAX: u32 = i32::MAX as u32;
@@ -18,7 +18,7 @@ pub(crate) const COMMENT_CHARS_MAX: usize = 1024;
 /// A DNS name has at most 253 characters (RFC 1035, 2.3.4, without the root).
 const HOSTNAME_CHARS_MAX: usize = 253;
 /// MariaDB allows 128 characters, MySQL 32.
-const USERNAME_CHARS_MAX: usize = 128;
+pub(crate) const USERNAME_CHARS_MAX: usize = 128;
 /// Identifiers have at most 64 characters.
 pub(crate) const SCHEMA_CHARS_MAX: usize = 64;
 /// Longer than any password that a server accepts in its authentication packets.
@@ -43,6 +43,12 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     config.hostgroup_attributes =
         attributes.iter().filter_map(|row| hostgroups::attributes(row, report)).collect();
     config.weir_hostgroups = own.iter().filter_map(|row| hostgroups::weir_hostgroup(row, report)).collect();
+    let rules = rows(root, "mysql_query_rules", report);
+    let fast = rows(root, "mysql_query_rules_fast_routing", report);
+    let mut next_id = 1;
+    config.query_rules =
+        rules.iter().filter_map(|row| query_rules::query_rule(row, &mut next_id, report)).collect();
+    config.fast_routing = fast.iter().filter_map(|row| query_rules::fast_route(row, report)).collect();
     if let Some((table, line)) = table(root, "mysql_variables", report) {
         config.variables = variables::read(Fields::new("mysql_variables", table, line, report));
     }
@@ -56,6 +62,8 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         "mysql_servers_ssl_params",
         "mysql_users",
         "mysql_galera_hostgroups",
+        "mysql_query_rules",
+        "mysql_query_rules_fast_routing",
         "weir_listeners",
         "mysql_hostgroup_attributes",
         "weir_hostgroups",
@@ -76,6 +84,8 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         users: Lines::of(&users),
         galera: Lines::of(&galera),
         listeners: Lines::of(&listening),
+        rules: Lines::of(&rules),
+        fast: Lines::of(&fast),
     };
     check::across(&config, &lines, report);
     check::hostgroups(&config, &Lines::of(&attributes), &Lines::of(&own), report);

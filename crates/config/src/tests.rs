@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod query_rules;
+
 fn messages(text: &str) -> Vec<String> {
     match parse(text, "weir.toml") {
         Ok(_) => Vec::new(),
@@ -489,7 +491,6 @@ fn a_shunned_server_rests_no_longer_than_a_statement_waits() {
 #[test]
 fn faults_of_the_file() {
     for (text, message) in [
-        ("[[mysql_query_rules]]\nrule_id = 1", "weir.toml:1: mysql_query_rules: not built yet"),
         ("[[scheduler]]\nid = 1", "weir.toml:1: scheduler: not built yet"),
         ("[[proxysql_servers]]\nhostname = \"p\"", "weir.toml:1: proxysql_servers: not built yet"),
         ("errorlog = \"/var/log/x\"", "weir.toml:1: errorlog: not built yet"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use weir_routing::{FastRoute, Options, QueryRule};
 use weir_topology::Endpoint;
 
 use crate::{HostgroupAttributes, Listener, MysqlVariables, Password, ServerSslParams, WeirHostgroup};
@@ -26,6 +27,10 @@ pub struct Config {
     pub hostgroup_attributes: Vec<HostgroupAttributes>,
     /// Rows of `[[weir_hostgroups]]` in file order.
     pub weir_hostgroups: Vec<WeirHostgroup>,
+    /// Rows of `[[mysql_query_rules]]` in file order, inactive ones too.
+    pub query_rules: Vec<QueryRule>,
+    /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
+    pub fast_routing: Vec<FastRoute>,
     /// `[mysql_variables]`.
     pub variables: MysqlVariables,
 }
@@ -41,6 +46,8 @@ impl Default for Config {
             weir_listeners: Vec::new(),
             hostgroup_attributes: Vec::new(),
             weir_hostgroups: Vec::new(),
+            query_rules: Vec::new(),
+            fast_routing: Vec::new(),
             variables: MysqlVariables::default(),
         }
     }
@@ -63,6 +70,14 @@ impl Config {
     /// The row of `mysql_hostgroup_attributes` for a hostgroup.
     pub fn attributes_of(&self, hostgroup_id: u32) -> Option<&HostgroupAttributes> {
         self.hostgroup_attributes.iter().find(|row| row.hostgroup_id == hostgroup_id)
+    }
+
+    /// The variables by which the rules are read.
+    pub fn rule_options(&self) -> Options {
+        Options {
+            iterations: self.variables.query_processor_iterations,
+            hint_order: self.variables.query_processor_first_comment_parsing,
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_routing::HintOrder;
+
 use crate::fields::Fields;
 use crate::hostgroups::{self, THROTTLE_MAX};
 use crate::listeners::{self, ListenAddress};
@@ -51,6 +53,12 @@ pub struct MysqlVariables {
     pub default_schema: String,
     /// How long a statement may run, default a day.
     pub default_query_timeout: Duration,
+    /// How long every statement is held before it is sent, default 0.
+    pub default_query_delay: Duration,
+    /// How often a flagOUT may lead back to the first query rule, default 0: never.
+    pub query_processor_iterations: u32,
+    /// When hints in comments are looked at, default after the rules.
+    pub query_processor_first_comment_parsing: HintOrder,
     /// The longest command of a client, in bytes, default 64 MiB.
     pub max_allowed_packet: u32,
     /// The version in the greeting; none (default): that of the servers.
@@ -168,6 +176,9 @@ impl Default for MysqlVariables {
             default_max_latency_ms: Duration::from_millis(1000),
             default_schema: String::new(),
             default_query_timeout: Duration::from_millis(DAY_MS),
+            default_query_delay: Duration::ZERO,
+            query_processor_iterations: 0,
+            query_processor_first_comment_parsing: HintOrder::After,
             max_allowed_packet: 64 << 20,
             server_version: None,
             wait_timeout: Duration::from_millis(28_800_000),
@@ -217,6 +228,7 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
     frontend(&mut f, &mut v);
     backend(&mut f, &mut v);
     digests(&mut f, &mut v);
+    rules(&mut f, &mut v);
     monitor(&mut f, &mut v);
     only_defaults(&mut f);
     let known: Vec<&'static str> = names::not_built_mysql_variables().collect();
@@ -270,6 +282,20 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         }
     };
     v.drain_timeout_ms = f.millis("drain_timeout_ms", v.drain_timeout_ms, 0..=DAY_MS);
+}
+
+fn rules(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.default_query_delay = f.millis("default_query_delay", v.default_query_delay, 0..=3_600_000);
+    v.query_processor_iterations = f.integer("query_processor_iterations", 0, 0..=1_000_000);
+    v.query_processor_first_comment_parsing =
+        match f.integer("query_processor_first_comment_parsing", 2, 1..=3) {
+            1 => HintOrder::Before,
+            3 => HintOrder::Both,
+            _ => HintOrder::After,
+        };
+    if f.integer("query_processor_regex", 1, 1..=2) != 1 {
+        f.refuse("query_processor_regex", "2 is not built yet: patterns are PCRE's (1)");
+    }
 }
 
 fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {

@@ -448,6 +448,7 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
         users: HashMap::from([(b"app".to_vec(), Arc::new(account))]),
         servers: vec![server.clone()],
         hostgroups: HashMap::from([(0, hostgroup)]),
+        rules: Arc::default(),
         variables: MysqlVariables::default(),
         server_version: "5.5.5-10.11.19-MariaDB".into(),
         is_mariadb: true,

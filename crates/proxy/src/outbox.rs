@@ -21,7 +21,7 @@ const SENT_BYTES_KEPT: usize = 64 << 10;
 const BUFFER_BYTES: usize = 1 << 10;
 
 /// A socket of this worker. Never reused for another socket: the generation tells them apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId {
     /// Place in the driver's and the outbox's tables.
     pub index: u32,

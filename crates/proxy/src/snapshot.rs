@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
+use weir_routing::Rules;
 use weir_session::login::Credential;
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
@@ -23,6 +24,8 @@ pub struct Snapshot {
     pub servers: Vec<Arc<Server>>,
     /// Who serves a hostgroup now.
     pub hostgroups: HashMap<u32, Hostgroup>,
+    /// The query rules; the same allocation as long as they have not changed.
+    pub rules: Arc<Rules>,
     /// `[mysql_variables]`.
     pub variables: MysqlVariables,
     /// The version that the greeting shows.

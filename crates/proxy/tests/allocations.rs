@@ -24,6 +24,7 @@ use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::service::Service;
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::statistics::ReportPart;
+use weir_routing::{Options, QueryRule, Rules};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -48,6 +49,24 @@ fn a_statement_in_the_steady_state_allocates_nothing() {
     bench.counts_nothing("ping", &[packet(Command::Ping, b"")]);
     bench.has_counted();
     through_sockets();
+}
+
+/// By digest, by pattern, by user and schema, and one that has to look at each statement; most match nothing.
+fn twenty_rules() -> std::sync::Arc<Rules> {
+    let rule = |rule_id: u32| {
+        let row = QueryRule { rule_id, active: true, ..QueryRule::default() };
+        match rule_id % 5 {
+            0 => QueryRule { match_digest: Some(format!("^SELECT .* FROM sbtest{rule_id} ")), ..row },
+            1 => QueryRule { digest: Some(rule_id.into()), ..row },
+            2 => QueryRule { username: Some(format!("user{rule_id}")), ..row },
+            3 => QueryRule { match_pattern: Some(format!("id={rule_id}$")), ..row },
+            _ => QueryRule { schemaname: Some("sbtest".into()), flag_in: rule_id, ..row },
+        }
+    };
+    let last =
+        QueryRule { timeout_ms: Some(5_000), retries: Some(1), destination_hostgroup: Some(0), ..rule(20) };
+    let rows: Vec<QueryRule> = (1..20).map(rule).chain([QueryRule { match_digest: None, ..last }]).collect();
+    Rules::compile(&rows, &[], Options::default()).unwrap()
 }
 
 fn query(sql: &str) -> Vec<u8> {
@@ -137,8 +156,9 @@ impl Bench {
     fn new() -> Self {
         let servers = [support::server(3306, 10)];
         let users = [support::account("app", 0)];
-        let snapshot =
+        let mut snapshot =
             support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], MysqlVariables::default());
+        std::sync::Arc::get_mut(&mut snapshot).unwrap().rules = twenty_rules();
         let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
         let mut core = Core::new(0, shared, snapshot, [7; 32], 1);
         let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();

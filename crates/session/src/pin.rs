@@ -54,6 +54,8 @@ bitflags! {
         const CURSOR = 1 << 20;
         /// More of COM_STMT_SEND_LONG_DATA than Weir keeps is at a server, for an execution there.
         const LONG_DATA = 1 << 21;
+        /// A query rule with `multiplex = 0` has matched.
+        const QUERY_RULE = 1 << 22;
     }
 }
 

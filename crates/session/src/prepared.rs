@@ -1,7 +1,7 @@
 //! Prepared statements over shared connections: one server-side statement per text and meaning, prepared where
 //! it runs, closed least-recently-used first.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -55,6 +55,8 @@ pub struct Prepared {
     pub statement: Statement,
     /// The hash of the digest of what the client sent, if digests are made.
     pub digest: Cell<Option<u64>>,
+    /// The text of that digest.
+    pub digest_text: RefCell<Box<[u8]>>,
 }
 
 impl Prepared {
@@ -113,6 +115,7 @@ impl Registry {
             meaning: meaning.clone(),
             statement,
             digest: Cell::new(None),
+            digest_text: RefCell::default(),
         });
         self.statements.insert(meaning, Rc::downgrade(&prepared));
         prepared

@@ -54,6 +54,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let registry = ServerRegistry::default();
     let mut snapshots = Snapshots::new(registry.clone());
     snapshots.addresses = Snapshots::resolve(&config)?;
+    snapshots.compile_rules(&config);
     snapshots.rsa_key = rsa_key::rsa_key(&config)?;
     snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
     let (events, inbox) = channel();
@@ -200,6 +201,7 @@ impl Server<'_> {
         self.snapshots.addresses = addresses;
         self.snapshots.rsa_key = rsa_key;
         self.snapshots.servers_tls = servers_tls;
+        self.snapshots.compile_rules(config);
         self.monitor.apply(config, &self.snapshots.servers_tls.for_monitor());
         Ok(())
     }

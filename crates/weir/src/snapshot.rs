@@ -9,6 +9,7 @@ use weir_config::{Config, MysqlUser, Password};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
+use weir_routing::{FastRoute, Options, QueryRule, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
@@ -31,6 +32,16 @@ pub(crate) struct Snapshots {
     throttles: HashMap<u32, Arc<Throttle>>,
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
+    rules: KnownRules,
+}
+
+/// The rules of the configuration that was taken last.
+#[derive(Debug, Default)]
+struct KnownRules {
+    rows: Vec<QueryRule>,
+    fast: Vec<FastRoute>,
+    options: Options,
+    compiled: Arc<Rules>,
 }
 
 /// A server whose name means no address.
@@ -50,6 +61,7 @@ impl Snapshots {
             rsa_key: None,
             throttles: HashMap::new(),
             servers_tls: ServersTls::default(),
+            rules: KnownRules::default(),
         }
     }
 
@@ -67,6 +79,32 @@ impl Snapshots {
             };
         }
         Ok(addresses)
+    }
+
+    /// Compiles the query rules, unless they are the same as before: then sessions and counters go on with them.
+    /// A configuration that was checked has no faults here.
+    pub(crate) fn compile_rules(&mut self, config: &Config) {
+        let options = config.rule_options();
+        let known = &self.rules;
+        if known.rows == config.query_rules && known.fast == config.fast_routing && known.options == options {
+            return;
+        }
+        match Rules::compile(&config.query_rules, &config.fast_routing, options) {
+            Ok(compiled) => {
+                for note in compiled.notes() {
+                    let (rule_id, column, because) = (note.rule_id, note.column, note.because);
+                    tracing::info!(
+                        rule_id,
+                        column,
+                        because,
+                        "pattern of a query rule is tried by PCRE2, with limits"
+                    );
+                }
+                let (rows, fast) = (config.query_rules.clone(), config.fast_routing.clone());
+                self.rules = KnownRules { rows, fast, options, compiled };
+            }
+            Err(faults) => tracing::error!(?faults, "query rules not taken: the ones before stay in force"),
+        }
     }
 
     /// The snapshot that follows from a configuration and the roles of now.
@@ -107,6 +145,7 @@ impl Snapshots {
                 .collect(),
             servers,
             hostgroups: self.hostgroups(config, roles, &places),
+            rules: self.rules.compiled.clone(),
             variables: config.variables.clone(),
             is_mariadb,
             default_collation: if is_mariadb { "latin1_swedish_ci" } else { "utf8mb4_0900_ai_ci" }.into(),

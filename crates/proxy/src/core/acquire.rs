@@ -23,6 +23,9 @@ impl Core {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
     /// false: the session is busy from here on.
     pub(super) fn start(&mut self, key: SessionKey) -> bool {
+        if !self.has_been_held(key) {
+            return false;
+        }
         self.outdate_kept(key);
         let session = &mut self.sessions[key];
         let is_answered = session.work.kind != super::model::WorkKind::LongData;
@@ -32,29 +35,44 @@ impl Core {
             return false;
         }
         session.work.attempts += 1;
-        let Some(account) = &session.account else {
+        if session.account.is_none() {
             self.refuse_without_account(key);
             return false;
-        };
-        session.work.hostgroup = session.listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        }
+        session.work.hostgroup = session.work.decision.hostgroup.unwrap_or(session.home_hostgroup());
         if let Some(lease) = self.sessions[key].lease
             && self.should_move(key, lease)
         {
             self.keep(lease, key);
             self.release(key);
         }
-        let session = &mut self.sessions[key];
-        if let Some(lease) = session.lease {
-            if session.is_pinned_to_reader && !session.work.is_read && !self.may_run_on_reader(key, lease) {
+        if let Some(lease) = self.sessions[key].lease {
+            // What a pin holds stays where it is, whatever the rules say; in a transaction that is ProxySQL's way too.
+            if self.must_not_run_on(lease, key) && !self.may_run_on_reader(key, lease) {
                 return false;
             }
             self.sessions[key].phase = Phase::Running;
             self.converge(lease);
             return false;
         }
-        session.phase = Phase::Waiting(self.now);
+        self.sessions[key].phase = Phase::Waiting(self.now);
         self.acquire(key);
         false
+    }
+
+    /// Whether a session is pinned to a reader with a statement that may write, and no rule sends it there.
+    fn must_not_run_on(&self, lease: BackendKey, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let is_sent_there =
+            || session.work.decision.hostgroup.is_some_and(|hostgroup| self.is_member(lease, hostgroup));
+        session.is_pinned_to_reader && !session.work.is_read && !is_sent_there()
+    }
+
+    /// Whether a connection leads to a server of this hostgroup.
+    fn is_member(&self, backend: BackendKey, hostgroup: u32) -> bool {
+        let server = self.backends[backend].server;
+        let group = self.groups.get(&hostgroup);
+        group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
     }
 
     /// Finds a server for a waiting session.
@@ -67,7 +85,9 @@ impl Core {
             .uses
             .intersects(Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS)
             && (!session.keeps.is_empty() || session.last_insert_id != 0);
-        let may_leave_writer = session.work.is_read
+        // Where a rule or a hint sends a statement, it goes.
+        let may_leave_writer = session.work.decision.hostgroup.is_none()
+            && session.work.is_read
             && (session.is_autocommit || self.may_begin_on_reader(key))
             && !session.work.writer_only
             && !uses_connection;
@@ -132,6 +152,7 @@ impl Core {
         session.phase = Phase::Idle;
         session.command_bytes = 0;
         session.upload = None;
+        session.decided = Some(session.work.decision);
         if session.fetching == 0 {
             self.runnable.push_back((key, session.socket));
         }
@@ -210,10 +231,10 @@ impl Core {
     /// Lends a connection that is ready and nobody's to a waiting session.
     pub(super) fn lend(&mut self, backend: BackendKey, key: SessionKey) {
         self.fetch_kept(backend, key);
-        let writers = self.groups.get(&self.sessions[key].work.hostgroup);
-        let server = self.backends[backend].server;
-        let is_writer =
-            writers.is_some_and(|group| group.members.iter().any(|member| member.server == server));
+        let session = &self.sessions[key];
+        // A rule that sends more than reads to a server means it to be written to.
+        let is_sent_to_write = session.work.decision.hostgroup.is_some() && !session.work.is_read;
+        let is_writer = is_sent_to_write || self.is_member(backend, session.home_hostgroup());
         let session = &mut self.sessions[key];
         session.is_pinned_to_reader = !is_writer && !session.is_bound();
         session.lease = Some(backend);
@@ -337,7 +358,9 @@ impl Core {
     /// the client has seen nothing.
     pub(super) fn may_retry(&self, key: SessionKey) -> bool {
         let work = &self.sessions[key].work;
-        let retries = self.snapshot.variables.connect_retries_on_failure;
+        let default = self.snapshot.variables.connect_retries_on_failure;
+        // What was not sent is not run again, but for the first time.
+        let retries = work.decision.retries.filter(|_| work.is_sent).unwrap_or(default);
         let has_no_effect =
             work.is_read && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
         (has_no_effect || !work.is_sent) && !work.is_answering && work.attempts <= retries

@@ -18,6 +18,8 @@ pub struct Census {
     pub backends: usize,
     /// Each server's pool.
     pub pools: Vec<PoolCensus>,
+    /// How often each active query rule has matched, by rule_id.
+    pub rule_hits: Vec<(u32, u64)>,
 }
 
 /// A worker's connections to one server.
@@ -47,6 +49,7 @@ impl Core {
             busy: self.sessions.iter().filter(|(_, session)| is_busy(&session.phase)).count(),
             parked: self.parked.iter().filter(|(key, socket)| self.is_waiting(*key, *socket)).count(),
             backends: self.backends.len(),
+            rule_hits: self.router.hits().collect(),
             pools: self
                 .servers
                 .iter()

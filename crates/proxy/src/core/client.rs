@@ -117,6 +117,10 @@ impl Core {
             login_collation: LOGIN_COLLATION,
             scramble,
             caller: None,
+            scope: None,
+            next_flag_in: 0,
+            decided: None,
+            watched_at: 0,
             lease: None,
             is_pinned_to_reader: false,
             kept: None,
@@ -318,6 +322,8 @@ impl Core {
         session.login_collation = collation;
         session.account = Some(account);
         session.identity = identity;
+        session.scope = None;
+        session.next_flag_in = 0;
         self.begin_session(key, state);
         self.command_done(key);
         let session = &self.sessions[key];

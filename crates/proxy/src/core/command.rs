@@ -9,6 +9,7 @@ use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use super::Core;
 use super::model::{Phase, SessionKey, Work, WorkKind};
+use super::route::Routed;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(super) const COMMAND_BYTES_KEPT: usize = 1 << 20;
@@ -90,6 +91,9 @@ impl Core {
     /// COM_QUERY.
     pub(super) fn query(&mut self, key: SessionKey) -> bool {
         self.digest_command(key);
+        if self.route(key, None) == Routed::Ended {
+            return false;
+        }
         let statement = self.scan_command(key);
         let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Query;
@@ -139,21 +143,26 @@ impl Core {
     /// the scope that it means, in the inbox itself.
     pub(super) fn scan_command(&mut self, key: SessionKey) -> Statement {
         let session = &mut self.sessions[key];
-        let text_range = HEADER_LEN + 1..session.command_bytes;
-        let text = &session.inbox[text_range.clone()];
+        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
         let statement = weir_sql::scan(text, session.dialect);
         if !statement.effects.contains(Effects::UNTRACKED) || session.upload.is_some() {
             return statement;
         }
         let Some(scoped) = weir_sql::scoped_assignments(text, session.dialect) else { return statement };
-        let Some(header) = Header::parse(&session.inbox) else { return statement };
-        let longer = scoped.len() - text.len();
-        let header = Header { len: header.len + longer, ..header };
         let statement = weir_sql::scan(&scoped, session.dialect);
-        session.inbox.splice(text_range, scoped);
-        session.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        session.command_bytes += longer;
+        self.replace_text(key, &scoped);
         statement
+    }
+
+    /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
+    /// there whole.
+    pub(super) fn replace_text(&mut self, key: SessionKey, text: &[u8]) {
+        let session = &mut self.sessions[key];
+        let Some(header) = Header::parse(&session.inbox) else { return };
+        let header = Header { len: text.len() + 1, ..header };
+        session.inbox.splice(HEADER_LEN + 1..session.command_bytes, text.iter().copied());
+        session.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        session.command_bytes = HEADER_LEN + header.len;
     }
 
     /// Whether a text that looks like a read can be trusted to be one.

@@ -56,6 +56,7 @@ impl Core {
             let digest = self.digester.digest(prepared.text());
             self.statistics.note_text(&digest);
             prepared.digest.set(Some(digest.hash));
+            *prepared.digest_text.borrow_mut() = digest.text.into();
             digest.hash
         });
         self.sessions[key].work.digest = Some(digest);

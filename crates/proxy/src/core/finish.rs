@@ -57,6 +57,7 @@ impl Core {
             _ => {}
         }
         let session = &mut self.sessions[holder];
+        session.apply_multiplex();
         match session.work.ending {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
             Ending::Ok { warnings, .. } if session.work.kind.is_harmless() => {

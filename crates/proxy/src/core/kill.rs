@@ -68,14 +68,15 @@ impl Core {
         }
     }
 
-    /// A statement has run longer than default_query_timeout.
+    /// A statement has run longer than it may.
     pub(super) fn statement_timed_out(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let (Phase::Running, Some(lease)) = (&session.phase, session.lease) else { return };
         if std::mem::replace(&mut session.work.deadline_passed, true) {
             return;
         }
-        let timeout_ms = self.snapshot.variables.default_query_timeout.as_millis();
+        let session = &self.sessions[key];
+        let timeout_ms = self.query_timeout(session) / 1_000_000;
         let (id, program) = (session.id, session.program());
         tracing::warn!(session = id, program, timeout_ms, "statement runs too long: killing it");
         self.kill_backend(lease, true);
@@ -213,7 +214,7 @@ impl Core {
         }
         if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
             self.kill_backend(lease, true);
-        } else if matches!(session.phase, Phase::Waiting(_)) {
+        } else if matches!(session.phase, Phase::Waiting(_) | Phase::Held) {
             self.leave_queues(victim);
             self.reply_error(victim, error::QUERY_INTERRUPTED, "Query execution was interrupted");
             self.answered_here(victim);

@@ -26,6 +26,7 @@ mod prepared;
 mod read_only;
 mod relay;
 mod reload;
+mod route;
 mod run;
 mod saved;
 mod seldom;
@@ -44,6 +45,7 @@ use slab::Slab;
 use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::handshake::Scramble;
+use weir_routing::Router;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
 use weir_sql::{Dialect, Digester};
@@ -87,6 +89,9 @@ pub struct Core {
     dice: Dice,
     digester: Digester,
     statistics: Statistics,
+    router: Router,
+    /// Patterns given up that the log knows of.
+    told_given_up: u64,
     /// How statements are read where a session has not said otherwise.
     default_dialect: Dialect,
     /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
@@ -240,6 +245,8 @@ impl Core {
             dice: Dice::new(worker as u64),
             digester: Digester::new(counting::digest_options(&snapshot)),
             statistics: Statistics::default(),
+            router: Router::new(&snapshot.rules),
+            told_given_up: 0,
             default_dialect: snapshot.dialect,
             charsets_after_reset: None,
             knows_sql_mode: false,

@@ -10,6 +10,7 @@ use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
 use weir_protocol::response::ReplyReader;
+use weir_routing::Decision;
 use weir_session::login::{BackendLogin, Channel, ClientLogin, Greeted};
 use weir_session::pin::PinBoard;
 use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
@@ -19,6 +20,7 @@ use weir_sql::{Dialect, Effects, Statement, Uses};
 
 use super::counting::KnownCaller;
 use super::infile::Infile;
+use super::route::KnownScope;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
@@ -70,6 +72,14 @@ pub(crate) struct Session {
     pub scramble: Scramble,
     /// Its number in the statistics, once it was needed.
     pub caller: Option<KnownCaller>,
+    /// Its place in the query rules, once it was needed.
+    pub scope: Option<KnownScope>,
+    /// flagIN of its next statement.
+    pub next_flag_in: u32,
+    /// What was decided of the command that is about to be looked at anew.
+    pub decided: Option<Decision>,
+    /// A timer looks at its running statement at this time; 0 for none.
+    pub watched_at: Nanos,
     pub lease: Option<BackendKey>,
     /// The lease was taken for a read, on a server that takes no writes now.
     pub is_pinned_to_reader: bool,
@@ -145,6 +155,8 @@ pub(crate) enum Phase {
     Login(Box<ClientLogin>),
     /// Between commands.
     Idle,
+    /// Held for as long as a rule says.
+    Held,
     /// Waiting for a lease since the given time.
     Waiting(Nanos),
     /// A lease is being made ready, or the command runs.
@@ -203,6 +215,10 @@ pub(crate) struct Work {
     pub statement: Statement,
     /// The hash of its digest, if digests are made.
     pub digest: Option<u64>,
+    /// What the query rules and its hints say of it.
+    pub decision: Decision,
+    /// How long it is still to be held before it starts.
+    pub held_for_ns: Nanos,
     /// Where it goes.
     pub hostgroup: u32,
     /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.

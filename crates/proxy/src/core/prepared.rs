@@ -12,6 +12,7 @@ use weir_sql::{Access, Statement, Uses};
 use super::Core;
 use super::command::statement_id;
 use super::model::{BackendKey, Expected, SessionKey, WorkKind};
+use super::route::Routed;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
@@ -29,6 +30,10 @@ impl Core {
             return true;
         }
         self.digest_command(key);
+        self.sessions[key].work.kind = WorkKind::Prepare;
+        if self.route(key, None) == Routed::Ended {
+            return false;
+        }
         let mut statement = self.scan_command(key);
         if !self.is_surely_read(key) && statement.access == Access::Read {
             statement.access = Access::Write; // for its executions, too
@@ -46,6 +51,7 @@ impl Core {
         let text = session.work.rewritten.as_deref().unwrap_or(original);
         let prepared = self.registry.intern(text, &session.state, statement);
         prepared.digest.set(session.work.digest);
+        *prepared.digest_text.borrow_mut() = self.digester.text().into();
         session.work.prepared = Some(prepared);
         self.start(key)
     }
@@ -145,6 +151,9 @@ impl Core {
                 && (!session.work.wants_cursor || session.lease.is_some());
             session.work.prepared = Some(prepared.clone());
             self.digest_prepared(key, &prepared);
+            if self.route(key, Some(&prepared)) == Routed::Ended {
+                return false;
+            }
         }
         self.start(key)
     }

@@ -16,6 +16,7 @@ impl Core {
     pub(super) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.snapshot = snapshot.clone();
         self.take_digest_options(&snapshot);
+        self.take_rules(&snapshot);
         for pool in &mut self.servers {
             pool.is_current = false;
         }

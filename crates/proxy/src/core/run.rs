@@ -189,6 +189,7 @@ impl Core {
             && (is_long
                 || session.work.statement.access == Access::Write
                 || session.pins.pins().contains(Pins::TRANSACTION));
+        self.watch(holder);
         self.expect(key, Expected::Relay);
         if is_long {
             self.start_flow(holder);

@@ -1,18 +1,22 @@
-//! Everything that happens because time has passed. No session has a timer of its own while it is idle or while
-//! its statement runs: the few kinds of deadlines are queues, and once a second the connections are looked over.
+//! Everything that happens because time has passed. No session has a timer of its own while it is idle, nor while its
+//! statement runs, unless a rule gives it little time: the few kinds of deadlines are queues, and once a second the
+//! connections are looked over.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use weir_session::pin::Pins;
 
 use super::Core;
-use super::model::{Nanos, Phase};
+use super::model::{Nanos, Phase, SessionKey};
 use crate::outbox::{Owner, SocketId};
 
 /// How often connections are looked over.
 const LOOK_OVER_NS: Nanos = 1_000_000_000;
 /// A client that does not take its last bytes within this time is cut off.
 const CLOSING_NS: Nanos = 10_000_000_000;
+/// Statements with a shorter time limit are not left to the look-over.
+const WATCHED_BELOW_NS: Nanos = 10 * LOOK_OVER_NS;
 /// Sessions are looked over for wait_timeout every so many rounds.
 const IDLE_ROUNDS: u32 = 10;
 
@@ -23,6 +27,10 @@ pub(super) struct Timers {
     closings: VecDeque<(Nanos, SocketId)>,
     /// Pings of idle connections.
     pings: VecDeque<(Nanos, SocketId)>,
+    /// Statements that are held until a time.
+    held: BinaryHeap<Reverse<Due>>,
+    /// Running statements that have less time than the look-over is apart.
+    watched: BinaryHeap<Reverse<Due>>,
     unpark_at: Nanos,
     look_over_at: Nanos,
     round: u32,
@@ -35,6 +43,8 @@ impl Timers {
             dials: VecDeque::new(),
             closings: VecDeque::new(),
             pings: VecDeque::new(),
+            held: BinaryHeap::new(),
+            watched: BinaryHeap::new(),
             unpark_at: Nanos::MAX,
             look_over_at: now + LOOK_OVER_NS,
             round: 0,
@@ -70,10 +80,31 @@ impl Timers {
         self.pings.push_back((due, socket));
     }
 
+    /// A statement is to start at this time.
+    pub(super) fn hold(&mut self, key: SessionKey, socket: SocketId, at: Nanos) {
+        self.held.push(Reverse(Due { at, key, socket }));
+    }
+
     /// Let the parked sessions look again at this time, or sooner.
     pub(super) fn unpark(&mut self, at: Nanos) {
         self.unpark_at = self.unpark_at.min(at);
     }
+}
+
+/// Something to be done for a session, if its key still means the same one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    at: Nanos,
+    key: SessionKey,
+    socket: SocketId,
+}
+
+fn pop_first(heap: &mut BinaryHeap<Reverse<Due>>, now: Nanos) -> Option<Due> {
+    let Reverse(first) = heap.peek()?;
+    if first.at > now {
+        return None;
+    }
+    heap.pop().map(|Reverse(due)| due)
 }
 
 fn pop_due(queue: &mut VecDeque<(Nanos, SocketId)>, now: Nanos) -> Option<SocketId> {
@@ -90,7 +121,9 @@ impl Core {
         let timers = &self.timers;
         let fronts =
             [timers.logins.front(), timers.dials.front(), timers.closings.front(), timers.pings.front()];
-        let first = fronts.iter().flatten().map(|(due, _)| *due);
+        let heaps = [timers.held.peek(), timers.watched.peek()];
+        let of_heaps = heaps.into_iter().flatten().map(|Reverse(due)| due.at);
+        let first = fronts.iter().flatten().map(|(due, _)| *due).chain(of_heaps);
         let retries = self.servers.iter().map(|pool| pool.supply_at);
         first
             .chain(retries)
@@ -147,6 +180,12 @@ impl Core {
                 self.retry_supply(server);
             }
         }
+        while let Some(due) = pop_first(&mut self.timers.held, now) {
+            self.end_hold(due.key, due.socket);
+        }
+        while let Some(due) = pop_first(&mut self.timers.watched, now) {
+            self.look_at_watched(due);
+        }
         if self.timers.unpark_at <= now {
             self.timers.unpark_at = Nanos::MAX;
             self.unpark();
@@ -187,7 +226,6 @@ impl Core {
     fn look_over(&mut self) {
         self.timers.round = self.timers.round.wrapping_add(1);
         self.publish_questions();
-        let query_timeout = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
         let slow: Vec<usize> = self
             .backends
             .iter()
@@ -196,12 +234,13 @@ impl Core {
                 let session = &self.sessions[*key];
                 matches!(session.phase, Phase::Running)
                     && session.work.is_sent
-                    && self.now.saturating_sub(session.work.started_at) > query_timeout
+                    && self.now.saturating_sub(session.work.started_at) > self.query_timeout(session)
             })
             .collect();
         for key in slow {
             self.statement_timed_out(key);
         }
+        self.tell_given_up();
         self.unpark();
         self.look_over_transactions();
         self.give_up_hung();
@@ -211,6 +250,38 @@ impl Core {
         }
         if self.draining_until.is_some_and(|until| until <= self.now) {
             self.end_drain();
+        }
+    }
+
+    /// A statement has been sent: where the look-over would come late, a timer of its own sees to its time limit. One
+    /// timer serves all the statements of a session that follow each other.
+    pub(super) fn watch(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let timeout = self.query_timeout(session);
+        let at = session.work.started_at + timeout;
+        let is_watched = session.watched_at != 0 && session.watched_at <= at;
+        if timeout > WATCHED_BELOW_NS || is_watched {
+            return;
+        }
+        let socket = session.socket;
+        self.sessions[key].watched_at = at;
+        self.timers.watched.push(Reverse(Due { at, key, socket }));
+    }
+
+    fn look_at_watched(&mut self, due: Due) {
+        if !self.session_is(due.key, due.socket) || self.sessions[due.key].watched_at != due.at {
+            return;
+        }
+        let session = &mut self.sessions[due.key];
+        session.watched_at = 0;
+        if !matches!(session.phase, Phase::Running) || !session.work.is_sent {
+            return;
+        }
+        let session = &self.sessions[due.key];
+        if session.work.started_at + self.query_timeout(session) <= self.now {
+            self.statement_timed_out(due.key);
+        } else {
+            self.watch(due.key);
         }
     }
 

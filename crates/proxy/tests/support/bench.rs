@@ -15,6 +15,7 @@ use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Report, Shared};
 use weir_proxy::snapshot::{Account, Hostgroup, Server};
+use weir_routing::Rules;
 
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
 
@@ -120,6 +121,20 @@ impl Bench {
         let groups = [(0, hostgroup)];
         let snapshot = super::snapshot(&self.users, &servers, groups, self.variables.clone());
         self.servers = servers;
+        for core in &mut self.cores {
+            core.message(Message::Snapshot(snapshot.clone()), self.now);
+        }
+        self.run();
+    }
+
+    /// The same configuration with query rules.
+    pub fn publish_rules(
+        &mut self,
+        rules: Arc<Rules>,
+        hostgroups: impl IntoIterator<Item = (u32, Hostgroup)>,
+    ) {
+        let mut snapshot = super::snapshot(&self.users, &self.servers, hostgroups, self.variables.clone());
+        Arc::get_mut(&mut snapshot).unwrap().rules = rules;
         for core in &mut self.cores {
             core.message(Message::Snapshot(snapshot.clone()), self.now);
         }

@@ -99,6 +99,7 @@ pub fn snapshot(
         users: users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
         servers: servers.to_vec(),
         hostgroups: hostgroups.into_iter().collect::<HashMap<_, _>>(),
+        rules: Arc::default(),
         variables,
         server_version: "5.5.5-10.11.19-MariaDB".into(),
         is_mariadb: true,

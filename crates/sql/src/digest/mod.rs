@@ -87,6 +87,11 @@ impl Digester {
         &self.options
     }
 
+    /// The text of the last digest.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// The digest of one statement. Any bytes have one.
     pub fn digest(&mut self, statement: &[u8]) -> Digest<'_> {
         let options = &self.options;
