@@ -311,18 +311,37 @@ fn greeting(env: &Env) -> CaseResult {
 
 fn unknown_schema(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
+    let node = env.cluster()?.node(1);
     let login = Login::new(Account::APP).schema("no_such_schema");
-    let mut client = RawClient::connect(weir.addr())?;
-    let packet = client.authenticate(&login)?;
-    // The server is asked only when a statement needs it; whichever comes first must say it.
-    if packet.first() != Some(0) {
-        ensure!(packet.err()?.code == 1049, "{packet}");
-        return Ok(());
+    // As long as there is no writer, nobody can be asked.
+    Session::open(weir.addr(), "test")?.run("DO 1")?;
+    let told = |server| -> Result<_, Box<dyn std::error::Error>> {
+        let mut client = RawClient::connect(server)?;
+        let packet = client.authenticate(&login)?;
+        ensure!(client.packets().is_closed(), "still open after {packet}");
+        Ok(packet)
+    };
+    let (here, there) = (told(weir.addr())?, told(node.addr())?);
+    ensure!(here == there && here.err()?.code == 1049, "{here} through Weir, {there} directly");
+    // Schemas that are there are asked for once, and one that is dropped is noticed by the statement at the latest.
+    let schema = env.schema()?;
+    for _ in 0..5 {
+        let mut session = Session::open(weir.addr(), &schema)?;
+        ensure!(session.value("SELECT DATABASE()")? == schema, "in another schema");
     }
-    let refused = client.query("SELECT 1")?;
-    ensure!(refused.err()?.code == 1049, "{refused:?}");
-    client.query("USE test")?.ok()?;
-    let rows = client.query("SELECT DATABASE()")?.rows()?;
-    ensure!(rows == [["test"]], "{rows:?}");
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run(&format!("DROP DATABASE {schema}"))?;
+    // COM_CHANGE_USER is a login, too.
+    let mut session = Session::open(weir.addr(), "test")?;
+    let answer = session.change_user(Account::APP2, "no_such_schema")?;
+    ensure!(answer.error() == Some(1049), "COM_CHANGE_USER: {answer:?}");
+    ensure!(session.ping().is_err(), "open after a COM_CHANGE_USER that failed");
+    // No server can be asked: then the login is good, and the first statement says what is wrong.
+    let mut config = WeirConfig::new(env.free_address()?);
+    config.server(env.free_address()?, 1, &[]).user(Account::APP, 1, &[]);
+    config.variable("connect_timeout_server_max", 500).variable("threads", 1);
+    let weir = env.weir_with(&config)?;
+    let mut session = Session::with(weir.addr(), &login)?;
+    session.refused("SELECT 1", 9001)?;
     Ok(())
 }

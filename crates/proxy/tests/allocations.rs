@@ -174,7 +174,7 @@ impl Bench {
         };
         bench.carry_out();
         let (_, greeting) = support::take_packet(&mut bench.to_client).unwrap();
-        bench.client_sends(&support::login(&greeting, support::MODERN, b"app", b"sbtest", 45));
+        bench.client_sends(&support::login(&greeting, support::MODERN, b"app", b"information_schema", 45));
         let (_, reply) = support::take_packet(&mut bench.to_client).unwrap();
         assert_eq!(reply[0], OK_HEADER, "{}", reply.escape_ascii());
         bench.dial();
@@ -338,7 +338,7 @@ fn through_sockets() {
     let mut buffer = vec![0; 1 << 16];
     let count = stream.read(&mut buffer).unwrap();
     let greeting = &buffer[HEADER_LEN..count];
-    stream.write_all(&support::login(greeting, support::MODERN, b"app", b"sbtest", 45)).unwrap();
+    stream.write_all(&support::login(greeting, support::MODERN, b"app", b"information_schema", 45)).unwrap();
     let _ = stream.read(&mut buffer).unwrap();
 
     let command = query("SELECT c FROM sbtest1 WHERE id=4711");

@@ -121,6 +121,11 @@ impl Core {
 
     /// No server can be had: the session looks again when the first may be tried again, or in a moment.
     fn park(&mut self, key: SessionKey, hostgroup: u32) {
+        if self.sessions[key].work.kind == WorkKind::LoginSchema {
+            // Nobody is there to ask.
+            self.login_done(key);
+            return self.answered_here(key);
+        }
         let socket = self.sessions[key].socket;
         self.parked.push_back((key, socket));
         let members = self.groups.get(&hostgroup).map(|group| group.members.as_slice()).unwrap_or_default();

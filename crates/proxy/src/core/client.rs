@@ -326,20 +326,40 @@ impl Core {
         session.next_flag_in = 0;
         self.begin_session(key, state);
         self.command_done(key);
+        if self.checks_schema(key, verified.sequence) {
+            return false;
+        }
+        self.sessions[key].work.login_sequence = verified.sequence;
+        self.login_done(key);
+        true
+    }
+
+    /// The OK at the end of a login.
+    pub(super) fn login_done(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
+        let schema = session.state.schema();
         let mut tracked = Vec::new();
         if !schema.is_empty() {
-            weir_protocol::ok::SessionTrack::Schema(&schema).write(&mut tracked);
+            weir_protocol::ok::SessionTrack::Schema(schema).write(&mut tracked);
         }
         let mut ok = OkPacket::new(OK_HEADER, session.status());
         if session.capabilities.contains(Capabilities::SESSION_TRACK) {
             ok.session_state = &tracked;
         }
-        let mut sequence = verified.sequence;
+        let mut sequence = session.work.login_sequence;
         if let Some(buffer) = self.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ok.write(session.capabilities, out));
         }
-        true
+    }
+
+    /// The error at the end of a login whose password was right.
+    pub(super) fn put_login_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        let session = &self.sessions[key];
+        let mut sequence = session.work.login_sequence;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
     }
 
     /// Everything that a session has gathered goes back to what a login gives.
@@ -393,8 +413,10 @@ impl Core {
 
     /// An error of Weir's own as the answer to a command.
     pub(super) fn reply_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
-        if self.sessions[key].work.kind == WorkKind::LongData {
-            return self.long_data_refused(key, error, message);
+        match self.sessions[key].work.kind {
+            WorkKind::LongData => return self.long_data_refused(key, error, message),
+            WorkKind::LoginSchema => return self.schema_unchecked(key, error, message),
+            _ => {}
         }
         let session = &mut self.sessions[key];
         session.row_count = -1;
@@ -529,6 +551,10 @@ impl Core {
             }
         } else {
             session.inbox.drain(..done);
+        }
+        // Errors from here on are not a login's or of what is not answered.
+        if matches!(session.work.kind, WorkKind::LoginSchema | WorkKind::LongData) {
+            session.work.kind = WorkKind::default();
         }
         session.upload = None;
         session.infile = None;

@@ -52,6 +52,7 @@ impl Core {
         }
         match session.work.kind {
             WorkKind::Execute => self.note_executed(key, holder),
+            WorkKind::LoginSchema => return self.schema_checked(key, holder),
             WorkKind::Fetch => self.note_fetched(key, holder),
             WorkKind::StmtReset => self.note_statement_reset(key, holder),
             _ => {}
@@ -176,10 +177,7 @@ impl Core {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
         }
-        let may_have_selected = statement.effects.contains(Effects::ROUTINE)
-            || (statement.multi
-                && self.text(holder).windows(6).any(|word| word.eq_ignore_ascii_case(b"SELECT")));
-        if may_have_selected {
+        if self.may_have_selected(holder) {
             self.keep_anew(holder, Keeps::FOUND_ROWS);
         }
         let session = &mut self.sessions[holder];

@@ -37,12 +37,20 @@ impl Core {
         // SELECT ... INTO has rows that are not sent.
         let has_hidden_rows = statement.effects.contains(Effects::FOUND_ROWS_CALC)
             || (is_select(statement.kind) && !has_rows)
-            || is_hidden;
+            || self.may_have_selected(key);
         if has_hidden_rows {
             self.keep_anew(key, Keeps::FOUND_ROWS);
         } else if has_rows && changes_found_rows(statement.kind) {
             self.outdate(key, Keeps::FOUND_ROWS);
         }
+    }
+
+    /// Whether rows may have been counted that are not those of the reply's end: by a routine, or in one of several
+    /// statements.
+    pub(super) fn may_have_selected(&self, key: SessionKey) -> bool {
+        let statement = self.sessions[key].work.statement;
+        let says_select = || self.text(key).windows(6).any(|word| word.eq_ignore_ascii_case(b"SELECT"));
+        statement.effects.contains(Effects::ROUTINE) || (statement.multi && says_select())
     }
 
     /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an

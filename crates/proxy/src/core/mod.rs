@@ -29,6 +29,7 @@ mod reload;
 mod route;
 mod run;
 mod saved;
+mod schemas;
 mod seldom;
 mod setup;
 mod status;
@@ -112,6 +113,7 @@ pub struct Core {
     ids: HashMap<u32, SessionKey>,
     /// Users whose read-only transactions have turned out to need more than a reader gives.
     read_only_on_writer: HashSet<String>,
+    known_schemas: schemas::KnownSchemas,
     started_at: Nanos,
     /// Commands that clients have sent.
     questions: u64,
@@ -258,6 +260,7 @@ impl Core {
             next_session: 0,
             ids: HashMap::new(),
             read_only_on_writer: HashSet::new(),
+            known_schemas: Default::default(),
             started_at: now,
             questions: 0,
             draining_until: None,

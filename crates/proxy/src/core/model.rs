@@ -262,6 +262,8 @@ pub(crate) struct Work {
     pub is_last_row: bool,
     /// Sequence id of an EOF behind column definitions that is held back until it is clear whether rows follow.
     pub owed_eof: Option<u8>,
+    /// Sequence id of the reply to the login that this belongs to.
+    pub login_sequence: u8,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
 }
@@ -292,6 +294,8 @@ pub(crate) enum WorkKind {
     SetOption,
     /// COM_STMT_SEND_LONG_DATA of more than is kept. Not answered.
     LongData,
+    /// Whether the schema of a login exists.
+    LoginSchema,
     /// COM_STMT_FETCH
     Fetch,
     /// COM_STMT_RESET of a statement that has something at the server.
@@ -303,7 +307,8 @@ impl WorkKind {
     pub(crate) fn is_harmless(self) -> bool {
         matches!(
             self,
-            Self::Prepare
+            Self::LoginSchema
+                | Self::Prepare
                 | Self::FieldList
                 | Self::SetOption
                 | Self::LongData

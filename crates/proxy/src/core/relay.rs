@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtPrepareOk;
-use weir_protocol::error;
+use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
@@ -75,6 +75,9 @@ impl Core {
         if control == Control::LocalInfile {
             return self.file_wanted(key, holder, bytes);
         }
+        if self.sessions[holder].work.kind == WorkKind::LoginSchema {
+            return self.take_login_reply(key, holder, control, bytes);
+        }
         let session = &mut self.sessions[holder];
         if !std::mem::replace(&mut session.work.is_answering, true) {
             // The first packet: how fast the client takes the rest says nothing about the server.
@@ -96,6 +99,32 @@ impl Core {
             Control::PrepareOk => self.relay_prepare_ok(key, holder, bytes)?,
             Control::LocalInfile => {}
         }
+        Ok(())
+    }
+
+    /// The reply to Weir's own question for a login's schema: nothing of it is for the client.
+    fn take_login_reply(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        control: Control,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let payload = &bytes[HEADER_LEN..];
+        if control == Control::Err {
+            let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
+            let error = ServerError { code: err.code, sqlstate: err.sqlstate.unwrap_or(*b"HY000") };
+            let session = &mut self.sessions[holder];
+            session.work.ending = Ending::Err(err.code);
+            session.owed_error = Some((error, String::from_utf8_lossy(err.message).into()));
+            return Ok(());
+        }
+        let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+        self.take_tracked(key, holder, &ok)?;
+        let session = &mut self.sessions[holder];
+        session.take_status(ok.status, self.now);
+        session.work.ending =
+            Ending::Ok { affected_rows: 0, insert_id: 0, warnings: ok.warnings, has_rows: false };
         Ok(())
     }
 

@@ -75,7 +75,7 @@ impl Core {
             self.sync(key, &state);
             return;
         }
-        let leaves_schema = work.kind == WorkKind::InitDb
+        let leaves_schema = matches!(work.kind, WorkKind::InitDb | WorkKind::LoginSchema)
             || (work.kind == WorkKind::Query && work.statement.kind == Kind::Use && !work.statement.multi);
         let state = if leaves_schema && backend.state.schema() != session.state.schema() {
             // The schema that it leaves may be gone, and USE is the way out of that.
@@ -168,6 +168,7 @@ impl Core {
         } else if let Some(text) = &session.work.rewritten {
             match session.work.kind {
                 WorkKind::Prepare => command::put_stmt_prepare(buffer, text),
+                WorkKind::LoginSchema => command::put_init_db(buffer, text),
                 _ => command::put_query(buffer, text),
             }
         } else {
@@ -224,9 +225,11 @@ impl Core {
             Some(Expected::Relay | Expected::Discard) => match backend.holder {
                 Some(holder) => match self.sessions[holder].work.kind {
                     WorkKind::Prepare => ReplyKind::Prepare,
-                    WorkKind::InitDb | WorkKind::Reset | WorkKind::SetOption | WorkKind::StmtReset => {
-                        ReplyKind::Simple
-                    }
+                    WorkKind::LoginSchema
+                    | WorkKind::InitDb
+                    | WorkKind::Reset
+                    | WorkKind::SetOption
+                    | WorkKind::StmtReset => ReplyKind::Simple,
                     WorkKind::FieldList | WorkKind::Fetch => ReplyKind::Data,
                     WorkKind::Query | WorkKind::Execute | WorkKind::LongData => ReplyKind::Results,
                 },

@@ -147,7 +147,10 @@ impl Bench {
         let client = self.clients.len() - 1;
         self.run();
         let (_, greeting) = super::take_packet(&mut self.clients[client].got).unwrap();
-        self.send(client, &super::login(&greeting, super::MODERN, user.as_bytes(), b"shop", 45));
+        self.send(
+            client,
+            &super::login(&greeting, super::MODERN, user.as_bytes(), b"information_schema", 45),
+        );
         let (_, reply) = super::take_packet(&mut self.clients[client].got).unwrap();
         assert_eq!(reply[0], OK_HEADER);
         client

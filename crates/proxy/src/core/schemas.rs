@@ -1,0 +1,86 @@
+//! A login into a schema that does not exist fails, as at a server (1049, 1044 without the right to it).
+//!
+//! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
+//! schemas each user has come.
+
+use std::collections::HashMap;
+
+use weir_protocol::error::{self, ServerError};
+
+use super::Core;
+use super::model::{BackendKey, Ending, Nanos, SessionKey, WorkKind};
+
+/// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
+const KNOWN_NS: Nanos = 60_000_000_000;
+/// Schemas remembered for each user; beyond that all of the user's are asked for anew.
+const SCHEMAS_MAX: usize = 1024;
+/// It exists everywhere.
+const ALWAYS_THERE: &[u8] = b"information_schema";
+
+/// Until when each user's schemas are known.
+#[derive(Debug, Default)]
+pub(super) struct KnownSchemas(HashMap<String, HashMap<Box<[u8]>, Nanos>>);
+
+impl KnownSchemas {
+    fn contains(&self, user: &str, schema: &[u8], now: Nanos) -> bool {
+        let until = self.0.get(user).and_then(|schemas| schemas.get(schema));
+        until.is_some_and(|until| now < *until)
+    }
+
+    fn insert(&mut self, user: &str, schema: &[u8], until: Nanos) {
+        let schemas = self.0.entry(user.to_owned()).or_default();
+        if schemas.len() >= SCHEMAS_MAX {
+            schemas.clear();
+        }
+        schemas.insert(schema.into(), until);
+    }
+}
+
+impl Core {
+    /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is
+    /// nothing to ask.
+    pub(super) fn checks_schema(&mut self, key: SessionKey, login_sequence: u8) -> bool {
+        let session = &self.sessions[key];
+        let schema = session.state.schema();
+        let Some(account) = &session.account else { return false };
+        if schema.is_empty()
+            || schema.eq_ignore_ascii_case(ALWAYS_THERE)
+            || self.known_schemas.contains(&account.user.username, schema, self.now)
+        {
+            return false;
+        }
+        let schema = schema.to_vec();
+        let session = &mut self.sessions[key];
+        session.work.reset(self.now);
+        session.work.kind = WorkKind::LoginSchema;
+        session.work.rewritten = Some(schema);
+        session.work.login_sequence = login_sequence;
+        self.start(key);
+        true
+    }
+
+    /// The server has answered.
+    pub(super) fn schema_checked(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        match (session.work.ending, session.owed_error.take()) {
+            (Ending::Err(_), Some((error, text))) => self.schema_unchecked(holder, error, &text),
+            _ => {
+                if let (Some(account), Some(schema)) = (&session.account, &session.work.rewritten) {
+                    self.known_schemas.insert(&account.user.username, schema, self.now + KNOWN_NS);
+                }
+                self.login_done(holder);
+            }
+        }
+        self.settle_down(key, holder);
+    }
+
+    /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is
+    /// good: if no server can be had, its first statement will say why.
+    pub(super) fn schema_unchecked(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        if error.code != error::BAD_DB.code && error.code != error::DB_ACCESS_DENIED.code {
+            return self.login_done(key);
+        }
+        self.sessions[key].close_when_done = true;
+        self.put_login_error(key, error, message);
+    }
+}
