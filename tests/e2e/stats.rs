@@ -86,6 +86,11 @@ fn digests(env: &Env) -> CaseResult {
     let executions = with_text(&rows, "SELECT name FROM items WHERE id = ?");
     ensure!(sum(&executions, "count_star") == 8, "{executions:?}");
 
+    let commands = report(&weir, "commands")?;
+    let counts =
+        |word: &str| commands.iter().find(|row| row["command"] == word).map(|row| &row["count_star"]);
+    ensure!(counts("INSERT") == Some(&4.into()) && counts("SELECT") == Some(&28.into()), "{commands:?}");
+
     let (is_good, table, _) = run(&["digests", "--top", "2", "-c", &config(&weir)])?;
     let lines: Vec<&str> = table.lines().collect();
     ensure!(is_good && lines.len() == 3 && lines[0].starts_with("hostgroup  schemaname"), "{table}");

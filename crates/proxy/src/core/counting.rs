@@ -11,7 +11,7 @@ use super::Core;
 use super::model::{BackendKey, Ending, ServerIndex, SessionKey, WorkKind};
 use crate::snapshot::Snapshot;
 use crate::statistics::{
-    Caller, CallerId, DigestKey, ErrorKey, Execution, ReportPart, ServerRow, WorkerReport,
+    Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram, ReportPart, ServerRow, WorkerReport,
 };
 
 /// A session's number in the statistics, with the schema for which it holds.
@@ -22,7 +22,7 @@ pub(crate) struct KnownCaller {
 }
 
 /// This worker's dealings with a server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ServerCounts {
     pub opened: u64,
     pub failed: u64,
@@ -30,6 +30,7 @@ pub(super) struct ServerCounts {
     pub queries: u64,
     pub bytes_sent: u64,
     pub bytes_received: u64,
+    pub latency: Histogram,
 }
 
 impl Core {
@@ -70,11 +71,15 @@ impl Core {
     /// A statement has been answered by a server.
     pub(super) fn count_statement(&mut self, key: BackendKey, holder: SessionKey) {
         let work = &self.sessions[holder].work;
-        let Some(digest) = work.digest.filter(|_| matches!(work.kind, WorkKind::Query | WorkKind::Execute))
-        else {
+        if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
             return;
-        };
+        }
         let took_ns = self.now.saturating_sub(work.begun_at);
+        self.statistics.commands.count(work.statement.kind, took_ns);
+        let server = self.backends[key].server;
+        let on_server_us = self.now.saturating_sub(work.started_at) / 1000;
+        self.servers[server].counts.latency.record(on_server_us);
+        let Some(digest) = work.digest else { return };
         let hostgroup = work.hostgroup;
         let (rows_affected, rows_sent) = match work.ending {
             Ending::Ok { affected_rows, has_rows: false, .. } => (affected_rows, 0),
@@ -150,6 +155,7 @@ impl Core {
                 report.digests = self.statistics.digest_rows();
                 report.dropped = self.statistics.dropped();
             }
+            ReportPart::Commands => report.commands = self.statistics.commands.rows(),
             ReportPart::Errors => {
                 let endpoint = |server: usize| {
                     self.servers.get(server).map_or_else(String::new, |pool| pool.server.endpoint.clone())
@@ -165,7 +171,7 @@ impl Core {
 
 fn server_row(pool: &super::Pool) -> ServerRow {
     let free = pool.idle.len() as u64;
-    let counts = pool.counts;
+    let counts = &pool.counts;
     ServerRow {
         endpoint: pool.server.endpoint.clone(),
         used: u64::from(pool.open.saturating_sub(pool.dialing)).saturating_sub(free),
@@ -176,6 +182,7 @@ fn server_row(pool: &super::Pool) -> ServerRow {
         queries: counts.queries,
         bytes_sent: counts.bytes_sent,
         bytes_received: counts.bytes_received,
+        latency: counts.latency.clone(),
     }
 }
 

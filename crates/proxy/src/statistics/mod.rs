@@ -3,6 +3,7 @@
 //!
 //! Everything is bounded. Counting allocates only when something is seen for the first time.
 
+mod commands;
 mod errors;
 mod histogram;
 mod report;
@@ -12,6 +13,8 @@ use std::collections::hash_map::Entry;
 
 use weir_sql::Digest;
 
+pub use commands::CommandRow;
+pub(crate) use commands::Commands;
 pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
 pub use report::{DigestRow, ErrorRow, ReportPart, ServerRow, WorkerReport};
@@ -65,6 +68,7 @@ pub(crate) struct Statistics {
     /// Executions that found no room in the table.
     dropped: u64,
     pub errors: Errors,
+    pub commands: Commands,
 }
 
 /// The numbers of a row of the digest table.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Caller, CallerId, Histogram, Statistics};
+use super::{Caller, CallerId, CommandRow, Histogram, Statistics};
 use crate::core::Nanos;
 
 /// What is asked for.
@@ -10,6 +10,8 @@ use crate::core::Nanos;
 pub enum ReportPart {
     /// [`WorkerReport::digests`]
     Digests,
+    /// [`WorkerReport::commands`]
+    Commands,
     /// [`WorkerReport::errors`]
     Errors,
     /// [`WorkerReport::servers`]
@@ -23,6 +25,8 @@ pub struct WorkerReport {
     pub now: Nanos,
     /// The digest table, in no order.
     pub digests: Vec<DigestRow>,
+    /// Statements by kind.
+    pub commands: Vec<CommandRow>,
     /// The errors, in no order.
     pub errors: Vec<ErrorRow>,
     /// The servers that this worker knows.
@@ -100,6 +104,8 @@ pub struct ServerRow {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
+    /// How long it took from sending a statement to the end of its reply.
+    pub latency: Histogram,
 }
 
 impl Statistics {

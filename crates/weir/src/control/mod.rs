@@ -22,6 +22,8 @@ pub(crate) const ANSWER_BYTES_MAX: u64 = 256 << 20;
 pub(crate) enum Subject {
     /// Statements by digest: how often, how long, how many rows
     Digests,
+    /// Statements by kind: how often, how long
+    Commands,
     /// Servers with the role and the state they have now, and why
     Servers,
     /// Connections to each server, and what has gone over them

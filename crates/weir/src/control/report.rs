@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use weir_proxy::service::Publisher;
-use weir_proxy::statistics::{Caller, DigestRow, ErrorRow, Histogram, ReportPart, ServerRow, WorkerReport};
+use weir_proxy::statistics::{
+    Caller, CommandRow, DigestRow, ErrorRow, Histogram, ReportPart, ServerRow, WorkerReport,
+};
 use weir_topology::Roles;
 
 use super::Subject;
@@ -40,6 +42,7 @@ impl Reporter {
     pub(crate) fn report(&self, subject: Subject) -> Report {
         match subject {
             Subject::Digests => digests(&self.publisher.report(ReportPart::Digests)),
+            Subject::Commands => commands(&self.publisher.report(ReportPart::Commands)),
             Subject::Errors => errors(&self.publisher.report(ReportPart::Errors)),
             Subject::Pool => pool(&self.roles(), &self.publisher.report(ReportPart::Servers)),
             Subject::Servers => servers(&self.roles()),
@@ -158,6 +161,46 @@ fn digest_row(sum: &Digest<'_>) -> Vec<Value> {
     ]
 }
 
+/// Like ProxySQL's stats_mysql_commands_counters; what took longest in all comes first.
+fn commands(workers: &[WorkerReport]) -> Report {
+    let mut sums: Vec<CommandRow> = Vec::new();
+    for row in workers.iter().flat_map(|worker| &worker.commands) {
+        match sums.iter_mut().find(|sum| sum.kind == row.kind) {
+            None => sums.push(row.clone()),
+            Some(sum) => {
+                sum.count += row.count;
+                sum.sum_us = sum.sum_us.saturating_add(row.sum_us);
+                sum.latency.add(&row.latency);
+            }
+        }
+    }
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.sum_us));
+    let columns = ["command", "count_star", "sum_time_us", "p50_us", "p95_us", "p99_us"];
+    let row = |sum: &CommandRow| {
+        vec![
+            command_word(&format!("{:?}", sum.kind)).into(),
+            sum.count.into(),
+            sum.sum_us.into(),
+            sum.latency.quantile_us(0.5).into(),
+            sum.latency.quantile_us(0.95).into(),
+            sum.latency.quantile_us(0.99).into(),
+        ]
+    };
+    Report::new(&columns, sums.iter().map(row).collect())
+}
+
+/// `ShowWarnings` as `SHOW_WARNINGS`.
+fn command_word(variant: &str) -> String {
+    let mut word = String::new();
+    for c in variant.chars() {
+        if c.is_ascii_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.push(c.to_ascii_uppercase());
+    }
+    word
+}
+
 /// ProxySQL's stats_mysql_errors; the most frequent come first.
 fn errors(workers: &[WorkerReport]) -> Report {
     struct Error<'a> {
@@ -228,6 +271,7 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
                 sum.queries += row.queries;
                 sum.bytes_sent += row.bytes_sent;
                 sum.bytes_received += row.bytes_received;
+                sum.latency.add(&row.latency);
             }
         }
     }
@@ -243,6 +287,9 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
         "queries",
         "bytes_sent",
         "bytes_received",
+        "p50_us",
+        "p95_us",
+        "p99_us",
     ];
     let row = |sum: &ServerRow| {
         let places = roles.places.iter().filter(|place| place.endpoint.to_string() == sum.endpoint);
@@ -258,6 +305,9 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
             sum.queries.into(),
             sum.bytes_sent.into(),
             sum.bytes_received.into(),
+            sum.latency.quantile_us(0.5).into(),
+            sum.latency.quantile_us(0.95).into(),
+            sum.latency.quantile_us(0.99).into(),
         ]
     };
     Report::new(&columns, sums.iter().map(row).collect())
