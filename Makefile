@@ -2,9 +2,11 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# A workspace of its own: what it depends on is compiled for the tests only.
+RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test bench lint fuzz clean
+.PHONY: help deps demo test drivers bench lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +20,11 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 
 test: deps ## all tests: unit, property, corpus, and end to end against real servers
 	$(CARGO) build -p weir
+	@$(MAKE) --no-print-directory drivers
 	$(CARGO) test --workspace --no-fail-fast
+
+drivers: ## build the test program of the Rust driver, beside weir (make test does it)
+	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target)
 
 bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in turn [ARGS="--quick --json FILE"]
 	@$(CARGO) build --release -p weir -p weir-bench
@@ -27,6 +33,8 @@ bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in tu
 lint: ## formatting, clippy, and licences and advisories (if cargo-deny is installed)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path $(RUST_DRIVER) --check
+	$(CARGO) clippy --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target) -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	else echo "licences and advisories not checked: cargo-deny is not installed (cargo install cargo-deny)"; fi
 
