@@ -4,8 +4,12 @@
 
 mod support;
 
+use std::sync::mpsc::channel;
+
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_proxy::shared::Message;
+use weir_proxy::statistics::ReportPart;
 use weir_routing::{Options, QueryRule, Rules};
 
 fn rule(rule_id: u32, pattern: &str) -> QueryRule {
@@ -38,6 +42,9 @@ fn statements_go_where_rules_send_them_and_hits_count() {
     assert_eq!(texts(&bench, 0), ["INSERT INTO near VALUES (1)"]);
     assert_eq!(texts(&bench, 1), ["INSERT INTO far VALUES (1)", "/* hostgroup=1 */ DELETE FROM t"]);
     assert_eq!(bench.cores[0].census().rule_hits, [(7, 1)]);
+    let (to, report) = channel();
+    bench.cores[0].message(Message::Report { part: ReportPart::Rules, to }, bench.now);
+    assert_eq!(report.recv().unwrap().rules, [(7, 1)]);
 }
 
 #[test]

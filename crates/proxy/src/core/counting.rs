@@ -163,6 +163,7 @@ impl Core {
                 report.errors = self.statistics.error_rows(endpoint);
                 report.dropped = self.statistics.errors.dropped;
             }
+            ReportPart::Rules => report.rules = self.router.hits().collect(),
             ReportPart::Servers => report.servers = self.servers.iter().map(server_row).collect(),
         }
         report

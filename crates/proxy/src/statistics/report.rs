@@ -16,6 +16,8 @@ pub enum ReportPart {
     Errors,
     /// [`WorkerReport::servers`]
     Servers,
+    /// [`WorkerReport::rules`]
+    Rules,
 }
 
 /// A worker's part of a report. Of the tables only the one that was asked for is filled.
@@ -31,6 +33,8 @@ pub struct WorkerReport {
     pub errors: Vec<ErrorRow>,
     /// The servers that this worker knows.
     pub servers: Vec<ServerRow>,
+    /// How often each active query rule has matched, by rule_id.
+    pub rules: Vec<(u32, u64)>,
     /// Executions, or errors, that found no room in their table.
     pub dropped: u64,
 }

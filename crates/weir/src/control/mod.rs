@@ -30,6 +30,8 @@ pub(crate) enum Subject {
     Pool,
     /// Errors that servers have answered with
     Errors,
+    /// Query rules: how often each has matched
+    Rules,
 }
 
 /// A request line.

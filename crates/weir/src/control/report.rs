@@ -1,6 +1,6 @@
 //! Reports: the workers' parts summed up, as tables.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -46,6 +46,7 @@ impl Reporter {
             Subject::Errors => errors(&self.publisher.report(ReportPart::Errors)),
             Subject::Pool => pool(&self.roles(), &self.publisher.report(ReportPart::Servers)),
             Subject::Servers => servers(&self.roles()),
+            Subject::Rules => rules(&self.publisher.report(ReportPart::Rules)),
         }
     }
 
@@ -311,6 +312,16 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
         ]
     };
     Report::new(&columns, sums.iter().map(row).collect())
+}
+
+/// The hits since the rules were taken, in the order of the rules.
+fn rules(workers: &[WorkerReport]) -> Report {
+    let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+    for (rule_id, hits) in workers.iter().flat_map(|worker| &worker.rules) {
+        *sums.entry(*rule_id).or_default() += hits;
+    }
+    let row = |(rule_id, hits): (u32, u64)| vec![rule_id.into(), hits.into()];
+    Report::new(&["rule_id", "hits"], sums.into_iter().map(row).collect())
 }
 
 fn servers(roles: &Roles) -> Report {
