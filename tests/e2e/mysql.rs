@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::prepared_statements_survive_a_change_of_their_table", altered_table),
         Case::parallel("mysql::a_client_is_shown_the_tracking_that_it_asked_for", tracking),
         Case::parallel("mysql::errors_pass_as_they_are", errors),
+        Case::parallel("mysql::a_query_rule_sends_reads_to_the_replica", reads_at_the_replica),
     ]
 }
 
@@ -293,5 +294,34 @@ fn errors(env: &Env) -> CaseResult {
         ensure!(message.contains(part), "{sql}: {message}");
     }
     ensure!(shared.mine.value("SELECT COUNT(*) FROM t")? == "2", "rows have changed");
+    Ok(())
+}
+
+fn reads_at_the_replica(env: &Env) -> CaseResult {
+    let schema = env.mysql_schema()?;
+    let weir = env.mysql_weir_with(2, |config| {
+        config.push(
+            "mysql_query_rules",
+            &[
+                ("rule_id", 1.into()),
+                ("active", 1.into()),
+                ("match_digest", "^SELECT .* FROM t".into()),
+                ("destination_hostgroup", mysql_hostgroup::READER.into()),
+                ("apply", 1.into()),
+            ],
+        );
+    })?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    session.run("INSERT INTO t VALUES (1)")?;
+    env.mysql()?.wait_replicated()?;
+    let reads_at = session.value("SELECT @@server_id + 0 * id FROM t")?;
+    let writes_at = session.value("SELECT @@server_id")?;
+    ensure!(reads_at != writes_at, "server {writes_at} answers everything");
+    session.run("BEGIN")?;
+    session.run("INSERT INTO t VALUES (2)")?;
+    let in_transaction = session.value("SELECT MAX(id) FROM t")?;
+    ensure!(in_transaction == "2", "a read left its transaction: {in_transaction}");
+    session.run("COMMIT")?;
     Ok(())
 }
