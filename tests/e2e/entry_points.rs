@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weir_testkit::{Weir, WeirConfig};
+use weir_protocol::capability::Capabilities;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir, WeirConfig};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 const NODE: &str = "SELECT @@wsrep_node_name";
@@ -15,6 +17,8 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("entry_points::a_primary_session_has_one_connection_to_the_writer", primary),
         Case::parallel("entry_points::replicas_sessions_have_one_reader_each", replicas),
+        Case::parallel("entry_points::users_with_fast_forward_have_one_connection_each", fast_forward),
+        Case::parallel("entry_points::users_with_schema_locked_stay_in_their_schema", schema_locked),
         Case::parallel("entry_points::sessions_leave_their_connections_as_new", left_as_new),
         Case::serial("entry_points::idle_sessions_go_on_when_their_server_stops", server_stops),
     ]
@@ -80,6 +84,51 @@ fn replicas(env: &Env) -> CaseResult {
         seen.insert(node);
         Ok(seen.len() == 2)
     })
+}
+
+fn fast_forward(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let config = config_with_app(env, "fast_forward")?;
+    let weir = env.weir_with(&config)?;
+    let mut session = eventually_open(&weir, &schema)?;
+    let (node, own) = (session.value(NODE)?, connection(&mut session)?);
+    let mut other = Session::open(weir.addr(), &schema)?;
+    for _ in 0..10 {
+        other.run("DO 0")?;
+        ensure!(session.value(NODE)? == node, "a read left the session's server");
+    }
+    let now = connection(&mut session)?;
+    ensure!(now == own, "the session's connection was {own} and is {now}");
+    Ok(())
+}
+
+fn schema_locked(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let config = config_with_app(env, "schema_locked")?;
+    let weir = env.weir_with(&config)?;
+    let mut session = eventually_open(&weir, &schema)?;
+    let message = session.refused("USE mysql", 1044)?;
+    ensure!(message.contains("schema_locked"), "{message}");
+    let login = Login::new(Account::APP).schema(&schema).with(Capabilities::MULTI_STATEMENTS);
+    let mut several = Session::with(weir.addr(), &login)?;
+    several.query("SELECT 1; USE mysql")?;
+    let now = several.value("SELECT DATABASE()")?;
+    ensure!(now == schema, "the session is in {now}");
+    ensure!(session.value("SELECT DATABASE()")? == schema, "the other session has moved");
+    Ok(())
+}
+
+/// The cluster with one of the users' switches on for app.
+fn config_with_app(env: &Env, switch: &str) -> Result<WeirConfig, String> {
+    let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    config.user_column(Account::APP.user, switch, 1);
+    Ok(config)
+}
+
+fn eventually_open(weir: &Weir, schema: &str) -> Result<Session, Box<dyn std::error::Error>> {
+    let mut session = Session::open(weir.addr(), schema)?;
+    session.run("DO 0")?;
+    Ok(session)
 }
 
 fn left_as_new(env: &Env) -> CaseResult {

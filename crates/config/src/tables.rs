@@ -285,9 +285,8 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
     for name in ["transaction_persistent", "frontend", "backend"] {
         f.only(name, 1);
     }
-    for name in ["schema_locked", "fast_forward"] {
-        f.only(name, 0);
-    }
+    let schema_locked = f.boolean("schema_locked", false);
+    let fast_forward = f.boolean("fast_forward", false);
     if f.item("attributes").is_some_and(|item| item.as_str() != Some("")) {
         f.refuse("attributes", "not built yet (only an empty string)");
     }
@@ -300,6 +299,8 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         use_ssl,
         default_hostgroup,
         default_schema,
+        schema_locked,
+        fast_forward,
         max_connections,
         comment,
     })

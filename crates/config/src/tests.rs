@@ -125,8 +125,8 @@ fn faults_of_users() {
         ("transaction_persistent = false", "transaction_persistent: false is not built yet (only 1)"),
         ("frontend = 0", "frontend: 0 is not built yet (only 1)"),
         ("backend = 0", "backend: 0 is not built yet (only 1)"),
-        ("schema_locked = 1", "schema_locked: 1 is not built yet (only 0)"),
-        ("fast_forward = true", "fast_forward: true is not built yet (only 0)"),
+        ("schema_locked = 2", "schema_locked: 2 is neither true nor false"),
+        ("fast_forward = \"yes\"", "fast_forward: \"yes\" is neither true nor false"),
         ("attributes = '{\"a\":1}'", "attributes: not built yet (only an empty string)"),
         (
             "default_hostgroup = 7",

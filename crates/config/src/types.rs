@@ -131,6 +131,11 @@ pub struct MysqlUser {
     pub default_hostgroup: u32,
     /// The schema of a client that names none; none: `MysqlVariables::default_schema`.
     pub default_schema: Option<String>,
+    /// Whether its sessions stay in the schema that their login has given them, default false.
+    pub schema_locked: bool,
+    /// Whether each of its sessions keeps one connection to a server of its hostgroup, as at a listener with mode
+    /// primary, default false.
+    pub fast_forward: bool,
     /// The most clients of this account at a time, default 10000.
     pub max_connections: u32,
     /// For humans.

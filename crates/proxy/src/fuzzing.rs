@@ -433,6 +433,8 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
             use_ssl: false,
             default_hostgroup: 0,
             default_schema: None,
+            schema_locked: false,
+            fast_forward: false,
             max_connections: 10,
             comment: String::new(),
         },

@@ -1,4 +1,4 @@
-//! Digests as ProxySQL makes them. `digests.jsonl` was recorded from ProxySQL 2.7.2: statements, the options if
+//! Digests as ProxySQL makes them. `digests.jsonl` was recorded from ProxySQL 2.7.2, the server and its tokenizer by itself: statements, the options if
 //! they were not the defaults, and the text and the hash that it made of them.
 
 use serde_json::Value;

@@ -95,6 +95,16 @@ impl WeirConfig {
         self.push("mysql_users", &row)
     }
 
+    /// Sets a column of a user that was added.
+    pub fn user_column(&mut self, user: &str, column: &str, value: impl Into<Value>) -> &mut Self {
+        let rows = self.document.get_mut("mysql_users").and_then(Item::as_array_of_tables_mut);
+        let is_wanted = |row: &&mut Table| row.get("username").and_then(Item::as_str) == Some(user);
+        if let Some(row) = rows.and_then(|rows| rows.iter_mut().find(is_wanted)) {
+            row.insert(column, Item::Value(value.into()));
+        }
+        self
+    }
+
     /// Sets a `mysql_variables` entry.
     pub fn variable(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
         let table = self.document.entry("mysql_variables").or_insert(Item::Table(Table::new()));

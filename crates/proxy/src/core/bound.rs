@@ -1,5 +1,5 @@
-//! Sessions of listeners with mode primary or replicas: each keeps one connection, for users who separate reads
-//! themselves. Nothing but the server's own place in its hostgroup, or its end, takes it away, and then the session
+//! Sessions of listeners with mode primary or replicas, and of users with fast_forward: each keeps one connection, for
+//! users who separate reads themselves. Nothing but the server's own place in its hostgroup, or its end, takes it away, and then the session
 //! goes on at another one if it has left nothing behind that lives there.
 
 use weir_config::ListenerMode;
@@ -11,6 +11,7 @@ impl Session {
     /// Whether it keeps its connection between statements.
     pub(super) fn is_bound(&self) -> bool {
         self.listener.mode != ListenerMode::Split
+            || self.account.as_ref().is_some_and(|account| account.user.fast_forward)
     }
 }
 

@@ -67,6 +67,7 @@ impl Core {
                 session.row_count = 0;
                 self.reply_ok(key);
             }
+            Some(Command::InitDb) if session.is_schema_locked() => self.refuse_schema(key),
             Some(Command::InitDb) => {
                 session.work.kind = WorkKind::InitDb;
                 return self.start(key);
@@ -104,6 +105,11 @@ impl Core {
         // FOUND_ROWS() may be asked for in a statement that writes.
         session.work.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
         match statement.kind {
+            Kind::Use if session.is_schema_locked() && !statement.multi => {
+                self.refuse_schema(key);
+                self.answered_here(key);
+                return false;
+            }
             Kind::SetTransaction if self.announces_read_only(key).is_some() => {
                 self.answered_here(key);
                 return false;

@@ -6,6 +6,7 @@
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
+use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
@@ -100,7 +101,7 @@ impl Core {
             return false;
         }
         session.is_next_read_only = false;
-        session.pins.insert(weir_session::pin::Pins::NEXT_TRANSACTION);
+        session.pins.insert(Pins::NEXT_TRANSACTION);
         self.send_query(key, b"SET TRANSACTION READ ONLY");
         self.expect(key, Expected::Sync(None));
         true
@@ -131,18 +132,31 @@ impl Core {
         false
     }
 
-    /// Refuses a statement once, and keeps the user's further read-only transactions on the writer.
+    /// Rolls the transaction back as a server does that has to (1213: the application begins again), and keeps the
+    /// user's further read-only transactions on the writer.
     fn refuse_holding(&mut self, key: SessionKey, lease: BackendKey) {
         let endpoint = self.servers[self.backends[lease].server].server.endpoint.clone();
         let user = self.user_of(key).to_owned();
         let message = format!(
-            "This read-only transaction runs on the reader {endpoint}, and the statement would hold the session \
-             there for longer. From now on read-only transactions of user '{user}' run on the writer: roll back, and \
-             begin again"
+            "This read-only transaction ran on the reader {endpoint}, and the statement would have held the session \
+             there for longer: it is rolled back. From now on read-only transactions of user '{user}' run on the \
+             writer; try restarting transaction"
         );
         tracing::info!(user, endpoint, "read-only transactions go to the writer from now on");
         self.read_only_on_writer.insert(user);
-        self.refuse(key, &message);
+        let session = &mut self.sessions[key];
+        let may_go = session.pins.pins() == Pins::TRANSACTION;
+        if !may_go {
+            self.refuse(key, &message);
+            return self.answered_here(key);
+        }
+        session.pins.remove(Pins::TRANSACTION);
+        session.is_read_only = false;
+        session.is_pinned_to_reader = false;
+        self.lose_lease(key);
+        self.backends[lease].holder = None;
+        self.recycle(lease, false);
+        self.reply_error(key, error::LOCK_DEADLOCK, &message);
         self.answered_here(key);
     }
 
@@ -154,7 +168,7 @@ impl Core {
         session.lease = None;
         session.is_pinned_to_reader = false;
         session.is_read_only = false;
-        session.pins.remove(weir_session::pin::Pins::TRANSACTION);
+        session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::Waiting(self.now);
         self.offer(key);
         self.acquire(holder);
@@ -194,7 +208,7 @@ impl Session {
         if may_hide_more || statement.effects.intersects(HOLDING) {
             return OnReader::Holds;
         }
-        let is_only_in_transaction = self.pins.pins() == weir_session::pin::Pins::TRANSACTION;
+        let is_only_in_transaction = self.pins.pins() == Pins::TRANSACTION;
         match statement.kind {
             Kind::Select
             | Kind::With

@@ -266,6 +266,13 @@ impl Core {
         if let Some(next) = next {
             let next = self.interner.intern(next);
             self.backends[key].state = next.clone();
+            let own = &self.sessions[holder];
+            let strays = own.is_schema_locked() && own.state.schema() != next.schema();
+            let next = match strays {
+                // By a USE among several statements or in a routine: the next statement is in the session's schema again.
+                true => self.interner.intern(next.with_schema(own.state.schema())),
+                false => next,
+            };
             self.set_state(holder, next);
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weir_protocol::error::{self, ServerError};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Nanos, SessionKey, WorkKind};
+use super::model::{BackendKey, Ending, Nanos, Session, SessionKey, WorkKind};
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;
@@ -36,6 +36,13 @@ impl KnownSchemas {
     }
 }
 
+impl Session {
+    /// Whether it has to stay in the schema of its login.
+    pub(super) fn is_schema_locked(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.user.schema_locked)
+    }
+}
+
 impl Core {
     /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is
     /// nothing to ask.
@@ -57,6 +64,18 @@ impl Core {
         session.work.login_sequence = login_sequence;
         self.start(key);
         true
+    }
+
+    /// A session with schema_locked stays in the schema of its login: the error is that of a user without the right to
+    /// any other.
+    pub(super) fn refuse_schema(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        let message = format!(
+            "The schema of user '{}' is locked (schema_locked): the session stays in '{}'",
+            session.account.as_ref().map_or("", |account| &account.user.username),
+            String::from_utf8_lossy(session.state.schema())
+        );
+        self.reply_error(key, error::DB_ACCESS_DENIED, &message);
     }
 
     /// The server has answered.

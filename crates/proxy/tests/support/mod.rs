@@ -50,6 +50,8 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
             use_ssl: false,
             default_hostgroup: hostgroup,
             default_schema: None,
+            schema_locked: false,
+            fast_forward: false,
             max_connections: 10_000,
             comment: String::new(),
         },
