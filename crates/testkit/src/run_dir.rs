@@ -203,12 +203,12 @@ mod tests {
         let dead = Path::new(ROOT).join("weir-testkit-unit-0");
         fs::create_dir_all(&dead).unwrap();
         ServerUser::current().unwrap().own(&dead).unwrap();
-        // Process 1 exists, but did not start then.
-        fs::write(dead.join(OWNER_FILE), "1 18446744073709551615").unwrap();
         // A program with the right name and the directory on its command line.
         let program = dead.join("weir");
         fs::copy("/bin/sleep", &program).unwrap();
         let mut left_over = Command::new(&program).arg("60").spawn().unwrap();
+        // Last, for another run of this test may tidy up, too. Process 1 exists, but did not start then.
+        fs::write(dead.join(OWNER_FILE), "1 18446744073709551615").unwrap();
 
         let next = RunDir::create("testkit-unit", false).unwrap();
         assert!(!dead.exists());
