@@ -177,13 +177,18 @@ impl Args {
                 Kind::Direct => Wanted::Direct,
                 Kind::HaProxy => Wanted::HaProxy,
                 Kind::ProxySql => Wanted::ProxySql(proxysql()?),
-                Kind::Weir => Wanted::Weir(match &self.weir {
-                    Some(binary) => binary.clone(),
-                    None => weir_testkit::weir_binary()?,
-                }),
+                Kind::Weir => Wanted::Weir(self.weir_binary()?),
+                Kind::WeirEpoll => Wanted::WeirEpoll(self.weir_binary()?),
             })
         };
         kinds.into_iter().map(wanted).collect()
+    }
+
+    fn weir_binary(&self) -> Result<PathBuf, BenchError> {
+        match &self.weir {
+            Some(binary) => Ok(binary.clone()),
+            None => Ok(weir_testkit::weir_binary()?),
+        }
     }
 }
 

@@ -34,6 +34,10 @@ pub(crate) enum Kind {
     ProxySql,
     /// Weir.
     Weir,
+    /// Weir with `io_driver = "epoll"`, to see what io_uring gains in the same run.
+    #[serde(rename = "weir-epoll")]
+    #[value(name = "weir-epoll")]
+    WeirEpoll,
 }
 
 impl fmt::Display for Kind {
@@ -43,6 +47,7 @@ impl fmt::Display for Kind {
             Kind::HaProxy => "haproxy",
             Kind::ProxySql => "proxysql",
             Kind::Weir => "weir",
+            Kind::WeirEpoll => "weir-epoll",
         })
     }
 }
@@ -58,6 +63,8 @@ pub(crate) enum Wanted {
     ProxySql(PathBuf),
     /// This weir binary.
     Weir(PathBuf),
+    /// This weir binary, with epoll.
+    WeirEpoll(PathBuf),
 }
 
 impl Wanted {
@@ -68,6 +75,7 @@ impl Wanted {
             Wanted::HaProxy => Kind::HaProxy,
             Wanted::ProxySql(_) => Kind::ProxySql,
             Wanted::Weir(_) => Kind::Weir,
+            Wanted::WeirEpoll(_) => Kind::WeirEpoll,
         }
     }
 }
@@ -143,7 +151,7 @@ impl Start<'_> {
             Wanted::Direct => Ok(self.direct()),
             Wanted::HaProxy => self.haproxy(),
             Wanted::ProxySql(program) => self.proxysql(program),
-            Wanted::Weir(binary) => self.weir(binary),
+            Wanted::Weir(binary) | Wanted::WeirEpoll(binary) => self.weir(binary, wanted.kind()),
         }
     }
 
@@ -236,12 +244,16 @@ impl Start<'_> {
         Ok(())
     }
 
-    fn weir(&self, binary: &Path) -> Result<Peer, BenchError> {
+    fn weir(&self, binary: &Path, kind: Kind) -> Result<Peer, BenchError> {
         let listen = free_address()?;
-        let (config, addr) = self.weir_config(listen)?;
-        let weir = Weir::start(binary, &config, self.cluster.dir(), "weir")?;
-        let config_text = config.render(&self.cluster.dir().join("weir-data"));
-        Ok(Peer { kind: Kind::Weir, addr, config_text, proxy: Proxy::Weir(Box::new(weir)) })
+        let (mut config, addr) = self.weir_config(listen)?;
+        if kind == Kind::WeirEpoll {
+            config.variable("io_driver", "epoll");
+        }
+        let name = kind.to_string();
+        let weir = Weir::start(binary, &config, self.cluster.dir(), &name)?;
+        let config_text = config.render(&self.cluster.dir().join(format!("{name}-data")));
+        Ok(Peer { kind, addr, config_text, proxy: Proxy::Weir(Box::new(weir)) })
     }
 
     /// Weir's shipped defaults, and the address that is measured.

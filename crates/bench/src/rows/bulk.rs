@@ -14,7 +14,7 @@ use crate::peer::{Kind, Peer};
 use crate::results::Case;
 use crate::row::{Layout, Row};
 
-const KINDS: [Kind; 4] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir];
+const KINDS: [Kind; 5] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
 /// Clients at a time: one, and the one that was there before it.
 const CLIENTS: u32 = 10;
 const MIB: u64 = 1 << 20;

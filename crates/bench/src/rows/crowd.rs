@@ -20,7 +20,7 @@ use crate::rows::idle;
 use crate::stats::percentile;
 
 /// HAProxy would need a server connection for each client.
-const KINDS: [Kind; 2] = [Kind::ProxySql, Kind::Weir];
+const KINDS: [Kind; 3] = [Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
 /// `max_connections` of the server.
 const SERVER_CONNECTIONS: u32 = 50;
 /// Clients of which one is active.

@@ -14,7 +14,7 @@ use crate::results::Case;
 use crate::row::{Layout, Row};
 
 /// HAProxy would need as many server connections as clients, which the servers don't take.
-const KINDS: [Kind; 2] = [Kind::ProxySql, Kind::Weir];
+const KINDS: [Kind; 3] = [Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
 /// Clients that come and go before memory is looked at first, so that what every proxy loads once is there.
 const WARM_UP_CLIENTS: u32 = 20;
 /// Until a proxy has done what it does after the last login, or the last goodbye.
