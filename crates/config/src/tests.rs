@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod listeners;
 mod query_rules;
+mod server_tls;
 
 fn messages(text: &str) -> Vec<String> {
     match parse(text, "weir.toml") {
@@ -280,107 +282,6 @@ fn faults_of_variables() {
 }
 
 #[test]
-fn faults_of_tls_towards_servers() {
-    let key = "mysql_servers_ssl_params[0]";
-    let start = format!("{SERVER}[[mysql_servers_ssl_params]]\nhostname = \"db1\"\n");
-    for (line, message) in [
-        ("ssl_cert = \"c.pem\"", "ssl_cert: needs ssl_key too"),
-        ("ssl_key = \"k.pem\"", "ssl_key: needs ssl_cert too"),
-        ("ssl_capath = \"/etc/ssl\"", "ssl_capath: not built yet (only an empty string)"),
-        ("ssl_crl = \"crl.pem\"", "ssl_crl: not built yet (only an empty string)"),
-        ("ssl_cipher = \"AES\"", "ssl_cipher: not built yet (only an empty string)"),
-        ("username = \"app\"", "username: not built yet (only an empty string)"),
-        ("tls_version = \"TLSv1.1\"", "tls_version: TLSv1.1 is broken and not spoken (TLSv1.2, TLSv1.3)"),
-        ("tls_version = \"TLSv1.4\"", "tls_version: unknown word \"TLSv1.4\", did you mean \"TLSv1.2\"?"),
-        ("ssl_certs = \"c\"", "ssl_certs: unknown key, did you mean \"ssl_cert\"?"),
-    ] {
-        assert_fault(&start, line, &format!("{key}.{message}"));
-    }
-    assert_eq!(
-        messages(&format!("{start}port = 3307\n")),
-        ["weir.toml:4: mysql_servers_ssl_params[0]: no row of mysql_servers is db1:3307"]
-    );
-    assert_eq!(
-        messages(&format!("{start}[[mysql_servers_ssl_params]]\nhostname = \"db1\"\n")),
-        ["weir.toml:6: mysql_servers_ssl_params[1]: db1:3306 is already there (line 4)"]
-    );
-    let both = SERVER.replace("= 0", "= 1");
-    assert_eq!(
-        messages(&format!("{SERVER}{both}use_ssl = 1\n")),
-        [
-            "weir.toml:4: mysql_servers[1].use_ssl: differs from the row of db1:3306 in line 1: a server has one"
-        ]
-    );
-}
-
-#[test]
-fn tls_towards_servers() {
-    let text = format!(
-        "{SERVER}use_ssl = 1\n{}use_ssl = true\n{}\
-         [[mysql_servers_ssl_params]]\nhostname = \"db1\"\nssl_ca = \"ca.pem\"\ntls_version = \"TLSv1.3\"\n\
-         [mysql_variables]\nssl_p2s_cert = \"c.pem\"\nssl_p2s_key = \"k.pem\"\n",
-        SERVER.replace("db1", "db2"),
-        SERVER.replace("db1", "db3")
-    );
-    let config = parse(&text, "weir.toml").unwrap();
-    let of = |host: &str| config.server_tls(&weir_topology::Endpoint::new(host, 3306)).cloned();
-    let first = of("db1").unwrap();
-    assert_eq!((first.ca.as_deref(), &first.own), (Some(Path::new("ca.pem")), &None));
-    assert_eq!(first.versions, TlsVersions { v12: false, v13: true });
-    let second = of("db2").unwrap();
-    assert_eq!((second.ca, second.versions), (None, TlsVersions::default()));
-    assert_eq!(second.own.unwrap().key, Path::new("k.pem"));
-    assert_eq!(of("db3"), None);
-}
-
-#[test]
-fn faults_of_listeners() {
-    let key = "weir_listeners[0]";
-    for (line, message) in [
-        (
-            "address = \"localhost:6034\"",
-            "address: \"localhost:6034\" is neither an address and port such as 0.0.0.0:6033 nor the path of a socket",
-        ),
-        ("address = \"0.0.0.0:6033\"", "address: 0.0.0.0:6033 is already in mysql_variables.interfaces"),
-        (
-            "address = \"/run/w\"\nmode = \"writer\"",
-            "mode: unknown word \"writer\" (one of: split, primary, replicas)",
-        ),
-        (
-            "address = \"/run/w\"\nmode = \"replica\"",
-            "mode: unknown word \"replica\", did you mean \"replicas\"?",
-        ),
-        (
-            "address = \"/run/w\"\nhostgroup = 3",
-            "hostgroup: hostgroup 3 has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
-             names it",
-        ),
-        ("address = \"/run/w\"\nport = 1", "port: unknown key"),
-        ("mode = \"split\"", "address: is missing"),
-    ] {
-        let faults = messages(&format!("[[weir_listeners]]\n{line}\n"));
-        assert_eq!(faults.len(), 1, "for {line}: {faults:?}");
-        assert!(faults[0].ends_with(&format!(": {key}.{message}")), "for {line}: {faults:?}");
-    }
-    let long = format!("/{}", "x".repeat(107));
-    let faults = messages(&format!("[[weir_listeners]]\naddress = \"{long}\""));
-    assert!(faults[0].ends_with("...\": a socket's path has at most 107 bytes"), "{faults:?}");
-    let twice = "[[weir_listeners]]\naddress = \"[::1]:1\"\n";
-    assert_eq!(
-        messages(&format!("{twice}{twice}")),
-        ["weir.toml:3: weir_listeners[1].address: [::1]:1 is already there (line 1)"]
-    );
-    let many: String =
-        (1..=64).map(|port| format!("[[weir_listeners]]\naddress = \"127.0.0.1:{port}\"\n")).collect();
-    assert_eq!(
-        messages(&many),
-        [
-            "weir.toml:127: weir_listeners[63].address: more than 64 addresses, with those of mysql_variables.interfaces"
-        ]
-    );
-}
-
-#[test]
 fn faults_of_hostgroups() {
     let start = format!("{SERVER}[[mysql_hostgroup_attributes]]\nhostgroup_id = 0\n");
     for (line, message) in [
@@ -430,30 +331,6 @@ fn faults_of_hostgroups() {
           and 1, and the init_connect of these differs"
         ]
     );
-}
-
-#[test]
-fn listeners_of_both_tables() {
-    let text = format!(
-        "{SERVER}[mysql_variables]\ninterfaces = \"0.0.0.0:6033;/run/weir/weir.sock\"\n\
-         [[weir_listeners]]\naddress = \"[::]:6034\"\nmode = \"split\"\nhostgroup = 0\n\
-         [[weir_listeners]]\naddress = \"/run/weir/replicas.sock\"\n"
-    );
-    let listeners = parse(&text, "weir.toml").unwrap().listeners();
-    let shown: Vec<String> = listeners
-        .iter()
-        .map(|listener| format!("{} {} {:?}", listener.address, listener.mode.word(), listener.hostgroup))
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            "0.0.0.0:6033 split None",
-            "/run/weir/weir.sock split None",
-            "[::]:6034 split Some(0)",
-            "/run/weir/replicas.sock split None",
-        ]
-    );
-    assert_eq!((listeners[0].address.port(), listeners[1].address.port()), (6033, 0));
 }
 
 #[test]

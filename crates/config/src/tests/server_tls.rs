@@ -1,0 +1,57 @@
+//! TLS towards servers.
+
+use super::*;
+
+#[test]
+fn faults_of_tls_towards_servers() {
+    let key = "mysql_servers_ssl_params[0]";
+    let start = format!("{SERVER}[[mysql_servers_ssl_params]]\nhostname = \"db1\"\n");
+    for (line, message) in [
+        ("ssl_cert = \"c.pem\"", "ssl_cert: needs ssl_key too"),
+        ("ssl_key = \"k.pem\"", "ssl_key: needs ssl_cert too"),
+        ("ssl_capath = \"/etc/ssl\"", "ssl_capath: not built yet (only an empty string)"),
+        ("ssl_crl = \"crl.pem\"", "ssl_crl: not built yet (only an empty string)"),
+        ("ssl_cipher = \"AES\"", "ssl_cipher: not built yet (only an empty string)"),
+        ("username = \"app\"", "username: not built yet (only an empty string)"),
+        ("tls_version = \"TLSv1.1\"", "tls_version: TLSv1.1 is broken and not spoken (TLSv1.2, TLSv1.3)"),
+        ("tls_version = \"TLSv1.4\"", "tls_version: unknown word \"TLSv1.4\", did you mean \"TLSv1.2\"?"),
+        ("ssl_certs = \"c\"", "ssl_certs: unknown key, did you mean \"ssl_cert\"?"),
+    ] {
+        assert_fault(&start, line, &format!("{key}.{message}"));
+    }
+    assert_eq!(
+        messages(&format!("{start}port = 3307\n")),
+        ["weir.toml:4: mysql_servers_ssl_params[0]: no row of mysql_servers is db1:3307"]
+    );
+    assert_eq!(
+        messages(&format!("{start}[[mysql_servers_ssl_params]]\nhostname = \"db1\"\n")),
+        ["weir.toml:6: mysql_servers_ssl_params[1]: db1:3306 is already there (line 4)"]
+    );
+    let both = SERVER.replace("= 0", "= 1");
+    assert_eq!(
+        messages(&format!("{SERVER}{both}use_ssl = 1\n")),
+        [
+            "weir.toml:4: mysql_servers[1].use_ssl: differs from the row of db1:3306 in line 1: a server has one"
+        ]
+    );
+}
+
+#[test]
+fn tls_towards_servers() {
+    let text = format!(
+        "{SERVER}use_ssl = 1\n{}use_ssl = true\n{}\
+         [[mysql_servers_ssl_params]]\nhostname = \"db1\"\nssl_ca = \"ca.pem\"\ntls_version = \"TLSv1.3\"\n\
+         [mysql_variables]\nssl_p2s_cert = \"c.pem\"\nssl_p2s_key = \"k.pem\"\n",
+        SERVER.replace("db1", "db2"),
+        SERVER.replace("db1", "db3")
+    );
+    let config = parse(&text, "weir.toml").unwrap();
+    let of = |host: &str| config.server_tls(&weir_topology::Endpoint::new(host, 3306)).cloned();
+    let first = of("db1").unwrap();
+    assert_eq!((first.ca.as_deref(), &first.own), (Some(Path::new("ca.pem")), &None));
+    assert_eq!(first.versions, TlsVersions { v12: false, v13: true });
+    let second = of("db2").unwrap();
+    assert_eq!((second.ca, second.versions), (None, TlsVersions::default()));
+    assert_eq!(second.own.unwrap().key, Path::new("k.pem"));
+    assert_eq!(of("db3"), None);
+}
