@@ -18,10 +18,11 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 	@$(CARGO) build --release -p weir -p weir-demo
 	@exec $(CARGO) run --quiet --release -p weir-demo -- $(if $(KEEP),--keep) $(ARGS)
 
-test: deps ## all tests: unit, property, corpus, and end to end against real servers
+test: deps ## all tests: unit, property, corpus, end to end against real servers, every row of the benchmark for a moment
 	$(CARGO) build -p weir
 	@$(MAKE) --no-print-directory drivers
 	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) run --quiet -p weir-bench -- --smoke
 
 drivers: ## build the test program of the Rust driver, beside weir (make test does it)
 	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target)

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     quick: bool,
     /// Every row once for a moment: shows that all of them work, the figures say nothing
     #[arg(long)]
-    smoke: bool,
+    pub(crate) smoke: bool,
     /// Write all figures, each round's too, to this file
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]

@@ -71,7 +71,7 @@ impl<'a> Bench<'a> {
         Ok(load.prepare()?)
     }
 
-    /// Starts the peers among `kinds` that were asked for, ready for so many clients.
+    /// Starts the peers among `kinds` that were asked for, ready for so many clients, and prints their configurations.
     pub(crate) fn peers(
         &self,
         layout: Layout,
@@ -88,7 +88,11 @@ impl<'a> Bench<'a> {
             clients,
             layout,
         };
-        start.all(&wanted)
+        let peers = start.all(&wanted)?;
+        if !self.args.smoke {
+            peers.iter().for_each(|peer| print!("{}", peer.describe()));
+        }
+        Ok(peers)
     }
 
     /// Visits every peer in every round; another one comes first each time, so that a change of the machine's mood

@@ -256,7 +256,7 @@ impl Start<'_> {
         Ok(Peer { kind, addr, config_text, proxy: Proxy::Weir(Box::new(weir)) })
     }
 
-    /// Weir's shipped defaults, and the address that is measured.
+    /// Weir's shipped defaults with twenty query rules, and the address that is measured.
     fn weir_config(&self, listen: SocketAddrV4) -> Result<(WeirConfig, SocketAddrV4), TestkitError> {
         let mut addr = listen;
         let mut config = match self.layout {
@@ -272,6 +272,8 @@ impl Start<'_> {
                 config
             }
         };
+        let reader = if self.layout == Layout::Split { hostgroup::READER } else { hostgroup::WRITER };
+        add_rules(&mut config, reader);
         config.variable("threads", i64::from(self.workers));
         config.variable("tls_cert_file", self.certificates.server_cert().display().to_string());
         config.variable("tls_key_file", self.certificates.server_key().display().to_string());
@@ -289,6 +291,19 @@ fn one_node_config(server: SocketAddrV4, listen: SocketAddrV4, connections_max: 
     config.variable("monitor_username", Account::MONITOR.user);
     config.variable("monitor_password", Account::MONITOR.password);
     config
+}
+
+fn add_rules(config: &mut WeirConfig, reader: i64) {
+    for rule in rules::rules(hostgroup::WRITER, reader) {
+        let row: Vec<_> = rule
+            .iter()
+            .map(|column| match *column {
+                Column::Number(name, number) => (name, number.into()),
+                Column::Text(name, text) => (name, text.into()),
+            })
+            .collect();
+        config.push("mysql_query_rules", &row);
+    }
 }
 
 fn proxysql_column(column: &Column) -> (&'static str, weir_testkit::ProxySqlValue) {
@@ -313,9 +328,11 @@ mod tests {
         let listen = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6033);
         let mut config = one_node_config(server, listen, Some(50));
         config.variable("threads", 2);
+        add_rules(&mut config, hostgroup::WRITER);
         let parsed = weir_config::parse(&config.render(Path::new("/var/tmp/x")), "bench.toml").unwrap();
         assert_eq!(parsed.servers.len(), 1);
         assert!(parsed.galera_hostgroups.is_empty());
         assert_eq!(parsed.variables.threads, 2);
+        assert_eq!(parsed.query_rules.len(), 20);
     }
 }

@@ -11,7 +11,8 @@ use crate::stats::Spread;
 /// Between two columns.
 const GAP: &str = "  ";
 
-/// One block per row of the report: medians with least and greatest, one line per case and peer.
+/// One block per row of the report: medians with least and greatest, one line per case and peer; then the goals, which
+/// a smoke run can't judge.
 pub(crate) fn tables(results: &Results) -> String {
     let mut text = format!("\n{}\n", how(results));
     for row in Row::all() {
@@ -24,7 +25,9 @@ pub(crate) fn tables(results: &Results) -> String {
     for (row, why) in &results.left_out {
         let _ = write!(text, "\n{row} could not be measured: {why}\n");
     }
-    let _ = write!(text, "\n{}", verdicts(results));
+    if !results.plan.smoke {
+        let _ = write!(text, "\n{}", verdicts(results));
+    }
     text
 }
 

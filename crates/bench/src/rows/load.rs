@@ -22,9 +22,6 @@ pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Cas
     let threads = bench.args.threads(row);
     let most = threads.iter().copied().max().unwrap_or(1);
     let peers = bench.peers(bench.args.layout(load.layout), most, &KINDS)?;
-    for peer in &peers {
-        print!("{}", peer.describe());
-    }
     let workload = workload(bench, load.workload)?;
     let sysbench = |server: SocketAddrV4, threads: u32, time_s: u32| Sysbench {
         tables: bench.scale.tables,
