@@ -12,7 +12,7 @@ use weir_testkit::{Account, Node, Weir};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
 /// How long the rollback for a client that has left may take.
-const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(3);
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(20);
 const AUTOCOMMIT: &str = "SHOW VARIABLES LIKE 'autocommit'";
 const CLIENT_CHARSET: &str = "SELECT DATABASE(), @@session.character_set_client";
 

@@ -16,7 +16,7 @@ const SIGNALLED: u16 = 1644;
 /// How long the other session waits for the connection, milliseconds.
 const PATIENCE_MS: i64 = 150;
 /// How long the connection may take to be clean again after its session has gone.
-const FREED_TIMEOUT: Duration = Duration::from_secs(3);
+const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {

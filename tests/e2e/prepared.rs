@@ -345,9 +345,12 @@ fn split(env: &Env) -> CaseResult {
     let locking = other.prepare(&format!("{sql} FOR UPDATE"))?;
     // Until the monitor has seen all nodes, reads may go to the writer.
     let mut readers = BTreeSet::new();
-    eventually("two nodes serve reads", Duration::from_secs(5), || {
+    eventually("two nodes serve reads", Duration::from_secs(30), || {
         readers.extend(session.execute(&read, &[])?.binary_rows()?.concat());
-        Ok(readers.contains("n2") && readers.contains("n3"))
+        for writer in other.execute(&locking, &[])?.binary_rows()?.concat() {
+            readers.remove(&writer);
+        }
+        Ok(readers.len() == 2)
     })?;
     let (mut readers, mut writers) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..12 {

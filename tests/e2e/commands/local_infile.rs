@@ -153,7 +153,7 @@ fn leaves(env: &Env) -> CaseResult {
         session.raw().packets().write_packet(sequence, b"1,one\n2,two\n")?;
         session.vanish();
         // The only connection has to come free, and nothing of the half file is there.
-        eventually("the table is empty", Duration::from_secs(5), || {
+        eventually("the table is empty", Duration::from_secs(20), || {
             Ok(other.value("SELECT COUNT(*) FROM t")? == "0")
         })?;
         other.run("INSERT INTO t VALUES (1, 'mine')")?;

@@ -29,7 +29,7 @@ fn weir_with_readers(env: &Env) -> Result<(Weir, String), Box<dyn std::error::Er
     let writer = writer(&weir)?;
     let mut session = Session::open(weir.addr(), "test")?;
     let read = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
-    eventually("readers serve", Duration::from_secs(5), || Ok(session.value(read)? != writer))?;
+    eventually("readers serve", Duration::from_secs(20), || Ok(session.value(read)? != writer))?;
     Ok((weir, writer))
 }
 

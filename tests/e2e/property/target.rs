@@ -40,7 +40,7 @@ pub(super) enum Target<'a> {
 /// means to differ. After that refusal such transactions run on the writer.
 fn keep_read_only_on_writer(weir: &Weir) -> Result<(), Box<dyn Error>> {
     let mut session = Session::open(weir.addr(), "test")?;
-    eventually("a reader has refused to be held", Duration::from_secs(5), || {
+    eventually("a reader has refused to be held", Duration::from_secs(20), || {
         session.query("START TRANSACTION READ ONLY")?.done()?;
         let is_refused = session.query("SET @x = 1")?.error() == Some(1105);
         session.query("ROLLBACK")?.done()?;
