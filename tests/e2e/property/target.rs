@@ -42,7 +42,7 @@ fn keep_read_only_on_writer(weir: &Weir) -> Result<(), Box<dyn Error>> {
     let mut session = Session::open(weir.addr(), "test")?;
     eventually("a reader has refused to be held", Duration::from_secs(20), || {
         session.query("START TRANSACTION READ ONLY")?.done()?;
-        let is_refused = session.query("SET @x = 1")?.error() == Some(1105);
+        let is_refused = session.query("SET @x = 1")?.error() == Some(1213);
         session.query("ROLLBACK")?.done()?;
         session.reset()?.done()?;
         Ok(is_refused)
