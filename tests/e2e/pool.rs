@@ -59,8 +59,12 @@ fn most_connections(
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for node in &mut nodes {
-                    let count =
-                        node.value(&sql).ok().and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
+                    let mut count =
+                        || node.value(&sql).ok().and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
+                    // A connection that gives its place to another worker's may still be there for a moment.
+                    let first = count();
+                    thread::sleep(Duration::from_millis(20));
+                    let count = first.min(count());
                     most.fetch_max(count, Ordering::Relaxed);
                     samples.fetch_add(1, Ordering::Relaxed);
                 }

@@ -159,6 +159,18 @@ impl Outbox {
         self.orders.push(order);
     }
 
+    /// Bytes that have come behind a request for TLS, before the driver could carry out the order for it, belong to
+    /// TLS. False if no such order waits.
+    pub fn add_to_tls(&mut self, socket: SocketId, bytes: &[u8]) -> bool {
+        let leftover = self.orders.iter_mut().find_map(|order| match order {
+            Order::StartTls(id, leftover) if *id == socket => Some(leftover),
+            _ => None,
+        });
+        let Some(leftover) = leftover else { return false };
+        leftover.extend_from_slice(bytes);
+        true
+    }
+
     /// Closes a socket: nothing more is queued for it and none of its events reach the core.
     pub fn close(&mut self, socket: SocketId) {
         if let Some(out) = self.out_mut(socket)

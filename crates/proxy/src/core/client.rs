@@ -165,6 +165,8 @@ impl Core {
                 return self.flow(key, bytes);
             }
             Phase::Running if session.infile.is_some() => return self.send_file(key, bytes),
+            // A batch of events may hold the request for TLS and what follows it.
+            Phase::Login(_) if session.is_tls && self.out.add_to_tls(session.socket, bytes) => return,
             _ => {}
         }
         let session = &mut self.sessions[key];
