@@ -6,19 +6,23 @@ FUZZ_SECONDS ?= 60
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test drivers bench lint fuzz clean
+.PHONY: help deps test-deps demo test drivers bench lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench and MySQL 9 (Debian, as root)
+test-deps: deps # MySQL's packages can't be installed beside MariaDB's: they are unpacked into the tests' cache
+	@scripts/get-mysql || { echo "the tests with MySQL can't run: see above" >&2; exit 1; }
+	@scripts/get-python-drivers || { echo "the tests with Python's drivers can't run: see above" >&2; exit 1; }
+
+deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench (Debian, as root)
 	@scripts/install-deps
 
 demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [KEEP=1: leave it running]
 	@$(CARGO) build --release -p weir -p weir-demo
 	@exec $(CARGO) run --quiet --release -p weir-demo -- $(if $(KEEP),--keep) $(ARGS)
 
-test: deps ## all tests: unit, property, corpus, end to end against real servers, every row of the benchmark for a moment
+test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, every row of the benchmark for a moment
 	$(CARGO) build -p weir
 	@$(MAKE) --no-print-directory drivers
 	$(CARGO) test --workspace --no-fail-fast
