@@ -207,6 +207,10 @@ mod tests {
         let program = dead.join("weir");
         fs::copy("/bin/sleep", &program).unwrap();
         let mut left_over = Command::new(&program).arg("60").spawn().unwrap();
+        // The system tells that a program runs a moment before it shows its name and command line.
+        while !belongs_to(left_over.id(), &dead) {
+            thread::sleep(POLL_INTERVAL);
+        }
         // Last, for another run of this test may tidy up, too. Process 1 exists, but did not start then.
         fs::write(dead.join(OWNER_FILE), "1 18446744073709551615").unwrap();
 
