@@ -45,10 +45,15 @@ impl Monitor {
         Ok(Self { events, owner: Some(owner) })
     }
 
-    /// Goes over to another configuration. What is known of servers that stay is kept.
+    /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
+    /// known of servers that stay is kept.
     pub fn apply(&self, config: &Config, tls: &BTreeMap<Endpoint, Tls>) {
+        let (published, is_published) = sync_channel(0);
+        let settings = Box::new(Settings::of(config, tls));
         // Fails only if the owner is gone, which has then been logged as a panic.
-        let _ = self.events.send(Event::Configure(Box::new(Settings::of(config, tls))));
+        if self.events.send(Event::Configure { settings, published }).is_ok() {
+            let _ = is_published.recv();
+        }
     }
 
     /// A way to report suspicions from any thread.

@@ -41,7 +41,12 @@ pub(crate) enum Event {
     /// The data path could not connect to the server, for this reason.
     ConnectFailed(Endpoint, Box<str>),
     /// Another configuration.
-    Configure(Box<Settings>),
+    Configure {
+        /// What follows from it for the monitor.
+        settings: Box<Settings>,
+        /// Dropped when the roles that follow from it have been published.
+        published: SyncSender<()>,
+    },
     /// The end.
     Stop,
 }
@@ -69,12 +74,13 @@ pub(crate) fn run(
     owner.configure(settings);
     owner.decide(&publish);
     loop {
-        match inbox.recv_timeout(TICK) {
+        let who_waits = match inbox.recv_timeout(TICK) {
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Ok(event) => owner.handle(event),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+            Err(RecvTimeoutError::Timeout) => None,
+        };
         owner.decide(&publish);
+        drop(who_waits);
     }
     // Probes that wait to be heard must not wait for ever.
     drop(inbox);
@@ -96,7 +102,8 @@ struct Owner {
 }
 
 impl Owner {
-    fn handle(&mut self, event: Event) {
+    /// Returns what is to be dropped when the roles that follow from the event have been published.
+    fn handle(&mut self, event: Event) -> Option<SyncSender<()>> {
         match event {
             Event::Observed { endpoint, generation, look, version } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
@@ -111,9 +118,13 @@ impl Owner {
                 }
                 self.suspect(endpoint);
             }
-            Event::Configure(settings) => self.configure(*settings),
+            Event::Configure { settings, published } => {
+                self.configure(*settings);
+                return Some(published);
+            }
             Event::Stop => {}
         }
+        None
     }
 
     /// Has a server looked at now.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -166,6 +166,15 @@ impl Publisher {
     /// From now on the workers go by this snapshot.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         self.shared.broadcast(|| Message::Snapshot(snapshot.clone()));
+    }
+
+    /// Waits until every worker goes by what was published before, and listens where it was told to. False if one has
+    /// not answered within 5 s (none should).
+    pub fn settle(&self) -> bool {
+        let (barrier, passed) = channel();
+        self.shared.broadcast(|| Message::Barrier(barrier.clone()));
+        drop(barrier);
+        passed.recv_timeout(REPORT_TIMEOUT) == Err(RecvTimeoutError::Disconnected)
     }
 
     /// What all workers have counted; a worker that does not answer within 5 s (none should) is left out.

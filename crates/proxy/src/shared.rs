@@ -65,6 +65,8 @@ pub enum Message {
         /// Where the answer goes.
         to: Sender<WorkerReport>,
     },
+    /// Dropped in its turn, so that whoever holds the other end sees that all messages before it have been taken.
+    Barrier(Sender<()>),
     /// Take no more clients, let the running work end.
     Drain,
 }

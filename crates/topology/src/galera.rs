@@ -11,6 +11,10 @@ use crate::{
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
 const DONOR_QUEUE_MAX: u32 = 100;
+/// A longer receive queue is work that a new writer has to catch up on first. Positions are not compared: nodes are not
+/// looked at in the same moment, so that in a busy cluster they say who was looked at last, and each Weir would choose
+/// another writer.
+const WRITER_QUEUE_MAX: u32 = 100;
 /// A view spreads in a fraction of this; a node still in an older one is cut off.
 const VIEW_SPREAD_MS: u64 = 1000;
 /// How long the next writer's choice waits for the other nodes to report the new view, so that it is the best one and
@@ -205,7 +209,7 @@ impl<'a> Cluster<'a> {
                 Reverse(member.weight_in(self.policy.writer_hostgroup)),
                 Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
                 state.segment != self.before.writer_segment,
-                Reverse(state.last_committed),
+                state.local_recv_queue > WRITER_QUEUE_MAX,
                 member.endpoint,
             )
         });

@@ -9,7 +9,7 @@
 //!    the last one left. A node that stays in an older view than others is on its way out of the cluster.
 //! 2. A writer is wanted, Primary, Synced, not rejecting, not in maintenance and not read_only. Present writers stay
 //!    (failback: never); else the greatest weight in the writer hostgroup wins, then in the backup writers', then the
-//!    segment of the last writer, the most advanced position, the name; the first choice waits until every server has
+//!    segment of the last writer, a short receive queue, the name; the first choice waits until every server has
 //!    been looked at once. A desynced writer gives way only if another
 //!    can take over.
 //! 3. Every healthy node reads, without read_only anywhere. `writer_is_also_reader` takes the writer out only if

@@ -380,7 +380,7 @@ impl fmt::Display for Reason {
             Self::Configured => f.write_str("as configured"),
             Self::StaysWriter => f.write_str("was writer and still can"),
             Self::ChosenWriter { weight: Some(weight) } => write!(f, "first choice with weight {weight}"),
-            Self::ChosenWriter { weight: None } => f.write_str("first choice by position and name"),
+            Self::ChosenWriter { weight: None } => f.write_str("first choice by name"),
             Self::TookOver { from, confirmed: true } => write!(f, "took over from {from}"),
             Self::TookOver { from, confirmed: false } => {
                 write!(f, "took over from {from}, which can't be reached although the cluster still has it")

@@ -4,6 +4,7 @@
 
 mod control;
 mod files;
+mod latest_roles;
 mod log;
 mod rsa_key;
 mod serve;

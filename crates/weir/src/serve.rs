@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -13,6 +12,7 @@ use weir_proxy::shared::Report;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
 use crate::control::{Control, ControlError, Reporter};
+use crate::latest_roles::LatestRoles;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
@@ -41,7 +41,8 @@ pub(crate) enum ServeError {
 
 /// What the main thread waits for.
 enum Event {
-    Roles(Arc<Roles>),
+    /// There are other roles.
+    Roles,
     Signal(i32),
     /// The workers have ended.
     Ended(std::io::Result<()>),
@@ -59,10 +60,12 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
-    let roles_events = events.clone();
+    let (roles_events, roles) = (events.clone(), LatestRoles::default());
+    let decided = roles.clone();
     let monitor = Monitor::start(&config, &snapshots.servers_tls.for_monitor(), registry, move |roles| {
+        decided.set(roles);
         // The main thread outlives the monitor.
-        let _ = roles_events.send(Event::Roles(roles));
+        let _ = roles_events.send(Event::Roles);
     })?;
     let snapshot = snapshots.build(&config, &Roles::default());
     let workers = config.variables.threads.max(1) as usize;
@@ -80,10 +83,8 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
-    let shown_roles = Arc::new(Mutex::new(Arc::default()));
-    let reporter = Reporter { publisher: publisher.clone(), roles: shown_roles.clone() };
-    control.start(reporter)?;
-    let server = Server { path, config, snapshots, roles: Arc::default(), shown_roles, publisher, monitor };
+    control.start(Reporter { publisher: publisher.clone(), roles: roles.clone() })?;
+    let server = Server { path, config, snapshots, roles, publisher, monitor };
     server.run(service, &events, &inbox)
 }
 
@@ -97,9 +98,7 @@ struct Server<'a> {
     path: &'a Path,
     config: Config,
     snapshots: Snapshots,
-    roles: Arc<Roles>,
-    /// The same, where the control socket's thread sees them.
-    shown_roles: Arc<Mutex<Arc<Roles>>>,
+    roles: LatestRoles,
     publisher: Publisher,
     monitor: Monitor,
 }
@@ -113,10 +112,7 @@ impl Server<'_> {
     ) -> Result<(), ServeError> {
         for event in inbox {
             match event {
-                Event::Roles(roles) => {
-                    self.roles = roles;
-                    self.publish();
-                }
+                Event::Roles => self.publish(),
                 Event::Signal(SIGHUP) => self.reload(&mut service),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
@@ -141,10 +137,7 @@ impl Server<'_> {
         })?;
         for event in inbox {
             match event {
-                Event::Roles(roles) => {
-                    self.roles = roles;
-                    self.publish();
-                }
+                Event::Roles => self.publish(),
                 Event::Signal(SIGHUP) => {}
                 Event::Signal(signal) => {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
@@ -161,12 +154,11 @@ impl Server<'_> {
     }
 
     fn publish(&mut self) {
-        *self.shown_roles.lock().unwrap_or_else(PoisonError::into_inner) = self.roles.clone();
-        let snapshot = self.snapshots.build(&self.config, &self.roles);
+        let snapshot = self.snapshots.build(&self.config, &self.roles.latest());
         self.publisher.publish(&snapshot);
     }
 
-    /// Reads the configuration again, whole or not at all.
+    /// Reads the configuration again, whole or not at all. When the log says that it was taken, all workers go by it.
     fn reload(&mut self, service: &mut Service) {
         let config = match load(self.path) {
             Ok(config) => config,
@@ -185,6 +177,9 @@ impl Server<'_> {
         }
         self.config = config;
         self.publish();
+        if !self.publisher.settle() {
+            tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
+        }
         tracing::info!(path = %self.path.display(), "configuration taken");
     }
 

@@ -344,7 +344,7 @@ impl Core {
     pub fn message(&mut self, message: Message, now: Nanos) {
         self.now = now;
         match message {
-            Message::Client(..) | Message::Listen(..) | Message::Wake => {}
+            Message::Client(..) | Message::Listen(..) | Message::Wake | Message::Barrier(_) => {}
             Message::Checked(socket, verdict) => self.password_checked(socket, verdict),
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
             Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),

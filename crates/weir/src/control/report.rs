@@ -1,7 +1,6 @@
 //! Reports: the workers' parts summed up, as tables.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use weir_proxy::statistics::{
 use weir_topology::Roles;
 
 use super::Subject;
+use crate::latest_roles::LatestRoles;
 
 /// A table. Each row has a value for each column: a number or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -34,7 +34,7 @@ impl Report {
 pub(crate) struct Reporter {
     pub publisher: Publisher,
     /// The roles of now.
-    pub roles: Arc<Mutex<Arc<Roles>>>,
+    pub roles: LatestRoles,
 }
 
 impl Reporter {
@@ -44,14 +44,10 @@ impl Reporter {
             Subject::Digests => digests(&self.publisher.report(ReportPart::Digests)),
             Subject::Commands => commands(&self.publisher.report(ReportPart::Commands)),
             Subject::Errors => errors(&self.publisher.report(ReportPart::Errors)),
-            Subject::Pool => pool(&self.roles(), &self.publisher.report(ReportPart::Servers)),
-            Subject::Servers => servers(&self.roles()),
+            Subject::Pool => pool(&self.roles.latest(), &self.publisher.report(ReportPart::Servers)),
+            Subject::Servers => servers(&self.roles.latest()),
             Subject::Rules => rules(&self.publisher.report(ReportPart::Rules)),
         }
-    }
-
-    fn roles(&self) -> Arc<Roles> {
-        self.roles.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
