@@ -295,9 +295,17 @@ fn found_rows(env: &Env) -> CaseResult {
         "SELECT v FROM t LIMIT 0",
         "(SELECT SQL_CALC_FOUND_ROWS v FROM t) UNION ALL (SELECT v FROM t) LIMIT 1",
         "SELECT COUNT(*) FROM t",
+        // A list of rows is no query, and several statements at once are refused.
+        "VALUES (1), (2), (3)",
+        "VALUES (1), (2) UNION SELECT 3",
+        "SELECT 1; SELECT 2",
+        // Errors of queries that have begun.
+        "SELECT LAST_INSERT_ID() - 1",
+        "SELECT v FROM t WHERE (SELECT v FROM t) > 1",
+        "SELECT v - 5, CAST(v AS UNSIGNED) - 5 FROM t ORDER BY id DESC",
     ];
     for sql in queries {
-        trio.all_same(&[sql, FOUND, FOUND])?;
+        trio.all_same(&["SELECT v FROM t LIMIT 4", sql, FOUND, FOUND])?;
         trio.all_same(&[sql, "UPDATE t SET v = v", "SET @ignored = 1", FOUND])?;
         trio.all_same(&[sql, "SELECT FOUND_ROWS() AS n, FOUND_ROWS() + 1", "SELECT * FROM nowhere", FOUND])?;
         for session in [&mut trio.mine, &mut trio.reference] {

@@ -48,7 +48,8 @@ fn same_as_straight(env: &Env, family: Family) -> CaseResult {
         if family == Family::Mysql {
             steps.iter_mut().for_each(Step::adapt_to_mysql);
         }
-        let (ran, mismatch) = stage.play(&steps)?;
+        let played = stage.play(&steps).map_err(|error| format!("SEED={seed} SEQUENCES=1: {error}"));
+        let (ran, mismatch) = played?;
         statistics = (statistics.0 + steps.len(), statistics.1 + ran);
         if let Some(mismatch) = mismatch {
             let (steps, mismatch) = shrink(&mut stage, steps, mismatch)?;

@@ -171,6 +171,11 @@ fn announced(env: &Env) -> CaseResult {
     session.run("SET TRANSACTION READ ONLY")?;
     session.run("SELECT COUNT(*) FROM t")?;
     session.run("INSERT INTO t VALUES (3)")?;
+    // A query without a table does not use it up, nor may it bind the session to a reader.
+    session.run("SET TRANSACTION READ ONLY")?;
+    session.run("SELECT 1")?;
+    session.refused("INSERT INTO t VALUES (4)", 1792)?;
+    session.run("COMMIT")?;
     session.run("SET TRANSACTION READ ONLY")?;
     session.run("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
     session.run("BEGIN")?;

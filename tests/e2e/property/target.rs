@@ -5,13 +5,16 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_testkit::{MysqlServer, Node, TestkitError, Weir};
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, MysqlServer, Node, TestkitError, Weir};
 use weir_tests::{Env, Session, eventually};
 
 /// Connections of Weir's to each server: fewer than sessions.
 const CONNECTIONS_MAX: i64 = 3;
 /// How long a statement waits for one of them, milliseconds.
 const PATIENCE_MS: i64 = 150;
+/// What a server tells a transaction that it has rolled back.
+const LOCK_DEADLOCK: u16 = 1213;
 
 /// A family of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +39,19 @@ pub(super) enum Target<'a> {
     Mysql(&'a MysqlServer),
 }
 
-/// A read-only transaction on a reader refuses, once, what would hold it there, and that is the one thing in which Weir
-/// means to differ. After that refusal such transactions run on the writer.
+/// A read-only transaction on a reader refuses, once per user, what would hold it there, and that is the one thing in
+/// which Weir means to differ. After that refusal such transactions run on the writer.
 fn keep_read_only_on_writer(weir: &Weir) -> Result<(), Box<dyn Error>> {
-    let mut session = Session::open(weir.addr(), "test")?;
-    eventually("a reader has refused to be held", Duration::from_secs(20), || {
-        session.query("START TRANSACTION READ ONLY")?.done()?;
-        let is_refused = session.query("SET @x = 1")?.error() == Some(1213);
-        session.query("ROLLBACK")?.done()?;
-        session.reset()?.done()?;
-        Ok(is_refused)
-    })?;
+    for account in [Account::APP, Account::APP2] {
+        let mut session = Session::with(weir.addr(), &Login::new(account).schema("test"))?;
+        eventually("a reader has refused to be held", Duration::from_secs(60), || {
+            session.query("START TRANSACTION READ ONLY")?.done()?;
+            let is_refused = session.query("SET @x = 1")?.error() == Some(LOCK_DEADLOCK);
+            session.query("ROLLBACK")?.done()?;
+            session.reset()?.done()?;
+            Ok(is_refused)
+        })?;
+    }
     Ok(())
 }
 

@@ -90,6 +90,8 @@ impl Core {
             && session.work.is_read
             && (session.is_autocommit || self.may_begin_on_reader(key))
             && !session.work.writer_only
+            // What was announced is sent in front, and may outlast a read that uses no table.
+            && (!session.is_next_read_only || session.work.begins_read_only)
             && !uses_connection;
         if uses_connection && let Some(kept) = session.kept {
             if !self.may_run_on(kept, key) {

@@ -8,12 +8,15 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
+use super::keep::is_select;
 use super::model::{
     BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
 
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
+/// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
+const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
 
@@ -72,8 +75,8 @@ impl Core {
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
                 session.row_count =
                     if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
-                if has_rows && super::keep::changes_found_rows(session.work.statement.kind) {
-                    session.found_rows = rows;
+                if has_rows && self.changes_found_rows(holder) {
+                    self.sessions[holder].found_rows = rows;
                 }
                 self.note_kept(holder, insert_id, warnings, has_rows);
                 if self.sessions[holder].work.has_cursor {
@@ -171,22 +174,27 @@ impl Core {
     fn note_error(&mut self, holder: SessionKey) {
         let session = &mut self.sessions[holder];
         session.row_count = -1;
-        let statement = session.work.statement;
+        let (statement, is_several) = (session.work.statement, session.runs_several());
         self.keep_warnings(holder);
-        if statement.multi || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
+        if is_several || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
         }
-        if self.may_have_selected(holder) {
+        // A query that fails on its way leaves a number of the server's own (MariaDB 10.11).
+        let work = &self.sessions[holder].work;
+        let has_begun = is_select(statement.kind)
+            && work.kind != WorkKind::Prepare
+            && matches!(work.ending, Ending::Err(code) if code != LOCK_DEADLOCK.code && !REFUSED.contains(&code));
+        if has_begun || self.may_have_selected(holder) {
             self.keep_anew(holder, Keeps::FOUND_ROWS);
         }
         let session = &mut self.sessions[holder];
         if session.upload.is_some() && session.work.kind == WorkKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);
         }
-        let happened = effects_before_error(&session.work);
+        let happened = effects_before_error(&session.work, is_several);
         session.pins.apply(happened, b"", Vec::new);
-        let may_have_changed = statement.multi
+        let may_have_changed = is_several
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
             || matches!(statement.kind, Kind::Call | Kind::SetStatement);
         if may_have_changed && session.work.kind != WorkKind::Prepare {
@@ -392,17 +400,15 @@ impl Core {
 
 /// What a statement may have done to its session before it failed with this error: expressions are evaluated row
 /// by row.
-fn effects_before_error(work: &Work) -> Effects {
+fn effects_before_error(work: &Work, is_several: bool) -> Effects {
     const BEGUN: Effects = Effects::USER_VARIABLE.union(Effects::LOCK_ACQUIRED).union(Effects::SEQUENCE);
-    // Syntax, no schema, rights, unknown schemas, columns, tables, functions and variables: nothing has run.
-    const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
     let Ending::Err(code) = work.ending else { return Effects::empty() };
     let statement = &work.statement;
-    if work.kind == WorkKind::Prepare || (REFUSED.contains(&code) && !statement.multi) {
+    if work.kind == WorkKind::Prepare || (REFUSED.contains(&code) && !is_several) {
         return Effects::empty();
     }
     // SET assigns everything or nothing (MariaDB 10.11).
-    let is_set = statement.kind == Kind::Set && !statement.multi;
+    let is_set = statement.kind == Kind::Set && !is_several;
     (statement.effects & BEGUN) - if is_set { Effects::USER_VARIABLE } else { Effects::empty() }
 }
 

@@ -15,12 +15,14 @@ use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SessionKey, WorkKin
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
+/// What makes one query of several.
+const COMBINING: [&[u8]; 3] = [b"UNION", b"EXCEPT", b"INTERSECT"];
 
 impl Core {
     /// What the reply tells about the diagnostics that a statement has left.
     pub(super) fn note_kept(&mut self, key: SessionKey, insert_id: u64, warnings: u16, has_rows: bool) {
         let statement = self.sessions[key].work.statement;
-        let is_hidden = statement.multi || statement.effects.contains(Effects::ROUTINE);
+        let is_hidden = self.sessions[key].runs_several() || statement.effects.contains(Effects::ROUTINE);
         // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
         // rows has none.
         let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
@@ -40,7 +42,7 @@ impl Core {
             || self.may_have_selected(key);
         if has_hidden_rows {
             self.keep_anew(key, Keeps::FOUND_ROWS);
-        } else if has_rows && changes_found_rows(statement.kind) {
+        } else if has_rows && self.changes_found_rows(key) {
             self.outdate(key, Keeps::FOUND_ROWS);
         }
     }
@@ -50,7 +52,21 @@ impl Core {
     pub(super) fn may_have_selected(&self, key: SessionKey) -> bool {
         let statement = self.sessions[key].work.statement;
         let says_select = || self.text(key).windows(6).any(|word| word.eq_ignore_ascii_case(b"SELECT"));
-        statement.effects.contains(Effects::ROUTINE) || (statement.multi && says_select())
+        statement.effects.contains(Effects::ROUTINE) || (self.sessions[key].runs_several() && says_select())
+    }
+
+    /// Whether the rows of the session's statement set FOUND_ROWS() (seen on MariaDB 10.11).
+    pub(super) fn changes_found_rows(&self, key: SessionKey) -> bool {
+        let combines = |text: &[u8]| {
+            let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+            words.any(|word| COMBINING.iter().any(|known| word.eq_ignore_ascii_case(known)))
+        };
+        match self.sessions[key].work.statement.kind {
+            Kind::ShowWarnings | Kind::ShowErrors => false,
+            // A list of rows is no query until it is combined with another one.
+            Kind::Values => combines(self.statement_text(key)),
+            _ => true,
+        }
     }
 
     /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
@@ -153,12 +169,15 @@ impl Core {
 
     /// Whether the session's statement may use a table.
     fn may_use_tables(&self, key: SessionKey) -> bool {
-        let session = &self.sessions[key];
-        let text = match &session.work.prepared {
+        weir_sql::may_use_tables(self.statement_text(key), self.sessions[key].dialect)
+    }
+
+    /// The text of the session's statement, also of one that was prepared.
+    fn statement_text(&self, key: SessionKey) -> &[u8] {
+        match &self.sessions[key].work.prepared {
             Some(prepared) => prepared.text(),
             None => self.text(key),
-        };
-        weir_sql::may_use_tables(text, session.dialect)
+        }
     }
 
     /// The lease is about to be released: what only it knows is marked on it.
@@ -372,12 +391,8 @@ impl Fetch {
     }
 }
 
-/// Whether a result set of this statement sets FOUND_ROWS() (seen on MariaDB 10.11).
-pub(super) fn changes_found_rows(kind: Kind) -> bool {
-    !matches!(kind, Kind::ShowWarnings | Kind::ShowErrors)
-}
-
-fn is_select(kind: Kind) -> bool {
+/// Whether a statement is a query.
+pub(super) fn is_select(kind: Kind) -> bool {
     matches!(kind, Kind::Select | Kind::With | Kind::Values | Kind::Table)
 }
 

@@ -129,6 +129,12 @@ impl Session {
         self.program.as_deref().unwrap_or_default()
     }
 
+    /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
+    /// for that, and then none of them does anything.
+    pub(crate) fn runs_several(&self) -> bool {
+        self.work.statement.multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
+    }
+
     /// What lies between Weir and its client.
     pub(crate) fn channel(&self) -> Channel {
         match self.peer {
