@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::a_client_is_shown_the_tracking_that_it_asked_for", tracking),
         Case::parallel("mysql::errors_pass_as_they_are", errors),
         Case::parallel("mysql::a_query_rule_sends_reads_to_the_replica", reads_at_the_replica),
+        Case::parallel("mysql::a_server_is_told_who_its_clients_proxy_is", connect_attributes),
     ]
 }
 
@@ -323,5 +324,33 @@ fn reads_at_the_replica(env: &Env) -> CaseResult {
     let in_transaction = session.value("SELECT MAX(id) FROM t")?;
     ensure!(in_transaction == "2", "a read left its transaction: {in_transaction}");
     session.run("COMMIT")?;
+    Ok(())
+}
+
+/// On new connections and on those that are handed over to another user.
+fn connect_attributes(env: &Env) -> CaseResult {
+    let source = env.mysql()?.source();
+    let accounts = ["dialler", "heir"].map(|user| Account { user, password: "secret" });
+    for Account { user, password } in accounts {
+        source.root_query(&format!("CREATE USER {user}@'%' IDENTIFIED BY '{password}'"))?;
+    }
+    let weir = env.mysql_weir_with(1, |config| {
+        for account in accounts {
+            config.user(account, mysql_hostgroup::WRITER, &[]);
+        }
+    })?;
+    for Account { user, .. } in accounts {
+        let account = Account { user, password: "secret" };
+        let mut session = Session::with(weir.addr(), &Login::new(account))?;
+        ensure!(session.value("SELECT 1")? == "1", "no answer");
+        let told = source.root_query(&format!(
+            "SELECT ATTR_NAME, ATTR_VALUE FROM performance_schema.session_connect_attrs \
+             JOIN performance_schema.threads USING (PROCESSLIST_ID) WHERE PROCESSLIST_USER = '{user}' ORDER BY 1"
+        ))?;
+        let names: Vec<&str> = told.iter().map(|row| row[0].as_str()).collect();
+        let wanted = ["_client_name", "_client_version", "_os", "_pid", "_platform", "program_name"];
+        ensure!(names == wanted, "{user}: {told:?}");
+        ensure!(told[0][1] == "weir" && told[5][1] == "weir", "{user}: {told:?}");
+    }
     Ok(())
 }

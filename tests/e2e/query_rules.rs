@@ -3,13 +3,17 @@
 mod answers;
 mod connections;
 mod routes;
+mod transactions;
 
 use weir_testkit::{Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, Env};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    [routes::trials(), answers::trials(), connections::trials()].into_iter().flatten().collect()
+    [routes::trials(), answers::trials(), connections::trials(), transactions::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A plain read that tells which node runs it.

@@ -22,6 +22,16 @@ const REPLICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Packets beyond 16 MB are among what is tested; the servers' default is 16 MB.
 const EXTRA_CNF: &str = "max_allowed_packet=128M";
+/// MySQL's performance schema shows connection attributes. Nothing is measured, which keeps it small.
+const MYSQL_CNF: &str = "performance-schema=ON\n\
+    performance-schema-instrument='%=OFF'\n\
+    performance-schema-digests-size=0\n\
+    performance-schema-error-size=0\n\
+    performance-schema-max-table-instances=0\n\
+    performance-schema-events-statements-history-size=0\n\
+    performance-schema-events-waits-history-size=0\n\
+    performance-schema-events-stages-history-size=0\n\
+    performance-schema-events-transactions-history-size=0";
 /// Names another first address than 127.0.0.31, for a second run at the same time.
 const ADDRESS_VARIABLE: &str = "WEIR_TEST_ADDRESS";
 
@@ -62,7 +72,7 @@ impl Env {
             self.starts_wanted.fetch_add(1, Ordering::Relaxed);
             let options = MysqlOptions {
                 first_address: beside(first_address(GaleraOptions::tests().first_address)?),
-                extra_cnf: EXTRA_CNF.to_owned(),
+                extra_cnf: format!("{EXTRA_CNF}\n{MYSQL_CNF}"),
                 progress: |line| eprintln!("{line}"),
                 keep: keeps(),
                 cancel: Arc::clone(&self.cancel),

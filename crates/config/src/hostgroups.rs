@@ -25,6 +25,8 @@ pub struct HostgroupAttributes {
     pub free_connections_pct: u32,
     /// Statements for each new connection, one by one; empty (default): those of `MysqlVariables::init_connect`.
     pub init_connect: Vec<String>,
+    /// Whether sessions share its connections, default true; else each keeps the one that it has got.
+    pub multiplex: bool,
     /// Whether so many connections are opened in advance, default false.
     pub connection_warming: bool,
     /// Connections opened for the hostgroup in a second, default 1000000.
@@ -62,12 +64,12 @@ pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<Hostgroup
     let max_num_online_servers = f.integer("max_num_online_servers", SERVERS_MAX, 0..=SERVERS_MAX);
     let free_connections_pct = f.integer("free_connections_pct", 10, 0..=100);
     let init_connect = init_connect(&mut f);
+    let multiplex = f.boolean("multiplex", true);
     let connection_warming = f.boolean("connection_warming", false);
     let throttle_connections_per_sec =
         f.integer("throttle_connections_per_sec", THROTTLE_MAX, 1..=THROTTLE_MAX);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.only("autocommit", -1);
-    f.only("multiplex", 1);
     for name in ["ignore_session_variables", "hostgroup_settings", "servers_defaults"] {
         if f.item(name).is_some_and(|item| item.as_str() != Some("")) {
             f.refuse(name, "not built yet (only an empty string)");
@@ -79,6 +81,7 @@ pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<Hostgroup
         max_num_online_servers,
         free_connections_pct,
         init_connect,
+        multiplex,
         connection_warming,
         throttle_connections_per_sec,
         comment,

@@ -33,6 +33,7 @@ mod suggest;
 mod tables;
 mod topology;
 mod types;
+mod user_attributes;
 mod variables;
 
 use std::io::Read;
@@ -46,7 +47,8 @@ pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsVersions};
 pub use types::{
-    Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, TlsFiles, WriterIsAlsoReader,
+    Config, GaleraHostgroup, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles,
+    WriterIsAlsoReader,
 };
 pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
 

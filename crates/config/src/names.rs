@@ -165,7 +165,6 @@ const MYSQL_ON: &[&str] = &[
     "query_cache_size_MB",
     "query_cache_soft_ttl_pct",
     "query_cache_stores_empty_result",
-    "query_retries_on_failure",
     "query_rules_fast_routing_algorithm",
     "reset_connection_algorithm",
     "server_capabilities",

@@ -10,6 +10,7 @@ use crate::fields::{self, Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
 use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
+use crate::user_attributes::user_attributes;
 use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, query_rules, server_tls, variables};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
@@ -282,14 +283,13 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
     let default_schema = f.optional_text("default_schema", SCHEMA_CHARS_MAX).filter(|name| !name.is_empty());
     let max_connections = f.integer("max_connections", 10_000, 0..=1_000_000);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["transaction_persistent", "frontend", "backend"] {
+    for name in ["frontend", "backend"] {
         f.only(name, 1);
     }
+    let transaction_persistent = f.boolean("transaction_persistent", true);
     let schema_locked = f.boolean("schema_locked", false);
     let fast_forward = f.boolean("fast_forward", false);
-    if f.item("attributes").is_some_and(|item| item.as_str() != Some("")) {
-        f.refuse("attributes", "not built yet (only an empty string)");
-    }
+    let default_isolation = user_attributes(&mut f);
     f.finish(|_, _| None, &[]);
     let username = username.filter(|name| !name.is_empty())?;
     Some(MysqlUser {
@@ -301,6 +301,8 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         default_schema,
         schema_locked,
         fast_forward,
+        transaction_persistent,
+        default_isolation,
         max_connections,
         comment,
     })

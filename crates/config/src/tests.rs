@@ -123,13 +123,29 @@ fn faults_of_users() {
         ("active = \"yes\"", "active: \"yes\" is neither true nor false"),
         ("active = 2", "active: 2 is neither true nor false"),
         ("pasword = \"x\"", "pasword: unknown key, did you mean \"password\"?"),
-        ("transaction_persistent = 0", "transaction_persistent: 0 is not built yet (only 1)"),
-        ("transaction_persistent = false", "transaction_persistent: false is not built yet (only 1)"),
+        ("transaction_persistent = 2", "transaction_persistent: 2 is neither true nor false"),
         ("frontend = 0", "frontend: 0 is not built yet (only 1)"),
         ("backend = 0", "backend: 0 is not built yet (only 1)"),
         ("schema_locked = 2", "schema_locked: 2 is neither true nor false"),
         ("fast_forward = \"yes\"", "fast_forward: \"yes\" is neither true nor false"),
-        ("attributes = '{\"a\":1}'", "attributes: not built yet (only an empty string)"),
+        ("attributes = 1", "attributes: 1 is not a string"),
+        ("attributes = '{'", "attributes: is not JSON: EOF while parsing an object at line 1 column 1"),
+        ("attributes = '[]'", "attributes: is not a JSON object"),
+        (
+            "attributes = '{\"isolation\":1}'",
+            "attributes: unknown attribute \"isolation\", there is default-transaction_isolation",
+        ),
+        ("attributes = '{\"spiffe_id\":\"spiffe://a/b\"}'", "attributes: spiffe_id is not built yet"),
+        (
+            "attributes = '{\"default-transaction_isolation\":\"SNAPSHOT\"}'",
+            "attributes: default-transaction_isolation is none of \"READ UNCOMMITTED\", \"READ COMMITTED\", \
+             \"REPEATABLE READ\" and \"SERIALIZABLE\"",
+        ),
+        (
+            "attributes = '{\"default-transaction_isolation\":1}'",
+            "attributes: default-transaction_isolation is none of \"READ UNCOMMITTED\", \"READ COMMITTED\", \
+             \"REPEATABLE READ\" and \"SERIALIZABLE\"",
+        ),
         (
             "default_hostgroup = 7",
             "default_hostgroup: hostgroup 7 has no server: neither mysql_servers nor an active row of \
@@ -288,7 +304,7 @@ fn faults_of_hostgroups() {
         ("max_num_online_servers = -1", "max_num_online_servers: -1 is out of range (0..1000000)"),
         ("free_connections_pct = 101", "free_connections_pct: 101 is out of range (0..100)"),
         ("autocommit = 1", "autocommit: 1 is not built yet (only -1)"),
-        ("multiplex = 0", "multiplex: 0 is not built yet (only 1)"),
+        ("multiplex = 2", "multiplex: 2 is neither true nor false"),
         ("connection_warming = 2", "connection_warming: 2 is neither true nor false"),
         ("throttle_connections_per_sec = 0", "throttle_connections_per_sec: 0 is out of range (1..1000000)"),
         ("init_connect = 1", "init_connect: 1 is not a string"),

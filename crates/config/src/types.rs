@@ -136,10 +136,39 @@ pub struct MysqlUser {
     /// Whether each of its sessions keeps one connection to a server of its hostgroup, as at a listener with mode
     /// primary, default false.
     pub fast_forward: bool,
+    /// Whether a transaction keeps all of its statements where it began, whatever the rules say, default true.
+    pub transaction_persistent: bool,
+    /// `default-transaction_isolation` of its attributes: the isolation level with which its sessions begin.
+    pub default_isolation: Option<IsolationLevel>,
     /// The most clients of this account at a time, default 10000.
     pub max_connections: u32,
     /// For humans.
     pub comment: String,
+}
+
+/// How far transactions are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IsolationLevel {
+    /// Sees what others have not committed.
+    ReadUncommitted,
+    /// Each statement sees what was committed when it began.
+    ReadCommitted,
+    /// All statements see what was committed when the first began; the servers' own default.
+    RepeatableRead,
+    /// Plain reads lock, too.
+    Serializable,
+}
+
+impl IsolationLevel {
+    /// As servers show it in `@@transaction_isolation`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "READ-UNCOMMITTED",
+            Self::ReadCommitted => "READ-COMMITTED",
+            Self::RepeatableRead => "REPEATABLE-READ",
+            Self::Serializable => "SERIALIZABLE",
+        }
+    }
 }
 
 /// A row of `mysql_galera_hostgroups`: a Galera cluster. Key: writer_hostgroup.

@@ -39,8 +39,12 @@ pub struct MysqlVariables {
     pub connect_timeout_server: Duration,
     /// How long a statement may wait for a connection in all, default 10 s.
     pub connect_timeout_server_max: Duration,
-    /// How often a statement that can't have had an effect is sent again after its server failed, default 10.
+    /// How often a statement is given to another server because this one failed before it was sent, or turned it away
+    /// before it did anything, default 10.
     pub connect_retries_on_failure: u32,
+    /// How often a statement that can't have had an effect is sent again after its server was lost, default 1; a rule's
+    /// `retries` comes first.
+    pub query_retries_on_failure: u32,
     /// The pause after a failed attempt to connect, default 1 ms; longer after several.
     pub connect_retries_delay: Duration,
     /// Failed connections to a server within a second after which it is shunned, default 5.
@@ -170,6 +174,7 @@ impl Default for MysqlVariables {
             connect_timeout_server: Duration::from_millis(1_000),
             connect_timeout_server_max: Duration::from_millis(10_000),
             connect_retries_on_failure: 10,
+            query_retries_on_failure: 1,
             connect_retries_delay: Duration::from_millis(1),
             shun_on_failures: 5,
             shun_recovery_time_sec: Duration::from_secs(10),
@@ -305,6 +310,7 @@ fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         f.millis("connect_timeout_server_max", v.connect_timeout_server_max, 10..=3_600_000);
     v.connect_retries_on_failure =
         f.integer("connect_retries_on_failure", v.connect_retries_on_failure, 0..=1000);
+    v.query_retries_on_failure = f.integer("query_retries_on_failure", v.query_retries_on_failure, 0..=1000);
     v.connect_retries_delay = f.millis("connect_retries_delay", v.connect_retries_delay, 0..=10_000);
     v.shun_on_failures = f.integer("shun_on_failures", v.shun_on_failures, 0..=10_000_000);
     let recovery_sec = f.integer("shun_recovery_time_sec", v.shun_recovery_time_sec.as_secs(), 0..=YEAR_SEC);

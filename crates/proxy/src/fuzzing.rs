@@ -435,6 +435,8 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
             default_schema: None,
             schema_locked: false,
             fast_forward: false,
+            transaction_persistent: true,
+            default_isolation: None,
             max_connections: 10,
             comment: String::new(),
         },

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
+use weir_protocol::handshake::ConnectAttributes;
 use weir_session::login::Verdict;
 
 use crate::listener::{Accepted, Listening};
@@ -136,6 +137,8 @@ pub struct Shared {
     pub mailboxes: Vec<Mailbox>,
     /// Clients connected to all workers.
     pub clients: AtomicU32,
+    /// What Weir says of itself at servers: encoded connection attributes.
+    pub attributes: Arc<[u8]>,
     reports: Reports,
 }
 
@@ -192,7 +195,13 @@ impl Shared {
             });
             receivers.push(receiver);
         }
-        Ok((Arc::new(Self { mailboxes, clients: AtomicU32::new(0), reports: Reports(reporter) }), receivers))
+        let shared = Self {
+            mailboxes,
+            clients: AtomicU32::new(0),
+            attributes: attributes(std::process::id()).into(),
+            reports: Reports(reporter),
+        };
+        Ok((Arc::new(shared), receivers))
     }
 
     /// Something seems to be wrong with a server: somebody should look at it.
@@ -219,4 +228,23 @@ impl Shared {
         let least = (0..self.mailboxes.len()).min_by_key(|worker| load(*worker)).unwrap_or(accepting);
         if load(accepting) <= load(least) { accepting } else { least }
     }
+}
+
+/// Connection attributes by the names that MySQL's own client library gives (its manual, "Performance Schema Connection
+/// Attribute Tables").
+fn attributes(pid: u32) -> Vec<u8> {
+    let pid = pid.to_string();
+    let pairs = [
+        ("program_name", "weir"),
+        ("_client_name", "weir"),
+        ("_client_version", env!("CARGO_PKG_VERSION")),
+        ("_os", std::env::consts::OS),
+        ("_platform", std::env::consts::ARCH),
+        ("_pid", &pid),
+    ];
+    let mut encoded = Vec::new();
+    for (name, value) in pairs {
+        ConnectAttributes::put(&mut encoded, name.as_bytes(), value.as_bytes());
+    }
+    encoded
 }

@@ -120,6 +120,8 @@ pub struct Hostgroup {
     pub reader_hostgroup: Option<u32>,
     /// Whether a read must wait for a session's own last write here (Galera).
     pub is_replicated: bool,
+    /// Whether sessions keep the connection that they have got here (multiplex = 0).
+    pub keeps_connections: bool,
     /// Why there are not more members, for error messages ("127.0.0.11:3306 is non-Primary").
     pub absent: String,
     /// How statements are shared between the members.

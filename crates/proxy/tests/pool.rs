@@ -200,7 +200,7 @@ fn who_finds_no_server_is_told_why() {
 
 #[test]
 fn a_read_is_run_again_so_often_and_no_oftener() {
-    let variables = MysqlVariables { connect_retries_on_failure: 3, ..MysqlVariables::default() };
+    let variables = MysqlVariables { query_retries_on_failure: 3, ..MysqlVariables::default() };
     let mut bench = Bench::new(1, &[10], support::hostgroup([0]), variables);
     let client = bench.client(0, "app");
     bench.hangs_up = true;

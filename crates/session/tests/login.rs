@@ -8,6 +8,7 @@ use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_protocol::auth::rsa::{self, RsaKey};
 use weir_protocol::capability::Capabilities;
+use weir_protocol::command::ChangeUser;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::handshake::{
@@ -375,10 +376,17 @@ fn ok() -> Vec<u8> {
     packet(|out| OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT).write(BACKEND_CAPABILITIES, out))
 }
 
+/// What Weir says of itself.
+fn attributes() -> Arc<[u8]> {
+    let mut encoded = Vec::new();
+    ConnectAttributes::put(&mut encoded, b"program_name", b"weir");
+    encoded.into()
+}
+
 /// Feeds a server's packets; the last step, what Weir sent, and what it knows.
 fn at_server(packets: &[Vec<u8>]) -> (BackendStep, Vec<u8>, Greeted) {
     let credential = Credential::clear_text(b"secret");
-    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS, false);
+    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS, false, attributes());
     let (mut known, mut sent, mut step) = (Greeted::default(), Vec::new(), BackendStep::Wait);
     for (at, payload) in packets.iter().enumerate() {
         step = login.packet(2 * at as u8, payload, &mut known, &mut sent);
@@ -398,7 +406,7 @@ fn a_server_is_logged_in_at_with_its_own_plugin() {
     for plugin in [MYSQL_NATIVE_PASSWORD, CACHING_SHA2_PASSWORD] {
         let (step, sent, known) = at_server(&[greeting(plugin, OFFERED), ok()]);
         assert_eq!(step, BackendStep::Ready { thread_id: 42 });
-        assert_eq!(known, Greeted { thread_id: 42, is_mariadb: true });
+        assert_eq!(known, Greeted { thread_id: 42, is_mariadb: true, takes_attributes: false });
         let response = HandshakeResponse::parse(&sent[HEADER_LEN..]).expect("a response");
         assert_eq!((response.user, response.auth_plugin), (&b"app"[..], Some(plugin)));
         assert_eq!(response.auth_data, proof(b"secret", plugin));
@@ -455,7 +463,7 @@ fn a_server_that_wants_the_password_gets_it_under_its_key() {
     assert!(matches!(step, BackendStep::Refused { .. }));
     // A hash is not enough for it.
     let hash = Credential::Sha256(weir_protocol::auth::sha2::HashStage1::of(b"secret"));
-    let mut login = BackendLogin::new(b"app", hash, Capabilities::empty(), false);
+    let mut login = BackendLogin::new(b"app", hash, Capabilities::empty(), false, attributes());
     let (mut known, mut out) = (Greeted::default(), Vec::new());
     login.packet(0, &greeting(CACHING_SHA2_PASSWORD, OFFERED), &mut known, &mut out);
     let step = login.packet(2, &more(&[4]), &mut known, &mut out);
@@ -464,7 +472,15 @@ fn a_server_that_wants_the_password_gets_it_under_its_key() {
 
 #[test]
 fn at_a_server_with_tls_nothing_goes_before_it() {
-    let login = || BackendLogin::new(b"app", Credential::clear_text(b"secret"), Capabilities::empty(), true);
+    let login = || {
+        BackendLogin::new(
+            b"app",
+            Credential::clear_text(b"secret"),
+            Capabilities::empty(),
+            true,
+            attributes(),
+        )
+    };
     let (mut known, mut out) = (Greeted::default(), Vec::new());
     let mut at = login();
     let step = at.packet(0, &greeting(CACHING_SHA2_PASSWORD, OFFERED), &mut known, &mut out);
@@ -479,6 +495,7 @@ fn at_a_server_with_tls_nothing_goes_before_it() {
         (response.user, response.capabilities),
         (&b"app"[..], request.capabilities | Capabilities::PLUGIN_AUTH)
     );
+    assert!(response.attributes.is_empty());
     // In TLS the password goes as it is.
     out.clear();
     let full = packet(|out| AuthMoreData { data: &[4] }.write(out));
@@ -500,8 +517,13 @@ fn both_ends_understand_each_other() {
     for stored in [&b"secret"[..], b""] {
         for plugin in [Plugin::Native, Plugin::CachingSha2] {
             let mut here = Client::new(clear(stored), plugin);
-            let mut there =
-                BackendLogin::new(b"app", Credential::clear_text(stored), Capabilities::empty(), false);
+            let mut there = BackendLogin::new(
+                b"app",
+                Credential::clear_text(stored),
+                Capabilities::empty(),
+                false,
+                attributes(),
+            );
             let mut known = Greeted::default();
             let mut from_server = here.got.clone();
             let verified = loop {
@@ -543,6 +565,38 @@ proptest! {
 }
 
 #[test]
+fn a_server_that_takes_them_is_told_who_logs_in() {
+    let offered = OFFERED | Capabilities::CONNECT_ATTRS;
+    for uses_tls in [false, true] {
+        let credential = Credential::clear_text(b"secret");
+        let mut login = BackendLogin::new(b"app", credential, Capabilities::empty(), uses_tls, attributes());
+        let (mut known, mut out) = (Greeted::default(), Vec::new());
+        login.packet(0, &greeting(MYSQL_NATIVE_PASSWORD, offered), &mut known, &mut out);
+        assert!(known.takes_attributes);
+        if uses_tls {
+            let request = SslRequest::parse(&out[HEADER_LEN..]).expect("a request");
+            assert!(request.capabilities.contains(Capabilities::CONNECT_ATTRS));
+            out.clear();
+            login.encrypted(&mut out);
+        }
+        let response = HandshakeResponse::parse(&out[HEADER_LEN..]).expect("a response");
+        assert!(response.capabilities.contains(Capabilities::CONNECT_ATTRS));
+        assert_eq!(response.attributes.value(b"program_name"), Some(&b"weir"[..]));
+        assert_eq!(response.auth_plugin, Some(MYSQL_NATIVE_PASSWORD));
+    }
+    for (attributes, told) in [(attributes(), Some(&b"weir"[..])), (Arc::default(), None)] {
+        let (credential, none) = (Credential::clear_text(b"secret"), Capabilities::empty());
+        let mut command = Vec::new();
+        BackendLogin::change_user(b"app", credential, none, false, attributes, &mut command);
+        let mut agreed = BACKEND_CAPABILITIES;
+        agreed.set(Capabilities::CONNECT_ATTRS, told.is_some());
+        let change = ChangeUser::parse(&command[HEADER_LEN..], agreed).expect("a command");
+        assert_eq!(change.attributes.value(b"program_name"), told);
+        assert_eq!(change.auth_plugin, Some(MYSQL_NATIVE_PASSWORD));
+    }
+}
+
+#[test]
 fn a_change_of_user_begins_with_a_switch() {
     let mut command = Vec::new();
     let mut login = BackendLogin::change_user(
@@ -550,6 +604,7 @@ fn a_change_of_user_begins_with_a_switch() {
         Credential::clear_text(b"secret"),
         Capabilities::empty(),
         false,
+        attributes(),
         &mut command,
     );
     let mut server = ClientLogin::new(OFFERED, Plugin::Native, SCRAMBLE, HOST);

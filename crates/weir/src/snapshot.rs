@@ -175,6 +175,7 @@ impl Snapshots {
             self.throttles.insert(*id, hostgroup.throttle.clone());
             let own = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == *id);
             hostgroup.balancing = own.map(|row| row.balancing).unwrap_or_default();
+            hostgroup.keeps_connections = attributes.is_some_and(|attributes| !attributes.multiplex);
             if let Some(attributes) = attributes {
                 limit_online(hostgroup, attributes.max_num_online_servers);
             }

@@ -41,6 +41,7 @@ impl Core {
         }
         session.work.hostgroup = session.work.decision.hostgroup.unwrap_or(session.home_hostgroup());
         if let Some(lease) = self.sessions[key].lease
+            && !self.step_aside(key, lease)
             && self.should_move(key, lease)
         {
             self.keep(lease, key);
@@ -69,7 +70,7 @@ impl Core {
     }
 
     /// Whether a connection leads to a server of this hostgroup.
-    fn is_member(&self, backend: BackendKey, hostgroup: u32) -> bool {
+    pub(super) fn is_member(&self, backend: BackendKey, hostgroup: u32) -> bool {
         let server = self.backends[backend].server;
         let group = self.groups.get(&hostgroup);
         group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
@@ -181,7 +182,8 @@ impl Core {
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
-        let must_cover = group.is_replicated && session.last_write_at != 0;
+        let written_at = session.must_see();
+        let must_cover = group.is_replicated && written_at != 0;
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= now
@@ -190,7 +192,7 @@ impl Core {
                 && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
             let covers = !must_cover
                 || session.last_write_server == member.server
-                || pool.server.shared.covers(session.last_write_at);
+                || pool.server.shared.covers(written_at);
             (is_reachable && covers).then(|| Load {
                 in_flight: pool.running + u32::try_from(pool.waiters.len()).unwrap_or(u32::MAX / 2),
                 latency_us: pool.latency.now_us(now),
@@ -199,7 +201,9 @@ impl Core {
         };
         let chosen = choose(&mut group.members, group.balancing, now, &mut self.dice, load)?;
         let server = group.members.get(chosen).map(|member| member.server);
-        self.sessions[key].work.served_by = hostgroup;
+        let session = &mut self.sessions[key];
+        session.work.served_by = hostgroup;
+        session.stays_in = group.keeps_connections.then_some(hostgroup);
         server
     }
 
@@ -365,11 +369,14 @@ impl Core {
     /// the client has seen nothing.
     pub(super) fn may_retry(&self, key: SessionKey) -> bool {
         let work = &self.sessions[key].work;
-        let default = self.snapshot.variables.connect_retries_on_failure;
-        // What was not sent is not run again, but for the first time.
-        let retries = work.decision.retries.filter(|_| work.is_sent).unwrap_or(default);
+        let variables = &self.snapshot.variables;
+        if !work.is_sent {
+            // It is not run again, but for the first time.
+            return !work.is_answering && work.attempts <= variables.connect_retries_on_failure;
+        }
+        let retries = work.decision.retries.unwrap_or(variables.query_retries_on_failure);
         let has_no_effect =
             work.is_read && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
-        (has_no_effect || !work.is_sent) && !work.is_answering && work.attempts <= retries
+        has_no_effect && !work.is_answering && work.times_sent <= retries
     }
 }

@@ -17,7 +17,7 @@ const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 /// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
 const OUTCOME_UNKNOWN: ServerError = ServerError { code: 2013, sqlstate: *b"08007" };
 /// The connection that held a session's state is gone, between statements.
-const LEASE_LOST: ServerError = ServerError { code: 2013, sqlstate: *b"08S01" };
+pub(super) const LEASE_LOST: ServerError = ServerError { code: 2013, sqlstate: *b"08S01" };
 
 impl Core {
     pub(super) fn backend_data(&mut self, key: BackendKey, bytes: &mut [u8]) {
@@ -425,6 +425,9 @@ impl Core {
         let endpoint = self.servers[backend.server].server.endpoint.clone();
         self.discard(key, None);
         let Some(holder) = holder else { return };
+        if self.sessions[holder].lease != Some(key) {
+            return self.aside_lost(holder, &endpoint);
+        }
         self.lose_lease(holder);
         let session = &mut self.sessions[holder];
         let pins = session.pins.pins();
@@ -440,7 +443,8 @@ impl Core {
             // The reply was given; what was to be asked afterwards is lost with the connection.
             return self.close_session(holder);
         }
-        if matches!(session.phase, Phase::Idle) && pins.is_empty() && session.is_bound() {
+        let is_only_kept = session.is_bound() || session.stays_in.is_some();
+        if matches!(session.phase, Phase::Idle) && pins.is_empty() && is_only_kept {
             return; // nothing of it was there: it goes on elsewhere
         }
         if !matches!(session.phase, Phase::Running) {
@@ -465,7 +469,7 @@ impl Core {
     fn fail_running(&mut self, holder: SessionKey, endpoint: &str) {
         let session = &self.sessions[holder];
         let hostgroup = session.work.hostgroup;
-        let pins = session.pins.pins();
+        let pins = session.all_pins();
         if session.work.is_answering {
             // A part of the result is out: no second answer may follow it.
             tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
@@ -500,6 +504,13 @@ impl Core {
     pub(super) fn abandon(&mut self, key: SessionKey) {
         self.leave_queues(key);
         self.forget_kept(key);
+        self.abandon_lease(key);
+        if self.recall_lease(key) {
+            self.abandon_lease(key);
+        }
+    }
+
+    fn abandon_lease(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();

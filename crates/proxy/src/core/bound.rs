@@ -1,11 +1,12 @@
 //! Sessions of listeners with mode primary or replicas, and of users with fast_forward: each keeps one connection, for
 //! users who separate reads themselves. Nothing but the server's own place in its hostgroup, or its end, takes it away, and then the session
-//! goes on at another one if it has left nothing behind that lives there.
+//! goes on at another one if it has left nothing behind that lives there. Sessions that have got a connection in a
+//! hostgroup with multiplex = 0 keep it in the same way, as long as their statements belong there.
 
 use weir_config::ListenerMode;
 
 use super::Core;
-use super::model::{BackendKey, ServerIndex, Session, SessionKey};
+use super::model::{BackendKey, ServerIndex, Session, SessionKey, WorkKind};
 
 impl Session {
     /// Whether it keeps its connection between statements.
@@ -35,18 +36,27 @@ impl Core {
         })
     }
 
-    /// Whether a bound session should go on elsewhere: its server has left the hostgroup, and nothing of the session
-    /// lives there.
+    /// Whether a session that keeps a connection without a pin should go on elsewhere: its server has left the
+    /// hostgroup, or the statement does not belong there.
     pub(super) fn should_move(&self, key: SessionKey, lease: BackendKey) -> bool {
         let session = &self.sessions[key];
-        if !session.is_bound() || !session.pins.is_empty() {
+        if !session.pins.is_empty() {
             return false;
         }
-        let server = self.backends[lease].server;
-        let serves = |hostgroup: u32| {
-            let group = self.groups.get(&hostgroup);
-            group.is_some_and(|group| group.members.iter().any(|member| member.server == server))
-        };
-        !serves(self.bound_hostgroup(key))
+        if session.is_bound() {
+            return !self.is_member(lease, self.bound_hostgroup(key));
+        }
+        let Some(hostgroup) = session.stays_in else { return false };
+        let work = &session.work;
+        let is_sent_away = work.decision.hostgroup.is_some_and(|wanted| !self.is_member(lease, wanted));
+        let is_write_on_reader = session.is_pinned_to_reader && !work.is_read && work.kind != WorkKind::Reset;
+        !self.is_member(lease, hostgroup) || is_sent_away || is_write_on_reader
+    }
+
+    /// Whether a session keeps its lease between statements.
+    pub(super) fn stays(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let is_kept = |hostgroup| self.groups.get(&hostgroup).is_some_and(|group| group.keeps_connections);
+        !session.pins.is_empty() || session.is_bound() || session.stays_in.is_some_and(is_kept)
     }
 }

@@ -122,6 +122,8 @@ impl Core {
             decided: None,
             watched_at: 0,
             lease: None,
+            aside: None,
+            stays_in: None,
             is_pinned_to_reader: false,
             kept: None,
             keeps: Keeps::empty(),
@@ -144,6 +146,7 @@ impl Core {
             is_read_only: false,
             is_next_read_only: false,
             last_write_at: 0,
+            last_commit_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
             transaction_since: self.now,
@@ -317,7 +320,8 @@ impl Core {
             (schema, _) => schema.to_vec(),
         };
         let collation = self.collation_for_login(verified.collation);
-        let state = self.interner.intern(State::at_login(&schema, collation));
+        let state = State::at_login(&schema, collation);
+        let state = self.interner.intern(self.with_user_defaults(&account, state));
         let identity = self.identities.of(&account, self.sessions[key].capabilities);
         let session = &mut self.sessions[key];
         session.program = verified.program;
@@ -538,6 +542,9 @@ impl Core {
 
     /// The running command is answered: its bytes go.
     pub(super) fn command_done(&mut self, key: SessionKey) {
+        if self.sessions[key].aside.is_some() {
+            self.come_back(key);
+        }
         let session = &mut self.sessions[key];
         let has_long_data = session.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
         if has_long_data && session.work.kind == WorkKind::Execute {

@@ -206,6 +206,10 @@ impl Core {
             Some(charsets) => charsets.with_schema(schema),
             None => State::at_login(schema, collation),
         };
+        let state = match &session.account {
+            Some(account) => self.with_user_defaults(account, state),
+            None => state,
+        };
         let state = self.interner.intern(state);
         self.begin_session(key, state);
         self.sessions[key].pins.insert(role);

@@ -77,7 +77,7 @@ impl Core {
             self.close_on(lease, own.id);
         }
         self.update_statement_pins(key);
-        if self.sessions[key].pins.is_empty() {
+        if !self.stays(key) {
             self.release(key);
         }
     }

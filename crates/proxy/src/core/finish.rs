@@ -52,6 +52,9 @@ impl Core {
             // A writer that has just taken over may not have applied what this session wrote at the one before.
             session.last_write_server = if covers_earlier { server } else { ServerIndex::MAX };
             session.last_write_at = self.now;
+            if !session.is_surely_uncommitted() {
+                session.last_commit_at = self.now;
+            }
         }
         match session.work.kind {
             WorkKind::Execute => self.note_executed(key, holder),
@@ -371,8 +374,9 @@ impl Core {
 
     /// The session's command is over; its lease stays if a pin says so.
     pub(super) fn settle_down(&mut self, key: BackendKey, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
-        let stays = !session.pins.is_empty() || session.is_bound();
+        let session = &self.sessions[holder];
+        // A lease that was put aside takes the place of this one.
+        let stays = session.aside.is_some() || self.stays(holder);
         let ends = session.close_when_done;
         self.command_done(holder);
         if ends {

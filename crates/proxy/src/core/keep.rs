@@ -120,7 +120,7 @@ impl Core {
 
     /// Whether the session's statement leaves older warnings where they are, as those do on MariaDB (10.11) that use
     /// no table and raise none.
-    fn leaves_warnings(&self, key: SessionKey) -> bool {
+    pub(super) fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
         if (session.work.kind.is_harmless()

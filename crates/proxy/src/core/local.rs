@@ -14,6 +14,7 @@ use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Use
 
 use super::Core;
 use super::model::{Keeps, SessionKey, WorkKind};
+use crate::snapshot::Account;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -201,6 +202,17 @@ impl Core {
                 name: "utf8mb4_general_ci",
                 is_default: true,
             },
+        )
+    }
+
+    /// What the attributes of a user set when a session begins.
+    pub(super) fn with_user_defaults(&self, account: &Account, state: State) -> State {
+        let Some(level) = account.user.default_isolation else { return state };
+        // MariaDB has MySQL's name for it since 11.1.
+        let has_old_name = self.snapshot.is_mariadb && self.snapshot.dialect.server.release < 1101;
+        state.with_variable(
+            if has_old_name { "tx_isolation" } else { "transaction_isolation" },
+            level.as_str(),
         )
     }
 }

@@ -6,6 +6,7 @@
 //! bytes out.
 
 mod acquire;
+mod aside;
 mod backend;
 mod balance;
 mod bound;
@@ -162,6 +163,8 @@ struct Group {
     members: Vec<GroupMember>,
     reader_hostgroup: Option<u32>,
     is_replicated: bool,
+    /// Sessions keep the connection that they have got here (multiplex = 0).
+    keeps_connections: bool,
     absent: String,
     balancing: Balancing,
     throttle: Arc<Throttle>,

@@ -18,6 +18,7 @@ use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
+use super::aside::Aside;
 use super::counting::KnownCaller;
 use super::infile::Infile;
 use super::route::KnownScope;
@@ -81,6 +82,10 @@ pub(crate) struct Session {
     /// A timer looks at its running statement at this time; 0 for none.
     pub watched_at: Nanos,
     pub lease: Option<BackendKey>,
+    /// Another lease, which waits while one statement runs on this one.
+    pub aside: Option<Box<Aside>>,
+    /// The hostgroup of the lease, if sessions keep their connections there.
+    pub stays_in: Option<u32>,
     /// The lease was taken for a read, on a server that takes no writes now.
     pub is_pinned_to_reader: bool,
     pub pins: PinBoard,
@@ -112,7 +117,9 @@ pub(crate) struct Session {
     pub is_next_read_only: bool,
     /// When the last write of this session was answered (or broke off); 0 for never.
     pub last_write_at: Nanos,
-    /// The server that took it.
+    /// When something of this session may last have been committed; 0 for never.
+    pub last_commit_at: Nanos,
+    /// The server that took the last write.
     pub last_write_server: ServerIndex,
     pub last_active_at: Nanos,
     /// When the open transaction began.
@@ -238,8 +245,10 @@ pub(crate) struct Work {
     pub started_at: Nanos,
     /// The server has refused it before doing anything with it.
     pub is_turned_away: bool,
-    /// It has gone out to a server.
+    /// It has gone out to the server that has it now.
     pub is_sent: bool,
+    /// How often it has gone out to any.
+    pub times_sent: u32,
     /// Something of the reply has reached the client's buffer.
     pub is_answering: bool,
     /// The text that goes out instead of the client's.

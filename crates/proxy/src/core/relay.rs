@@ -153,7 +153,7 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), BrokenReply> {
         let payload = &bytes[HEADER_LEN..];
-        let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+        let mut ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
         if !ok.session_state.is_empty() {
             self.take_tracked(key, holder, &ok)?;
         }
@@ -165,6 +165,8 @@ impl Core {
             warnings: ok.warnings,
             has_rows: control == Control::ResultEnd,
         };
+        // The server knows nothing of the transaction that waits elsewhere.
+        ok.status |= session.flags_aside();
         session.work.has_cursor = ok.status.contains(StatusFlags::CURSOR_EXISTS);
         session.work.is_last_row = ok.status.contains(StatusFlags::LAST_ROW_SENT);
         let mut sequence = bytes[3];
@@ -185,7 +187,8 @@ impl Core {
             frame::packet(buffer, &mut sequence, |out| eof.write(out));
             return Ok(());
         }
-        let is_plain = ok.info.is_empty()
+        let is_plain = session.aside.is_none()
+            && ok.info.is_empty()
             && ok.session_state.is_empty()
             && !ok.status.contains(StatusFlags::SESSION_STATE_CHANGED);
         if is_plain {

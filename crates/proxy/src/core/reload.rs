@@ -27,6 +27,7 @@ impl Core {
                 members: self.members(*id, hostgroup, &places),
                 reader_hostgroup: hostgroup.reader_hostgroup,
                 is_replicated: hostgroup.is_replicated,
+                keeps_connections: hostgroup.keeps_connections,
                 absent: hostgroup.absent.clone(),
                 balancing: hostgroup.balancing,
                 throttle: hostgroup.throttle.clone(),

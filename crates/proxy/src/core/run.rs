@@ -43,7 +43,8 @@ impl Core {
         // nothing.
         let is_owed = backend.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
         let session = &self.sessions[holder];
-        if is_owed || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
+        let is_aside = session.lease != Some(key);
+        if is_owed || is_aside || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
         if self.waits_for_kept(key, holder) || self.refuses_lost_id(holder) {
@@ -179,6 +180,7 @@ impl Core {
         counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
         session.phase = Phase::Running;
         session.work.is_sent = true;
+        session.work.times_sent += 1;
         // default_query_timeout counts from here: waiting for a connection has a limit of its own.
         session.work.started_at = self.now;
         let is_long = session.upload.is_some();

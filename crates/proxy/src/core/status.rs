@@ -25,8 +25,11 @@ impl Session {
     pub(super) fn status(&self) -> StatusFlags {
         let flags = [
             (StatusFlags::AUTOCOMMIT, self.is_autocommit),
-            (StatusFlags::IN_TRANS, self.pins.pins().contains(Pins::TRANSACTION)),
-            (StatusFlags::IN_TRANS_READONLY, self.is_read_only),
+            (StatusFlags::IN_TRANS, self.all_pins().contains(Pins::TRANSACTION)),
+            (
+                StatusFlags::IN_TRANS_READONLY,
+                self.is_read_only || self.flags_aside().contains(StatusFlags::IN_TRANS_READONLY),
+            ),
             (StatusFlags::NO_BACKSLASH_ESCAPES, self.dialect.no_backslash_escapes),
             (StatusFlags::ANSI_QUOTES, self.dialect.ansi_quotes),
         ];

@@ -150,11 +150,14 @@ impl Core {
         backend.insert_id = Some(0);
         backend.state = self.fresh.clone();
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
+        let takes_attributes = backend.greeted.takes_attributes;
+        let attributes = if takes_attributes { self.shared.attributes.clone() } else { Arc::default() };
         let login = BackendLogin::change_user(
             account.user.username.as_bytes(),
             credential,
             extra,
             backend.tls.is_some(),
+            attributes,
             buffer,
         );
         backend.login = Some(Box::new(login));
@@ -237,7 +240,8 @@ impl Core {
             Ok(credential) => {
                 let user = &self.identities.0[identity];
                 let name = user.account.user.username.as_bytes();
-                let login = BackendLogin::new(name, credential, user.capabilities, tls.is_some());
+                let (extra, attributes) = (user.capabilities, self.shared.attributes.clone());
+                let login = BackendLogin::new(name, credential, extra, tls.is_some(), attributes);
                 self.backends[key].login = Some(Box::new(login));
                 self.out.order(Order::Connect(socket, addr));
             }

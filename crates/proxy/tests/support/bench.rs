@@ -63,6 +63,8 @@ pub struct Conn {
     pub is_logged_in: bool,
     /// A statement that is not answered yet.
     pub held: bool,
+    /// BEGIN was its last statement of that kind.
+    pub is_in_transaction: bool,
 }
 
 impl Bench {
@@ -255,7 +257,15 @@ impl Bench {
                         continue;
                     }
                     self.logins += 1;
-                    let conn = Conn { core, id, node, inbox: Vec::new(), is_logged_in: false, held: false };
+                    let conn = Conn {
+                        core,
+                        id,
+                        node,
+                        inbox: Vec::new(),
+                        is_logged_in: false,
+                        held: false,
+                        is_in_transaction: false,
+                    };
                     self.conns.push(conn);
                     self.cores[core].connected(id, Ok(()), self.now);
                     self.cores[core].data(id, &mut super::greeting(1), self.now);
@@ -307,6 +317,11 @@ impl Bench {
             }
             Some(Command::Query) if !payload[1..].starts_with(b"SET ") => {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
+                conn.is_in_transaction |= text == "BEGIN";
+                conn.is_in_transaction &= text != "COMMIT";
+                if conn.is_in_transaction {
+                    answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                }
                 self.log.push((conn.node, text));
                 if self.hangs_up {
                     conn.node = usize::MAX;
@@ -332,6 +347,7 @@ impl Bench {
                 }
                 self.own.push((conn.node, text));
             }
+            Some(Command::ResetConnection) => conn.is_in_transaction = false,
             Some(Command::Ping) if self.ignores_pings => return true,
             _ => {}
         }

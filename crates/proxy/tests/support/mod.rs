@@ -52,6 +52,8 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
             default_schema: None,
             schema_locked: false,
             fast_forward: false,
+            transaction_persistent: true,
+            default_isolation: None,
             max_connections: 10_000,
             comment: String::new(),
         },

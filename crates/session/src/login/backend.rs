@@ -1,5 +1,7 @@
 //! The client's side of a login: Weir at a server.
 
+use std::sync::Arc;
+
 use weir_protocol::auth::Credential;
 use weir_protocol::auth::rsa;
 use weir_protocol::auth::sha2::{FAST_AUTH_OK, PERFORM_FULL_AUTHENTICATION, REQUEST_PUBLIC_KEY};
@@ -8,7 +10,8 @@ use weir_protocol::command::ChangeUser;
 use weir_protocol::error;
 use weir_protocol::frame;
 use weir_protocol::handshake::{
-    AuthPacket, AuthSwitchRequest, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD, Scramble, SslRequest,
+    AuthPacket, AuthSwitchRequest, ConnectAttributes, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD,
+    Scramble, SslRequest,
 };
 use weir_protocol::ok::ErrPacket;
 
@@ -29,6 +32,8 @@ pub struct BackendLogin {
     stage: Stage,
     /// The connection is to be encrypted, or is.
     uses_tls: bool,
+    /// What Weir says of itself, encoded.
+    attributes: Arc<[u8]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +86,14 @@ const MAX_PACKET_SIZE: u32 = 1 << 30;
 
 impl BackendLogin {
     /// A login on a new connection, which is to be encrypted if it `uses_tls`; `extra` are the capabilities of the
-    /// session's identity.
-    pub fn new(user: &[u8], credential: Credential, extra: Capabilities, uses_tls: bool) -> Self {
+    /// session's identity, `attributes` encoded [`ConnectAttributes`], for a server that takes them.
+    pub fn new(
+        user: &[u8],
+        credential: Credential,
+        extra: Capabilities,
+        uses_tls: bool,
+        attributes: Arc<[u8]>,
+    ) -> Self {
         Self {
             user: user.to_vec(),
             credential,
@@ -93,18 +104,23 @@ impl BackendLogin {
             scramble: [0; 20],
             stage: Stage::Connected,
             uses_tls,
+            attributes,
         }
     }
 
     /// A COM_CHANGE_USER on an open connection, which is encrypted if it `uses_tls`: appends the command to `out`.
+    /// The server forgets the `attributes` of before; there are none for one that took none ([`Greeted`]).
     pub fn change_user(
         user: &[u8],
         credential: Credential,
         extra: Capabilities,
         uses_tls: bool,
+        attributes: Arc<[u8]>,
         out: &mut Vec<u8>,
     ) -> Self {
-        let login = Self { stage: Stage::Answered, ..Self::new(user, credential, extra, uses_tls) };
+        let mut login = Self::new(user, credential, extra, uses_tls, attributes);
+        login.stage = Stage::Answered;
+        login.capabilities.set(Capabilities::CONNECT_ATTRS, !login.attributes.is_empty());
         // Without a scramble there is no proof yet: the server asks for it with an auth switch.
         let change = ChangeUser {
             user,
@@ -112,7 +128,7 @@ impl BackendLogin {
             database: b"",
             collation: Some(LOGIN_COLLATION.into()),
             auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
-            attributes: Default::default(),
+            attributes: ConnectAttributes::parse(&login.attributes).unwrap_or_default(),
         };
         weir_protocol::command::put_change_user(out, &change, login.capabilities);
         login
@@ -167,6 +183,10 @@ impl BackendLogin {
         self.plugin = greeting.auth_plugin.to_vec();
         known.thread_id = greeting.thread_id;
         known.is_mariadb = greeting.version.windows(7).any(|word| word == b"MariaDB");
+        known.takes_attributes = greeting.capabilities.contains(Capabilities::CONNECT_ATTRS);
+        // Also in the request for TLS, which is to announce what the response then has.
+        let has_attributes = known.takes_attributes && !self.attributes.is_empty();
+        self.capabilities.set(Capabilities::CONNECT_ATTRS, has_attributes);
         if !self.uses_tls {
             self.respond(sequence, out);
             return BackendStep::Wait;
@@ -199,6 +219,8 @@ impl BackendLogin {
                 self.credential.response(&self.plugin, &self.scramble).unwrap_or_default()
             }
         };
+        let has_attributes = self.capabilities.contains(Capabilities::CONNECT_ATTRS);
+        let attributes = if has_attributes { &*self.attributes } else { &[] };
         let response = HandshakeResponse {
             capabilities: self.capabilities,
             max_packet_size: MAX_PACKET_SIZE,
@@ -207,7 +229,7 @@ impl BackendLogin {
             auth_data: &proof,
             database: None,
             auth_plugin: Some(&self.plugin),
-            attributes: Default::default(),
+            attributes: ConnectAttributes::parse(attributes).unwrap_or_default(),
             zstd_level: None,
         };
         frame::packet(out, &mut sequence, |out| response.write(out));
@@ -267,6 +289,8 @@ pub struct Greeted {
     pub thread_id: u32,
     /// The server is a MariaDB.
     pub is_mariadb: bool,
+    /// It takes connection attributes.
+    pub takes_attributes: bool,
 }
 
 /// The server says no.

@@ -17,8 +17,8 @@ use crate::template::{Template, cache_dir};
 use crate::{Account, TestkitError, preflight};
 use server::ServerConfig;
 
-/// A server of a small test database needs about this much without its performance schema, MiB.
-const SERVER_MEMORY_MIB: u64 = 300;
+/// A server of a small test database needs about this much, with a performance schema that measures nothing, MiB.
+const SERVER_MEMORY_MIB: u64 = 380;
 /// Data and redo log of a server with a small test database, MiB.
 const SERVER_DISK_MIB: u64 = 400;
 /// The longest a server may take to start.
