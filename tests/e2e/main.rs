@@ -10,6 +10,7 @@
 mod cli;
 mod commands;
 mod diagnostics;
+mod drain;
 mod drivers;
 mod entry_points;
 mod failover_basic;
@@ -47,6 +48,7 @@ fn cases() -> Vec<Case> {
         cli::trials(),
         commands::trials(),
         diagnostics::trials(),
+        drain::trials(),
         drivers::trials(),
         entry_points::trials(),
         failover_basic::trials(),

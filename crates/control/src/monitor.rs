@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -23,7 +23,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts watching; `tls` tells how connections to servers are encrypted, those that are.
+    /// Starts watching. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
     ///
     /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
     /// then whenever they change; it must not block. The probes keep `registry` up to date.
@@ -32,12 +32,13 @@ impl Monitor {
     /// If the system can't start a thread.
     pub fn start(
         config: &Config,
+        drained: &BTreeSet<Endpoint>,
         tls: &BTreeMap<Endpoint, Tls>,
         registry: ServerRegistry,
         publish: impl Fn(Arc<Roles>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (events, inbox) = sync_channel(EVENTS_MAX);
-        let settings = Settings::of(config, tls);
+        let settings = Settings::of(config, drained, tls);
         let probes_events = events.clone();
         let owner = std::thread::Builder::new()
             .name("topology".to_owned())
@@ -47,9 +48,9 @@ impl Monitor {
 
     /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
     /// known of servers that stay is kept.
-    pub fn apply(&self, config: &Config, tls: &BTreeMap<Endpoint, Tls>) {
+    pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) {
         let (published, is_published) = sync_channel(0);
-        let settings = Box::new(Settings::of(config, tls));
+        let settings = Box::new(Settings::of(config, drained, tls));
         // Fails only if the owner is gone, which has then been logged as a panic.
         if self.events.send(Event::Configure { settings, published }).is_ok() {
             let _ = is_published.recv();

@@ -1,12 +1,12 @@
 //! What the monitor takes from the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use weir_client::{Options, Tls};
 use weir_config::Config;
-use weir_topology::{Endpoint, Intent, Policy};
+use weir_topology::{Endpoint, Intent, Policy, Wish};
 
 /// The monitor's part of a configuration.
 #[derive(Clone, PartialEq)]
@@ -26,9 +26,14 @@ pub(crate) struct ProbeSettings {
 }
 
 impl Settings {
-    pub(crate) fn of(config: &Config, tls: &BTreeMap<Endpoint, Tls>) -> Self {
+    pub(crate) fn of(config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) -> Self {
         let policy = config.policy();
-        let intents = config.intents();
+        let mut intents = config.intents();
+        for intent in &mut intents {
+            if intent.wish == Wish::Online && drained.contains(&intent.endpoint) {
+                intent.wish = Wish::OfflineSoft;
+            }
+        }
         let variables = &config.variables;
         let mut probes = BTreeMap::new();
         for Intent { endpoint, hostgroup, .. } in &intents {

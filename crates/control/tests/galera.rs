@@ -35,10 +35,15 @@ impl World {
         let registry = ServerRegistry::default();
         let published: Arc<Mutex<Vec<_>>> = Arc::default();
         let sink = published.clone();
-        let monitor =
-            Monitor::start(&config(&cluster, ""), &Default::default(), registry.clone(), move |roles| {
+        let monitor = Monitor::start(
+            &config(&cluster, ""),
+            &Default::default(),
+            &Default::default(),
+            registry.clone(),
+            move |roles| {
                 sink.lock().unwrap().push(roles);
-            });
+            },
+        );
         Self { cluster, registry, monitor: monitor.unwrap(), published }
     }
 
@@ -203,11 +208,11 @@ fn maintenance(world: &World) {
     drained.servers.iter_mut().filter(|server| server.endpoint() == world.endpoint(2)).for_each(|server| {
         server.status = weir_config::ServerStatus::OfflineSoft;
     });
-    world.monitor.apply(&drained, &Default::default());
+    world.monitor.apply(&drained, &Default::default(), &Default::default());
     world.until("OFFLINE_SOFT is applied", Duration::from_secs(2), |world| {
         world.online(101) == [world.endpoint(3)] && world.online(100) == [world.endpoint(1)]
     });
-    world.monitor.apply(&reload, &Default::default());
+    world.monitor.apply(&reload, &Default::default(), &Default::default());
     world.until("ONLINE is applied", Duration::from_secs(2), |world| {
         world.online(101) == [world.endpoint(2), world.endpoint(3)]
     });

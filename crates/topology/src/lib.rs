@@ -37,7 +37,7 @@ mod state;
 
 pub use connects::{Connects, Shun};
 pub use decide::roles;
-pub use endpoint::{Endpoint, Millis};
+pub use endpoint::{Endpoint, Millis, NoEndpoint};
 pub use observation::{Observation, ProbeError};
 pub use policy::{GaleraPolicy, Intent, Policy, Wish, WriterReads};
 pub use role::{Change, Group, Hold, Place, Reason, Role, Roles, Status, Trouble, View};

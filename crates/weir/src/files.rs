@@ -10,3 +10,12 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
         std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
+
+/// Replaces a file, or makes it: a crash leaves the old text or the new one.
+pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    write_private(&new, text)?;
+    std::fs::File::open(&new)?.sync_all()?;
+    std::fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
+}

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod drain;
+mod drained;
 mod files;
 mod latest_roles;
 mod log;
@@ -11,17 +13,23 @@ mod serve;
 mod server_tls;
 mod snapshot;
 mod stats;
+mod status;
 mod tls;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use weir_topology::Endpoint;
+
+use crate::control::{Door, DoorError};
 
 const EXAMPLES: &str = "Examples:
   weir check -c weir.toml     look for faults in a configuration
   weir serve -c weir.toml     run the proxy
+  weir status -c weir.toml    who writes, who reads, and why
   weir stats digests -c weir.toml     what a running one has counted
+  weir drain db2:3306 -c weir.toml    take a server out, gently
   mariadb -h127.0.0.1 -P6033 -uapp -p     connect through it";
 
 const SERVE_EXAMPLES: &str = "Examples:
@@ -48,6 +56,22 @@ const STATS_EXAMPLES: &str = "Examples:
 Times are in microseconds, moments in seconds since 1970. Counters begin at the start of weir.
 Exit status: 0 with a report, 1 if no weir runs with this datadir (or it is another user's), 2 for wrong use.";
 
+const STATUS_EXAMPLES: &str = "Examples:
+  weir status -c /etc/weir.toml
+  weir status --datadir /var/lib/weir --json | jq -r '.clusters[].writers[]'
+
+Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it is another
+user's), 2 for wrong use.";
+
+const DRAIN_EXAMPLES: &str = "Examples:
+  weir drain 10.0.0.12:3306 -c /etc/weir.toml && ssh 10.0.0.12 systemctl stop mariadb
+  weir drain 10.0.0.12:3306 --datadir /var/lib/weir --timeout-s 30
+  weir undrain 10.0.0.12:3306 -c /etc/weir.toml
+
+The server gets no new work; running statements, transactions and pinned sessions may end. If it was the writer,
+the next one takes over at once. It stays drained over reloads and restarts of weir, until `weir undrain`.
+Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error.";
+
 /// One MySQL service in front of a cluster of MySQL-family servers
 #[derive(Parser)]
 #[command(name = "weir", version, after_help = EXAMPLES, arg_required_else_help = true)]
@@ -64,6 +88,15 @@ enum Command {
     /// Show what a running weir has counted
     #[command(after_help = STATS_EXAMPLES)]
     Stats(StatsArgs),
+    /// Show who writes, who reads, and why
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(StatusArgs),
+    /// Give a server no new work, and wait until nothing runs there
+    #[command(after_help = DRAIN_EXAMPLES)]
+    Drain(DrainArgs),
+    /// Give a drained server work again
+    #[command(after_help = DRAIN_EXAMPLES)]
+    Undrain(UndrainArgs),
     /// Check a configuration and do nothing else
     #[command(after_help = CHECK_EXAMPLES)]
     Check(ConfigArgs),
@@ -103,6 +136,34 @@ struct StatsArgs {
     top: Option<usize>,
 }
 
+#[derive(Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    door: DoorArgs,
+    /// One JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct DrainArgs {
+    /// HOST:PORT as in mysql_servers
+    server: Endpoint,
+    #[command(flatten)]
+    door: DoorArgs,
+    /// How long to wait until nothing runs there
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    timeout_s: u64,
+}
+
+#[derive(Args)]
+struct UndrainArgs {
+    /// HOST:PORT as in mysql_servers
+    server: Endpoint,
+    #[command(flatten)]
+    door: DoorArgs,
+}
+
 /// Which running weir is meant.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
@@ -117,7 +178,10 @@ struct DoorArgs {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Stats(args) => show_stats(&args),
+        Command::Stats(args) => at(&args.door, |door| show_stats(&args, door)),
+        Command::Status(args) => at(&args.door, |door| status::status(door, args.json)),
+        Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
+        Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
         Command::Check(args) => check(&args),
         Command::Serve(args) => {
             if let Err(error) = log::start(args.log_format, &args.log_level) {
@@ -135,8 +199,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn show_stats(args: &StatsArgs) -> ExitCode {
-    let datadir = match (&args.door.datadir, &args.door.config) {
+fn show_stats(args: &StatsArgs, door: &Door) -> Result<ExitCode, DoorError> {
+    let shown = stats::Shown { json: args.json, top: args.top };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    stats::stats(door, args.subject, shown, &mut out).map(|()| ExitCode::SUCCESS)
+}
+
+/// Does something at a running weir's door.
+fn at(args: &DoorArgs, deed: impl FnOnce(&Door) -> Result<ExitCode, DoorError>) -> ExitCode {
+    let datadir = match (&args.datadir, &args.config) {
         (Some(datadir), _) => datadir.clone(),
         (None, Some(path)) => match weir_config::load(path) {
             Ok(config) => config.datadir,
@@ -149,15 +220,10 @@ fn show_stats(args: &StatsArgs) -> ExitCode {
         },
         (None, None) => return ExitCode::from(2),
     };
-    let shown = stats::Shown { json: args.json, top: args.top };
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    match stats::stats(&datadir, args.subject, shown, &mut out) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("weir: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    deed(&Door::new(&datadir)).unwrap_or_else(|error| {
+        eprintln!("weir: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 fn check(args: &ConfigArgs) -> ExitCode {

@@ -11,7 +11,8 @@ use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Report;
 use weir_topology::{Endpoint, Roles, ServerRegistry};
 
-use crate::control::{Control, ControlError, Reporter};
+use crate::control::{Control, ControlError, Deed, Order, Reporter};
+use crate::drained::{Drained, DrainedError};
 use crate::latest_roles::LatestRoles;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
@@ -35,6 +36,8 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
     #[error("control socket: {0}")]
     Control(#[from] ControlError),
+    #[error("drained servers: {0}")]
+    Drained(#[from] DrainedError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -43,6 +46,8 @@ pub(crate) enum ServeError {
 enum Event {
     /// There are other roles.
     Roles,
+    /// Somebody at the control socket wants something done.
+    Order(Order),
     Signal(i32),
     /// The workers have ended.
     Ended(std::io::Result<()>),
@@ -62,7 +67,10 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     watch_signals(events.clone())?;
     let (roles_events, roles) = (events.clone(), LatestRoles::default());
     let decided = roles.clone();
-    let monitor = Monitor::start(&config, &snapshots.servers_tls.for_monitor(), registry, move |roles| {
+    let drained = Drained::load(&config.datadir)?;
+    log_drained(&drained);
+    let servers_tls = snapshots.servers_tls.for_monitor();
+    let monitor = Monitor::start(&config, &drained.all(), &servers_tls, registry, move |roles| {
         decided.set(roles);
         // The main thread outlives the monitor.
         let _ = roles_events.send(Event::Roles);
@@ -71,7 +79,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let workers = config.variables.threads.max(1) as usize;
     let reporter = monitor.reporter();
     let report = move |report: Report<'_>| {
-        let Some(endpoint) = endpoint_of(report.endpoint()) else { return };
+        let Ok(endpoint) = report.endpoint().parse() else { return };
         match report {
             Report::Suspect(_) => reporter.suspect(&endpoint),
             Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
@@ -83,15 +91,11 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
-    control.start(Reporter { publisher: publisher.clone(), roles: roles.clone() })?;
-    let server = Server { path, config, snapshots, roles, publisher, monitor };
+    let reporter = Reporter { publisher: publisher.clone(), roles: roles.clone(), drained: drained.clone() };
+    let orders = events.clone();
+    control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
+    let server = Server { path, config, snapshots, roles, drained, publisher, monitor };
     server.run(service, &events, &inbox)
-}
-
-/// The server that the workers call by this name.
-fn endpoint_of(name: &str) -> Option<Endpoint> {
-    let (host, port) = name.rsplit_once(':')?;
-    Some(Endpoint::new(host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
 struct Server<'a> {
@@ -99,6 +103,7 @@ struct Server<'a> {
     config: Config,
     snapshots: Snapshots,
     roles: LatestRoles,
+    drained: Drained,
     publisher: Publisher,
     monitor: Monitor,
 }
@@ -113,6 +118,7 @@ impl Server<'_> {
         for event in inbox {
             match event {
                 Event::Roles => self.publish(),
+                Event::Order(order) => self.obey(order),
                 Event::Signal(SIGHUP) => self.reload(&mut service),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
@@ -138,7 +144,8 @@ impl Server<'_> {
         for event in inbox {
             match event {
                 Event::Roles => self.publish(),
-                Event::Signal(SIGHUP) => {}
+                // Whoever ordered is told that by the end of the channel.
+                Event::Order(_) | Event::Signal(SIGHUP) => {}
                 Event::Signal(signal) => {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
                     return Ok(());
@@ -156,6 +163,42 @@ impl Server<'_> {
     fn publish(&mut self) {
         let snapshot = self.snapshots.build(&self.config, &self.roles.latest());
         self.publisher.publish(&snapshot);
+    }
+
+    fn obey(&mut self, order: Order) {
+        let done = match &order.deed {
+            Deed::Drain(endpoint) => self.drain_server(endpoint, true),
+            Deed::Undrain(endpoint) => self.drain_server(endpoint, false),
+        };
+        // Whoever ordered may have gone.
+        let _ = order.reply.try_send(done);
+    }
+
+    /// Takes a server out, or in again. When this returns, all workers go by it.
+    fn drain_server(&mut self, endpoint: &Endpoint, is_drained: bool) -> Result<String, String> {
+        if !self.config.servers.iter().any(|row| row.endpoint() == *endpoint) {
+            return Err(format!("{endpoint} is not in mysql_servers"));
+        }
+        let words =
+            if is_drained { "drained: it gets no new work" } else { "not drained: it gets work again" };
+        let changes = self.drained.set(endpoint, is_drained).map_err(|error| {
+            format!(
+                "{}: the list of drained servers can't be written: {error}",
+                self.config.datadir.display()
+            )
+        })?;
+        if changes {
+            tracing::info!(server = %endpoint, is_drained, "a user has a server drained, or not");
+            self.apply(&self.config);
+            self.publish();
+            self.publisher.settle();
+        }
+        Ok(format!("{endpoint} is {words}{}", if changes { "" } else { " (as before)" }))
+    }
+
+    /// The monitor goes by this configuration from now on.
+    fn apply(&self, config: &Config) {
+        self.monitor.apply(config, &self.drained.all(), &self.snapshots.servers_tls.for_monitor());
     }
 
     /// Reads the configuration again, whole or not at all. When the log says that it was taken, all workers go by it.
@@ -197,7 +240,7 @@ impl Server<'_> {
         self.snapshots.rsa_key = rsa_key;
         self.snapshots.servers_tls = servers_tls;
         self.snapshots.compile_rules(config);
-        self.monitor.apply(config, &self.snapshots.servers_tls.for_monitor());
+        self.apply(config);
         Ok(())
     }
 }
@@ -213,6 +256,12 @@ fn needs_restart(old: &Config, new: &Config) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(differs, what)| differs.then_some(what))
+}
+
+fn log_drained(drained: &Drained) {
+    for server in drained.all() {
+        tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
+    }
 }
 
 fn log_listeners(service: &Service) {

@@ -1,16 +1,11 @@
 //! `weir stats`: asks a running Weir for a report and shows it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::control::{ANSWER_BYTES_MAX, Answer, Report, Request, Subject, socket_path};
+use crate::control::{Door, DoorError, Report, Subject};
 
-/// A report of full tables takes a Weir well under a second.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A longer value is cut in a table; `--json` has it whole.
 const CELL_CHARS_MAX: usize = 120;
 
@@ -21,29 +16,14 @@ pub(crate) struct Shown {
     pub top: Option<usize>,
 }
 
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StatsError {
-    #[error("{}: no weir answers there ({error}): is it running, with this datadir?", path.display())]
-    NotThere { path: PathBuf, error: io::Error },
-    #[error("{}: no answer: {error}", path.display())]
-    NoAnswer { path: PathBuf, error: io::Error },
-    #[error("{}: not an answer of this version: {error}", path.display())]
-    Garbled { path: PathBuf, error: serde_json::Error },
-    #[error("{0}")]
-    Refused(String),
-    #[error(transparent)]
-    Output(io::Error),
-}
-
-/// Asks the Weir of `datadir` and writes what it says.
+/// Asks a Weir and writes what it says.
 pub(crate) fn stats(
-    datadir: &Path,
+    door: &Door,
     subject: Subject,
     shown: Shown,
     out: &mut impl Write,
-) -> Result<(), StatsError> {
-    let mut report = ask(&socket_path(datadir), subject)?;
+) -> Result<(), DoorError> {
+    let mut report = door.report(subject)?;
     if let Some(top) = shown.top {
         report.rows.truncate(top);
     }
@@ -51,29 +31,8 @@ pub(crate) fn stats(
     result.and_then(|()| out.flush()).or_else(|error| match error.kind() {
         // Whoever read has seen enough, as `head` does.
         io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(StatsError::Output(error)),
+        _ => Err(DoorError::Output(error)),
     })
-}
-
-fn ask(path: &Path, subject: Subject) -> Result<Report, StatsError> {
-    let no_answer = |error| StatsError::NoAnswer { path: path.into(), error };
-    let mut stream =
-        UnixStream::connect(path).map_err(|error| StatsError::NotThere { path: path.into(), error })?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(no_answer)?;
-    let mut request = serde_json::to_vec(&Request { report: subject })
-        .map_err(|error| StatsError::Garbled { path: path.into(), error })?;
-    request.push(b'\n');
-    stream.write_all(&request).map_err(no_answer)?;
-    let mut line = Vec::new();
-    BufReader::new(stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line).map_err(no_answer)?;
-    if line.is_empty() {
-        return Err(no_answer(io::ErrorKind::UnexpectedEof.into()));
-    }
-    match serde_json::from_slice(&line) {
-        Ok(Answer::Report(report)) => Ok(report),
-        Ok(Answer::Refused { error }) => Err(StatsError::Refused(error)),
-        Err(error) => Err(StatsError::Garbled { path: path.into(), error }),
-    }
 }
 
 /// One object a line, for `jq` and scripts.
@@ -88,7 +47,7 @@ fn put_json(report: &Report, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Aligned columns, numbers to the right.
-fn put_table(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn put_table(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.iter().map(cell).collect()).collect();
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());

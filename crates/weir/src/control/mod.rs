@@ -1,15 +1,27 @@
 //! The door to a running Weir for its own commands: a Unix socket in `datadir`, one JSON object a line in each
-//! direction. A client asks `{"report": "digests"}` and gets `{"columns": [...], "rows": [[...], ...]}`, or
-//! `{"error": "..."}`. Only the user that Weir runs as may open it.
+//! direction. A client asks `{"report": "digests"}` and gets `{"columns": [...], "rows": [[...], ...]}`, asks
+//! `{"drain": "db1:3306"}` and gets `{"done": "..."}`, or in any case `{"error": "..."}`. Only the user that Weir runs as
+//! may open it.
 
+mod client;
 mod report;
 mod server;
+mod status;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
+use weir_topology::Endpoint;
+
+pub(crate) use client::{Door, DoorError};
 pub(crate) use report::{Report, Reporter};
 pub(crate) use server::Control;
+pub(crate) use status::{ServerStatus, Status};
+
+/// How long an order may take: a reload of all workers does not take a second.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A longer request or answer is refused.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -36,9 +48,16 @@ pub(crate) enum Subject {
 
 /// A request line.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Request {
-    pub report: Subject,
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Request {
+    /// What has been counted.
+    Report(Subject),
+    /// Roles and servers now: `{"status": {}}`.
+    Status {},
+    /// Take no more work to this server, `HOST:PORT`.
+    Drain(String),
+    /// The end of that.
+    Undrain(String),
 }
 
 /// An answer line.
@@ -46,7 +65,38 @@ pub(crate) struct Request {
 #[serde(untagged)]
 pub(crate) enum Answer {
     Report(Report),
+    Status(Status),
+    Done { done: String },
     Refused { error: String },
+}
+
+/// What a user wants done, for the thread that owns configuration and roles.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    Drain(Endpoint),
+    Undrain(Endpoint),
+}
+
+/// A deed, and whom to tell what came of it: a sentence either way.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub deed: Deed,
+    pub reply: SyncSender<Result<String, String>>,
+}
+
+/// Hands orders over to where they are obeyed.
+pub(crate) type Orders = Box<dyn Fn(Order) + Send>;
+
+/// Has a deed done and waits for it.
+fn order(orders: &Orders, deed: Deed) -> Result<String, String> {
+    let (reply, answer) = sync_channel(1);
+    orders(Order { deed, reply });
+    answer.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(|error| {
+        Err(match error {
+            RecvTimeoutError::Timeout => "not done yet: see `weir status`".to_owned(),
+            RecvTimeoutError::Disconnected => "weir is ending".to_owned(),
+        })
+    })
 }
 
 /// Where the socket of a Weir with this `datadir` is.

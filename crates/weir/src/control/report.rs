@@ -11,6 +11,7 @@ use weir_proxy::statistics::{
 use weir_topology::Roles;
 
 use super::Subject;
+use crate::drained::Drained;
 use crate::latest_roles::LatestRoles;
 
 /// A table. Each row has a value for each column: a number or a string.
@@ -35,6 +36,7 @@ pub(crate) struct Reporter {
     pub publisher: Publisher,
     /// The roles of now.
     pub roles: LatestRoles,
+    pub drained: Drained,
 }
 
 impl Reporter {

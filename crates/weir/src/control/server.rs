@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use rustix::process::umask;
+use weir_topology::{Endpoint, NoEndpoint};
 
-use super::{Answer, ControlError, REQUEST_BYTES_MAX, Reporter, Request, socket_path};
+use super::{Answer, ControlError, Deed, Orders, REQUEST_BYTES_MAX, Reporter, Request, order, socket_path};
 
 /// A client that does not say or take anything for so long is left.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -48,9 +49,9 @@ impl Control {
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
-    pub(crate) fn start(&self, reporter: Reporter) -> io::Result<()> {
+    pub(crate) fn start(&self, reporter: Reporter, orders: Orders) -> io::Result<()> {
         let listener = self.listener.try_clone()?;
-        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &reporter))?;
+        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &reporter, &orders))?;
         Ok(())
     }
 }
@@ -84,11 +85,11 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-fn serve(listener: &UnixListener, reporter: &Reporter) {
+fn serve(listener: &UnixListener, reporter: &Reporter, orders: &Orders) {
     for client in listener.incoming() {
         match client {
             // Whatever is wrong with a client is its own affair.
-            Ok(client) => drop(serve_client(client, reporter)),
+            Ok(client) => drop(serve_client(client, reporter, orders)),
             Err(error) => {
                 tracing::warn!(%error, "the control socket took no client");
                 thread::sleep(ACCEPT_PAUSE);
@@ -98,12 +99,12 @@ fn serve(listener: &UnixListener, reporter: &Reporter) {
 }
 
 /// One request, one answer.
-fn serve_client(mut client: UnixStream, reporter: &Reporter) -> io::Result<()> {
+fn serve_client(mut client: UnixStream, reporter: &Reporter, orders: &Orders) -> io::Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => Answer::Report(reporter.report(request.report)),
+            Ok(request) => answer(request, reporter, orders),
             Err(error) => Answer::Refused { error: format!("no request: {error}") },
         },
         None => Answer::Refused { error: format!("a request has at most {REQUEST_BYTES_MAX} bytes") },
@@ -111,6 +112,22 @@ fn serve_client(mut client: UnixStream, reporter: &Reporter) -> io::Result<()> {
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
     client.write_all(&line)
+}
+
+fn answer(request: Request, reporter: &Reporter, orders: &Orders) -> Answer {
+    let done = |server: &str, deed: fn(Endpoint) -> Deed| {
+        let endpoint = server.parse().map_err(|error: NoEndpoint| error.to_string());
+        match endpoint.and_then(|endpoint| order(orders, deed(endpoint))) {
+            Ok(done) => Answer::Done { done },
+            Err(error) => Answer::Refused { error },
+        }
+    };
+    match request {
+        Request::Report(subject) => Answer::Report(reporter.report(subject)),
+        Request::Status {} => Answer::Status(reporter.status()),
+        Request::Drain(server) => done(&server, Deed::Drain),
+        Request::Undrain(server) => done(&server, Deed::Undrain),
+    }
 }
 
 /// The bytes up to the end of the line; `None` if there are too many.

@@ -1,0 +1,89 @@
+//! The clients' side of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{ANSWER_BYTES_MAX, Answer, Report, Request, Status, Subject, socket_path};
+
+/// A report of full tables takes a Weir well under a second, an order some seconds at most.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The way to a running Weir.
+#[derive(Debug)]
+pub(crate) struct Door {
+    path: PathBuf,
+}
+
+/// Why a running Weir could not be asked, or does not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DoorError {
+    #[error("{}: no weir answers there ({error}): is it running, with this datadir?", path.display())]
+    NotThere { path: PathBuf, error: io::Error },
+    #[error("{}: no answer: {error}", path.display())]
+    NoAnswer { path: PathBuf, error: io::Error },
+    #[error("{}: not an answer of this version: {error}", path.display())]
+    Garbled { path: PathBuf, error: serde_json::Error },
+    #[error("{}: another answer than was asked for", .0.display())]
+    Unexpected(PathBuf),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Output(io::Error),
+}
+
+impl Door {
+    /// To the Weir with this `datadir`.
+    pub(crate) fn new(datadir: &Path) -> Self {
+        Self { path: socket_path(datadir) }
+    }
+
+    /// What has been counted.
+    pub(crate) fn report(&self, subject: Subject) -> Result<Report, DoorError> {
+        match self.ask(&Request::Report(subject))? {
+            Answer::Report(report) => Ok(report),
+            _ => Err(DoorError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Who does what now.
+    pub(crate) fn status(&self) -> Result<Status, DoorError> {
+        match self.ask(&Request::Status {})? {
+            Answer::Status(status) => Ok(status),
+            _ => Err(DoorError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// Has something done; returns what was done, in words.
+    pub(crate) fn order(&self, request: &Request) -> Result<String, DoorError> {
+        match self.ask(request)? {
+            Answer::Done { done } => Ok(done),
+            _ => Err(DoorError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// # Errors
+    /// Also when the Weir refuses.
+    fn ask(&self, request: &Request) -> Result<Answer, DoorError> {
+        let path = || self.path.clone();
+        let no_answer = |error| DoorError::NoAnswer { path: path(), error };
+        let garbled = |error| DoorError::Garbled { path: path(), error };
+        let mut stream =
+            UnixStream::connect(&self.path).map_err(|error| DoorError::NotThere { path: path(), error })?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(no_answer)?;
+        let mut line = serde_json::to_vec(request).map_err(garbled)?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(no_answer)?;
+        line.clear();
+        BufReader::new(stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line).map_err(no_answer)?;
+        if line.is_empty() {
+            return Err(no_answer(io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Answer::Refused { error }) => Err(DoorError::Refused(error)),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(garbled(error)),
+        }
+    }
+}

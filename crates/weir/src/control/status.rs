@@ -1,0 +1,90 @@
+//! Who writes, who reads, and why: the answer to `{"status": {}}`.
+
+use weir_proxy::statistics::ReportPart;
+use weir_topology::{Group, Place};
+
+use super::Reporter;
+
+/// A running Weir.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Status {
+    pub version: String,
+    /// Clients connected.
+    pub clients: u32,
+    /// By writer hostgroup.
+    pub clusters: Vec<ClusterStatus>,
+    /// By hostgroup, then server.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// A cluster whose roles Weir decides.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ClusterStatus {
+    pub writer_hostgroup: u32,
+    pub writers: Vec<String>,
+    /// The writers that were lost, while statements wait for the next one.
+    pub lost_writers: Vec<String>,
+    /// Servers that can't write, and why.
+    pub cannot_write: Vec<(String, String)>,
+}
+
+/// A server in a hostgroup.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ServerStatus {
+    pub hostgroup: u32,
+    pub server: String,
+    pub role: String,
+    pub status: String,
+    pub weight: u32,
+    /// Connections to the server, of all hostgroups, that a session has now.
+    pub used: u64,
+    /// Those that nobody has.
+    pub free: u64,
+    /// By `weir drain`.
+    pub is_drained: bool,
+    pub reason: String,
+}
+
+impl Reporter {
+    /// The status of now.
+    pub(crate) fn status(&self) -> Status {
+        let workers = self.publisher.report(ReportPart::Servers);
+        let roles = self.roles.latest();
+        let drained = self.drained.all();
+        let server = |place: &Place| {
+            let server = place.endpoint.to_string();
+            let rows =
+                || workers.iter().flat_map(|worker| &worker.servers).filter(|row| row.endpoint == server);
+            let trouble =
+                place.trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
+            ServerStatus {
+                hostgroup: place.hostgroup,
+                role: place.role.to_string(),
+                status: place.status.word().to_owned(),
+                weight: place.weight,
+                used: rows().map(|row| row.used).sum(),
+                free: rows().map(|row| row.free).sum(),
+                is_drained: drained.contains(&place.endpoint),
+                reason: format!("{}{trouble}", place.reason),
+                server,
+            }
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            clients: self.publisher.clients(),
+            clusters: roles.groups.iter().map(cluster).collect(),
+            servers: roles.places.iter().map(server).collect(),
+        }
+    }
+}
+
+fn cluster(group: &Group) -> ClusterStatus {
+    let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
+    let cannot_write = group.cannot_write.iter();
+    ClusterStatus {
+        writer_hostgroup: group.writer_hostgroup,
+        writers: group.writers.iter().map(ToString::to_string).collect(),
+        lost_writers: lost.iter().map(ToString::to_string).collect(),
+        cannot_write: cannot_write.map(|(server, why)| (server.to_string(), why.to_string())).collect(),
+    }
+}
