@@ -11,10 +11,16 @@ use crate::snapshot::ServerTls;
 
 /// Output waiting for one socket above which the core stops reading from the other side.
 pub const BACKLOG_HIGH_BYTES: usize = 256 << 10;
-/// Buffers that grew beyond this are given back to the allocator, not to the spare list.
+/// Buffers that grew beyond this do not go to the spare list.
 const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Spare buffers kept for reuse.
 const SPARE_BUFFERS_MAX: usize = 1024;
+/// A piece of this size is put into a large buffer, if there is one to spare.
+const LARGE_PIECE_BYTES: usize = 8 << 10;
+/// Large buffers beyond this are given back to the allocator,
+const LARGE_BUFFER_BYTES_MAX: usize = 512 << 10;
+/// and so are more than these.
+const LARGE_BUFFERS_MAX: usize = 2;
 /// Sent bytes that stay at the front of a buffer, if less than half of it: moving the rest has a cost, too.
 const SENT_BYTES_KEPT: usize = 64 << 10;
 /// First capacity of an output buffer.
@@ -77,6 +83,8 @@ pub struct Outbox {
     dirty: Vec<SocketId>,
     orders: Vec<Order>,
     spare: Vec<Vec<u8>>,
+    /// Spare buffers of large transfers, which would grow to the same size again and again.
+    large: Vec<Vec<u8>>,
 }
 
 impl Outbox {
@@ -104,8 +112,21 @@ impl Outbox {
 
     /// Queues bytes.
     pub fn send(&mut self, socket: SocketId, bytes: &[u8]) {
+        if bytes.len() >= LARGE_PIECE_BYTES {
+            self.take_large(socket);
+        }
         if let Some(buffer) = self.buffer(socket) {
             buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// A larger buffer for a socket that has none yet.
+    fn take_large(&mut self, socket: SocketId) {
+        if self.out(socket).is_some_and(|out| out.buffer.capacity() == 0)
+            && let Some(large) = self.large.pop()
+            && let Some(out) = self.out_mut(socket)
+        {
+            out.buffer = large;
         }
     }
 
@@ -226,9 +247,12 @@ impl Outbox {
     }
 
     fn spare(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX && self.spare.len() < SPARE_BUFFERS_MAX {
-            buffer.clear();
-            self.spare.push(buffer);
+        buffer.clear();
+        match buffer.capacity() {
+            ..=SPARE_BUFFER_BYTES_MAX if self.spare.len() < SPARE_BUFFERS_MAX => self.spare.push(buffer),
+            ..=SPARE_BUFFER_BYTES_MAX => {}
+            ..=LARGE_BUFFER_BYTES_MAX if self.large.len() < LARGE_BUFFERS_MAX => self.large.push(buffer),
+            _ => {}
         }
     }
 
@@ -277,6 +301,27 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_transfer_has_its_buffer_again_and_no_more_than_that() {
+        let mut out = Outbox::default();
+        let socket = out.open(Owner::Session(0));
+        let piece = vec![7; 300_000];
+        let mut places = std::collections::HashSet::new();
+        for _ in 0..10 {
+            out.send(socket, &piece);
+            let bytes = out.take_unsent(socket).expect("there is something to send");
+            places.insert(bytes.as_ptr());
+            out.all_sent(socket, bytes);
+        }
+        assert!(places.len() <= 2, "{} buffers", places.len());
+        out.send(socket, b"small");
+        assert!(out.buffer(socket).is_some_and(|buffer| buffer.capacity() <= SPARE_BUFFER_BYTES_MAX));
+        out.send(socket, &vec![7; LARGE_BUFFER_BYTES_MAX + 1]);
+        let huge = out.take_unsent(socket).expect("there is something to send");
+        out.all_sent(socket, huge);
+        assert!(out.large.iter().chain(&out.spare).all(|spare| spare.capacity() <= LARGE_BUFFER_BYTES_MAX));
+    }
 
     #[test]
     fn a_reader_that_is_always_a_little_behind_costs_a_bounded_buffer() {

@@ -206,14 +206,14 @@ impl Ring {
         tolerate(self.ring.submit().map(drop))
     }
 
-    /// Submits what is queued and waits until something has happened, at most for `timeout`.
+    /// Submits what is queued and waits until `completions` things have happened, at most for `timeout`.
     ///
     /// # Errors
     /// Those of io_uring_enter(2); neither a time-out nor a signal is one.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    pub fn wait(&mut self, completions: usize, timeout: Duration) -> io::Result<()> {
         let limit = types::Timespec::from(timeout);
         let args = types::SubmitArgs::new().timespec(&limit);
-        tolerate(self.ring.submitter().submit_with_args(1, &args).map(drop))
+        tolerate(self.ring.submitter().submit_with_args(completions, &args).map(drop))
     }
 
     /// The next thing that has happened, if there is one. Does not ask the kernel: see [`Ring::wait`].

@@ -25,7 +25,7 @@ fn next(ring: &mut Ring) -> Completion {
         if let Some(completion) = ring.next_completion() {
             return completion;
         }
-        ring.wait(Duration::from_millis(100)).expect("the ring waits");
+        ring.wait(1, Duration::from_millis(100)).expect("the ring waits");
     }
     panic!("nothing happens");
 }
@@ -100,11 +100,22 @@ fn a_cancelled_receive_ends_and_takes_nothing_more() {
     assert_eq!(error.raw_os_error(), Some(125), "{error}");
     ring.cancel(receive).unwrap();
     near.write_all(b"later").unwrap();
-    ring.wait(Duration::from_millis(20)).unwrap();
+    ring.wait(1, Duration::from_millis(20)).unwrap();
     assert!(ring.next_completion().is_none());
     let mut later = [0; 5];
     far.read_exact(&mut later).unwrap();
     assert_eq!(&later, b"later");
+}
+
+#[test]
+fn a_wait_for_more_than_comes_ends_with_what_has_come() {
+    let Some(mut ring) = ring(4, 16) else { return };
+    let (mut near, far) = UnixStream::pair().unwrap();
+    ring.receive(far.as_fd(), 1).unwrap();
+    near.write_all(b"one").unwrap();
+    ring.wait(2, Duration::from_millis(20)).unwrap();
+    let Completion::Received { bytes: Ok(Some(buffer)), .. } = next(&mut ring) else { panic!() };
+    assert_eq!(ring.bytes(&buffer), b"one");
 }
 
 #[test]
@@ -113,7 +124,7 @@ fn a_send_is_complete_when_the_peer_has_taken_all_of_it() {
     let (near, mut far) = UnixStream::pair().unwrap();
     let bytes: Vec<u8> = (0..4 << 20).map(|at| at as u8).collect();
     ring.send(near.as_fd(), bytes.clone(), 3).unwrap();
-    ring.wait(Duration::from_millis(20)).unwrap();
+    ring.wait(1, Duration::from_millis(20)).unwrap();
     assert!(ring.next_completion().is_none(), "the peer has not read yet");
     let reader = std::thread::spawn(move || {
         let mut got = vec![0; 4 << 20];
@@ -155,6 +166,6 @@ fn a_watched_descriptor_tells_each_time() {
 #[test]
 fn a_wait_ends_at_its_time_limit() {
     let Some(mut ring) = ring(4, 16) else { return };
-    ring.wait(Duration::from_millis(1)).unwrap();
+    ring.wait(1, Duration::from_millis(1)).unwrap();
     assert!(ring.next_completion().is_none());
 }

@@ -2,6 +2,7 @@
 
 pub mod epoll;
 mod lobby;
+mod streak;
 mod stream;
 mod tls;
 pub mod uring;

@@ -17,6 +17,7 @@ use rustls::ServerConfig;
 use weir_uring::{Completion, Operation, Ring};
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
+use super::streak::Streak;
 use super::stream::Stream;
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
@@ -24,8 +25,10 @@ use crate::listener::Accepted;
 use crate::outbox::{Order, SocketId};
 use crate::snapshot::ServerTls;
 
-/// Buffers that bytes in clear arrive in; none is needed for a socket on which nothing comes.
-const RECEIVE_BUFFERS: u16 = 256;
+/// Buffers that bytes in clear arrive in; none is needed for a socket on which nothing comes. The kernel takes them in
+/// turn, so that more of them than a processor's cache holds make each byte dearer. Where too many sockets are ready at
+/// once for them, the rest are received after the batch.
+const RECEIVE_BUFFERS: u16 = 64;
 /// Size of each.
 const RECEIVE_BYTES: u32 = 32 << 10;
 /// Listeners that are looked at in one round.
@@ -57,6 +60,9 @@ pub struct Driver {
     buffer: Vec<u8>,
     orders: Vec<Order>,
     dirty: Vec<SocketId>,
+    streak: Streak,
+    /// Sends under way.
+    sending: usize,
 }
 
 struct Socket {
@@ -121,6 +127,8 @@ impl Driver {
             buffer: vec![0; READ_BYTES],
             orders: Vec::new(),
             dirty: Vec::new(),
+            streak: Streak::default(),
+            sending: 0,
         };
         driver.ring.watch(driver.lobby.waker().as_fd(), POLLIN, WAKER)?;
         driver.ring.watch(driver.listening.as_fd(), POLLIN, LISTENERS)?;
@@ -139,7 +147,8 @@ impl Driver {
             }
             let is_idle = self.unread.is_empty() && !self.has_waiting_clients;
             let wait = if is_idle { self.core.next_deadline().saturating_sub(now()) } else { 0 };
-            self.ring.wait(Duration::from_nanos(wait))?;
+            let (completions, limit) = self.streak.wait(self.sending, Duration::from_nanos(wait));
+            self.ring.wait(completions, limit)?;
             // Later than anything that the bytes report which are there now: a write that they acknowledge must not
             // seem older than a probe that began before it.
             let now = now();
@@ -160,6 +169,9 @@ impl Driver {
     }
 
     fn completed(&mut self, completion: Completion, now: Nanos) -> io::Result<()> {
+        if matches!(completion, Completion::Ready { .. }) {
+            self.streak.end();
+        }
         match completion {
             Completion::Received { token, bytes, more } => {
                 let id = socket_of(token);
@@ -175,6 +187,7 @@ impl Driver {
                 self.after_receive(id, is_open, more, now)
             }
             Completion::Sent { token, bytes, sent } => {
+                self.sending -= 1;
                 let id = socket_of(token);
                 let is_whole = sent.is_ok_and(|count| count == bytes.len());
                 let is_drained = self.core.out.all_sent(id, bytes);
@@ -263,6 +276,7 @@ impl Driver {
             return;
         }
         let bytes = self.ring.bytes(buffer);
+        self.streak.received(id, bytes.len());
         match &mut socket.link {
             // What comes between a pause and the end of the receive is not lost either.
             Link::Clear { .. } => self.core.data(id, bytes, now),
@@ -531,6 +545,7 @@ impl Driver {
                 if let Some(bytes) = self.core.out.take_unsent(id) {
                     *is_sending = true;
                     self.ring.send(socket.stream.as_fd(), bytes, token(id))?;
+                    self.sending += 1;
                 }
             }
             Link::Tls { .. } => self.flush_tls(id, now),
