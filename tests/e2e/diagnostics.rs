@@ -1,13 +1,16 @@
 //! What a session asks about its own past is true, although other sessions use the connection in between.
 
 use std::error::Error;
+use std::net::SocketAddrV4;
 
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir};
+use weir_testkit::{Account, Weir, WeirConfig};
 use weir_tests::session::{Answer, Done};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
 const DUPLICATE_KEY: u16 = 1062;
+const UNKNOWN_ERROR: u16 = 1105;
+const NO_SUCH_TABLE: u16 = 1146;
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
 /// How long the other session waits for the connection, milliseconds.
@@ -25,6 +28,13 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::connection_id_is_that_of_the_greeting", connection_id),
         Case::parallel("diagnostics::warnings_stay_until_they_are_outdated", warnings),
         Case::parallel("diagnostics::errors_are_shown_to_whom_they_belong", errors),
+        Case::parallel("diagnostics::get_diagnostics_tells_the_truth", |env| {
+            get_diagnostics(Trio::new(env)?)
+        }),
+        Case::parallel("diagnostics::get_diagnostics_tells_the_truth_at_mysql", |env| {
+            get_diagnostics(Trio::at_mysql(env)?)
+        }),
+        Case::parallel("diagnostics::get_diagnostics_says_what_it_does_not_know", unknown_diagnostics),
         Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
     ]
 }
@@ -48,24 +58,35 @@ struct Trio {
 impl Trio {
     /// All three have tables `t` and `log` of their own; `log` counts from 1000.
     fn new(env: &Env) -> Result<Trio, Box<dyn Error>> {
-        let cluster = env.cluster()?;
+        let node = env.cluster()?.node(1);
         let mut schemas = Vec::new();
         for _ in 0..3 {
             let schema = env.schema()?;
-            cluster.node(1).root_query(&format!(
-                "USE {schema}; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, k INT UNIQUE, v INT); \
-                 CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT, t_id BIGINT) AUTO_INCREMENT = 1000"
-            ))?;
+            node.root_query(&tables(&schema))?;
             schemas.push(schema);
         }
-        let weir = env.narrow_weir_with(&[1], 1, |config| {
-            config.variable("connect_timeout_server_max", PATIENCE_MS);
-        })?;
+        let weir = env.narrow_weir_with(&[1], 1, impatient)?;
+        Trio::with(weir, node.addr(), schemas)
+    }
+
+    /// The same with one MySQL server.
+    fn at_mysql(env: &Env) -> Result<Trio, Box<dyn Error>> {
+        let server = env.mysql()?.source();
+        let mut schemas = Vec::new();
+        for _ in 0..3 {
+            let schema = env.mysql_schema()?;
+            server.root_query(&tables(&schema))?;
+            schemas.push(schema);
+        }
+        Trio::with(env.mysql_weir_with(1, impatient)?, server.addr(), schemas)
+    }
+
+    fn with(weir: Weir, server: SocketAddrV4, schemas: Vec<String>) -> Result<Trio, Box<dyn Error>> {
         let [mine, other, reference] = schemas.as_slice() else { return Err("three schemas".into()) };
         Ok(Trio {
             mine: Session::open(weir.addr(), mine)?,
             other: Session::open(weir.addr(), other)?,
-            reference: Session::open(cluster.node(1).addr(), reference)?,
+            reference: Session::open(server, reference)?,
             _weir: weir,
             schemas: [mine.clone(), reference.clone()],
             history: Vec::new(),
@@ -107,7 +128,7 @@ impl Trio {
             return Ok(());
         }
         self.other.run("SELECT SQL_CALC_FOUND_ROWS id FROM t LIMIT 2")?;
-        self.other.run("SELECT CAST('other' AS INT), CAST('other' AS INT) FROM t LIMIT 1")?;
+        self.other.run("SELECT CAST('other' AS SIGNED), CAST('other' AS SIGNED) FROM t LIMIT 1")?;
         Ok(())
     }
 
@@ -118,9 +139,29 @@ impl Trio {
         Ok(())
     }
 
+    /// Ends what holds the connection.
+    fn begin_anew(&mut self) -> CaseResult {
+        for session in [&mut self.mine, &mut self.reference] {
+            session.reset()?.done()?;
+        }
+        Ok(())
+    }
+
     fn all_same(&mut self, statements: &[&str]) -> CaseResult {
         statements.iter().try_for_each(|sql| self.same(sql))
     }
+}
+
+/// What [`Trio`] works on.
+fn tables(schema: &str) -> String {
+    format!(
+        "USE {schema}; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, k INT UNIQUE, v INT); \
+         CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT, t_id BIGINT) AUTO_INCREMENT = 1000"
+    )
+}
+
+fn impatient(config: &mut WeirConfig) {
+    config.variable("connect_timeout_server_max", PATIENCE_MS);
 }
 
 const ID: &str = "SELECT LAST_INSERT_ID()";
@@ -408,6 +449,92 @@ fn errors(env: &Env) -> CaseResult {
     let rows = trio.mine.rows(SHOW)?;
     let code = rows.first().and_then(|row| row.get(1)).map(String::as_str);
     ensure!(rows.len() == 1 && code == Some("1062"), "the session is shown {rows:?}");
+    Ok(())
+}
+
+/// Into user variables, which hold the connection from then on; what is asked for was raised before.
+fn get_diagnostics(mut trio: Trio) -> CaseResult {
+    const ALL: &str = "GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT";
+    const FIRST: &str =
+        "GET CURRENT DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE, @`b c` = MYSQL_ERRNO, @d = message_text";
+    const SHOW: &str = "SELECT @n, @r, @a, @`b c`, @d";
+    let raising = [
+        "INSERT INTO t (k, v) VALUES (1, 1), (2, 2)",
+        "INSERT INTO t (k) VALUES (1)",
+        "INSERT IGNORE INTO t (k, v) VALUES (3, 'x'), (4, 'y'), (1, 2)",
+        "SELECT * FROM nowhere",
+        "SELECT nothing FROM t",
+        "SELEC 1",
+        "DROP TABLE IF EXISTS nowhere",
+        "SELECT CAST('é' AS SIGNED) FROM t LIMIT 1",
+        "SELECT 1 / 0, CAST('12x' AS SIGNED) FROM t LIMIT 1",
+        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough', MYSQL_ERRNO = 1265",
+        "SIGNAL SQLSTATE '77777'",
+        "UPDATE t SET v = 5",
+        "SELECT 1",
+        "SET time_zone = 'nowhere'",
+    ];
+    for sql in raising {
+        for asked in
+            [&[ALL, FIRST][..], &[FIRST, ALL], &[FIRST, "SHOW WARNINGS", "SELECT ROW_COUNT()"], &[ALL, ALL]]
+        {
+            trio.same(sql)?;
+            trio.all_same(asked)?;
+            trio.all_same(&[SHOW, "SELECT @n"])?;
+            trio.begin_anew()?;
+        }
+    }
+    // Statements in between that leave the conditions alone, but not the count of rows.
+    trio.all_same(&["DELETE FROM t WHERE v = '5z' LIMIT 1", "GET DIAGNOSTICS @r = ROW_COUNT", SHOW])?;
+    trio.begin_anew()?;
+    // Conditions that there are not are conditions themselves.
+    for number in ["0", "2", "18446744073709551615"] {
+        let asked = format!("GET DIAGNOSTICS CONDITION {number} @a = MYSQL_ERRNO");
+        trio.all_same(&[
+            "SELECT * FROM nowhere",
+            &asked,
+            "SHOW WARNINGS",
+            "SHOW COUNT(*) ERRORS",
+            &asked,
+            ALL,
+        ])?;
+        trio.all_same(&[SHOW])?;
+        trio.begin_anew()?;
+        trio.all_same(&["UPDATE t SET v = 6", &asked, "SHOW WARNINGS", FIRST, SHOW])?;
+        trio.begin_anew()?;
+    }
+    // Held from the beginning.
+    trio.all_same(&["BEGIN", "INSERT INTO t (k) VALUES (1)", FIRST, ALL, SHOW, "COMMIT", ALL, SHOW])?;
+    trio.begin_anew()?;
+    trio.all_same(&["SELECT * FROM nowhere", "BEGIN", ALL, FIRST, SHOW, "ROLLBACK"])
+}
+
+/// What the copy of the warnings does not tell is refused, and nothing is made up.
+fn unknown_diagnostics(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    let asked = [
+        "GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE",
+        "GET DIAGNOSTICS CONDITION 1 @a = CLASS_ORIGIN",
+        "GET DIAGNOSTICS CONDITION @i @a = MYSQL_ERRNO",
+    ];
+    for sql in asked {
+        // While the connection is free, it is asked.
+        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
+        trio.mine.run(&sql.replace("@i", "1"))?;
+        trio.mine.reset()?.done()?;
+        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
+        trio.disturb()?;
+        trio.mine.refused(sql, UNKNOWN_ERROR)?;
+        ensure!(trio.mine.value("SELECT @a IS NULL")? == "1", "{sql}: the variable has been set");
+        trio.mine.reset()?.done()?;
+    }
+    // A message in a character set that may lack some of its characters.
+    trio.mine.run("SET NAMES latin1")?;
+    trio.mine.refused("SELECT * FROM `what?`", NO_SUCH_TABLE)?;
+    trio.disturb()?;
+    trio.mine.refused("GET DIAGNOSTICS CONDITION 1 @a = MESSAGE_TEXT", UNKNOWN_ERROR)?;
+    trio.mine.run("GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE")?;
+    ensure!(trio.mine.value("SELECT @a")? == "42S02", "the SQLSTATE is another one");
     Ok(())
 }
 

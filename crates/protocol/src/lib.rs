@@ -27,5 +27,6 @@ pub mod handshake;
 pub mod ok;
 pub mod response;
 pub mod resultset;
+pub mod sqlstate;
 pub mod status;
 pub mod wire;

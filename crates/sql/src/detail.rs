@@ -2,6 +2,7 @@
 //! places. Slower than [`scan`](crate::scan), and allocating.
 
 mod assignments;
+mod diagnostics;
 mod local_file;
 mod named;
 mod simple;
@@ -9,6 +10,7 @@ mod substitutions;
 mod tables;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
+pub use diagnostics::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, diagnostics_request};
 pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};

@@ -2,7 +2,8 @@
 
 use crate::{
     Access, Dialect, DigestOptions, Digester, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind,
-    Uses, assignments, kill_target, named_effects, names_local_file, scan, substitutions, use_schema,
+    Uses, assignments, diagnostics_request, kill_target, named_effects, names_local_file, scan,
+    substitutions, use_schema,
 };
 
 /// Reads `data` as a dialect (two bytes) and a statement, with everything this crate has. Panics if a promise
@@ -77,6 +78,13 @@ fn check_scan(text: &[u8], dialect: Dialect) {
     }
     if names_local_file(text, dialect, b"data") {
         assert!(text.windows(6).any(|word| word.eq_ignore_ascii_case(b"INFILE")));
+    }
+    if let Some(request) = diagnostics_request(text, dialect) {
+        assert_eq!(statement.kind, Kind::GetDiagnostics);
+        assert!(!statement.multi && statement.effects.contains(Effects::USER_VARIABLE), "{statement:?}");
+        for item in &request.items {
+            assert_eq!(text.get(item.target.start), Some(&b'@'));
+        }
     }
     if kill_target(text, dialect).is_some() {
         assert_eq!(statement.kind, Kind::Kill);

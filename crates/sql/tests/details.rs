@@ -2,8 +2,8 @@
 
 use weir_sql::{
     Dialect, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, TableName, What, assignments,
-    kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments, substitutions,
-    use_schema,
+    diagnostics_request, kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments,
+    substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -377,5 +377,47 @@ fn use_has_a_schema() {
     ];
     for (text, dialect, expected) in cases {
         assert_eq!(use_schema(text.as_bytes(), dialect), expected.map(bytes), "{text}");
+    }
+}
+
+#[test]
+fn get_diagnostics_is_read_in_its_common_forms() {
+    let shown = |text: &str| {
+        let request = diagnostics_request(text.as_bytes(), dialect())?;
+        let items =
+            request.items.iter().map(|item| format!("{}={:?}", &text[item.target.clone()], item.field));
+        Some((request.condition, items.collect::<Vec<String>>().join(" ")))
+    };
+    let cases = [
+        ("GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT", (None, "@n=Number @r=RowCount")),
+        ("get current diagnostics @`a, b`=number;", (None, "@`a, b`=Number")),
+        ("GET DIAGNOSTICS CONDITION 2 @'x' = MESSAGE_TEXT", (Some(2), "@'x'=MessageText")),
+        (
+            "GET DIAGNOSTICS /* first */ CONDITION 0 @a=RETURNED_SQLSTATE, @b=MYSQL_ERRNO",
+            (Some(0), "@a=ReturnedSqlstate @b=MysqlErrno"),
+        ),
+    ];
+    for (text, (condition, items)) in cases {
+        assert_eq!(shown(text), Some((condition, items.to_owned())), "{text}");
+    }
+    for text in [
+        "GET DIAGNOSTICS",
+        "GET DIAGNOSTICS n = NUMBER",
+        "GET DIAGNOSTICS @n := NUMBER",
+        "GET DIAGNOSTICS @n = NUMBER,",
+        "GET DIAGNOSTICS @n = NUMBER @r = ROW_COUNT",
+        "GET DIAGNOSTICS @n = MYSQL_ERRNO",
+        "GET DIAGNOSTICS CONDITION 1 @n = NUMBER",
+        "GET DIAGNOSTICS CONDITION @i @n = MYSQL_ERRNO",
+        "GET DIAGNOSTICS CONDITION '1' @n = MYSQL_ERRNO",
+        "GET DIAGNOSTICS CONDITION 1.5 @n = MYSQL_ERRNO",
+        "GET DIAGNOSTICS CONDITION 1 @n = CLASS_ORIGIN",
+        "GET STACKED DIAGNOSTICS @n = NUMBER",
+        "GET DIAGNOSTICS @ = NUMBER",
+        "GET DIAGNOSTICS @n = NUMBER; SELECT 1",
+        "GET /*! DIAGNOSTICS */ @n = NUMBER",
+        "SELECT 1",
+    ] {
+        assert_eq!(shown(text), None, "{text}");
     }
 }

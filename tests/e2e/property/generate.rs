@@ -45,6 +45,9 @@ const AT_MYSQL: &[(&str, &str)] = &[
     ("time_zone = ?", "time_zone = CONCAT(?)"),
 ];
 
+/// A schema that there is not.
+const NOWHERE: &str = "nowhere_at_all";
+
 impl Step {
     /// Writes the text as MySQL understands it, where that is easy: elsewhere both twins get the same error.
     pub(super) fn adapt_to_mysql(&mut self) {
@@ -52,6 +55,12 @@ impl Step {
             for (mariadb, mysql) in AT_MYSQL {
                 *text = text.replace(mariadb, mysql);
             }
+        }
+        // MySQL adds the error of a COM_INIT_DB to those of the statement before, which another connection may know.
+        if let Action::InitDb(schema) = &mut self.action
+            && schema == NOWHERE
+        {
+            *schema = "{p}b".to_owned();
         }
     }
 }
@@ -253,7 +262,8 @@ const SCHEMAS: &[&str] = &[
     "USE {p}b",
     "USE `{p}a`",
     "USE nowhere_at_all",
-    "CREATE DATABASE IF NOT EXISTS {p}a",
+    // Not one of the session's own: it would wait for whoever has locked a table there.
+    "CREATE DATABASE IF NOT EXISTS mysql",
     "SELECT SCHEMA()",
 ];
 
@@ -418,7 +428,7 @@ fn action(random: &mut Random, weights: &[usize], session: usize, memory: &mut [
     match random.below(100) {
         0..70 => text(random, weights, session, memory),
         70..90 => prepared(random, session, memory),
-        90..93 => Action::InitDb(random.one(&["{p}a", "{p}b", "nowhere_at_all"]).to_owned()),
+        90..93 => Action::InitDb(random.one(&["{p}a", "{p}b", NOWHERE]).to_owned()),
         93 => Action::Ping,
         94..97 => {
             memory[session] = Memory::default();

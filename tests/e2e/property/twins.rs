@@ -78,6 +78,7 @@ struct Player {
 }
 
 struct Slot {
+    sql: String,
     prepared: Prepared,
     has_types: bool,
 }
@@ -283,8 +284,7 @@ impl Side {
              left_over AS SELECT n; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'enough'; END",
             "CREATE PROCEDURE p_temp(n INT) CREATE TEMPORARY TABLE IF NOT EXISTS of_call AS SELECT n",
             "CREATE PROCEDURE p_rows(n INT) BEGIN SELECT n; SELECT n + 1, DATABASE(); END",
-            // It uses a table: of a function nobody can see whether it does, and so whether older warnings are over.
-            "CREATE FUNCTION f(n INT) RETURNS INT READS SQL DATA BEGIN SET @y = n; RETURN n + (SELECT COUNT(*) FROM t0 WHERE 0); END",
+            "CREATE FUNCTION f(n INT) RETURNS INT NO SQL BEGIN SET @y = n; RETURN n; END",
         ] {
             session.run(sql)?;
         }
@@ -351,7 +351,20 @@ impl Player {
         Ok(!is_refused(&self.session.query("SELECT 1")?))
     }
 
-    /// The same, while no session holds a connection for long.
+    /// Makes both sides the same again in what Weir can't know after such a statement: FOUND_ROWS(), and whether older
+    /// warnings are over. False if there was no connection for that.
+    fn level(&mut self, sql: &str, answer: &Answer) -> Result<bool, Failure> {
+        if is_refused(answer) || !(runs_unseen(sql) || has_hidden_query(sql)) {
+            return Ok(true);
+        }
+        if runs_unseen(sql) && answer.done().is_ok_and(|done| done.warnings == 0) {
+            // It uses a table, which ends older warnings.
+            return Ok(!is_refused(&self.session.query("SHOW TABLES LIKE 'nothing'")?));
+        }
+        self.give_found_rows()
+    }
+
+    /// [`Player::give_found_rows`] while no session holds a connection for long.
     fn wait_found_rows(&mut self) -> Result<(), Failure> {
         eventually("there is a connection for a session that begins", PATIENCE, || self.give_found_rows())
     }
@@ -362,8 +375,7 @@ impl Player {
         let answer = match action {
             Action::Query(sql) => {
                 let answer = self.session.query(&text(sql))?;
-                let is_without_found_rows =
-                    has_hidden_query(sql, &answer) && !is_refused(&answer) && !self.give_found_rows()?;
+                let is_without_found_rows = !self.level(sql, &answer)?;
                 let text = essence(&answer, !is_answered_by_weir(sql));
                 return Ok(Acted { is_without_found_rows, ..Acted::new(Some(answer), text) });
             }
@@ -411,7 +423,7 @@ impl Player {
             Ok(prepared) => {
                 let columns: Vec<String> = prepared.columns.iter().map(|bytes| definition(bytes)).collect();
                 let text = format!("{} parameters, columns {columns:?}", prepared.params);
-                self.slots[slot] = Some(Slot { prepared, has_types: false });
+                self.slots[slot] = Some(Slot { sql: sql.to_owned(), prepared, has_types: false });
                 Ok(Acted::new(None, text))
             }
             Err(outcome) => {
@@ -434,8 +446,10 @@ impl Player {
         let with_types = with_types || !slot.has_types || !are_integers;
         let answer = self.session.execute_with(&slot.prepared, &params, with_types)?;
         slot.has_types = are_integers;
+        let sql = slot.sql.clone();
+        let is_without_found_rows = !self.level(&sql, &answer)?;
         let text = essence(&answer, true);
-        Ok(Acted::new(Some(answer), text))
+        Ok(Acted { is_without_found_rows, ..Acted::new(Some(answer), text) })
     }
 }
 
@@ -444,13 +458,15 @@ fn is_refused(answer: &Answer) -> bool {
     answer.error() == Some(NO_CONNECTION)
 }
 
-/// A query whose rows are not sent sets FOUND_ROWS() too, which Weir does not follow. And of what shows no rows nobody
-/// can tell whether there was a query in it: Weir then asks the connection, where there may be another session's number.
-fn has_hidden_query(sql: &str, answer: &Answer) -> bool {
-    let starts_with = |verbs: &[&str]| verbs.iter().any(|verb| sql.starts_with(verb));
-    let has_rows = answer.results.iter().any(|outcome| matches!(outcome, Outcome::Rows(_)));
-    (sql.contains(" SELECT ") && !starts_with(&["SELECT", "(SELECT", "WITH", "EXECUTE"]))
-        || (!has_rows && starts_with(&["CALL", "EXECUTE", "BEGIN NOT"]))
+/// A query whose rows are not sent sets FOUND_ROWS() too, which Weir does not follow.
+fn has_hidden_query(sql: &str) -> bool {
+    sql.contains(" SELECT ")
+        && !["SELECT", "(SELECT", "WITH", "EXECUTE"].iter().any(|verb| sql.starts_with(verb))
+}
+
+/// What runs in it does not show: there may be a query, and tables, or nothing.
+fn runs_unseen(sql: &str) -> bool {
+    ["CALL", "EXECUTE", "BEGIN NOT"].iter().any(|verb| sql.starts_with(verb))
 }
 
 /// Weir puts a literal in its place, whose definition may differ.

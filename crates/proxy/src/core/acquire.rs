@@ -155,7 +155,7 @@ impl Core {
 
     /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
     /// something else to the server.
-    fn begin_again(&mut self, key: SessionKey) {
+    pub(super) fn begin_again(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         session.phase = Phase::Idle;
         session.command_bytes = 0;

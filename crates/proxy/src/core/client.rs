@@ -16,7 +16,7 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
 use super::Core;
-use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work, WorkKind};
+use super::model::{Keeps, Nanos, Phase, SavedText, Session, SessionKey, Work, WorkKind};
 use crate::listener::Peer;
 use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner, SocketId};
 
@@ -142,6 +142,8 @@ impl Core {
             row_count: 0,
             found_rows: 0,
             saved_warnings: None,
+            saved_text: SavedText::default(),
+            last_error: None,
             is_autocommit: true,
             is_read_only: false,
             is_next_read_only: false,

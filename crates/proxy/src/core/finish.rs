@@ -76,8 +76,14 @@ impl Core {
                 }
             }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
-                session.row_count =
-                    if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
+                let statement = session.work.statement;
+                let count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
+                session.row_count = match statement.kind {
+                    // It leaves the count alone, unless there is no such condition, of which the OK warns.
+                    Kind::GetDiagnostics if !statement.multi && warnings == 0 => session.row_count,
+                    Kind::GetDiagnostics if !statement.multi => -1,
+                    _ => count,
+                };
                 if has_rows && self.changes_found_rows(holder) {
                     self.sessions[holder].found_rows = rows;
                 }

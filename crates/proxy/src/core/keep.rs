@@ -11,7 +11,7 @@ use weir_protocol::wire::Reader;
 use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SessionKey, WorkKind};
+use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SavedText, Session, SessionKey, WorkKind};
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -219,7 +219,9 @@ impl Core {
         let fetch = |core: &mut Self, what: Keeps, text: &[u8], gives_id: bool| {
             let Kept { session, socket, .. } = kept;
             core.send_query(key, text);
-            let fetch = Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, gives_id };
+            let text = SavedText::of_charset(core.backends[key].state.variable("character_set_results"));
+            let fetch =
+                Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, text, gives_id };
             core.expect(key, Expected::Fetch(fetch));
             let owner = &mut core.sessions[session];
             owner.fetching += 1;
@@ -286,6 +288,25 @@ impl Core {
         self.sessions[holder].fetching > 0
     }
 
+    /// The session's statement asks for diagnostics, and not the lease where it will run knows them but a connection
+    /// that the session had before: they are fetched first, and then the statement is begun again.
+    pub(super) fn fetches_from_elsewhere(&mut self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let uses = session.work.statement.uses;
+        let mut wanted = Keeps::empty();
+        wanted.set(Keeps::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
+        wanted.set(Keeps::FOUND_ROWS, uses.contains(Uses::FOUND_ROWS));
+        let Some(kept) = session.kept.filter(|kept| session.lease.is_some_and(|lease| lease != *kept)) else {
+            return false;
+        };
+        if !self.backends[kept].kept_for.is_some_and(|mark| mark.what.intersects(wanted)) {
+            return false;
+        }
+        self.fetch_kept(kept, SessionKey::MAX);
+        self.begin_again(key);
+        true
+    }
+
     /// Fetched diagnostics have come.
     pub(super) fn fetched(&mut self, key: BackendKey, fetch: Fetch) {
         if self.session_is(fetch.session, fetch.socket) {
@@ -293,7 +314,9 @@ impl Core {
             let session = &mut self.sessions[fetch.session];
             session.fetching -= 1;
             if fetch.what.contains(Keeps::WARNINGS) {
-                session.saved_warnings = (!fetch.is_too_long).then(|| fetch.bytes.into());
+                // Too long ones are lost.
+                session.saved_text = fetch.text;
+                session.saved_warnings = Some(if fetch.is_too_long { [].into() } else { fetch.bytes.into() });
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
@@ -335,7 +358,7 @@ impl Core {
                 self.out.pause(fetch.socket, false);
                 let session = &mut self.sessions[fetch.session];
                 session.fetching -= 1;
-                session.is_insert_id_lost |= fetch.what.contains(Keeps::INSERT_ID);
+                session.lose(fetch.what);
                 self.runnable.push_back((fetch.session, fetch.socket));
             }
         }
@@ -345,7 +368,7 @@ impl Core {
             let session = &mut self.sessions[kept.session];
             session.kept = None;
             session.keeps = Keeps::empty();
-            session.is_insert_id_lost |= kept.what.contains(Keeps::INSERT_ID);
+            session.lose(kept.what);
         }
     }
 
@@ -354,7 +377,7 @@ impl Core {
         let session = &mut self.sessions[holder];
         session.lease = None;
         if session.kept.is_none() {
-            session.is_insert_id_lost |= session.keeps.contains(Keeps::INSERT_ID);
+            session.lose(session.keeps);
             session.keeps = Keeps::empty();
         }
     }
@@ -376,6 +399,16 @@ impl Core {
             self.release_if_free(holder);
         }
         true
+    }
+}
+
+impl Session {
+    /// The connection that knew this is gone.
+    fn lose(&mut self, what: Keeps) {
+        self.is_insert_id_lost |= what.contains(Keeps::INSERT_ID);
+        if what.contains(Keeps::WARNINGS) {
+            self.saved_warnings = Some([].into());
+        }
     }
 }
 

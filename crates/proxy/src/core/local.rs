@@ -33,10 +33,15 @@ impl Core {
     /// A statement that is about the session as the client knows it, which no server does.
     pub(super) fn answer_or_rewrite(&mut self, key: SessionKey) -> Outcome {
         let statement = self.sessions[key].work.statement;
+        if self.fetches_from_elsewhere(key) {
+            return Outcome::Asked;
+        }
         if statement.kind == Kind::Kill {
+            self.outdate_kept(key);
             return self.kill_statement(key);
         }
         if statement.effects.contains(Effects::SESSION_TRACK) {
+            self.outdate_kept(key);
             return self.set_session_track(key);
         }
         if statement.uses.contains(Uses::DIAGNOSTICS)

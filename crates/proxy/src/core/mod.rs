@@ -17,6 +17,7 @@ mod command;
 mod counting;
 mod cursor;
 mod finish;
+mod get_diagnostics;
 mod infile;
 mod keep;
 mod kill;

@@ -109,7 +109,12 @@ pub(crate) struct Session {
     pub row_count: i64,
     pub found_rows: u64,
     /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
+    /// Nothing but bytes that are no packets, if they are lost.
     pub saved_warnings: Option<Box<[u8]>>,
+    /// What can be told of the saved messages.
+    pub saved_text: SavedText,
+    /// The last error of a server's.
+    pub last_error: Option<ServerError>,
     pub is_autocommit: bool,
     /// The open transaction is read-only.
     pub is_read_only: bool,
@@ -440,6 +445,29 @@ bitflags::bitflags! {
     }
 }
 
+/// In which bytes saved messages came: `character_set_results` of the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SavedText {
+    /// UTF-8: all of the text.
+    #[default]
+    Whole,
+    /// Another character set that writes ASCII as such, with a `?` for what it lacks.
+    Narrow,
+    /// Not readable here.
+    Foreign,
+}
+
+impl SavedText {
+    /// Of text in this character set.
+    pub(crate) fn of_charset(name: Option<&str>) -> SavedText {
+        match name {
+            Some("utf8mb4" | "utf8mb3" | "utf8") => SavedText::Whole,
+            None | Some("ucs2" | "utf16" | "utf16le" | "utf32" | "swe7" | "filename") => SavedText::Foreign,
+            Some(_) => SavedText::Narrow,
+        }
+    }
+}
+
 /// What a connection was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -509,6 +537,8 @@ pub(crate) struct Fetch {
     /// Packets (SHOW WARNINGS) or the text of the first row (SELECT).
     pub bytes: Vec<u8>,
     pub is_too_long: bool,
+    /// What can be told of the messages in them.
+    pub text: SavedText,
     /// It also sets LAST_INSERT_ID() to that of the session which has the connection now.
     pub gives_id: bool,
 }

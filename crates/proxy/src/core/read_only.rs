@@ -50,6 +50,7 @@ impl Core {
         {
             return None;
         }
+        self.outdate_kept(key);
         self.sessions[key].is_next_read_only = true;
         self.sessions[key].row_count = 0;
         self.reply_ok(key);

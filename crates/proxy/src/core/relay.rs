@@ -92,6 +92,8 @@ impl Core {
                 self.put_owed_eof(holder);
                 let session = &mut self.sessions[holder];
                 session.work.ending = Ending::Err(err.code);
+                let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
+                session.last_error = Some(ServerError { code: err.code, sqlstate });
                 self.out.send(socket, bytes);
                 self.count_error(key, holder, err.code, err.message);
             }

@@ -14,6 +14,9 @@ impl Core {
     /// SHOW WARNINGS and the like, where the connection does not know the answer: it was in use by others, or there
     /// are no warnings of this session, and those that it shows are somebody else's.
     pub(super) fn saved_diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
+        if kind == Kind::GetDiagnostics {
+            return self.get_diagnostics(key);
+        }
         if self.sessions[key].keeps.contains(Keeps::WARNINGS) {
             return None;
         }
@@ -31,14 +34,6 @@ impl Core {
                 let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
                 self.reply_count(key, name, &count);
             }
-            Kind::GetDiagnostics if session.lease.is_some() && session.saved_warnings.is_none() => {
-                return None;
-            }
-            Kind::GetDiagnostics => self.refuse(
-                key,
-                "the diagnostics of the last statement are gone with its connection; \
-                 SHOW WARNINGS and SHOW COUNT(*) WARNINGS still know them",
-            ),
             // @@warning_count and @@error_count get a literal in their place.
             _ => return None,
         }
@@ -114,6 +109,7 @@ fn limit(text: &[u8]) -> (usize, usize) {
     }
 }
 
+/// The payloads of packets that stand one behind the other.
 fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let header = Header::parse(bytes)?;

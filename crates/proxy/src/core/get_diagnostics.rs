@@ -1,0 +1,210 @@
+//! GET DIAGNOSTICS of a session whose connection went to another one: its variables are set from the copy of the
+//! warnings that was made.
+//!
+//! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
+//! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.
+
+use weir_protocol::frame;
+use weir_protocol::ok::{OK_HEADER, OkPacket};
+use weir_protocol::sqlstate;
+use weir_protocol::wire::{Reader, put_lenenc_bytes};
+use weir_sql::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest};
+
+use super::Core;
+use super::local::Outcome;
+use super::model::{Keeps, Kept, SavedText, Session, SessionKey};
+
+/// More bytes of conditions are not kept for a session.
+const SAVED_BYTES_MAX: usize = 128 << 10;
+/// A request for a condition that is not there becomes one itself.
+const NO_SUCH_CONDITION: [&[u8]; 3] = [b"Error", b"1758", b"Invalid condition number"];
+
+/// What NUMBER is, as an expression that leaves the conditions alone: those beyond max_error_count are counted only.
+const CONDITIONS_OF_MARIADB: &str = "LEAST(@@warning_count,@@max_error_count)";
+
+impl Core {
+    /// GET DIAGNOSTICS. `None` where the connection is to answer, since it knows the conditions.
+    pub(super) fn get_diagnostics(&mut self, key: SessionKey) -> Option<Outcome> {
+        let session = &self.sessions[key];
+        if session.work.statement.multi {
+            return None;
+        }
+        let request = weir_sql::diagnostics_request(self.text(key), session.dialect);
+        if session.keeps.contains(Keeps::WARNINGS) {
+            let counts = request.filter(|request| request.condition.is_none())?;
+            return self.count_on_connection(key, &counts);
+        }
+        let Some(request) = request else {
+            return Some(self.refuse_diagnostics(
+                key,
+                "GET DIAGNOSTICS takes the forms @a = NUMBER, @b = ROW_COUNT and CONDITION <number> @a = \
+                 RETURNED_SQLSTATE, @b = MYSQL_ERRNO, @c = MESSAGE_TEXT once another session has used the connection",
+            ));
+        };
+        if session.saved_warnings.as_ref().is_some_and(|saved| saved.is_empty()) {
+            return Some(self.refuse_diagnostics(
+                key,
+                "the diagnostics of the last statement are gone with its connection, or were too long to be saved",
+            ));
+        }
+        let rows: Vec<Vec<u8>> = session.saved_rows(false).map(<[u8]>::to_vec).collect();
+        let row = match request.condition {
+            None => None,
+            Some(number) => {
+                let at = usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1);
+                let Some(row) = rows.get(at) else { return Some(self.no_such_condition(key)) };
+                Some(row.as_slice())
+            }
+        };
+        let values = self.diagnostics_values(key, &request, &rows.len().to_string(), row);
+        Some(match values {
+            Ok(text) => {
+                self.sessions[key].work.rewritten = Some(text);
+                Outcome::Run
+            }
+            Err(why) => self.refuse_diagnostics(key, why),
+        })
+    }
+
+    /// NUMBER and ROW_COUNT where the connection knows the conditions. Statements that leave these alone may have run
+    /// elsewhere, or Weir's own here, so that ROW_COUNT is not the connection's.
+    fn count_on_connection(&mut self, key: SessionKey, counts: &DiagnosticsRequest) -> Option<Outcome> {
+        if self.snapshot.is_mariadb {
+            let set = self.diagnostics_values(key, counts, CONDITIONS_OF_MARIADB, None).ok()?;
+            self.sessions[key].work.rewritten = Some(set);
+            return Some(Outcome::Run);
+        }
+        // A SET would forget the conditions, so these are fetched, from the lease too.
+        let session = &self.sessions[key];
+        let (lease, kept, socket) = (session.lease, session.kept, session.socket);
+        if let Some(lease) = lease {
+            self.backends[lease].kept_for = Some(Kept { session: key, socket, what: Keeps::WARNINGS });
+        }
+        self.fetch_kept(lease.or(kept)?, SessionKey::MAX);
+        if lease.is_some() {
+            self.sessions[key].kept = kept;
+        }
+        self.begin_again(key);
+        Some(Outcome::Asked)
+    }
+
+    /// The SET statement that gives the variables their values, or why there is none.
+    fn diagnostics_values(
+        &self,
+        key: SessionKey,
+        request: &DiagnosticsRequest,
+        number: &str,
+        row: Option<&[u8]>,
+    ) -> Result<Vec<u8>, &'static str> {
+        let session = &self.sessions[key];
+        let text = self.text(key);
+        let condition = row.and_then(Condition::parse);
+        let mut set = b"SET ".to_vec();
+        for (at, DiagnosticsItem { target, field }) in request.items.iter().enumerate() {
+            if at > 0 {
+                set.push(b',');
+            }
+            set.extend_from_slice(text.get(target.clone()).unwrap_or_default());
+            set.push(b'=');
+            let condition = || condition.as_ref().ok_or("the saved diagnostics can't be read");
+            match field {
+                DiagnosticsField::Number => set.extend_from_slice(number.as_bytes()),
+                DiagnosticsField::RowCount => set.extend_from_slice(session.row_count.to_string().as_bytes()),
+                DiagnosticsField::MysqlErrno => {
+                    set.extend_from_slice(condition()?.code.to_string().as_bytes());
+                }
+                DiagnosticsField::ReturnedSqlstate => {
+                    let known = session.sqlstate_of(condition()?, self.snapshot.is_mariadb);
+                    let state = known.ok_or("the SQLSTATE of this condition is gone with its connection")?;
+                    self.put_string(&mut set, &state);
+                }
+                DiagnosticsField::MessageText => {
+                    let message = condition()?.message;
+                    if !session.can_read(message) {
+                        return Err(
+                            "the message came in character_set_results, which lacks some of its characters",
+                        );
+                    }
+                    self.put_string(&mut set, message);
+                }
+            }
+        }
+        Ok(set)
+    }
+
+    /// A literal that means the same in every sql_mode and character set, of the type that the server gives. (MySQL
+    /// warns of utf8mb3.)
+    fn put_string(&self, out: &mut Vec<u8>, utf8: &[u8]) {
+        out.extend_from_slice(if self.snapshot.is_mariadb { b"_utf8mb3 X'" } else { b"_utf8mb4 X'" });
+        for byte in utf8 {
+            out.extend_from_slice(format!("{byte:02X}").as_bytes());
+        }
+        out.push(b'\'');
+    }
+
+    /// The servers answer with an OK, set nothing, and add an error to the conditions.
+    fn no_such_condition(&mut self, key: SessionKey) -> Outcome {
+        let mut row = Vec::new();
+        frame::packet(&mut row, &mut 0, |out| {
+            NO_SUCH_CONDITION.iter().for_each(|column| put_lenenc_bytes(out, column));
+        });
+        let session = &mut self.sessions[key];
+        session.row_count = -1;
+        let mut saved = session.saved_warnings.take().map(Vec::from).unwrap_or_else(|| {
+            let mut no_columns = Vec::new();
+            frame::packet(&mut no_columns, &mut 0, |out| out.push(0));
+            no_columns
+        });
+        if saved.len() + row.len() <= SAVED_BYTES_MAX {
+            saved.extend_from_slice(&row);
+        }
+        session.saved_warnings = Some(saved.into());
+        let capabilities = session.capabilities;
+        let ok = OkPacket { warnings: 1, ..OkPacket::new(OK_HEADER, session.status()) };
+        let mut sequence = 1;
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
+        }
+        Outcome::Answered
+    }
+
+    fn refuse_diagnostics(&mut self, key: SessionKey, why: &str) -> Outcome {
+        self.refuse(key, why);
+        Outcome::Answered
+    }
+}
+
+impl Session {
+    /// The state of a saved condition, where it is sure.
+    fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
+        match self.last_error {
+            Some(error) if condition.is_error && error.code == condition.code => Some(error.sqlstate),
+            _ => sqlstate::of(condition.code, is_mariadb),
+        }
+    }
+
+    /// Whether a saved message is all there, and is UTF-8.
+    fn can_read(&self, message: &[u8]) -> bool {
+        match self.saved_text {
+            SavedText::Whole => std::str::from_utf8(message).is_ok(),
+            SavedText::Narrow => message.is_ascii() && !message.contains(&b'?'),
+            SavedText::Foreign => false,
+        }
+    }
+}
+
+/// A row of SHOW WARNINGS.
+struct Condition<'a> {
+    is_error: bool,
+    code: u16,
+    message: &'a [u8],
+}
+
+impl Condition<'_> {
+    fn parse(row: &[u8]) -> Option<Condition<'_>> {
+        let mut reader = Reader::new(row);
+        let is_error = reader.lenenc_bytes().ok()? == b"Error";
+        let code = std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok()?;
+        Some(Condition { is_error, code, message: reader.lenenc_bytes().ok()? })
+    }
+}
