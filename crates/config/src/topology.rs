@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_topology::{Endpoint, GaleraPolicy, Intent, Policy, Wish, WriterReads};
+use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, Wish, WriterReads};
 
 use crate::{Config, MysqlServer, MysqlVariables, ServerStatus, WriterIsAlsoReader};
 
@@ -73,11 +73,12 @@ fn intent(server: &MysqlServer, variables: &MysqlVariables) -> Intent {
                 0 => millis(variables.default_max_latency_ms),
                 limit_ms => u64::from(limit_ms),
             },
+        lag_max_s: 0,
     }
 }
 
-fn galera_policy(row: &crate::GaleraHostgroup) -> GaleraPolicy {
-    GaleraPolicy {
+fn galera_policy(row: &crate::GaleraHostgroup) -> ClusterPolicy {
+    ClusterPolicy {
         writer_hostgroup: row.writer_hostgroup,
         backup_writer_hostgroup: row.backup_writer_hostgroup,
         reader_hostgroup: row.reader_hostgroup,

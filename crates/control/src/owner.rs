@@ -144,7 +144,7 @@ impl Owner {
         let now = self.now();
         let is_galera = self.probes.get(endpoint).is_some_and(|probe| probe.settings.galera);
         let is_out = match &look.result {
-            Ok(state) => !state.is_primary() || !state.ready,
+            Ok(state) => !state.works(),
             Err(ProbeError::Timeout(_) | ProbeError::Busy(_)) => false,
             Err(_) => true,
         };

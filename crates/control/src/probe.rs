@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error, Options};
-use weir_topology::{GaleraState, ProbeError};
+use weir_topology::{GaleraState, ProbeError, ServerState};
 
 const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_connected', \
     'wsrep_cluster_status', 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
@@ -27,7 +27,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// What one look has shown.
 pub(crate) struct Look {
     /// The server's state, or why there is none.
-    pub(crate) result: Result<GaleraState, ProbeError>,
+    pub(crate) result: Result<ServerState, ProbeError>,
     /// How long a ping took, if there was one.
     pub(crate) ping: Option<Duration>,
     /// A new connection was made.
@@ -89,7 +89,7 @@ impl Probe {
 
     /// The server's state. A kept connection that turns out to be broken proves nothing, somebody may have killed it:
     /// then a new one is made at once, and its fate is the result.
-    fn state(&mut self) -> Result<GaleraState, ProbeError> {
+    fn state(&mut self) -> Result<ServerState, ProbeError> {
         let kept = self.connection.is_some();
         let mut result = self.ask();
         if kept && result.as_ref().is_err_and(|error| error.is_fatal() && !error.is_timeout()) {
@@ -102,12 +102,12 @@ impl Probe {
         }
         match result {
             Ok(state) => Ok(state),
-            Err(error) if !self.galera && is_alive(&error) => Ok(GaleraState::default()),
+            Err(error) if !self.galera && is_alive(&error) => Ok(ServerState::Alive),
             Err(error) => Err(self.fault(&error)),
         }
     }
 
-    fn ask(&mut self) -> Result<GaleraState, Error> {
+    fn ask(&mut self) -> Result<ServerState, Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => {
@@ -127,7 +127,7 @@ impl Probe {
             self.pinged_at = Some(now);
         }
         if !self.galera {
-            return Ok(GaleraState::default());
+            return Ok(ServerState::Alive);
         }
         let status = connection.query(STATUS)?;
         let variables = connection.query(VARIABLES)?;
@@ -139,7 +139,7 @@ impl Probe {
             state.flow_control_paused_permille =
                 permille(paused_ns, state.flow_control_paused_ns, elapsed_ns);
         }
-        Ok(state)
+        Ok(state.into())
     }
 
     fn fault(&self, error: &Error) -> ProbeError {

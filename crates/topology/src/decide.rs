@@ -1,10 +1,10 @@
 //! The one place where roles are decided.
 
-use crate::galera;
 use crate::judge::Judge;
 use crate::{
     Endpoint, Intent, Millis, Observation, Place, Policy, Reason, Role, Roles, Shun, Status, Trouble, Wish,
 };
+use crate::{galera, group_replication, replication};
 
 /// Decides the role of every server.
 ///
@@ -20,10 +20,13 @@ pub fn roles(
 ) -> Roles {
     let judge = Judge { policy, observations, now };
     let mut result = Roles::default();
-    let plain = |row: &&Intent| !policy.galera.iter().any(|galera| galera.owns(row.hostgroup));
+    let plain = |row: &&Intent| !policy.owns(row.hostgroup);
     result.places.extend(intent.iter().filter(plain).map(|row| plain_place(row, &judge)));
-    for galera in &policy.galera {
-        let (places, group) = galera::decide(galera, intent, &judge, previous);
+    let galera = policy.galera.iter().map(|row| galera::decide(row, intent, &judge, previous));
+    let grouped =
+        policy.group_replication.iter().map(|row| group_replication::decide(row, intent, &judge, previous));
+    let replicated = policy.replication.iter().map(|row| replication::decide(row, intent, &judge, previous));
+    for (places, group) in galera.chain(grouped).chain(replicated) {
         result.places.extend(places);
         result.groups.push(group);
     }
@@ -83,8 +86,8 @@ fn trouble(shun: &Shun) -> Trouble {
     Trouble::ConnectFailures { failures: shun.failures, cause: shun.cause.clone() }
 }
 
-/// Marks servers whose pings take longer than the row in this hostgroup allows. In a Galera cluster a server may have
-/// been given a hostgroup in which it has no row: then the strictest of its rows counts.
+/// Marks servers whose pings take longer than the row in this hostgroup allows. In a cluster a server may have been
+/// given a hostgroup in which it has no row: then the strictest of its rows counts.
 fn pass_over_slow(places: &mut [Place], intent: &[Intent], judge: &Judge<'_>) {
     for place in places.iter_mut().filter(|place| place.status == Status::Online) {
         let rows = || intent.iter().filter(|row| row.endpoint == place.endpoint && row.latency_max_us > 0);

@@ -1,8 +1,6 @@
 //! What is to be thought of a single server.
 
-use crate::{
-    Endpoint, GaleraState, LocalState, Maintenance, Millis, Observation, Policy, Reason, Shun, Status,
-};
+use crate::{Endpoint, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
 
 /// What was seen, and by which rules it counts.
 pub(crate) struct Judge<'a> {
@@ -27,7 +25,7 @@ impl Out {
     }
 
     /// Its running statements may still be answered.
-    fn silent(reason: Reason) -> Self {
+    pub(crate) fn silent(reason: Reason) -> Self {
         Self { reason, status: Status::OfflineSoft, lost: true }
     }
 
@@ -63,9 +61,8 @@ impl<'a> Judge<'a> {
         self.observation(endpoint)?.latency_us
     }
 
-    /// The state of a Galera node that is a working member of a Primary component, or why it is none. Whether it is
-    /// behind, and whether its history and view are the others', is not looked at here.
-    pub(crate) fn member(&self, endpoint: &Endpoint) -> Result<&'a GaleraState, Out> {
+    /// What a server of a cluster says of itself, or why nothing that counts is known.
+    pub(crate) fn state(&self, endpoint: &Endpoint) -> Result<&'a ServerState, Out> {
         let Some(seen) = self.observation(endpoint) else { return Err(Out::silent(Reason::NotObserved)) };
         let age_ms = self.now.since(seen.at);
         if age_ms > self.policy.observation_age_max_ms {
@@ -76,29 +73,6 @@ impl<'a> Judge<'a> {
             Some(reason) => return Err(Out::lost(reason)),
             None => {}
         }
-        let timed_out = Reason::TimedOut { timeouts: seen.timeouts };
-        let Some(state) = &seen.state else { return Err(Out::silent(timed_out)) };
-        if !state.connected {
-            return Err(Out::lost(Reason::NotConnected));
-        }
-        if !state.is_primary() {
-            return Err(Out::lost(Reason::NonPrimary { cluster_status: state.cluster_status.clone() }));
-        }
-        if state.maintenance != Maintenance::None {
-            return Err(Out::leaving(Reason::Maintenance(state.maintenance)));
-        }
-        if state.reject_queries {
-            return Err(Out::leaving(Reason::RejectsQueries));
-        }
-        match state.local_state {
-            LocalState::Synced => {}
-            LocalState::Donor if !state.sst_donor_rejects_queries => {}
-            LocalState::Donor => return Err(Out::leaving(Reason::DonorRejectsQueries)),
-            local_state => return Err(Out::leaving(Reason::NotSynced { local_state })),
-        }
-        if !state.ready {
-            return Err(Out::lost(Reason::NotReady));
-        }
-        Ok(state)
+        seen.state.as_ref().ok_or_else(|| Out::silent(Reason::TimedOut { timeouts: seen.timeouts }))
     }
 }

@@ -23,26 +23,52 @@
 //!    and the writer is broken, and another takes over: Galera's certification keeps two writers correct.
 //! 7. Roles are for servers; connections are another matter. A server to which connections fail is shunned, one whose
 //!    pings take too long is passed over, in favour of the others in its hostgroup, and both keep their roles.
+//!
+//! For MySQL Group Replication 1 to 5 hold in its own words, and 6 is the group's business:
+//!
+//! - A member has a role while it is ONLINE, reaches more than half of its view, and is in the newest view that any
+//!   server reports; a member that most others do not reach is out too. The group of the last writer counts, else that
+//!   of most servers; where servers report different groups or memberships and none has more votes, nobody works.
+//! - The primary is the writer as soon as it says so itself, is not read_only, and has applied what the group had
+//!   committed before; until then statements are held. Weir never chooses in a single-primary group. Where every member
+//!   is a primary, it chooses by rule 2.
+//!
+//! With asynchronous replication whoever sets read_only decides:
+//!
+//! - Every server that is not read_only writes, also if there are several; the others read. A lost writer is waited for
+//!   until a server is not read_only: Weir makes none writable.
+//! - A replica further behind than its `max_replication_lag` does not read, not even as the last one; then the writer
+//!   does.
 
 mod connects;
 mod decide;
 mod endpoint;
 mod galera;
+mod galera_state;
+mod group_replication;
+mod group_state;
 mod judge;
+mod member;
 mod observation;
 mod policy;
+mod readers;
+mod reason;
+mod replica_state;
+mod replication;
 mod role;
 mod shared;
-mod state;
 
 pub use connects::{Connects, Shun};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis, NoEndpoint};
-pub use observation::{Observation, ProbeError};
-pub use policy::{GaleraPolicy, Intent, Policy, Wish, WriterReads};
-pub use role::{Change, Group, Hold, Place, Reason, Role, Roles, Status, Trouble, View};
+pub use galera_state::{GaleraState, LocalState, Maintenance};
+pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
+pub use observation::{Observation, ProbeError, ServerState};
+pub use policy::{ClusterPolicy, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Wish, WriterReads};
+pub use reason::Reason;
+pub use replica_state::{Lag, ReplicaState};
+pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Trouble, View};
 pub use shared::{ServerRegistry, ServerShared};
-pub use state::{GaleraState, LocalState, Maintenance};
 
 #[cfg(test)]
 mod tests;

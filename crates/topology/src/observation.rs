@@ -1,10 +1,10 @@
 //! What was seen of a server, with its time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connects::Connects;
-use crate::state::Version;
-use crate::{Endpoint, GaleraState, Millis};
+use crate::{Endpoint, GaleraState, GroupState, Millis, ReplicaState};
 
 /// Pings whose mean counts as the latency (ProxySQL looks at as many).
 const PINGS: u32 = 3;
@@ -17,7 +17,7 @@ pub struct Observation {
     /// When the last probe ended.
     pub at: Millis,
     /// The last state that still counts: that of the last probe, or after a few time-outs that before them.
-    pub state: Option<GaleraState>,
+    pub state: Option<ServerState>,
     /// Why the last probe gave no state.
     pub fault: Option<ProbeError>,
     /// Time-outs and the like in a row, up to the last probe.
@@ -28,6 +28,49 @@ pub struct Observation {
     pub connects: Connects,
     /// How long a ping takes, in microseconds: a mean in which the last three weigh most.
     pub latency_us: Option<u64>,
+}
+
+/// What a server says of itself; what it is asked depends on the cluster it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerState {
+    /// It answers. A server without a cluster is asked no more.
+    Alive,
+    /// A node of a Galera cluster.
+    Galera(GaleraState),
+    /// A server with MySQL Group Replication.
+    Group(GroupState),
+    /// A server with asynchronous replication.
+    Replica(ReplicaState),
+}
+
+impl ServerState {
+    /// Whether the server says that it can do work: a Galera node in the Primary component, an ONLINE member of a group
+    /// with quorum, any other.
+    pub fn works(&self) -> bool {
+        match self {
+            Self::Alive | Self::Replica(_) => true,
+            Self::Galera(state) => state.is_primary() && state.ready,
+            Self::Group(state) => state.is_online() && state.has_quorum(),
+        }
+    }
+}
+
+impl From<GaleraState> for ServerState {
+    fn from(state: GaleraState) -> Self {
+        Self::Galera(state)
+    }
+}
+
+impl From<GroupState> for ServerState {
+    fn from(state: GroupState) -> Self {
+        Self::Group(state)
+    }
+}
+
+impl From<ReplicaState> for ServerState {
+    fn from(state: ReplicaState) -> Self {
+        Self::Replica(state)
+    }
 }
 
 /// Why a probe gave no state.
@@ -56,7 +99,7 @@ impl Observation {
         previous: Option<&Self>,
         endpoint: &Endpoint,
         at: Millis,
-        result: Result<GaleraState, ProbeError>,
+        result: Result<ServerState, ProbeError>,
     ) -> Self {
         let version = previous.and_then(|previous| previous.version.clone());
         let (state, fault, timeouts) = match result {
@@ -91,3 +134,6 @@ impl Observation {
         self
     }
 }
+
+/// A server's version as its greeting has it, such as `10.11.19-MariaDB-0+deb12u1-log`.
+pub(crate) type Version = Arc<str>;

@@ -5,13 +5,17 @@ use crate::Endpoint;
 /// The rules of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The active rows of `mysql_galera_hostgroups`. Servers in other hostgroups keep the role they are given.
-    pub galera: Vec<GaleraPolicy>,
+    /// The active rows of `mysql_galera_hostgroups`. Servers in hostgroups without rules keep the role they are given.
+    pub galera: Vec<ClusterPolicy>,
+    /// The active rows of `mysql_group_replication_hostgroups`.
+    pub group_replication: Vec<ClusterPolicy>,
+    /// The rows of `mysql_replication_hostgroups`.
+    pub replication: Vec<ReplicationPolicy>,
     /// Probes in a row without an answer after which a server counts as lost, at least 1.
     pub timeouts_max: u32,
     /// An observation older than this says nothing any more.
     pub observation_age_max_ms: u64,
-    /// How long a lost writer is waited for if the cluster goes on without a new view.
+    /// How long a lost writer is waited for if a Galera cluster goes on without a new view.
     pub unconfirmed_failover_ms: u64,
     /// The same as `timeouts_max` for servers of plain hostgroups.
     pub ping_failures_max: u32,
@@ -25,6 +29,8 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             galera: Vec::new(),
+            group_replication: Vec::new(),
+            replication: Vec::new(),
             timeouts_max: 3,
             observation_age_max_ms: 10_000,
             unconfirmed_failover_ms: 10_000,
@@ -35,9 +41,17 @@ impl Default for Policy {
     }
 }
 
-/// A Galera cluster: a row of `mysql_galera_hostgroups`.
+impl Policy {
+    /// Whether a hostgroup belongs to a cluster, by whose rules its servers get their roles.
+    pub fn owns(&self, hostgroup: u32) -> bool {
+        self.galera.iter().chain(&self.group_replication).any(|row| row.owns(hostgroup))
+            || self.replication.iter().any(|row| row.owns(hostgroup))
+    }
+}
+
+/// A row of `mysql_galera_hostgroups` or `mysql_group_replication_hostgroups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GaleraPolicy {
+pub struct ClusterPolicy {
     /// Holds the writers.
     pub writer_hostgroup: u32,
     /// Holds the servers that could write and need not.
@@ -50,16 +64,65 @@ pub struct GaleraPolicy {
     pub max_writers: u32,
     /// Whether writers read.
     pub writer_reads: WriterReads,
-    /// The longest receive queue of a reader, in transactions; 0: no limit.
+    /// How far a reader may be behind, in transactions; 0: no limit. Galera: its receive queue; Group Replication: what
+    /// it has to certify and to apply.
     pub max_transactions_behind: u32,
 }
 
-impl GaleraPolicy {
+impl ClusterPolicy {
     /// Whether one of the four hostgroups is `hostgroup`.
     pub fn owns(&self, hostgroup: u32) -> bool {
-        [self.writer_hostgroup, self.backup_writer_hostgroup, self.reader_hostgroup, self.offline_hostgroup]
-            .contains(&hostgroup)
+        self.hostgroups().contains(&hostgroup)
     }
+
+    /// The four hostgroups, the one with the best role first.
+    pub(crate) fn hostgroups(&self) -> [u32; 4] {
+        [self.writer_hostgroup, self.backup_writer_hostgroup, self.reader_hostgroup, self.offline_hostgroup]
+    }
+}
+
+/// Servers with asynchronous replication between them: a row of `mysql_replication_hostgroups`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicationPolicy {
+    /// Holds the servers that are not read_only.
+    pub writer_hostgroup: u32,
+    /// Holds the others.
+    pub reader_hostgroup: u32,
+    /// What makes a server read_only.
+    pub check: ReadOnlyCheck,
+    /// Whether writers read (`mysql-monitor_writer_is_also_reader`). A writer that is the only one left to read does in
+    /// any case.
+    pub writer_reads: bool,
+    /// How far behind a replica counts as whose replication does not run (`mysql-monitor_slave_lag_when_null`).
+    pub lag_when_stopped_s: u32,
+}
+
+impl ReplicationPolicy {
+    /// Whether one of the two hostgroups is `hostgroup`.
+    pub fn owns(&self, hostgroup: u32) -> bool {
+        self.hostgroups().contains(&hostgroup)
+    }
+
+    /// The two hostgroups, the one with the best role first.
+    pub(crate) fn hostgroups(&self) -> [u32; 2] {
+        [self.writer_hostgroup, self.reader_hostgroup]
+    }
+}
+
+/// `check_type` of `mysql_replication_hostgroups`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadOnlyCheck {
+    /// `read_only`
+    #[default]
+    ReadOnly,
+    /// `innodb_read_only`
+    InnodbReadOnly,
+    /// `super_read_only`, which MariaDB does not have.
+    SuperReadOnly,
+    /// `read_only&innodb_read_only`: both.
+    Both,
+    /// `read_only|innodb_read_only`: at least one.
+    Either,
 }
 
 /// `writer_is_also_reader`. A writer that is the last server left reads in any case.
@@ -88,6 +151,9 @@ pub struct Intent {
     pub max_connections: u32,
     /// Work goes elsewhere while its pings take longer, in microseconds; 0: no limit.
     pub latency_max_us: u64,
+    /// `max_replication_lag`: with plain replication it does not read while it is further behind, in seconds; 0: no
+    /// limit.
+    pub lag_max_s: u32,
 }
 
 /// `mysql_servers.status`.

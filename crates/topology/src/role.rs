@@ -4,15 +4,15 @@ use std::fmt;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use crate::state::Version;
-use crate::{Endpoint, GaleraState, LocalState, Maintenance, Millis, Wish};
+use crate::observation::Version;
+use crate::{Endpoint, Millis, Reason};
 
 /// The roles of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roles {
     /// Every server's place in every hostgroup it is in now, by hostgroup, then endpoint.
     pub places: Vec<Place>,
-    /// The Galera clusters, by writer hostgroup.
+    /// The clusters, by writer hostgroup.
     pub groups: Vec<Group>,
     /// The version of a writer, else of any server.
     pub server_version: Option<Version>,
@@ -86,25 +86,39 @@ pub enum Status {
     OfflineHard,
 }
 
-/// A Galera cluster as last decided; also the memory for the next decision.
+/// A cluster as last decided; also the memory for the next decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Names the cluster.
     pub writer_hostgroup: u32,
+    /// By whose rules.
+    pub flavour: Flavour,
     /// The present writers.
     pub writers: Vec<Endpoint>,
     /// Why there is no writer although there was one: statements wait for the next.
     pub hold: Option<Hold>,
     /// When the cluster's roles were decided for the first time.
     pub begun: Option<Millis>,
-    /// The newest view that a healthy node reports.
+    /// The newest view that a healthy member reports; plain replication has none.
     pub view: Option<View>,
     /// The view in which the present writer, or the lost one, was last seen writing.
     pub writer_view: Option<View>,
-    /// Network segment of the last writer.
+    /// Network segment of the last writer of a Galera cluster.
     pub writer_segment: u8,
     /// Every server that can't write now, and why.
     pub cannot_write: Vec<(Endpoint, Reason)>,
+}
+
+/// How the servers of a cluster are kept alike, and who says which of them writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Galera: any healthy node may write, and Weir chooses.
+    #[default]
+    Galera,
+    /// MySQL Group Replication: the group chooses.
+    GroupReplication,
+    /// Asynchronous replication: whoever sets `read_only` chooses.
+    Replication,
 }
 
 /// A lost writer that the cluster has not yet replaced.
@@ -116,134 +130,18 @@ pub struct Hold {
     pub since: Millis,
 }
 
-/// A view of a Galera cluster.
+/// A view of a cluster: its membership between two changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The history.
-    pub cluster_state_uuid: String,
-    /// Counts the views of the history.
-    pub conf_id: u64,
-    /// The writer's own address among the members, if known.
+    /// Which views it can be compared with: `wsrep_cluster_state_uuid`, or a group's name and the first part of its
+    /// view id.
+    pub history: String,
+    /// Counts the views of the history: `wsrep_cluster_conf_id`, or the second part of a group's view id.
+    pub number: u64,
+    /// The writer's own address among the members of a Galera cluster, if known.
     pub writer_address: Option<String>,
     /// When it was first seen.
     pub since: Millis,
-}
-
-/// Why a server has, or does not have, a role.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// A plain hostgroup's server.
-    Configured,
-    /// Was writer and still can.
-    StaysWriter,
-    /// The first writer.
-    ChosenWriter {
-        /// Its weight in the writer hostgroup, if it has one there.
-        weight: Option<u32>,
-    },
-    /// Took over from a lost or leaving writer.
-    TookOver {
-        /// The former writer.
-        from: Endpoint,
-        /// False: no newer view of the cluster confirmed the loss in time.
-        confirmed: bool,
-    },
-    /// Desynced or donor, and the only one that can write.
-    OnlyWriterThoughDesynced,
-    /// Could write, not needed.
-    CouldWrite,
-    /// A healthy reader.
-    Healthy,
-    /// A donor that answers queries, with a short queue.
-    Donor {
-        /// Transactions behind.
-        recv_queue: u32,
-    },
-    /// A writer that reads as configured.
-    WriterReads,
-    /// A writer that reads because nobody else can.
-    WriterIsOnlyReader,
-    /// Too far behind, but no reader is better.
-    LaggingButOnlyReader {
-        /// Transactions behind.
-        recv_queue: u32,
-    },
-    /// Not probed yet.
-    NotObserved,
-    /// The last probe is too long ago.
-    NotObservedForLong {
-        /// How long.
-        age_ms: u64,
-    },
-    /// The probe could not connect, or was refused.
-    Unreachable {
-        /// The cause in words.
-        cause: String,
-    },
-    /// Too many probes in a row had no answer.
-    TimedOut {
-        /// How many.
-        timeouts: u32,
-    },
-    /// `wsrep_connected` is OFF.
-    NotConnected,
-    /// `wsrep_ready` is OFF.
-    NotReady,
-    /// Without quorum.
-    NonPrimary {
-        /// `wsrep_cluster_status`
-        cluster_status: String,
-    },
-    /// The data has another history than the cluster's.
-    OtherHistory {
-        /// `wsrep_cluster_state_uuid`
-        cluster_state_uuid: String,
-    },
-    /// Others have been in a newer view for a while.
-    OldView {
-        /// Its `wsrep_cluster_conf_id`.
-        conf_id: u64,
-        /// Theirs.
-        newest: u64,
-    },
-    /// Joining or Joined.
-    NotSynced {
-        /// `wsrep_local_state`
-        local_state: LocalState,
-    },
-    /// A donor that rejects queries.
-    DonorRejectsQueries,
-    /// `wsrep_reject_queries`
-    RejectsQueries,
-    /// `pxc_maint_mode`
-    Maintenance(Maintenance),
-    /// `wsrep_desync`
-    Desynced,
-    /// A donor can't be the writer while another can.
-    DonorCannotWrite,
-    /// `read_only`
-    ReadOnly,
-    /// Too far behind to read.
-    Lagging {
-        /// Transactions behind.
-        recv_queue: u32,
-        /// The limit that it must get below.
-        limit: u32,
-    },
-    /// Flow control stopped it most of the time.
-    FlowControl {
-        /// Share of the time, per mille.
-        paused_permille: u16,
-    },
-    /// Waits until the cluster has removed the lost writer.
-    AwaitsNewView {
-        /// The lost writer.
-        lost: Endpoint,
-    },
-    /// Waits until every server has been looked at once, for the choice of the first writer.
-    AwaitsFirstLook,
-    /// The user's wish.
-    Wished(Wish),
 }
 
 impl Roles {
@@ -254,9 +152,21 @@ impl Roles {
         self.places.get(start..end).unwrap_or_default()
     }
 
-    /// The Galera cluster whose writers are in `writer_hostgroup`.
+    /// The cluster whose writers are in `writer_hostgroup`.
     pub fn group(&self, writer_hostgroup: u32) -> Option<&Group> {
         self.groups.iter().find(|group| group.writer_hostgroup == writer_hostgroup)
+    }
+
+    /// What was decided of a cluster before; nothing if it was none of this flavour.
+    pub(crate) fn before(&self, writer_hostgroup: u32, flavour: Flavour) -> Group {
+        let known = self.group(writer_hostgroup).filter(|group| group.flavour == flavour);
+        known.cloned().unwrap_or_else(|| Group { writer_hostgroup, flavour, ..Group::default() })
+    }
+
+    /// Why a server has its place in a hostgroup, if it has one.
+    pub(crate) fn reason_in(&self, hostgroup: u32, endpoint: &Endpoint) -> Option<&Reason> {
+        let mut places = self.hostgroup(hostgroup).iter();
+        places.find(|place| place.endpoint == *endpoint).map(|place| &place.reason)
     }
 
     /// Whether nothing changed that matters to a statement; figures within reasons may differ.
@@ -299,6 +209,13 @@ impl Roles {
             !self.hostgroup(place.hostgroup).iter().any(|new| new.endpoint == place.endpoint)
         });
         came.map(Change::Is).chain(went.map(Change::NoLonger)).collect()
+    }
+}
+
+impl Group {
+    /// The writers of the last decision, lost ones too.
+    pub(crate) fn last_writers(&self) -> &[Endpoint] {
+        self.hold.as_ref().map_or(&self.writers, |hold| &hold.lost)
     }
 }
 
@@ -374,60 +291,6 @@ impl fmt::Display for Role {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Configured => f.write_str("as configured"),
-            Self::StaysWriter => f.write_str("was writer and still can"),
-            Self::ChosenWriter { weight: Some(weight) } => write!(f, "first choice with weight {weight}"),
-            Self::ChosenWriter { weight: None } => f.write_str("first choice by name"),
-            Self::TookOver { from, confirmed: true } => write!(f, "took over from {from}"),
-            Self::TookOver { from, confirmed: false } => {
-                write!(f, "took over from {from}, which can't be reached although the cluster still has it")
-            }
-            Self::OnlyWriterThoughDesynced => f.write_str("desynced, but no other can write"),
-            Self::CouldWrite => f.write_str("could write"),
-            Self::Healthy => f.write_str("healthy"),
-            Self::Donor { recv_queue } => write!(f, "donor with recv_queue {recv_queue}"),
-            Self::WriterReads => f.write_str("writer that also reads"),
-            Self::WriterIsOnlyReader => f.write_str("writer that reads because no other can"),
-            Self::LaggingButOnlyReader { recv_queue } => {
-                write!(f, "recv_queue {recv_queue}, but no other reader is better")
-            }
-            Self::NotObserved => f.write_str("not probed yet"),
-            Self::NotObservedForLong { age_ms } => write!(f, "last probed {age_ms} ms ago"),
-            Self::Unreachable { cause } => f.write_str(cause),
-            Self::TimedOut { timeouts } => write!(f, "{timeouts} probes in a row without an answer"),
-            Self::NotConnected => f.write_str("wsrep_connected is OFF"),
-            Self::NotReady => f.write_str("wsrep_ready is OFF"),
-            Self::NonPrimary { cluster_status } => write!(f, "wsrep_cluster_status is {cluster_status}"),
-            Self::OtherHistory { cluster_state_uuid } => {
-                write!(f, "another history, wsrep_cluster_state_uuid is {cluster_state_uuid}")
-            }
-            Self::OldView { conf_id, newest } => {
-                write!(f, "still in view {conf_id} of the cluster, others are in {newest}")
-            }
-            Self::NotSynced { local_state } => write!(f, "wsrep_local_state is {}", local_state.name()),
-            Self::DonorRejectsQueries => f.write_str("donor that rejects queries"),
-            Self::RejectsQueries => f.write_str("wsrep_reject_queries is set"),
-            Self::Maintenance(Maintenance::Shutdown) => f.write_str("pxc_maint_mode is SHUTDOWN"),
-            Self::Maintenance(_) => f.write_str("pxc_maint_mode is MAINTENANCE"),
-            Self::Desynced => f.write_str("wsrep_desync is ON"),
-            Self::DonorCannotWrite => f.write_str("donor or desynced"),
-            Self::ReadOnly => f.write_str("read_only"),
-            Self::Lagging { recv_queue, limit } => write!(f, "recv_queue {recv_queue} is more than {limit}"),
-            Self::FlowControl { paused_permille } => {
-                write!(f, "flow control paused it for {}% of the time", paused_permille / 10)
-            }
-            Self::AwaitsNewView { lost } => write!(f, "waits until the cluster has removed {lost}"),
-            Self::AwaitsFirstLook => f.write_str("waits until every server has been probed once"),
-            Self::Wished(Wish::Online) => f.write_str("mysql_servers.status is ONLINE"),
-            Self::Wished(Wish::OfflineSoft) => f.write_str("mysql_servers.status is OFFLINE_SOFT"),
-            Self::Wished(Wish::OfflineHard) => f.write_str("mysql_servers.status is OFFLINE_HARD"),
-        }
-    }
-}
-
 impl Status {
     /// ProxySQL's word.
     pub fn word(self) -> &'static str {
@@ -436,17 +299,6 @@ impl Status {
             Self::Shunned => "SHUNNED",
             Self::OfflineSoft => "OFFLINE_SOFT",
             Self::OfflineHard => "OFFLINE_HARD",
-        }
-    }
-}
-
-impl View {
-    pub(crate) fn of(state: &GaleraState, since: Millis) -> Self {
-        Self {
-            cluster_state_uuid: state.cluster_state_uuid.clone(),
-            conf_id: state.cluster_conf_id,
-            writer_address: None,
-            since,
         }
     }
 }

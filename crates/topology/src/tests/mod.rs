@@ -1,7 +1,10 @@
 //! Tables of cases, scenarios over time, and properties that hold for every cluster.
 
 mod cases;
+mod group_properties;
+mod group_replication;
 mod properties;
+mod replication;
 mod scenarios;
 mod shunning;
 
@@ -22,6 +25,7 @@ fn row(index: usize, hostgroup: u32, weight: u32) -> Intent {
         weight,
         max_connections: 2000,
         latency_max_us: 0,
+        lag_max_s: 0,
     }
 }
 
@@ -30,7 +34,12 @@ fn article_rows() -> Vec<Intent> {
 }
 
 fn policy(writer_reads: WriterReads) -> Policy {
-    let galera = GaleraPolicy {
+    let galera = cluster_policy(writer_reads);
+    Policy { galera: vec![galera], ..Policy::default() }
+}
+
+fn cluster_policy(writer_reads: WriterReads) -> ClusterPolicy {
+    ClusterPolicy {
         writer_hostgroup: 100,
         backup_writer_hostgroup: 102,
         reader_hostgroup: 101,
@@ -38,8 +47,7 @@ fn policy(writer_reads: WriterReads) -> Policy {
         max_writers: 1,
         writer_reads,
         max_transactions_behind: 10,
-    };
-    Policy { galera: vec![galera], ..Policy::default() }
+    }
 }
 
 /// A healthy node in a view of three.
@@ -60,6 +68,14 @@ fn synced(index: usize) -> GaleraState {
     }
 }
 
+/// What a server said last, if it is a Galera node.
+fn galera_state(seen: &Observation) -> Option<&GaleraState> {
+    match &seen.state {
+        Some(ServerState::Galera(state)) => Some(state),
+        _ => None,
+    }
+}
+
 /// A cluster whose probes and decisions are driven by hand.
 struct World {
     policy: Policy,
@@ -72,13 +88,7 @@ struct World {
 impl World {
     /// All three nodes healthy and decided once.
     fn new(policy: Policy) -> Self {
-        let mut world = Self {
-            policy,
-            rows: article_rows(),
-            seen: Vec::new(),
-            roles: Roles::default(),
-            now: Millis(1000),
-        };
+        let mut world = Self::unseen(policy);
         for index in 0..NODES.len() {
             world.see(index, Ok(synced(index)));
         }
@@ -86,7 +96,17 @@ impl World {
         world
     }
 
+    /// Nothing seen, nothing decided.
+    fn unseen(policy: Policy) -> Self {
+        let (rows, now) = (article_rows(), Millis(1000));
+        Self { policy, rows, seen: Vec::new(), roles: Roles::default(), now }
+    }
+
     fn see(&mut self, index: usize, result: Result<GaleraState, ProbeError>) {
+        self.see_state(index, result.map(ServerState::from));
+    }
+
+    fn see_state(&mut self, index: usize, result: Result<ServerState, ProbeError>) {
         let endpoint = node(index);
         let before = self.seen.iter().find(|seen| seen.endpoint == endpoint);
         let after = Observation::after(before, &endpoint, self.now, result);

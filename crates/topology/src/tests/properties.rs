@@ -88,7 +88,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
 fn check(world: &World) {
     let group = &world.roles.groups[0];
     let state = |endpoint: &Endpoint| {
-        world.seen.iter().find(|seen| seen.endpoint == *endpoint).and_then(|seen| seen.state.as_ref())
+        world.seen.iter().find(|seen| seen.endpoint == *endpoint).and_then(galera_state)
     };
     let working = |place: &&Place| matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader);
     for place in world.roles.places.iter().filter(working) {
@@ -123,8 +123,8 @@ fn check(world: &World) {
 
 /// A node that any rule would let read.
 fn is_surely_healthy(world: &World, seen: &Observation) -> bool {
-    let Some(state) = &seen.state else { return false };
-    let newest = world.seen.iter().filter_map(|seen| seen.state.as_ref()).map(|s| s.cluster_conf_id).max();
+    let Some(state) = galera_state(seen) else { return false };
+    let newest = world.seen.iter().filter_map(galera_state).map(|s| s.cluster_conf_id).max();
     let mut rows =
         world.rows.iter().filter(|row| row.endpoint == seen.endpoint && row.hostgroup != 7).peekable();
     rows.peek().is_some()

@@ -1,7 +1,5 @@
 //! What a Galera node says of itself.
 
-use std::sync::Arc;
-
 /// More members than any Galera cluster has; what is beyond is not kept.
 const MEMBERS_MAX: usize = 128;
 
@@ -172,6 +170,3 @@ fn segment(provider_options: &str) -> Option<u8> {
         provider_options.split(';').find_map(|option| option.trim().strip_prefix("gmcast.segment"))?;
     option.trim().strip_prefix('=')?.trim().parse().ok()
 }
-
-/// A server's version as its greeting has it, such as `10.11.19-MariaDB-0+deb12u1-log`.
-pub(crate) type Version = Arc<str>;

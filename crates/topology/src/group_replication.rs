@@ -1,0 +1,310 @@
+//! The roles of one MySQL Group Replication group: the group chooses its primary, Weir follows.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::judge::{Judge, Out};
+use crate::member::{self, healthy};
+use crate::readers::{self, Reading};
+use crate::{
+    ClusterPolicy, Endpoint, Flavour, Group, GroupState, Intent, MemberState, Millis, Place, Reason, Role,
+    Roles, ServerState, View, Wish,
+};
+
+/// With several primaries one that is further behind has work to catch up on first.
+const WRITER_BEHIND_MAX: u32 = 100;
+/// A view spreads in a fraction of this; a member still in an older one is cut off.
+const VIEW_SPREAD_MS: u64 = 1000;
+
+/// Decides the places of a group's servers.
+pub(crate) fn decide(
+    policy: &ClusterPolicy,
+    intent: &[Intent],
+    judge: &Judge<'_>,
+    previous: &Roles,
+) -> (Vec<Place>, Group) {
+    let hostgroups = policy.hostgroups();
+    let mut cluster = Cluster {
+        policy,
+        members: member::members(&hostgroups, intent, |endpoint| working(judge, endpoint)),
+        before: previous.before(policy.writer_hostgroup, Flavour::GroupReplication),
+        previous,
+        now: judge.now,
+        view: None,
+    };
+    cluster.drop_other_groups();
+    cluster.drop_old_views();
+    cluster.drop_unreachable();
+    let mut group = cluster.choose_writers();
+    group.cannot_write = cluster.cannot_write_now(&group);
+    let mut places = cluster.writers_and_backups(&group.writers);
+    places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
+    places.extend(member::offline(&cluster.members, policy.offline_hostgroup));
+    (places, group)
+}
+
+/// The state of a server that calls itself an ONLINE member of a group with quorum, or why it is none. Whether it is
+/// behind, and whether the others agree, is not looked at here.
+fn working<'a>(judge: &Judge<'a>, endpoint: &Endpoint) -> Result<&'a GroupState, Out> {
+    let ServerState::Group(state) = judge.state(endpoint)? else {
+        return Err(Out::silent(Reason::NotObserved));
+    };
+    match state.own().map(|own| own.state) {
+        None => return Err(Out::lost(Reason::NotInGroup)),
+        Some(MemberState::Online) => {}
+        Some(state @ MemberState::Recovering) => return Err(Out::leaving(Reason::NotOnline { state })),
+        Some(state) => return Err(Out::lost(Reason::NotOnline { state })),
+    }
+    if !state.is_online() {
+        return Err(Out::lost(Reason::NotInGroup));
+    }
+    if !state.has_quorum() {
+        let (unreachable, members) = (state.unreachable(), state.members.len());
+        return Err(Out::lost(Reason::NoQuorum { unreachable, members }));
+    }
+    Ok(state)
+}
+
+type Member<'a> = member::Member<'a, GroupState>;
+
+struct Cluster<'a> {
+    policy: &'a ClusterPolicy,
+    members: Vec<Member<'a>>,
+    before: Group,
+    previous: &'a Roles,
+    now: Millis,
+    view: Option<View>,
+}
+
+impl<'a> Cluster<'a> {
+    /// Puts every healthy member out of whose state `why` says so.
+    fn drop_where(&mut self, why: impl Fn(&GroupState) -> Option<Out>) {
+        for member in &mut self.members {
+            if let Ok(state) = member.state
+                && let Some(out) = why(state)
+            {
+                member.state = Err(out);
+            }
+        }
+    }
+
+    /// A group that is bootstrapped a second time is another one, with quorum of its own, even if it has the same
+    /// name. That of the last writer counts while any server is in it; else that of most servers. If there is none of
+    /// these, nobody can tell, and nobody works.
+    fn drop_other_groups(&mut self) {
+        let mut votes: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, state) in healthy(&self.members) {
+            *votes.entry(state.history()).or_default() += 1;
+        }
+        let last = self.before.writer_view.as_ref().map(|view| view.history.clone());
+        let trusted = last.filter(|history| votes.contains_key(history)).or_else(|| only_winner(&votes));
+        self.drop_where(|state| match &trusted {
+            None => Some(Out::silent(Reason::GroupsDiffer)),
+            Some(trusted) if state.history() == *trusted => None,
+            Some(_) => Some(Out::lost(Reason::OtherGroup { group: state.history() })),
+        });
+    }
+
+    /// The newest view counts. A server in an older one was expelled, or is about to take over the new one. Servers
+    /// that name different members for the same view are outvoted by most others; a tie leaves nobody.
+    fn drop_old_views(&mut self) {
+        let states = || healthy(&self.members).map(|(_, state)| state);
+        let Some(newest) = states().map(|state| state.view_number).max() else { return };
+        let mut votes: BTreeMap<Vec<String>, usize> = BTreeMap::new();
+        for state in states().filter(|state| state.view_number == newest) {
+            *votes.entry(ids(state)).or_default() += 1;
+        }
+        let Some(listed) = only_winner(&votes) else {
+            return self.drop_where(|_| Some(Out::silent(Reason::GroupsDiffer)));
+        };
+        let Some(history) = states().map(GroupState::history).next() else { return };
+        let known = self.before.view.as_ref();
+        let known = known.filter(|view| view.number == newest && view.history == history);
+        let since = known.map_or(self.now, |view| view.since);
+        let is_spread = self.now.since(since) >= VIEW_SPREAD_MS;
+        self.drop_where(|state| {
+            if !listed.contains(&state.server_uuid) {
+                Some(Out::lost(Reason::Expelled { newest }))
+            } else if state.view_number == newest {
+                (ids(state) != listed).then(|| Out::silent(Reason::GroupsDiffer))
+            } else {
+                let reason = Reason::OldView { conf_id: state.view_number, newest };
+                is_spread.then(|| Out::lost(reason))
+            }
+        });
+        self.view = Some(View { history, number: newest, writer_address: None, since });
+    }
+
+    /// A member that most others do not reach can't commit, and gets nothing new, though it may not know yet.
+    fn drop_unreachable(&mut self) {
+        let mut doubts: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, state) in healthy(&self.members) {
+            for member in state.members.iter().filter(|member| !member.state.is_reachable()) {
+                *doubts.entry(member.id.clone()).or_default() += 1;
+            }
+        }
+        self.drop_where(|state| {
+            let doubts = doubts.get(&state.server_uuid).copied().unwrap_or(0);
+            let others = state.members.len().saturating_sub(1);
+            (2 * doubts > others).then(|| Out::silent(Reason::OutOfGroupsSight))
+        });
+    }
+
+    /// Whether the group has one primary. While it changes over, members may differ: then the stricter rules hold.
+    fn has_single_primary(&self) -> bool {
+        healthy(&self.members).any(|(_, state)| state.single_primary)
+    }
+
+    fn choose_writers(&self) -> Group {
+        let mut candidates: Vec<_> =
+            healthy(&self.members).filter(|(member, _)| self.cannot_write(member).is_none()).collect();
+        if self.awaits_first_look() {
+            candidates.clear();
+        }
+        let before = self.before.last_writers();
+        candidates.sort_by_key(|(member, state)| {
+            (
+                before.iter().position(|writer| writer == member.endpoint).unwrap_or(usize::MAX),
+                Reverse(member.weight_in(self.policy.writer_hostgroup)),
+                Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
+                state.transactions_behind() > WRITER_BEHIND_MAX,
+                member.endpoint,
+            )
+        });
+        candidates.truncate(usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX));
+        let writers: Vec<Endpoint> = candidates.iter().map(|(member, _)| member.endpoint.clone()).collect();
+        let hold = || member::hold_without_writer(&self.before, &self.members, self.now);
+        Group {
+            writer_hostgroup: self.policy.writer_hostgroup,
+            flavour: Flavour::GroupReplication,
+            hold: if writers.is_empty() { hold() } else { None },
+            writer_view: if writers.is_empty() { self.before.writer_view.clone() } else { self.view.clone() },
+            writers,
+            begun: Some(self.before.begun.unwrap_or(self.now)),
+            view: self.view.clone(),
+            writer_segment: 0,
+            cannot_write: Vec::new(),
+        }
+    }
+
+    fn awaits_first_look(&self) -> bool {
+        member::awaits_first_look(&self.before, &self.members, self.now)
+    }
+
+    /// Why a member can't be a writer; none if it can.
+    fn cannot_write(&self, member: &Member<'_>) -> Option<Reason> {
+        let state = match &member.state {
+            Ok(state) => *state,
+            Err(out) => return Some(out.reason.clone()),
+        };
+        let wish = member.wish_in(self.policy.writer_hostgroup);
+        if wish != Wish::Online {
+            return Some(Reason::Wished(wish));
+        }
+        if !is_primary(state) {
+            return Some(Reason::Secondary);
+        }
+        if state.read_only {
+            return Some(Reason::ReadOnly);
+        }
+        if self.has_single_primary() { self.cannot_be_the_primary(member, state) } else { None }
+    }
+
+    /// Why a member that calls itself the primary is not trusted with it yet.
+    fn cannot_be_the_primary(&self, member: &Member<'_>, state: &GroupState) -> Option<Reason> {
+        let mut others = healthy(&self.members).filter(|(other, state)| {
+            other.endpoint != member.endpoint && is_primary(state) && !state.read_only
+        });
+        if let Some((other, _)) = others.next() {
+            return Some(Reason::AnotherPrimary { other: other.endpoint.clone() });
+        }
+        // With group_replication_consistency = EVENTUAL a new primary answers before it has applied everything.
+        let before = self.before.last_writers();
+        let is_new = !before.is_empty() && !before.contains(member.endpoint);
+        let transactions = state.applier_queue;
+        (is_new && transactions > 0).then_some(Reason::AwaitsBacklog { transactions })
+    }
+
+    fn cannot_write_now(&self, group: &Group) -> Vec<(Endpoint, Reason)> {
+        let unseen = self.awaits_first_look().then_some(Reason::AwaitsFirstLook);
+        let others = self.members.iter().filter(|member| !group.writers.contains(member.endpoint));
+        let obstacle = |member: &Member<'_>| {
+            let reason = match (self.cannot_write(member), group.hold.as_ref().map(|hold| &*hold.lost)) {
+                (Some(Reason::Secondary), Some([lost, ..])) if lost != member.endpoint => {
+                    Reason::AwaitsElection { lost: lost.clone() }
+                }
+                (Some(reason), _) => reason,
+                (None, _) => unseen.clone()?,
+            };
+            Some((member.endpoint.clone(), reason))
+        };
+        others.filter_map(obstacle).collect()
+    }
+
+    fn writers_and_backups(&self, writers: &[Endpoint]) -> Vec<Place> {
+        let backup = self.policy.backup_writer_hostgroup;
+        let has_backups = !self.has_single_primary();
+        let place = |(member, _): (&Member<'a>, &GroupState)| {
+            if writers.contains(member.endpoint) {
+                let reason = self.writer_reason(member, writers);
+                return Some(member.place(self.policy.writer_hostgroup, Role::Writer, reason));
+            }
+            let could =
+                has_backups && self.cannot_write(member).is_none() && member.wish_in(backup) == Wish::Online;
+            could.then(|| member.place(backup, Role::BackupWriter, Reason::CouldWrite))
+        };
+        healthy(&self.members).filter_map(place).collect()
+    }
+
+    fn writer_reason(&self, member: &Member<'_>, writers: &[Endpoint]) -> Reason {
+        let before = self.before.last_writers();
+        if before.contains(member.endpoint) {
+            // How it became writer stays the reason, for as long as it is.
+            let kept = self.previous.reason_in(self.policy.writer_hostgroup, member.endpoint);
+            return kept.cloned().unwrap_or(Reason::StaysWriter);
+        }
+        match before.iter().find(|from| !writers.contains(from)) {
+            Some(from) => Reason::TookOver { from: from.clone(), confirmed: true },
+            None if self.has_single_primary() => Reason::GroupPrimary,
+            None => Reason::ChosenWriter { weight: member.weight_in(self.policy.writer_hostgroup) },
+        }
+    }
+}
+
+impl Reading<GroupState> for Cluster<'_> {
+    fn too_slow(&self, member: &Member<'_>, state: &GroupState) -> Option<Reason> {
+        let limit = match self.policy.max_transactions_behind {
+            0 => return None,
+            limit => limit,
+        };
+        let before = self.previous.reason_in(self.policy.reader_hostgroup, member.endpoint);
+        let was_slow = before.is_some_and(|reason| matches!(reason, Reason::Behind { .. }));
+        let limit = if was_slow { limit / 2 } else { limit };
+        let transactions = state.transactions_behind();
+        (transactions > limit).then_some(Reason::Behind { transactions, limit })
+    }
+
+    fn healthy(&self, _: &GroupState) -> Reason {
+        Reason::Healthy
+    }
+
+    fn only_reader(&self, state: &GroupState) -> Reason {
+        Reason::BehindButOnlyReader { transactions: state.transactions_behind() }
+    }
+}
+
+fn is_primary(state: &GroupState) -> bool {
+    state.own().is_some_and(|own| own.is_primary)
+}
+
+fn ids(state: &GroupState) -> Vec<String> {
+    state.members.iter().map(|member| member.id.clone()).collect()
+}
+
+/// What has more votes than anything else.
+fn only_winner<T: Clone + Ord>(votes: &BTreeMap<T, usize>) -> Option<T> {
+    let most = votes.values().max()?;
+    let mut winners = votes.iter().filter(|(_, count)| *count == most).map(|(what, _)| what);
+    let winner = winners.next()?;
+    winners.next().is_none().then(|| winner.clone())
+}

@@ -1,0 +1,145 @@
+//! The roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows.
+
+use crate::judge::{Judge, Out};
+use crate::member::{self, healthy};
+use crate::{
+    Endpoint, Flavour, Group, Intent, Lag, Place, Reason, ReplicaState, ReplicationPolicy, Role, Roles,
+    ServerState, Status, Wish,
+};
+
+/// Decides the places of the servers. As in ProxySQL every server that is not read_only writes; unlike there, a writer
+/// reads where nobody else can.
+pub(crate) fn decide(
+    policy: &ReplicationPolicy,
+    intent: &[Intent],
+    judge: &Judge<'_>,
+    previous: &Roles,
+) -> (Vec<Place>, Group) {
+    let hostgroups = policy.hostgroups();
+    let members = member::members(&hostgroups, intent, |endpoint| answering(judge, endpoint));
+    let before = previous.before(policy.writer_hostgroup, Flavour::Replication);
+    let servers = Servers { policy, members, before, previous };
+    let writers = servers.writers();
+    let mut places = servers.writer_places(&writers);
+    places.extend(servers.readers(&writers));
+    places.extend(member::offline(&servers.members, policy.reader_hostgroup));
+    let hold = || member::hold_without_writer(&servers.before, &servers.members, judge.now);
+    let group = Group {
+        hold: if writers.is_empty() { hold() } else { None },
+        begun: Some(servers.before.begun.unwrap_or(judge.now)),
+        cannot_write: servers.cannot_write_now(&writers),
+        writers,
+        ..servers.before.clone()
+    };
+    (places, group)
+}
+
+fn answering<'a>(judge: &Judge<'a>, endpoint: &Endpoint) -> Result<&'a ReplicaState, Out> {
+    match judge.state(endpoint)? {
+        ServerState::Replica(state) => Ok(state),
+        _ => Err(Out::silent(Reason::NotObserved)),
+    }
+}
+
+type Member<'a> = member::Member<'a, ReplicaState>;
+
+struct Servers<'a> {
+    policy: &'a ReplicationPolicy,
+    members: Vec<Member<'a>>,
+    before: Group,
+    previous: &'a Roles,
+}
+
+impl Servers<'_> {
+    fn writers(&self) -> Vec<Endpoint> {
+        let able = self.members.iter().filter(|member| self.cannot_write(member).is_none());
+        able.map(|member| member.endpoint.clone()).collect()
+    }
+
+    /// Why a server is no writer; none if it is.
+    fn cannot_write(&self, member: &Member<'_>) -> Option<Reason> {
+        let state = match &member.state {
+            Ok(state) => *state,
+            Err(out) => return Some(out.reason.clone()),
+        };
+        match (member.wish_in(self.policy.writer_hostgroup), state.is_read_only(self.policy.check)) {
+            (Wish::Online, Ok(false)) => None,
+            (Wish::Online, Ok(true)) => Some(Reason::ReadOnly),
+            (Wish::Online, Err(name)) => Some(Reason::NoReadOnlyVariable { name }),
+            (wish, _) => Some(Reason::Wished(wish)),
+        }
+    }
+
+    fn cannot_write_now(&self, writers: &[Endpoint]) -> Vec<(Endpoint, Reason)> {
+        let others = self.members.iter().filter(|member| !writers.contains(member.endpoint));
+        others.filter_map(|member| Some((member.endpoint.clone(), self.cannot_write(member)?))).collect()
+    }
+
+    fn writer_places(&self, writers: &[Endpoint]) -> Vec<Place> {
+        let hostgroup = self.policy.writer_hostgroup;
+        let members = self.members.iter().filter(|member| writers.contains(member.endpoint));
+        members
+            .map(|member| member.place(hostgroup, Role::Writer, self.writer_reason(member, writers)))
+            .collect()
+    }
+
+    fn writer_reason(&self, member: &Member<'_>, writers: &[Endpoint]) -> Reason {
+        if let Some(other) = writers.iter().find(|other| *other != member.endpoint) {
+            return Reason::WritesBeside { other: other.clone() };
+        }
+        let before = self.before.last_writers();
+        if before.contains(member.endpoint) {
+            let kept = self.previous.reason_in(self.policy.writer_hostgroup, member.endpoint);
+            let kept = kept.filter(|reason| matches!(reason, Reason::TookOver { .. }));
+            return kept.cloned().unwrap_or(Reason::NotReadOnly);
+        }
+        match before.first() {
+            Some(from) => Reason::TookOver { from: from.clone(), confirmed: true },
+            None => Reason::NotReadOnly,
+        }
+    }
+
+    /// Every server that is not too far behind, writers only as configured or where nobody else can. One that is too
+    /// far behind never reads, not even as the last one: its limit is what the application was promised.
+    fn readers(&self, writers: &[Endpoint]) -> Vec<Place> {
+        let hostgroup = self.policy.reader_hostgroup;
+        let is_writer = |member: &Member<'_>| writers.contains(member.endpoint);
+        let wanted: Vec<_> = healthy(&self.members)
+            .filter(|(member, _)| member.wish_in(hostgroup) == Wish::Online)
+            .map(|(member, state)| (member, self.too_late(member, state)))
+            .collect();
+        let has_replica = wanted.iter().any(|(member, late)| late.is_none() && !is_writer(member));
+        let mut places = Vec::new();
+        for (member, late) in wanted {
+            let (reason, status) = match late {
+                _ if is_writer(member) && self.policy.writer_reads => (Reason::WriterReads, Status::Online),
+                _ if is_writer(member) && has_replica => continue,
+                _ if is_writer(member) => (Reason::WriterIsOnlyReader, Status::Online),
+                Some(reason) => (reason, Status::Shunned),
+                None => (Reason::Healthy, Status::Online),
+            };
+            places.push(Place { status, ..member.place(hostgroup, Role::Reader, reason) });
+        }
+        let unwished = |(member, _): (&Member<'_>, _)| member.unwished_place(hostgroup, Role::Reader);
+        places.extend(healthy(&self.members).filter_map(unwished));
+        places
+    }
+
+    /// Why a replica should not read.
+    fn too_late(&self, member: &Member<'_>, state: &ReplicaState) -> Option<Reason> {
+        let limit_s = match member.lag_max_s(self.policy.reader_hostgroup) {
+            0 => return None,
+            limit_s => limit_s,
+        };
+        let counts_as_s = self.policy.lag_when_stopped_s;
+        match state.lag {
+            Lag::Seconds(lag_s) if lag_s > u64::from(limit_s) => {
+                Some(Reason::ReplicationLag { lag_s, limit_s })
+            }
+            Lag::Stopped if counts_as_s > limit_s => {
+                Some(Reason::ReplicationStopped { counts_as_s, limit_s })
+            }
+            Lag::NoReplica | Lag::Seconds(_) | Lag::Stopped => None,
+        }
+    }
+}
