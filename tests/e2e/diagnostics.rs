@@ -3,9 +3,11 @@
 use std::error::Error;
 use std::net::SocketAddrV4;
 
+use weir_protocol::capability::Capabilities;
+use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Weir, WeirConfig};
-use weir_tests::session::{Answer, Done};
+use weir_tests::session::{Answer, Done, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
 const DUPLICATE_KEY: u16 = 1062;
@@ -13,6 +15,9 @@ const UNKNOWN_ERROR: u16 = 1105;
 const NO_SUCH_TABLE: u16 = 1146;
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
+/// Flags that mean something to an application.
+const SHOWN: StatusFlags =
+    StatusFlags::IN_TRANS.union(StatusFlags::AUTOCOMMIT).union(StatusFlags::MORE_RESULTS_EXISTS);
 /// How long the other session waits for the connection, milliseconds.
 const PATIENCE_MS: i64 = 100;
 
@@ -41,12 +46,13 @@ pub(crate) fn trials() -> Vec<Case> {
 
 /// A session under test, one that disturbs it over the same connection, and one straight at the server, which tells
 /// what is right.
-struct Trio {
+pub(crate) struct Trio {
     // The sessions need it.
     _weir: Weir,
     mine: Session,
     other: Session,
     reference: Session,
+    server: SocketAddrV4,
     /// Schemas of the session under test and of the reference, which appear in messages.
     schemas: [String; 2],
     /// What was run so far.
@@ -57,7 +63,7 @@ struct Trio {
 
 impl Trio {
     /// All three have tables `t` and `log` of their own; `log` counts from 1000.
-    fn new(env: &Env) -> Result<Trio, Box<dyn Error>> {
+    pub(crate) fn new(env: &Env) -> Result<Trio, Box<dyn Error>> {
         let node = env.cluster()?.node(1);
         let mut schemas = Vec::new();
         for _ in 0..3 {
@@ -70,7 +76,7 @@ impl Trio {
     }
 
     /// The same with one MySQL server.
-    fn at_mysql(env: &Env) -> Result<Trio, Box<dyn Error>> {
+    pub(crate) fn at_mysql(env: &Env) -> Result<Trio, Box<dyn Error>> {
         let server = env.mysql()?.source();
         let mut schemas = Vec::new();
         for _ in 0..3 {
@@ -81,6 +87,31 @@ impl Trio {
         Trio::with(env.mysql_weir_with(1, impatient)?, server.addr(), schemas)
     }
 
+    /// The same, with sessions that may send several statements in one text.
+    pub(crate) fn with_several(mut self) -> Result<Trio, Box<dyn Error>> {
+        let [mine, reference] = self.schemas.clone();
+        let other = self.other.value("SELECT DATABASE()")?;
+        let again = |session: &mut Session, server: SocketAddrV4, schema: &str| -> CaseResult {
+            let mut login = Login::new(Account::APP).schema(schema);
+            login.capabilities |= Capabilities::MULTI_STATEMENTS;
+            *session = Session::with(server, &login)?;
+            Ok(())
+        };
+        again(&mut self.mine, self._weir.addr(), &mine)?;
+        again(&mut self.other, self._weir.addr(), &other)?;
+        again(&mut self.reference, self.server, &reference)?;
+        Ok(self)
+    }
+
+    /// Both answers to a text, the reference's with the schema of the other, after another session's turn.
+    pub(crate) fn both(&mut self, sql: &str) -> Result<[String; 2], Box<dyn Error>> {
+        self.disturb()?;
+        let [mine, reference] = &self.schemas;
+        let (through, straight) =
+            (self.mine.query(sql)?, self.reference.query(&sql.replace(mine, reference))?);
+        Ok([whole(&through), whole(&straight).replace(reference, mine)])
+    }
+
     fn with(weir: Weir, server: SocketAddrV4, schemas: Vec<String>) -> Result<Trio, Box<dyn Error>> {
         let [mine, other, reference] = schemas.as_slice() else { return Err("three schemas".into()) };
         Ok(Trio {
@@ -88,6 +119,7 @@ impl Trio {
             other: Session::open(weir.addr(), other)?,
             reference: Session::open(server, reference)?,
             _weir: weir,
+            server,
             schemas: [mine.clone(), reference.clone()],
             history: Vec::new(),
             held: 0,
@@ -121,7 +153,7 @@ impl Trio {
     }
 
     /// Leaves the connection with other ids, counts and warnings, if it can be had.
-    fn disturb(&mut self) -> CaseResult {
+    pub(crate) fn disturb(&mut self) -> CaseResult {
         let inserted = self.other.query("INSERT INTO t (v) VALUES (1), (2), (3)")?;
         if inserted.error() == Some(NO_CONNECTION) {
             self.held += 1;
@@ -139,10 +171,11 @@ impl Trio {
         Ok(())
     }
 
-    /// Ends what holds the connection.
-    fn begin_anew(&mut self) -> CaseResult {
-        for session in [&mut self.mine, &mut self.reference] {
+    /// Ends what holds the connection, and goes back to the session's schema.
+    pub(crate) fn begin_anew(&mut self) -> CaseResult {
+        for (session, schema) in [&mut self.mine, &mut self.reference].into_iter().zip(&self.schemas) {
             session.reset()?.done()?;
+            session.use_schema(schema)?.done()?;
         }
         Ok(())
     }
@@ -150,6 +183,21 @@ impl Trio {
     fn all_same(&mut self, statements: &[&str]) -> CaseResult {
         statements.iter().try_for_each(|sql| self.same(sql))
     }
+}
+
+/// All results, with what an application can see of each.
+fn whole(answer: &Answer) -> String {
+    let results = answer.results.iter().map(|outcome| match outcome {
+        Outcome::Ok(Done { affected_rows, insert_id, warnings, status, .. }) => {
+            format!("OK {affected_rows} affected, id {insert_id}, {warnings} warnings, {:?}", *status & SHOWN)
+        }
+        Outcome::Rows(rows) => {
+            let text = rows.text_rows().unwrap_or_default();
+            format!("{text:?}, {} warnings, {:?}", rows.end.warnings, rows.end.status & SHOWN)
+        }
+        Outcome::Err { code, sqlstate, message } => format!("error {code} {sqlstate} {message}"),
+    });
+    results.collect::<Vec<String>>().join(" | ")
 }
 
 /// What [`Trio`] works on.
@@ -340,6 +388,7 @@ fn found_rows(env: &Env) -> CaseResult {
         "VALUES (1), (2), (3)",
         "VALUES (1), (2) UNION SELECT 3",
         "SELECT 1; SELECT 2",
+        "INSERT INTO t (v) VALUES (77), (78) RETURNING v",
         // Errors of queries that have begun.
         "SELECT LAST_INSERT_ID() - 1",
         "SELECT v FROM t WHERE (SELECT v FROM t) > 1",

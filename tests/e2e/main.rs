@@ -30,6 +30,7 @@ mod reload;
 mod server_tls;
 mod servers;
 mod session_state;
+mod several;
 mod splitting;
 mod stats;
 mod streaming;
@@ -67,6 +68,7 @@ fn cases() -> Vec<Case> {
         reload::trials(),
         server_tls::trials(),
         servers::trials(),
+        several::trials(),
         session_state::trials(),
         splitting::trials(),
         stats::trials(),

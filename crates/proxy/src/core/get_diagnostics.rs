@@ -41,7 +41,7 @@ impl Core {
                  RETURNED_SQLSTATE, @b = MYSQL_ERRNO, @c = MESSAGE_TEXT once another session has used the connection",
             ));
         };
-        if session.saved_warnings.as_ref().is_some_and(|saved| saved.is_empty()) {
+        if session.has_lost_warnings() {
             return Some(self.refuse_diagnostics(
                 key,
                 "the diagnostics of the last statement are gone with its connection, or were too long to be saved",
@@ -181,6 +181,11 @@ impl Session {
             Some(error) if condition.is_error && error.code == condition.code => Some(error.sqlstate),
             _ => sqlstate::of(condition.code, is_mariadb),
         }
+    }
+
+    /// There were warnings, and nobody knows them any more.
+    pub(super) fn has_lost_warnings(&self) -> bool {
+        self.saved_warnings.as_ref().is_some_and(|saved| saved.is_empty())
     }
 
     /// Whether a saved message is all there, and is UTF-8.

@@ -33,7 +33,8 @@ impl Core {
             self.keep_insert_id(key);
         }
         // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
-        if warnings > 0 && self.sessions[key].work.kind != WorkKind::InitDb {
+        let has_warned = warnings > 0 || self.sessions[key].work.has_warned;
+        if has_warned && self.sessions[key].work.kind != WorkKind::InitDb {
             self.keep_warnings(key);
         }
         // SELECT ... INTO has rows that are not sent.
@@ -51,8 +52,8 @@ impl Core {
     /// statements.
     pub(super) fn may_have_selected(&self, key: SessionKey) -> bool {
         let statement = self.sessions[key].work.statement;
-        let says_select = || self.text(key).windows(6).any(|word| word.eq_ignore_ascii_case(b"SELECT"));
-        statement.effects.contains(Effects::ROUTINE) || (self.sessions[key].runs_several() && says_select())
+        statement.effects.contains(Effects::ROUTINE)
+            || (self.sessions[key].runs_several() && super::several::may_count_rows(self.text(key)))
     }
 
     /// Whether the rows of the session's statement set FOUND_ROWS() (seen on MariaDB 10.11).
@@ -62,6 +63,8 @@ impl Core {
             words.any(|word| COMBINING.iter().any(|known| word.eq_ignore_ascii_case(known)))
         };
         match self.sessions[key].work.statement.kind {
+            // Those with RETURNING.
+            Kind::Insert | Kind::Replace | Kind::Delete => false,
             Kind::ShowWarnings | Kind::ShowErrors => false,
             // A list of rows is no query until it is combined with another one.
             Kind::Values => combines(self.statement_text(key)),
@@ -123,6 +126,9 @@ impl Core {
     pub(super) fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
+        if session.runs_several() {
+            return false;
+        }
         if (session.work.kind.is_harmless()
             && !matches!(session.work.kind, WorkKind::Prepare | WorkKind::FieldList))
             || session.work.kind == WorkKind::InitDb
@@ -131,10 +137,13 @@ impl Core {
             return true;
         }
         // MySQL (9.7) clears them at every other statement.
-        if !self.snapshot.is_mariadb {
-            return false;
-        }
-        match statement.kind {
+        self.snapshot.is_mariadb && self.kind_leaves_warnings(key)
+    }
+
+    /// Whether statements of this kind leave older warnings where they are (MariaDB 10.11).
+    pub(super) fn kind_leaves_warnings(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        match session.work.statement.kind {
             Kind::Empty
             | Kind::Use
             | Kind::SetTransaction

@@ -44,7 +44,11 @@ impl Core {
             self.outdate_kept(key);
             return self.set_session_track(key);
         }
-        if statement.uses.contains(Uses::DIAGNOSTICS)
+        if statement.multi {
+            if let Some(outcome) = self.several_ask(key) {
+                return outcome;
+            }
+        } else if statement.uses.contains(Uses::DIAGNOSTICS)
             && let Some(outcome) = self.saved_diagnostics(key, statement.kind)
         {
             return outcome;
@@ -144,6 +148,9 @@ impl Core {
         for place in places {
             if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
                 at = put_item_end(&mut rewritten, text, at, &done);
+            }
+            if !self.is_known_before(key, &place) {
+                continue;
             }
             let literal = match &place.what {
                 What::Function(SessionFunction::ConnectionId) => session.id.to_string(),

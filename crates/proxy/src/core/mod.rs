@@ -34,6 +34,7 @@ mod saved;
 mod schemas;
 mod seldom;
 mod setup;
+mod several;
 mod status;
 mod supply;
 mod timers;

@@ -284,6 +284,10 @@ pub(crate) struct Work {
     pub owed_eof: Option<u8>,
     /// Sequence id of the reply to the login that this belongs to.
     pub login_sequence: u8,
+    /// One of its results told of warnings.
+    pub has_warned: bool,
+    /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
+    pub needs_no_conditions: bool,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
 }

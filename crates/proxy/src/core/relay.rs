@@ -169,6 +169,7 @@ impl Core {
         };
         // The server knows nothing of the transaction that waits elsewhere.
         ok.status |= session.flags_aside();
+        session.work.has_warned |= ok.warnings > 0;
         session.work.has_cursor = ok.status.contains(StatusFlags::CURSOR_EXISTS);
         session.work.is_last_row = ok.status.contains(StatusFlags::LAST_ROW_SENT);
         let mut sequence = bytes[3];

@@ -50,7 +50,7 @@ impl Core {
         if self.waits_for_kept(key, holder) || self.refuses_lost_id(holder) {
             return;
         }
-        if self.put_announced(key, holder) {
+        if self.put_announced(key, holder) || self.end_conditions(key, holder) {
             return;
         }
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);

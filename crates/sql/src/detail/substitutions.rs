@@ -42,6 +42,10 @@ pub struct Substitution {
     pub range: Range<usize>,
     /// What it is.
     pub what: What,
+    /// In which statement of the text, from 0 on.
+    pub statement: usize,
+    /// Where that statement begins.
+    pub statement_start: usize,
     /// It is a whole item of the outermost select list and has no alias.
     pub select_item: bool,
     /// The bytes of the item of the outermost select list around it, where that surely has no alias: with an
@@ -60,11 +64,13 @@ pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
         return found;
     }
     let mut more = !cursor.at_end() || cursor.next_statement();
+    let mut number = 0;
     while more {
         if evaluates(&mut cursor) {
-            statement(&mut cursor, &mut found);
+            statement(&mut cursor, number, &mut found);
         }
         more = cursor.next_statement();
+        number += 1;
     }
     found
 }
@@ -100,8 +106,9 @@ fn evaluates(cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
+fn statement(cursor: &mut Cursor<'_>, number: usize, found: &mut Vec<Substitution>) {
     let assigns = cursor.now().word == Word::SET;
+    let statement_start = cursor.tokens.get(cursor.first).map_or(0, Token::start);
     let mut in_select_list = false;
     let mut item: Option<Item> = None;
     while !cursor.at_end() {
@@ -129,7 +136,15 @@ fn statement(cursor: &mut Cursor<'_>, found: &mut Vec<Substitution>) {
             end = cursor.now().end();
             cursor.advance();
         }
-        found.push(Substitution { range: now.start()..end, what, select_item: false, item: None });
+        let range = now.start()..end;
+        found.push(Substitution {
+            range,
+            what,
+            statement: number,
+            statement_start,
+            select_item: false,
+            item: None,
+        });
     }
     end_item(cursor, item, found);
 }
