@@ -135,7 +135,8 @@ impl Client {
         let mut body = Vec::new();
         let command = match &op {
             Op::Read(token) => {
-                body.extend(format!("SELECT '{token}' FROM t").bytes());
+                let hint = if token.wishes.leaves { "/* hostgroup=1 */ " } else { "" };
+                body.extend(format!("{hint}SELECT '{token}' FROM t").bytes());
                 Command::Query
             }
             Op::Special(token, special) => {
@@ -481,6 +482,9 @@ impl Client {
                 Err(format!("somebody else's error: {message}"))
             };
         }
+        // On a connection of their own, they need the session's state; a reader may refuse it.
+        let is_state_refused = token.is_some_and(|token| token.wishes.leaves)
+            && message.contains("carrying the session's state");
         if code == 1213 {
             self.believed.in_transaction = false;
             self.uncommitted.clear();
@@ -504,7 +508,7 @@ impl Client {
         if code == 2013 {
             self.phase = Phase::Ending;
         }
-        if is_fine { Ok(()) } else { Err(format!("error {code}: {message}")) }
+        if is_fine || is_state_refused { Ok(()) } else { Err(format!("error {code}: {message}")) }
     }
 
     /// Weir has closed the connection.

@@ -44,6 +44,7 @@ const CALM: Rules = Rules {
     kills: false,
     may_starve: false,
     is_replicated: false,
+    leaves_transactions: false,
     aborts: false,
     turns_away: false,
     reloads: false,
@@ -128,6 +129,38 @@ fn readers_follow_a_writer_and_break() {
         ..CALM
     };
     run("readers_follow_a_writer_and_break", &rules);
+}
+
+#[test]
+fn reads_leave_transactions() {
+    let rules = Rules {
+        is_replicated: true,
+        leaves_transactions: true,
+        sleeps: true,
+        may_starve: true,
+        vanish_percent: 20,
+        ..CALM
+    };
+    run("reads_leave_transactions", &rules);
+}
+
+#[test]
+fn reads_leave_transactions_and_everything_breaks() {
+    let rules = Rules {
+        is_replicated: true,
+        leaves_transactions: true,
+        loses_connections: true,
+        kills: true,
+        aborts: true,
+        turns_away: true,
+        may_starve: true,
+        sleeps: true,
+        vanish_percent: 30,
+        workers: 2,
+        max_connections: 3,
+        ..CALM
+    };
+    run("reads_leave_transactions_and_everything_breaks", &rules);
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     pub may_starve: bool,
     /// One writer, readers that follow.
     pub is_replicated: bool,
+    /// Clients send reads of open transactions to the readers.
+    pub leaves_transactions: bool,
     /// The cluster rolls back transactions that wait for their next statement (Galera's 1213).
     pub aborts: bool,
     /// Servers turn statements away for a while (Galera's 1047).
@@ -90,7 +92,12 @@ pub(crate) fn next(client: &mut Client, random: &mut Random, rules: &Rules, ids:
     client.statements_left -= usize::from(!rules.drains);
     let op = match random.below(100) {
         0..30 => {
-            let wishes = wishes(random, rules);
+            let mut wishes = wishes(random, rules);
+            let believed = &client.believed;
+            wishes.leaves = rules.leaves_transactions
+                && believed.in_transaction
+                && believed.is_autocommit
+                && random.percent(70);
             Op::Read(client.token(wishes, None))
         }
         30..45 => {
@@ -140,6 +147,7 @@ fn wishes(random: &mut Random, rules: &Rules) -> Wishes {
         fails: random.percent(8),
         warns: random.percent(15),
         sleep_ms: if rules.sleeps && random.percent(10) { 1 + random.below(300) as u64 } else { 0 },
+        leaves: false,
         kilobytes: if random.percent(4) { random.below(rules.kilobytes + 1) } else { 0 },
     }
 }

@@ -399,6 +399,9 @@ impl Conn {
         is.is_autocommit = self.variable("autocommit") != "OFF";
         is.in_transaction = session.in_transaction;
         is.user_variable = session.user_variable.clone();
+        if token.wishes.leaves && !session.in_transaction && !cluster.nodes[self.node].may_write {
+            is.in_transaction = token.claims.in_transaction; // it is open elsewhere
+        }
         if is != token.claims {
             cluster.fault(format!(
                 "a statement ran in another state:\n  is     {is:?}\n  claims {:?}",

@@ -27,6 +27,8 @@ pub(crate) struct Wishes {
     pub fails: bool,
     /// It raises a warning.
     pub warns: bool,
+    /// It is sent to the readers although a transaction is open.
+    pub leaves: bool,
     /// It takes so many milliseconds.
     pub sleep_ms: u64,
     /// Its result is so many KB longer.
@@ -52,7 +54,7 @@ impl fmt::Display for Token {
         let (claims, wishes) = (&self.claims, &self.wishes);
         write!(
             f,
-            "{MARK}{}:{}|{schema}|{time_zone}|{lock_wait}|{sql_mode}|{charset}|{collation}|{}|{}|{}|{}|{}|{}|{}|{}|{}|.",
+            "{MARK}{}:{}|{schema}|{time_zone}|{lock_wait}|{sql_mode}|{charset}|{collation}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|.",
             self.client,
             self.number,
             u8::from(claims.is_autocommit),
@@ -62,6 +64,7 @@ impl fmt::Display for Token {
             self.prepared_in.as_deref().unwrap_or("-"),
             u8::from(wishes.fails),
             u8::from(wishes.warns),
+            u8::from(wishes.leaves),
             wishes.sleep_ms,
             wishes.kilobytes,
         )
@@ -93,6 +96,7 @@ impl Token {
         let wishes = Wishes {
             fails: flag(field()?),
             warns: flag(field()?),
+            leaves: flag(field()?),
             sleep_ms: field()?.parse().ok()?,
             kilobytes: field()?.parse().ok()?,
         };

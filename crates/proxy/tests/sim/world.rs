@@ -97,7 +97,12 @@ impl World {
             servers.push(support::server(3306 + at as u16, rules.max_connections));
         }
         let groups = groups(&rules, nodes);
-        let users = [support::account("app", 0), support::account("bob", 0)];
+        let users = ["app", "bob"].map(|name| {
+            let mut account = support::account(name, 0);
+            let user = Arc::get_mut(&mut account).map(|account| &mut account.user);
+            user.expect("nobody else has it").transaction_persistent = !rules.leaves_transactions;
+            account
+        });
         let snapshot = support::snapshot(&users, &servers, groups, variables());
         let (shared, inboxes) = Shared::new(rules.workers, Box::new(|_| ())).expect("eventfds");
         let now = 1_000_000_000;
