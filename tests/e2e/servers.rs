@@ -223,9 +223,12 @@ fn full(env: &Env) -> CaseResult {
     let mut config = config(env, &[1, 2])?;
     config.variable("shun_recovery_time_sec", 2);
     let weir = env.weir_with(&config)?;
-    // The monitor has its connection. Then there is no room any more.
-    let mut session = Session::open(weir.addr(), "test")?;
-    thread::sleep(Duration::from_millis(1500));
+    // The monitor has its connection. Then there is no room any more, and no session's connection is there yet.
+    let connected = format!(
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{}'",
+        Account::MONITOR.user
+    );
+    eventually("the monitor is there", PATIENCE, || Ok(cluster.node(2).root_query(&connected)? != [["0"]]))?;
     cluster.node(2).root_query("SET GLOBAL max_connections = 10")?;
     let login = Login::new(Account::APP).schema("test");
     let mut crowd = Vec::new();
@@ -233,6 +236,7 @@ fn full(env: &Env) -> CaseResult {
         ensure!(crowd.len() < 20, "max_connections does not hold");
         crowd.push(one);
     }
+    let mut session = Session::open(weir.addr(), "test")?;
     let result = eventually("n2 is shunned", PATIENCE, || {
         ensure!(answered_by(&mut session, "n1", 10)? == 10, "n2 answered");
         Ok(weir.log().contains("(SHUNNED)"))

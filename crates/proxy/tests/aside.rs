@@ -176,6 +176,7 @@ fn a_read_elsewhere_that_fails_for_good_ends_the_session_with_its_transaction() 
     assert!(is_told_of_transaction(&mut bench, client));
     bench.hangs_up = true;
     bench.query(client, "SELECT a FROM far");
+    bench.pass_ms(50);
     assert_eq!(bench.count(1), 2, "query_retries_on_failure is 1");
     let (code, message) = bench.error(client).unwrap();
     assert!(code == 2013 && message.contains("and with it: transaction"), "{code} {message}");
@@ -193,6 +194,7 @@ fn a_read_is_sent_again_as_often_as_the_configuration_says() {
         let client = bench.client(0, "app");
         bench.hangs_up = true;
         bench.query(client, "SELECT a FROM far");
+        bench.pass_ms(50);
         assert_eq!(bench.count(1), times, "{rule:?} {variable}");
         assert_eq!(bench.error(client).unwrap().0, 2013);
         let writer = bench.client(0, "app");
@@ -228,4 +230,43 @@ fn sessions_keep_their_connection_where_nothing_is_shared() {
     }
     bench.query(clients[1], "INSERT INTO t VALUES (1)");
     assert!(bench.is_answered(clients[1]));
+}
+
+#[test]
+fn a_read_is_not_sent_again_on_a_connection_that_is_lost_as_well() {
+    for servers in [1, 2] {
+        let limits = [5, 5];
+        let mut bench =
+            Bench::new(1, &limits[..servers], support::hostgroup(0..servers), MysqlVariables::default());
+        let clients: Vec<usize> = (0..4).map(|_| bench.client(0, "app")).collect();
+        bench.holds = true;
+        for client in &clients {
+            bench.query(*client, "SELECT a FROM t");
+            bench.pass_ms(50);
+        }
+        // Four connections rest, and those of one server end at the same moment, which is heard one after the other.
+        for _ in &clients {
+            bench.release_one();
+        }
+        bench.holds = false;
+        for client in &clients {
+            assert!(bench.is_answered(*client));
+        }
+        bench.holds = true;
+        bench.query(clients[0], "SELECT b FROM t");
+        let (node, running) =
+            bench.conns.iter().find(|conn| conn.held).map(|conn| (conn.node, conn.id)).unwrap();
+        bench.holds = false;
+        let (lost, rest): (Vec<_>, Vec<_>) = bench.conns.drain(..).partition(|conn| conn.node == node);
+        bench.conns = rest;
+        bench.cores[0].closed(running, bench.now);
+        bench.run();
+        for conn in lost.iter().filter(|conn| conn.id != running) {
+            bench.cores[0].closed(conn.id, bench.now);
+            bench.run();
+        }
+        bench.pass_ms(50);
+        assert!(bench.is_answered(clients[0]), "{servers} servers");
+        assert_eq!(bench.log.iter().filter(|(_, text)| text == "SELECT b FROM t").count(), 2);
+    }
 }

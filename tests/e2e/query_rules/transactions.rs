@@ -89,6 +89,11 @@ fn diagnostics(env: &Env) -> CaseResult {
     session.refused("SELECT nothing FROM t", 1054)?;
     let errors = session.rows("SHOW ERRORS")?;
     ensure!(errors.len() == 1, "{errors:?}");
+    session.run("UPDATE t SET word = 'x' WHERE 0 = CAST('nought' AS INT)")?;
+    session.rows("SELECT word FROM t")?;
+    session.run("GET DIAGNOSTICS @conditions = NUMBER")?;
+    let conditions = session.value("SELECT @conditions")?;
+    ensure!(conditions == "0", "{conditions} conditions of an older statement");
     let done = session.run("INSERT INTO t (word) VALUES ('third')")?;
     ensure!(done.status.contains(StatusFlags::IN_TRANS), "an error elsewhere has ended the transaction");
     session.run("ROLLBACK")?;

@@ -18,6 +18,8 @@ const IDLE_LOOKED_AT: usize = 8;
 const SUSPECT_NS: Nanos = 100_000_000;
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
+/// By then the worker has heard of all connections that were lost at the same time.
+const AGAIN_AFTER_NS: Nanos = 1_000_000;
 
 impl Core {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
@@ -176,7 +178,8 @@ impl Core {
     }
 
     /// The next server of a hostgroup, among those that may serve this session: see [`super::balance`]. Servers to
-    /// which connections fail are left out unless this is the `last_resort`.
+    /// which connections fail, and the one on which the statement's connection was lost, are left out unless this is
+    /// the `last_resort`.
     pub(super) fn pick(&mut self, hostgroup: u32, key: SessionKey, last_resort: bool) -> Option<ServerIndex> {
         let (session, now) = (&self.sessions[key], self.now);
         let group = self.groups.get_mut(&hostgroup)?;
@@ -184,9 +187,11 @@ impl Core {
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;
+        let avoided = session.work.lost_on.filter(|_| !last_resort);
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= now
+                && avoided != Some(member.server)
                 && pool.server.max_connections > 0
                 && (last_resort || member.standing != Standing::Shunned)
                 && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
@@ -285,6 +290,20 @@ impl Core {
         }
         let socket = self.sessions[key].socket;
         self.runnable.push_back((key, socket));
+    }
+
+    /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
+    /// other connections to that server may be lost as well, and it is not to be sent on one of them.
+    pub(super) fn run_again(&mut self, key: SessionKey, lost: ServerIndex) {
+        let session = &mut self.sessions[key];
+        session.phase = Phase::Waiting(self.now);
+        session.work.attempts += 1;
+        session.work.lost_on = Some(lost);
+        if !session.work.is_sent {
+            return self.acquire(key);
+        }
+        self.parked.push_back((key, session.socket));
+        self.timers.unpark(self.now + AGAIN_AFTER_NS);
     }
 
     /// Why no server of a hostgroup could be had, for people.

@@ -73,10 +73,6 @@ impl Core {
         if session.keeps.contains(Keeps::FOUND_ROWS) || (has_rows && changes_found_rows) {
             aside.keeps -= Keeps::FOUND_ROWS;
         }
-        if !leaves_warnings {
-            // Those of the lease are older than this read.
-            session.saved_warnings.get_or_insert_default();
-        }
         if let Some(other) = session.lease.take() {
             self.backends[other].holder = None;
             if pins.is_empty() {

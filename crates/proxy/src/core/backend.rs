@@ -433,10 +433,7 @@ impl Core {
         let pins = session.pins.pins();
         if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
             tracing::debug!(session = self.sessions[holder].id, endpoint, "statement is run again elsewhere");
-            self.sessions[holder].work.attempts += 1;
-            self.sessions[holder].phase = Phase::Waiting(self.now);
-            self.acquire(holder);
-            return;
+            return self.run_again(holder, server);
         }
         let session = &self.sessions[holder];
         if matches!(session.phase, Phase::Settling) {

@@ -245,6 +245,8 @@ pub(crate) struct Work {
     pub is_read: bool,
     /// Times that it was started.
     pub attempts: u32,
+    /// The server whose connection was lost while it ran.
+    pub lost_on: Option<ServerIndex>,
     /// When Weir had it from the client.
     pub begun_at: Nanos,
     pub started_at: Nanos,
