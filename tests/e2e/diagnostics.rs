@@ -1,25 +1,16 @@
 //! What a session asks about its own past is true, although other sessions use the connection in between.
 
-use std::error::Error;
-use std::net::SocketAddrV4;
+mod trio;
 
-use weir_protocol::capability::Capabilities;
-use weir_protocol::status::StatusFlags;
+use weir_testkit::Account;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir, WeirConfig};
-use weir_tests::session::{Answer, Done, Outcome};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
+
+pub(crate) use trio::Trio;
 
 const DUPLICATE_KEY: u16 = 1062;
 const UNKNOWN_ERROR: u16 = 1105;
 const NO_SUCH_TABLE: u16 = 1146;
-/// Weir's number for "no connection within connect_timeout_server_max".
-const NO_CONNECTION: u16 = 9001;
-/// Flags that mean something to an application.
-const SHOWN: StatusFlags =
-    StatusFlags::IN_TRANS.union(StatusFlags::AUTOCOMMIT).union(StatusFlags::MORE_RESULTS_EXISTS);
-/// How long the other session waits for the connection, milliseconds.
-const PATIENCE_MS: i64 = 100;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -42,174 +33,6 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::get_diagnostics_says_what_it_does_not_know", unknown_diagnostics),
         Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
     ]
-}
-
-/// A session under test, one that disturbs it over the same connection, and one straight at the server, which tells
-/// what is right.
-pub(crate) struct Trio {
-    // The sessions need it.
-    _weir: Weir,
-    mine: Session,
-    other: Session,
-    reference: Session,
-    server: SocketAddrV4,
-    /// Schemas of the session under test and of the reference, which appear in messages.
-    schemas: [String; 2],
-    /// What was run so far.
-    history: Vec<String>,
-    /// How often the other session could not use the connection because a pin held it.
-    held: usize,
-}
-
-impl Trio {
-    /// All three have tables `t` and `log` of their own; `log` counts from 1000.
-    pub(crate) fn new(env: &Env) -> Result<Trio, Box<dyn Error>> {
-        let node = env.cluster()?.node(1);
-        let mut schemas = Vec::new();
-        for _ in 0..3 {
-            let schema = env.schema()?;
-            node.root_query(&tables(&schema))?;
-            schemas.push(schema);
-        }
-        let weir = env.narrow_weir_with(&[1], 1, impatient)?;
-        Trio::with(weir, node.addr(), schemas)
-    }
-
-    /// The same with one MySQL server.
-    pub(crate) fn at_mysql(env: &Env) -> Result<Trio, Box<dyn Error>> {
-        let server = env.mysql()?.source();
-        let mut schemas = Vec::new();
-        for _ in 0..3 {
-            let schema = env.mysql_schema()?;
-            server.root_query(&tables(&schema))?;
-            schemas.push(schema);
-        }
-        Trio::with(env.mysql_weir_with(1, impatient)?, server.addr(), schemas)
-    }
-
-    /// The same, with sessions that may send several statements in one text.
-    pub(crate) fn with_several(mut self) -> Result<Trio, Box<dyn Error>> {
-        let [mine, reference] = self.schemas.clone();
-        let other = self.other.value("SELECT DATABASE()")?;
-        let again = |session: &mut Session, server: SocketAddrV4, schema: &str| -> CaseResult {
-            let mut login = Login::new(Account::APP).schema(schema);
-            login.capabilities |= Capabilities::MULTI_STATEMENTS;
-            *session = Session::with(server, &login)?;
-            Ok(())
-        };
-        again(&mut self.mine, self._weir.addr(), &mine)?;
-        again(&mut self.other, self._weir.addr(), &other)?;
-        again(&mut self.reference, self.server, &reference)?;
-        Ok(self)
-    }
-
-    /// Both answers to a text, the reference's with the schema of the other, after another session's turn.
-    pub(crate) fn both(&mut self, sql: &str) -> Result<[String; 2], Box<dyn Error>> {
-        self.disturb()?;
-        let [mine, reference] = &self.schemas;
-        let (through, straight) =
-            (self.mine.query(sql)?, self.reference.query(&sql.replace(mine, reference))?);
-        Ok([whole(&through), whole(&straight).replace(reference, mine)])
-    }
-
-    fn with(weir: Weir, server: SocketAddrV4, schemas: Vec<String>) -> Result<Trio, Box<dyn Error>> {
-        let [mine, other, reference] = schemas.as_slice() else { return Err("three schemas".into()) };
-        Ok(Trio {
-            mine: Session::open(weir.addr(), mine)?,
-            other: Session::open(weir.addr(), other)?,
-            reference: Session::open(server, reference)?,
-            _weir: weir,
-            server,
-            schemas: [mine.clone(), reference.clone()],
-            history: Vec::new(),
-            held: 0,
-        })
-    }
-
-    /// Runs the statement through Weir and straight, and compares; between two statements of the session another
-    /// one uses the connection.
-    fn same(&mut self, sql: &str) -> CaseResult {
-        self.disturb()?;
-        self.history.push(sql.to_owned());
-        let (through, straight) = (self.mine.query(sql)?, self.reference.query(sql)?);
-        let (ours, right) = (self.essence(&through)?, self.essence(&straight)?);
-        let before = &self.history[self.history.len().saturating_sub(6)..];
-        ensure!(ours == right, "{}: {ours}, straight {right}", before.join("; "));
-        Ok(())
-    }
-
-    /// What must be the same.
-    fn essence(&self, answer: &Answer) -> Result<String, String> {
-        let [mine, reference] = &self.schemas;
-        let Ok(Done { affected_rows, insert_id, warnings, .. }) = answer.done() else {
-            return Ok(format!("error {:?}", answer.error()));
-        };
-        let text = format!(
-            "{affected_rows} affected, insert id {insert_id}, {warnings} warnings, {:?} {:?}",
-            answer.column_names(),
-            answer.rows()?
-        );
-        Ok(text.replace(reference, mine))
-    }
-
-    /// Leaves the connection with other ids, counts and warnings, if it can be had.
-    pub(crate) fn disturb(&mut self) -> CaseResult {
-        let inserted = self.other.query("INSERT INTO t (v) VALUES (1), (2), (3)")?;
-        if inserted.error() == Some(NO_CONNECTION) {
-            self.held += 1;
-            return Ok(());
-        }
-        self.other.run("SELECT SQL_CALC_FOUND_ROWS id FROM t LIMIT 2")?;
-        self.other.run("SELECT CAST('other' AS SIGNED), CAST('other' AS SIGNED) FROM t LIMIT 1")?;
-        Ok(())
-    }
-
-    /// The connection was really shared: statements of the case have held it no longer than this.
-    fn ensure_held_at_most(&self, times: usize) -> CaseResult {
-        let (held, of) = (self.held, self.history.len());
-        ensure!(held <= times, "{held} of {of} times the connection was held, expected {times}");
-        Ok(())
-    }
-
-    /// Ends what holds the connection, and goes back to the session's schema.
-    pub(crate) fn begin_anew(&mut self) -> CaseResult {
-        for (session, schema) in [&mut self.mine, &mut self.reference].into_iter().zip(&self.schemas) {
-            session.reset()?.done()?;
-            session.use_schema(schema)?.done()?;
-        }
-        Ok(())
-    }
-
-    fn all_same(&mut self, statements: &[&str]) -> CaseResult {
-        statements.iter().try_for_each(|sql| self.same(sql))
-    }
-}
-
-/// All results, with what an application can see of each.
-fn whole(answer: &Answer) -> String {
-    let results = answer.results.iter().map(|outcome| match outcome {
-        Outcome::Ok(Done { affected_rows, insert_id, warnings, status, .. }) => {
-            format!("OK {affected_rows} affected, id {insert_id}, {warnings} warnings, {:?}", *status & SHOWN)
-        }
-        Outcome::Rows(rows) => {
-            let text = rows.text_rows().unwrap_or_default();
-            format!("{text:?}, {} warnings, {:?}", rows.end.warnings, rows.end.status & SHOWN)
-        }
-        Outcome::Err { code, sqlstate, message } => format!("error {code} {sqlstate} {message}"),
-    });
-    results.collect::<Vec<String>>().join(" | ")
-}
-
-/// What [`Trio`] works on.
-fn tables(schema: &str) -> String {
-    format!(
-        "USE {schema}; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, k INT UNIQUE, v INT); \
-         CREATE TABLE log (id INT PRIMARY KEY AUTO_INCREMENT, t_id BIGINT) AUTO_INCREMENT = 1000"
-    )
-}
-
-fn impatient(config: &mut WeirConfig) {
-    config.variable("connect_timeout_server_max", PATIENCE_MS);
 }
 
 const ID: &str = "SELECT LAST_INSERT_ID()";
@@ -305,7 +128,7 @@ fn last_insert_id_prepared(env: &Env) -> CaseResult {
 /// more, whether the id was given or generated.
 fn last_insert_id_cost(env: &Env) -> CaseResult {
     const TURNS: u64 = 20;
-    let Trio { _weir: weir, mut mine, schemas, .. } = Trio::new(env)?;
+    let Trio { weir, mut mine, schemas, .. } = Trio::new(env)?;
     // In the same schema, so that nothing else differs.
     let mut other = Session::open(weir.addr(), &schemas[0])?;
     for [first, second] in
