@@ -171,6 +171,12 @@ fn announced(env: &Env) -> CaseResult {
     session.run("SET TRANSACTION READ ONLY")?;
     session.run("SELECT COUNT(*) FROM t")?;
     session.run("INSERT INTO t VALUES (3)")?;
+    // A question for warnings that a reader knows does not bind the session to it.
+    session.refused("SELECT * FROM nowhere", 1146)?;
+    session.run("SET TRANSACTION READ ONLY")?;
+    session.run("SHOW WARNINGS")?;
+    session.refused("INSERT INTO t VALUES (4)", 1792)?;
+    session.run("COMMIT")?;
     // A query without a table does not use it up, nor may it bind the session to a reader.
     session.run("SET TRANSACTION READ ONLY")?;
     session.run("SELECT 1")?;

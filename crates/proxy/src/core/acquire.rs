@@ -97,7 +97,9 @@ impl Core {
             && (!session.is_next_read_only || session.work.begins_read_only)
             && !uses_connection;
         if uses_connection && let Some(kept) = session.kept {
-            if !self.may_run_on(kept, key) {
+            // What was announced must not bind the session to a reader.
+            let binds = session.is_next_read_only && !self.is_member(kept, writer);
+            if binds || !self.may_run_on(kept, key) {
                 self.fetch_kept(kept, SessionKey::MAX);
                 self.sessions[key].kept = None;
                 return self.begin_again(key);
