@@ -34,6 +34,7 @@ mod several;
 mod splitting;
 mod stats;
 mod streaming;
+mod switchover;
 mod tracking;
 mod vanish;
 
@@ -73,6 +74,7 @@ fn cases() -> Vec<Case> {
         splitting::trials(),
         stats::trials(),
         streaming::trials(),
+        switchover::trials(),
         tracking::trials(),
         vanish::trials(),
     ]

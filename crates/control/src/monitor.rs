@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use weir_client::Tls;
 use weir_config::Config;
-use weir_topology::{Endpoint, Roles, ServerRegistry};
+use weir_topology::{Endpoint, Roles, ServerRegistry, Switch};
 
 use crate::owner::{self, Event};
 use crate::settings::Settings;
@@ -53,6 +53,16 @@ impl Monitor {
         let settings = Box::new(Settings::of(config, drained, tls));
         // Fails only if the owner is gone, which has then been logged as a panic.
         if self.events.send(Event::Configure { settings, published }).is_ok() {
+            let _ = is_published.recv();
+        }
+    }
+
+    /// Has `to` come before the present writer of a cluster, if it can write; returns when the roles that follow from
+    /// it have been published.
+    pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
+        let (published, is_published) = sync_channel(0);
+        let switch = Switch { writer_hostgroup, to: to.clone() };
+        if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_topology::{
     Change, Endpoint, Millis, Observation, Place, ProbeError, Reason, Role, Roles, ServerRegistry, Status,
-    roles,
+    Switch, roles,
 };
 
 use crate::probe::Look;
@@ -44,6 +44,13 @@ pub(crate) enum Event {
     Configure {
         /// What follows from it for the monitor.
         settings: Box<Settings>,
+        /// Dropped when the roles that follow from it have been published.
+        published: SyncSender<()>,
+    },
+    /// A planned change of a writer, for the next decision.
+    Switch {
+        /// From whom to whom.
+        switch: Switch,
         /// Dropped when the roles that follow from it have been published.
         published: SyncSender<()>,
     },
@@ -120,6 +127,10 @@ impl Owner {
             }
             Event::Configure { settings, published } => {
                 self.configure(*settings);
+                return Some(published);
+            }
+            Event::Switch { switch, published } => {
+                self.settings.policy.switch = Some(switch);
                 return Some(published);
             }
             Event::Stop => {}
@@ -210,6 +221,7 @@ impl Owner {
         let Settings { policy, intents, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
         let decided = roles(policy, intents, &self.seen, &self.roles, now);
+        self.settings.policy.switch = None;
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);

@@ -177,6 +177,12 @@ impl Publisher {
         passed.recv_timeout(REPORT_TIMEOUT) == Err(RecvTimeoutError::Disconnected)
     }
 
+    /// Closes the sessions that may still write to a server.
+    pub fn cut_writers(&self, endpoint: &str) {
+        let endpoint: Arc<str> = endpoint.into();
+        self.shared.broadcast(|| Message::CutWriters { endpoint: endpoint.clone() });
+    }
+
     /// What all workers have counted; a worker that does not answer within 5 s (none should) is left out.
     pub fn report(&self, part: ReportPart) -> Vec<WorkerReport> {
         let (to, answers) = channel();

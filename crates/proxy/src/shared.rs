@@ -66,6 +66,11 @@ pub enum Message {
         /// Where the answer goes.
         to: Sender<WorkerReport>,
     },
+    /// Close the sessions that may still write to this server: it is to be the writer no more.
+    CutWriters {
+        /// The server.
+        endpoint: Arc<str>,
+    },
     /// Dropped in its turn, so that whoever holds the other end sees that all messages before it have been taken.
     Barrier(Sender<()>),
     /// Take no more clients, let the running work end.

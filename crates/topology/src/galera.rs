@@ -8,7 +8,7 @@ use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
     ClusterPolicy, Endpoint, Flavour, GaleraState, Group, Hold, Intent, LocalState, Maintenance, Millis,
-    Place, Reason, Role, Roles, ServerState, View, Wish,
+    Place, Reason, Role, Roles, ServerState, Switch, View, Wish,
 };
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
@@ -41,6 +41,7 @@ pub(crate) fn decide(
         previous,
         now: judge.now,
         unconfirmed_failover_ms: judge.policy.unconfirmed_failover_ms,
+        switch: judge.policy.switch.as_ref(),
         view: None,
         hold: None,
     };
@@ -93,6 +94,7 @@ struct Cluster<'a> {
     before: Group,
     previous: &'a Roles,
     now: Millis,
+    switch: Option<&'a Switch>,
     unconfirmed_failover_ms: u64,
     view: Option<View>,
     hold: Option<Hold>,
@@ -195,8 +197,10 @@ impl<'a> Cluster<'a> {
         }
         // The present writers first and in their order: failback is `never`.
         let before = self.before.last_writers();
+        let switch = self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup);
         candidates.sort_by_key(|(member, state)| {
             (
+                switch.is_none_or(|switch| switch.to != *member.endpoint),
                 before.iter().position(|writer| writer == member.endpoint).unwrap_or(usize::MAX),
                 Reverse(member.weight_in(self.policy.writer_hostgroup)),
                 Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
@@ -205,7 +209,10 @@ impl<'a> Cluster<'a> {
                 member.endpoint,
             )
         });
-        candidates.truncate(usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX));
+        let writers_max = usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX);
+        let successors =
+            candidates.iter().skip(writers_max).map(|(member, _)| member.endpoint.clone()).collect();
+        candidates.truncate(writers_max);
         let writers: Vec<Endpoint> = candidates.iter().map(|(member, _)| member.endpoint.clone()).collect();
         let first = candidates.first().map(|(_, state)| *state);
         let writer_view = match first {
@@ -224,6 +231,7 @@ impl<'a> Cluster<'a> {
             view: self.view.clone(),
             writer_view,
             writer_segment: first.map_or(self.before.writer_segment, |state| state.segment),
+            successors,
             cannot_write: Vec::new(),
         }
     }

@@ -183,6 +183,8 @@ impl<'a> Cluster<'a> {
             begun: Some(self.before.begun.unwrap_or(self.now)),
             view: self.view.clone(),
             writer_segment: 0,
+            // The group chooses.
+            successors: Vec::new(),
             cannot_write: Vec::new(),
         }
     }

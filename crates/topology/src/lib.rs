@@ -64,7 +64,9 @@ pub use endpoint::{Endpoint, Millis, NoEndpoint};
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
 pub use observation::{Observation, ProbeError, ServerState};
-pub use policy::{ClusterPolicy, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Wish, WriterReads};
+pub use policy::{
+    ClusterPolicy, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Switch, Wish, WriterReads,
+};
 pub use reason::Reason;
 pub use replica_state::{Lag, ReplicaState};
 pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Trouble, View};

@@ -23,6 +23,18 @@ pub struct Policy {
     pub shun_on_failures: u32,
     /// How long it then rests at least.
     pub shun_recovery_ms: u64,
+    /// A planned change of a writer.
+    pub switch: Option<Switch>,
+}
+
+/// A planned change of the writer of a Galera cluster: for one decision, this node comes before the present writer, if it
+/// can write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Names the cluster.
+    pub writer_hostgroup: u32,
+    /// The next writer.
+    pub to: Endpoint,
 }
 
 impl Default for Policy {
@@ -37,6 +49,7 @@ impl Default for Policy {
             ping_failures_max: 3,
             shun_on_failures: 5,
             shun_recovery_ms: 9_000,
+            switch: None,
         }
     }
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use weir_topology::Endpoint;
 
-use crate::control::{Door, DoorError};
+use crate::control::{Door, DoorError, Request};
 
 const EXAMPLES: &str = "Examples:
   weir check -c weir.toml     look for faults in a configuration
@@ -72,6 +72,15 @@ The server gets no new work; running statements, transactions and pinned session
 the next one takes over at once. It stays drained over reloads and restarts of weir, until `weir undrain`.
 Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error.";
 
+const SWITCHOVER_EXAMPLES: &str = "Examples:
+  weir switchover 10 -c /etc/weir.toml --dry-run
+  weir switchover 10 -c /etc/weir.toml --to 10.0.0.12:3306
+  weir switchover 10 -c /etc/weir.toml --grace-ms 5000 --force
+
+New statements wait, transactions end, the next writer applies everything, then it gets the role and the statements
+run there. If sessions still hold the old writer after --grace-ms, it stays the writer (or with --force they are closed).
+Exit status: 0 when the writer has moved, 1 if not (everything is as before).";
+
 /// One MySQL service in front of a cluster of MySQL-family servers
 #[derive(Parser)]
 #[command(name = "weir", version, after_help = EXAMPLES, arg_required_else_help = true)]
@@ -97,6 +106,9 @@ enum Command {
     /// Give a drained server work again
     #[command(after_help = DRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
+    /// Move the writer role to another server
+    #[command(after_help = SWITCHOVER_EXAMPLES)]
+    Switchover(SwitchoverArgs),
     /// Check a configuration and do nothing else
     #[command(after_help = CHECK_EXAMPLES)]
     Check(ConfigArgs),
@@ -157,6 +169,26 @@ struct DrainArgs {
 }
 
 #[derive(Args)]
+struct SwitchoverArgs {
+    /// The writer hostgroup of the cluster
+    hostgroup: u32,
+    #[command(flatten)]
+    door: DoorArgs,
+    /// The next writer [default: the best of those who can]
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<Endpoint>,
+    /// Close the sessions that would still write to the old writer after the grace, instead of giving up
+    #[arg(long)]
+    force: bool,
+    /// Only tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// How long transactions and pins on the old writer are waited for; statements are held meanwhile
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(..=control::GRACE_MS_MAX))]
+    grace_ms: u64,
+}
+
+#[derive(Args)]
 struct UndrainArgs {
     /// HOST:PORT as in mysql_servers
     server: Endpoint,
@@ -181,6 +213,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => at(&args.door, |door| show_stats(&args, door)),
         Command::Status(args) => at(&args.door, |door| status::status(door, args.json)),
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
+        Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
         Command::Check(args) => check(&args),
         Command::Serve(args) => {
@@ -203,6 +236,18 @@ fn show_stats(args: &StatsArgs, door: &Door) -> Result<ExitCode, DoorError> {
     let shown = stats::Shown { json: args.json, top: args.top };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     stats::stats(door, args.subject, shown, &mut out).map(|()| ExitCode::SUCCESS)
+}
+
+fn switch(door: &Door, args: &SwitchoverArgs) -> Result<ExitCode, DoorError> {
+    let request = Request::Switchover {
+        hostgroup: args.hostgroup,
+        to: args.to.as_ref().map(ToString::to_string),
+        force: args.force,
+        dry_run: args.dry_run,
+        grace_ms: args.grace_ms,
+    };
+    println!("{}", door.order(&request, |step| eprintln!("{step}"))?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Does something at a running weir's door.

@@ -1,6 +1,9 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
+mod switchover;
+
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -94,7 +97,8 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let reporter = Reporter { publisher: publisher.clone(), roles: roles.clone(), drained: drained.clone() };
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
-    let server = Server { path, config, snapshots, roles, drained, publisher, monitor };
+    let server =
+        Server { path, config, snapshots, roles, published: Arc::default(), drained, publisher, monitor };
     server.run(service, &events, &inbox)
 }
 
@@ -103,6 +107,8 @@ struct Server<'a> {
     config: Config,
     snapshots: Snapshots,
     roles: LatestRoles,
+    /// The roles that the workers go by.
+    published: Arc<Roles>,
     drained: Drained,
     publisher: Publisher,
     monitor: Monitor,
@@ -160,8 +166,16 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Publishes new roles, if there are any, while something else keeps this thread busy.
+    fn follow_roles(&mut self) {
+        if !Arc::ptr_eq(&self.published, &self.roles.latest()) {
+            self.publish();
+        }
+    }
+
     fn publish(&mut self) {
-        let snapshot = self.snapshots.build(&self.config, &self.roles.latest());
+        self.published = self.roles.latest();
+        let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
     }
 
@@ -169,9 +183,9 @@ impl Server<'_> {
         let done = match &order.deed {
             Deed::Drain(endpoint) => self.drain_server(endpoint, true),
             Deed::Undrain(endpoint) => self.drain_server(endpoint, false),
+            Deed::Switchover(switchover) => self.switchover(switchover, &order.steps),
         };
-        // Whoever ordered may have gone.
-        let _ = order.reply.try_send(done);
+        order.steps.end(done);
     }
 
     /// Takes a server out, or in again. When this returns, all workers go by it.

@@ -22,7 +22,7 @@ const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
 /// Makes snapshots; keeps what outlives a single one.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    registry: ServerRegistry,
+    pub(crate) registry: ServerRegistry,
     accounts: HashMap<String, Arc<Account>>,
     /// Where servers are, from [`Snapshots::resolve`].
     pub(crate) addresses: HashMap<Endpoint, SocketAddr>,
@@ -33,6 +33,8 @@ pub(crate) struct Snapshots {
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
     rules: KnownRules,
+    /// A writer hostgroup whose statements wait, and why.
+    pub(crate) held: Option<(u32, String)>,
 }
 
 /// The rules of the configuration that was taken last.
@@ -62,6 +64,7 @@ impl Snapshots {
             throttles: HashMap::new(),
             servers_tls: ServersTls::default(),
             rules: KnownRules::default(),
+            held: None,
         }
     }
 
@@ -178,6 +181,12 @@ impl Snapshots {
             hostgroup.keeps_connections = attributes.is_some_and(|attributes| !attributes.multiplex);
             if let Some(attributes) = attributes {
                 limit_online(hostgroup, attributes.max_num_online_servers);
+            }
+            if let Some((held, because)) = &self.held
+                && held == id
+            {
+                hostgroup.members.clear();
+                hostgroup.absent = because.clone();
             }
         }
         hostgroups

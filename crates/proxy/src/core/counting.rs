@@ -164,6 +164,7 @@ impl Core {
                 report.dropped = self.statistics.errors.dropped;
             }
             ReportPart::Rules => report.rules = self.router.hits().collect(),
+            ReportPart::Writing => report.writing = self.writing(),
             ReportPart::Servers => report.servers = self.servers.iter().map(server_row).collect(),
         }
         report

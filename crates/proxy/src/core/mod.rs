@@ -39,6 +39,7 @@ mod status;
 mod supply;
 mod timers;
 mod upload;
+mod writing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -362,6 +363,7 @@ impl Core {
                 // Whoever asked may have gone.
                 let _ = to.send(self.report(part));
             }
+            Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
             Message::Drain => self.drain(),
         }
         self.run_runnable();

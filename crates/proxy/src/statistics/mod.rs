@@ -17,7 +17,7 @@ pub use commands::CommandRow;
 pub(crate) use commands::Commands;
 pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
-pub use report::{DigestRow, ErrorRow, ReportPart, ServerRow, WorkerReport};
+pub use report::{DigestRow, ErrorRow, ReportPart, ServerRow, WorkerReport, WritingRow};
 
 use crate::core::Nanos;
 

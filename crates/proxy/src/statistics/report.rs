@@ -16,6 +16,8 @@ pub enum ReportPart {
     Errors,
     /// [`WorkerReport::servers`]
     Servers,
+    /// [`WorkerReport::writing`]
+    Writing,
     /// [`WorkerReport::rules`]
     Rules,
 }
@@ -33,6 +35,8 @@ pub struct WorkerReport {
     pub errors: Vec<ErrorRow>,
     /// The servers that this worker knows.
     pub servers: Vec<ServerRow>,
+    /// Sessions that may write to a server, by its endpoint and by what keeps them there.
+    pub writing: Vec<WritingRow>,
     /// How often each active query rule has matched, by rule_id.
     pub rules: Vec<(u32, u64)>,
     /// Executions, or errors, that found no room in their table.
@@ -110,6 +114,17 @@ pub struct ServerRow {
     pub bytes_received: u64,
     /// How long it took from sending a statement to the end of its reply.
     pub latency: Histogram,
+}
+
+/// Sessions that a server has as a writer, and that would not go on elsewhere with their next statement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WritingRow {
+    /// The server.
+    pub endpoint: String,
+    /// The names of the pins, or `statement` for one that runs.
+    pub because: String,
+    /// How many.
+    pub sessions: u64,
 }
 
 impl Statistics {

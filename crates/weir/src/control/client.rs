@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use super::{ANSWER_BYTES_MAX, Answer, Report, Request, Status, Subject, socket_path};
 
-/// A report of full tables takes a Weir well under a second, an order some seconds at most.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A report of full tables takes a Weir well under a second, an order its grace.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
+
+/// What a Weir says, line by line.
+type Answers = io::Take<BufReader<UnixStream>>;
 
 /// The way to a running Weir.
 #[derive(Debug)]
@@ -55,35 +58,49 @@ impl Door {
         }
     }
 
-    /// Has something done; returns what was done, in words.
-    pub(crate) fn order(&self, request: &Request) -> Result<String, DoorError> {
-        match self.ask(request)? {
-            Answer::Done { done } => Ok(done),
-            _ => Err(DoorError::Unexpected(self.path.clone())),
+    /// Has something done; returns what was done, in words. `step` is called with what is done meanwhile.
+    pub(crate) fn order(&self, request: &Request, mut step: impl FnMut(&str)) -> Result<String, DoorError> {
+        let mut answers = self.send(request)?;
+        loop {
+            match self.next_answer(&mut answers)? {
+                Answer::Step { step: text } => step(&text),
+                Answer::Done { done } => return Ok(done),
+                _ => return Err(DoorError::Unexpected(self.path.clone())),
+            }
         }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Answer, DoorError> {
+        self.next_answer(&mut self.send(request)?)
+    }
+
+    fn send(&self, request: &Request) -> Result<Answers, DoorError> {
+        let path = || self.path.clone();
+        let no_answer = |error| DoorError::NoAnswer { path: path(), error };
+        let mut stream =
+            UnixStream::connect(&self.path).map_err(|error| DoorError::NotThere { path: path(), error })?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(no_answer)?;
+        let mut line =
+            serde_json::to_vec(request).map_err(|error| DoorError::Garbled { path: path(), error })?;
+        line.push(b'\n');
+        stream.write_all(&line).map_err(no_answer)?;
+        Ok(BufReader::new(stream).take(ANSWER_BYTES_MAX))
     }
 
     /// # Errors
     /// Also when the Weir refuses.
-    fn ask(&self, request: &Request) -> Result<Answer, DoorError> {
+    fn next_answer(&self, answers: &mut Answers) -> Result<Answer, DoorError> {
         let path = || self.path.clone();
         let no_answer = |error| DoorError::NoAnswer { path: path(), error };
-        let garbled = |error| DoorError::Garbled { path: path(), error };
-        let mut stream =
-            UnixStream::connect(&self.path).map_err(|error| DoorError::NotThere { path: path(), error })?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(no_answer)?;
-        let mut line = serde_json::to_vec(request).map_err(garbled)?;
-        line.push(b'\n');
-        stream.write_all(&line).map_err(no_answer)?;
-        line.clear();
-        BufReader::new(stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line).map_err(no_answer)?;
+        let mut line = Vec::new();
+        answers.read_until(b'\n', &mut line).map_err(no_answer)?;
         if line.is_empty() {
             return Err(no_answer(io::ErrorKind::UnexpectedEof.into()));
         }
         match serde_json::from_slice(&line) {
             Ok(Answer::Refused { error }) => Err(DoorError::Refused(error)),
             Ok(answer) => Ok(answer),
-            Err(error) => Err(garbled(error)),
+            Err(error) => Err(DoorError::Garbled { path: path(), error }),
         }
     }
 }

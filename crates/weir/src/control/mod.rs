@@ -10,7 +10,7 @@ mod status;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use weir_topology::Endpoint;
@@ -20,8 +20,11 @@ pub(crate) use report::{Report, Reporter};
 pub(crate) use server::Control;
 pub(crate) use status::{ServerStatus, Status};
 
-/// How long an order may take: a reload of all workers does not take a second.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a step of an order may take: a reload of all workers does not take a second, a switchover waits for its
+/// grace.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest grace: statements that are held get an error after connect_timeout_server_max (10 s by default).
+pub(crate) const GRACE_MS_MAX: u64 = 30_000;
 
 /// A longer request or answer is refused.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -58,6 +61,8 @@ pub(crate) enum Request {
     Drain(String),
     /// The end of that.
     Undrain(String),
+    /// Move the writer role. Progress comes before the answer: `{"step": "..."}` lines.
+    Switchover { hostgroup: u32, to: Option<String>, force: bool, dry_run: bool, grace_ms: u64 },
 }
 
 /// An answer line.
@@ -66,6 +71,7 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Report(Report),
     Status(Status),
+    Step { step: String },
     Done { done: String },
     Refused { error: String },
 }
@@ -75,28 +81,68 @@ pub(crate) enum Answer {
 pub(crate) enum Deed {
     Drain(Endpoint),
     Undrain(Endpoint),
+    Switchover(Switchover),
 }
 
-/// A deed, and whom to tell what came of it: a sentence either way.
+/// A planned change of the writer.
+#[derive(Debug)]
+pub(crate) struct Switchover {
+    pub writer_hostgroup: u32,
+    /// None: the best of those who can.
+    pub to: Option<Endpoint>,
+    /// Close the sessions that would write to the old writer after the grace.
+    pub force: bool,
+    /// Only tell what would be done.
+    pub dry_run: bool,
+    /// How long transactions and pins on the old writer are waited for.
+    pub grace_ms: u64,
+}
+
+/// A deed, and whom to tell what comes of it.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub deed: Deed,
-    pub reply: SyncSender<Result<String, String>>,
+    pub steps: Steps,
+}
+
+/// Tells whoever ordered something. They may have gone: nobody waits for that.
+#[derive(Debug)]
+pub(crate) struct Steps(Sender<News>);
+
+#[derive(Debug)]
+enum News {
+    Step(String),
+    /// A sentence either way.
+    End(Result<String, String>),
+}
+
+impl Steps {
+    /// What is done now.
+    pub(crate) fn tell(&self, step: String) {
+        let _ = self.0.send(News::Step(step));
+    }
+
+    /// What was done, or why it was not.
+    pub(crate) fn end(self, done: Result<String, String>) {
+        let _ = self.0.send(News::End(done));
+    }
 }
 
 /// Hands orders over to where they are obeyed.
 pub(crate) type Orders = Box<dyn Fn(Order) + Send>;
 
-/// Has a deed done and waits for it.
-fn order(orders: &Orders, deed: Deed) -> Result<String, String> {
-    let (reply, answer) = sync_channel(1);
-    orders(Order { deed, reply });
-    answer.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(|error| {
-        Err(match error {
-            RecvTimeoutError::Timeout => "not done yet: see `weir status`".to_owned(),
-            RecvTimeoutError::Disconnected => "weir is ending".to_owned(),
-        })
-    })
+/// Has a deed done and waits for it; `step` is called with what is done meanwhile.
+fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -> Result<String, String> {
+    let (sender, news) = channel();
+    orders(Order { deed, steps: Steps(sender) });
+    loop {
+        match news.recv_timeout(ORDER_TIMEOUT) {
+            Ok(News::Step(text)) => step(text),
+            Ok(News::End(done)) => return done,
+            Err(RecvTimeoutError::Timeout) => return Err("not done yet: see `weir status`".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("weir is ending".to_owned()),
+        }
+    }
 }
 
 /// Where the socket of a Weir with this `datadir` is.

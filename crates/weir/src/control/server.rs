@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use rustix::process::umask;
-use weir_topology::{Endpoint, NoEndpoint};
+use weir_topology::NoEndpoint;
 
-use super::{Answer, ControlError, Deed, Orders, REQUEST_BYTES_MAX, Reporter, Request, order, socket_path};
+use super::{
+    Answer, ControlError, Deed, GRACE_MS_MAX, Orders, REQUEST_BYTES_MAX, Reporter, Request, Switchover,
+    order, socket_path,
+};
 
 /// A client that does not say or take anything for so long is left.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -98,35 +101,47 @@ fn serve(listener: &UnixListener, reporter: &Reporter, orders: &Orders) {
     }
 }
 
-/// One request, one answer.
+/// One request, one answer, and before it the steps of what takes time.
 fn serve_client(mut client: UnixStream, reporter: &Reporter, orders: &Orders) -> io::Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => answer(request, reporter, orders),
+            // Steps that nobody hears change nothing.
+            Ok(request) => {
+                answer(request, reporter, orders, |step| drop(put(&mut client, &Answer::Step { step })))
+            }
             Err(error) => Answer::Refused { error: format!("no request: {error}") },
         },
         None => Answer::Refused { error: format!("a request has at most {REQUEST_BYTES_MAX} bytes") },
     };
-    let mut line = serde_json::to_vec(&answer)?;
+    put(&mut client, &answer)
+}
+
+fn put(client: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     client.write_all(&line)
 }
 
-fn answer(request: Request, reporter: &Reporter, orders: &Orders) -> Answer {
-    let done = |server: &str, deed: fn(Endpoint) -> Deed| {
-        let endpoint = server.parse().map_err(|error: NoEndpoint| error.to_string());
-        match endpoint.and_then(|endpoint| order(orders, deed(endpoint))) {
-            Ok(done) => Answer::Done { done },
-            Err(error) => Answer::Refused { error },
+fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnMut(String)) -> Answer {
+    let deed = match request {
+        Request::Report(subject) => return Answer::Report(reporter.report(subject)),
+        Request::Status {} => return Answer::Status(reporter.status()),
+        Request::Drain(server) => server.parse().map(Deed::Drain),
+        Request::Undrain(server) => server.parse().map(Deed::Undrain),
+        Request::Switchover { hostgroup, to, force, dry_run, grace_ms } => {
+            let to = to.map(|to| to.parse()).transpose();
+            let grace_ms = grace_ms.min(GRACE_MS_MAX);
+            to.map(|to| {
+                Deed::Switchover(Switchover { writer_hostgroup: hostgroup, to, force, dry_run, grace_ms })
+            })
         }
     };
-    match request {
-        Request::Report(subject) => Answer::Report(reporter.report(subject)),
-        Request::Status {} => Answer::Status(reporter.status()),
-        Request::Drain(server) => done(&server, Deed::Drain),
-        Request::Undrain(server) => done(&server, Deed::Undrain),
+    let done = deed.map_err(|error: NoEndpoint| error.to_string()).and_then(|deed| order(orders, deed, step));
+    match done {
+        Ok(done) => Answer::Done { done },
+        Err(error) => Answer::Refused { error },
     }
 }
 

@@ -1,0 +1,61 @@
+//! Who may write where: a planned change of the writer waits until nobody may write to the old one any more.
+
+use std::collections::BTreeMap;
+
+use weir_protocol::error::ServerError;
+
+use super::Core;
+use super::model::{BackendKey, Phase, SessionKey};
+use crate::statistics::WritingRow;
+
+/// MySQL's "server shutdown in progress" (08S01): an application connects anew.
+const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
+
+impl Core {
+    /// Sessions that a server has as a writer, and that stay there for their next statement. Others may keep a
+    /// connection too (listeners with mode primary), and move on when there is another writer.
+    pub(super) fn writing(&self) -> Vec<WritingRow> {
+        let mut counts: BTreeMap<(usize, String), u64> = BTreeMap::new();
+        for (key, backend) in &self.backends {
+            if let Some(because) = self.writes_because(key) {
+                *counts.entry((backend.server, because)).or_default() += 1;
+            }
+        }
+        let row = |((server, because), sessions): ((usize, String), u64)| WritingRow {
+            endpoint: self.servers[server].server.endpoint.clone(),
+            because,
+            sessions,
+        };
+        counts.into_iter().map(row).collect()
+    }
+
+    /// Why the holder of this connection may write there; none if it may not.
+    fn writes_because(&self, key: BackendKey) -> Option<String> {
+        let session = self.sessions.get(self.backends.get(key)?.holder?)?;
+        let is_lease = session.lease == Some(key);
+        if is_lease && session.is_pinned_to_reader {
+            return None;
+        }
+        let pins = session.all_pins();
+        match session.phase {
+            _ if !pins.is_empty() => Some(pins.words()),
+            Phase::Running | Phase::Settling | Phase::Held => Some("statement".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Closes the sessions that may still write to a server which is the writer no more.
+    pub(super) fn cut_writers(&mut self, endpoint: &str) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        let is_there = |(key, backend): (BackendKey, &super::model::Backend)| {
+            let because = self.writes_because(key).filter(|_| backend.server == server)?;
+            Some((backend.holder?, because))
+        };
+        let writers: Vec<(SessionKey, String)> = self.backends.iter().filter_map(is_there).collect();
+        for (key, because) in writers {
+            let message =
+                format!("The writer is moved away from {endpoint}, where this session had: {because}");
+            self.fail_session(key, MOVED, &message);
+        }
+    }
+}
