@@ -177,6 +177,11 @@ impl Publisher {
         passed.recv_timeout(REPORT_TIMEOUT) == Err(RecvTimeoutError::Disconnected)
     }
 
+    /// How many workers there are: a complete report has as many parts.
+    pub fn workers(&self) -> usize {
+        self.shared.mailboxes.len()
+    }
+
     /// Closes the sessions that may still write to a server.
     pub fn cut_writers(&self, endpoint: &str) {
         let endpoint: Arc<str> = endpoint.into();

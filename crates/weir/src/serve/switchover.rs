@@ -26,6 +26,9 @@ const CUT_WAIT: Duration = Duration::from_secs(2);
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
 
+/// A worker that has not answered may still let sessions write.
+const BUSY: &str = "a worker has been too busy to answer for seconds";
+
 impl Server<'_> {
     /// Moves the writer role. Returns what was done.
     ///
@@ -35,7 +38,7 @@ impl Server<'_> {
         let hostgroup = wanted.writer_hostgroup;
         let (from, to) = self.plan(wanted)?;
         if wanted.dry_run {
-            let writing = self.writing(&from);
+            let writing = self.writing(&from)?;
             return Ok(format!(
                 "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {}",
                 in_words(&writing)
@@ -44,8 +47,8 @@ impl Server<'_> {
         tracing::info!(hostgroup, %from, %to, force = wanted.force, "switchover begins");
         steps.tell(format!("{from} -> {to}: new statements are held"));
         let begun = Instant::now();
-        self.hold(Some(format!("held for a switchover from {from} to {to}")), hostgroup);
-        let moved = self.move_writer(wanted, &from, &to, steps);
+        let is_held = self.hold(Some(format!("held for a switchover from {from} to {to}")), hostgroup);
+        let moved = if is_held { self.move_writer(wanted, &from, &to, steps) } else { Err(BUSY.to_owned()) };
         self.hold(None, hostgroup);
         let held_ms = begun.elapsed().as_millis();
         match moved {
@@ -57,7 +60,14 @@ impl Server<'_> {
             }
             Err(cause) => {
                 tracing::warn!(hostgroup, %from, %to, held_ms, cause, "switchover undone");
-                Err(format!("{cause}: undone after {held_ms} ms, {from} is the writer as before"))
+                let roles = self.roles.latest();
+                let stays = roles.group(hostgroup).is_some_and(|group| group.writers == [from.clone()]);
+                let now = if stays {
+                    format!("{from} is the writer as before")
+                } else {
+                    "see `weir status`".to_owned()
+                };
+                Err(format!("{cause}: undone after {held_ms} ms, {now}"))
             }
         }
     }
@@ -89,11 +99,12 @@ impl Server<'_> {
         Ok((from, to))
     }
 
-    /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it.
-    fn hold(&mut self, because: Option<String>, hostgroup: u32) {
+    /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
+    /// has not answered.
+    fn hold(&mut self, because: Option<String>, hostgroup: u32) -> bool {
         self.snapshots.held = because.map(|because| (hostgroup, because));
         self.publish();
-        self.publisher.settle();
+        self.publisher.settle()
     }
 
     /// What happens while statements are held.
@@ -105,17 +116,15 @@ impl Server<'_> {
         steps: &Steps,
     ) -> Result<(), String> {
         let grace = Duration::from_millis(wanted.grace_ms);
-        if let Err(writing) = self.wait_writers(from, grace, steps) {
-            if !wanted.force {
-                return Err(format!(
-                    "sessions may still write to {from}: {} (--force closes them)",
-                    in_words(&writing)
-                ));
-            }
+        let mut writing = self.wait_writers(from, grace, steps)?;
+        if !writing.is_empty() && wanted.force {
             steps.tell(format!("closing {}", in_words(&writing)));
             self.publisher.cut_writers(&from.to_string());
-            self.wait_writers(from, CUT_WAIT, steps)
-                .map_err(|writing| format!("sessions may still write to {from}: {}", in_words(&writing)))?;
+            writing = self.wait_writers(from, CUT_WAIT, steps)?;
+        }
+        if !writing.is_empty() {
+            let hint = if wanted.force { "" } else { " (--force closes them)" };
+            return Err(format!("sessions may still write to {from}: {}{hint}", in_words(&writing)));
         }
         steps.tell(format!("waiting until {to} has applied everything"));
         self.wait_caught_up(to)?;
@@ -129,22 +138,19 @@ impl Server<'_> {
         }
     }
 
-    /// Waits until nobody may write to a server; else tells who may after that time.
+    /// Waits until nobody may write to a server, for so long; returns who may then.
     fn wait_writers(
         &mut self,
         from: &Endpoint,
         grace: Duration,
         steps: &Steps,
-    ) -> Result<(), Vec<WritingRow>> {
+    ) -> Result<Vec<WritingRow>, String> {
         let until = Instant::now() + grace;
         let mut told = Vec::new();
         loop {
-            let writing = self.writing(from);
-            if writing.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                return Err(writing);
+            let writing = self.writing(from)?;
+            if writing.is_empty() || Instant::now() >= until {
+                return Ok(writing);
             }
             if writing != told {
                 steps.tell(format!("waiting for {}", in_words(&writing)));
@@ -156,18 +162,25 @@ impl Server<'_> {
     }
 
     /// Sessions that may write to a server.
-    fn writing(&self, server: &Endpoint) -> Vec<WritingRow> {
+    ///
+    /// # Errors
+    /// When a worker does not answer: then nobody knows.
+    fn writing(&self, server: &Endpoint) -> Result<Vec<WritingRow>, String> {
         let server = server.to_string();
+        let reports = self.publisher.report(ReportPart::Writing);
+        if reports.len() < self.publisher.workers() {
+            return Err(BUSY.to_owned());
+        }
         let mut sums: Vec<WritingRow> = Vec::new();
-        for row in self.publisher.report(ReportPart::Writing).into_iter().flat_map(|worker| worker.writing) {
+        for row in reports.into_iter().flat_map(|worker| worker.writing).filter(|row| row.endpoint == server)
+        {
             match sums.iter_mut().find(|sum| sum.because == row.because) {
-                Some(sum) if row.endpoint == server => sum.sessions += row.sessions,
-                None if row.endpoint == server => sums.push(row),
-                _ => {}
+                Some(sum) => sum.sessions += row.sessions,
+                None => sums.push(row),
             }
         }
         sums.sort();
-        sums
+        Ok(sums)
     }
 
     /// Waits until everything that was acknowledged before now is visible on a server.
