@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
 use crate::tables::Lines;
-use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser};
-use crate::{listeners, query_rules, server_tls};
+use crate::types::{Config, MysqlServer, MysqlUser};
+use crate::{clusters, listeners, query_rules, server_tls};
 
 /// Where the rows of each table stand.
 pub(crate) struct TableLines {
     pub(crate) servers: Lines,
     pub(crate) ssl_params: Lines,
     pub(crate) users: Lines,
-    pub(crate) galera: Lines,
+    pub(crate) clusters: clusters::ClusterLines,
     pub(crate) listeners: Lines,
     pub(crate) rules: Lines,
     pub(crate) fast: Lines,
@@ -21,9 +21,9 @@ pub(crate) struct TableLines {
 /// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
 pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
-    let TableLines { servers, ssl_params, users, galera, listeners, rules, fast } = lines;
+    let TableLines { servers, ssl_params, users, clusters, listeners, rules, fast } = lines;
     let servers_complete = config.servers.len() == servers.len();
-    let galera_complete = config.galera_hostgroups.len() == galera.len();
+    let clusters_complete = clusters.are_complete(config);
     if servers_complete {
         distinct_servers(&config.servers, servers, report);
     }
@@ -34,19 +34,21 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
         params_complete.then_some(ssl_params),
         report,
     );
-    if galera_complete {
-        distinct_hostgroups(&config.galera_hostgroups, galera, report);
+    if clusters_complete {
+        clusters::distinct(config, clusters, report);
     }
-    if galera_complete && servers_complete {
-        galera_has_servers(config, galera, report);
+    if clusters_complete && servers_complete {
+        clusters::have_servers(config, clusters, report);
+        clusters::one_kind_per_server(config, servers, report);
+        clusters::lag_limits(config, servers, report);
     }
     if config.weir_listeners.len() == listeners.len() {
         listeners::distinct(config, listeners, report);
-        if servers_complete && galera_complete {
+        if servers_complete && clusters_complete {
             listeners_have_servers(config, listeners, report);
         }
     }
-    let known = (servers_complete && galera_complete).then(|| hostgroups_with_servers(config));
+    let known = (servers_complete && clusters_complete).then(|| hostgroups_with_servers(config));
     if config.query_rules.len() == rules.len() {
         query_rules::check_rules(config, rules, report);
         if let Some(known) = &known {
@@ -61,7 +63,7 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
         if !config.variables.have_ssl {
             tls_possible(&config.users, users, report);
         }
-        if servers_complete && galera_complete {
+        if servers_complete && clusters_complete {
             users_have_servers(config, users, report);
         }
     }
@@ -71,8 +73,10 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
 /// itself where a server is in several.
 pub(crate) fn hostgroups(config: &Config, attributes: &Lines, own: &Lines, report: &mut Report) {
     let servers = config.servers.iter().map(|server| server.hostgroup_id);
-    let galera = config.galera_hostgroups.iter().flat_map(GaleraHostgroup::hostgroups).map(|(_, id)| id);
-    let used: HashSet<u32> = servers.chain(galera).collect();
+    let inactive = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
+    let inactive = inactive.flat_map(|row| row.hostgroups()).map(|(_, id)| id);
+    let active = config.clusters().flat_map(clusters::Cluster::hostgroups);
+    let used: HashSet<u32> = servers.chain(inactive).chain(active).collect();
     if config.hostgroup_attributes.len() == attributes.len() {
         let ids = config.hostgroup_attributes.iter().map(|row| row.hostgroup_id);
         distinct_and_used(ids, &used, attributes, report);
@@ -146,37 +150,6 @@ fn distinct_users(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
     }
 }
 
-/// One hostgroup has one meaning: no two columns of a row and no two rows share one.
-fn distinct_hostgroups(rows: &[GaleraHostgroup], lines: &Lines, report: &mut Report) {
-    let mut seen: HashMap<u32, (usize, &str, usize)> = HashMap::new();
-    for (index, row) in rows.iter().enumerate() {
-        let (path, line) = lines.at(index);
-        for (column, hostgroup) in row.hostgroups() {
-            let Some((first_row, first_column, first_line)) = seen.get(&hostgroup) else {
-                seen.insert(hostgroup, (index, column, line));
-                continue;
-            };
-            let key = format!("{path}.{column}");
-            let reason = if *first_row == index {
-                format!("{hostgroup} is already the {first_column} of this row")
-            } else {
-                format!("{hostgroup} is already the {first_column} of another row (line {first_line})")
-            };
-            report.refuse(line, key, reason);
-        }
-    }
-}
-
-fn galera_has_servers(config: &Config, lines: &Lines, report: &mut Report) {
-    let used: HashSet<u32> = config.servers.iter().map(|server| server.hostgroup_id).collect();
-    for (index, row) in config.galera_hostgroups.iter().enumerate() {
-        if row.active && !row.hostgroups().iter().any(|(_, hostgroup)| used.contains(hostgroup)) {
-            let (path, line) = lines.at(index);
-            report.refuse(line, path, "no row of mysql_servers is in any of its hostgroups");
-        }
-    }
-}
-
 fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, user) in config.users.iter().enumerate() {
@@ -198,16 +171,12 @@ fn listeners_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
 }
 
 fn hostgroups_with_servers(config: &Config) -> HashSet<u32> {
-    let galera =
-        config.galera_hostgroups.iter().filter(|row| row.active).flat_map(GaleraHostgroup::hostgroups);
-    config.servers.iter().map(|server| server.hostgroup_id).chain(galera.map(|(_, id)| id)).collect()
+    let clusters = config.clusters().flat_map(clusters::Cluster::hostgroups);
+    config.servers.iter().map(|server| server.hostgroup_id).chain(clusters).collect()
 }
 
 pub(crate) fn has_no_server(hostgroup: u32) -> String {
-    format!(
-        "hostgroup {hostgroup} has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
-         names it"
-    )
+    format!("hostgroup {hostgroup} has no server: neither mysql_servers nor an active cluster names it")
 }
 
 fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {

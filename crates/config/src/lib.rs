@@ -19,6 +19,7 @@
 //! ```
 
 mod check;
+mod clusters;
 mod error;
 mod fields;
 pub mod fuzzing;
@@ -41,15 +42,13 @@ use std::path::Path;
 
 use toml_edit::Document;
 
+pub use clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsVersions};
-pub use types::{
-    Config, GaleraHostgroup, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles,
-    WriterIsAlsoReader,
-};
+pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
 pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
 
 /// The longest configuration file that is read, in bytes.

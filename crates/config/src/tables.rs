@@ -6,15 +6,19 @@ use std::path::PathBuf;
 use toml_edit::{Item, Table, TableLike};
 
 use crate::error::Report;
-use crate::fields::{self, Fields, line_of_key};
+use crate::fields::{Fields, line_of_key};
 use crate::password::{Password, Secret};
 use crate::suggest::unknown_word;
-use crate::types::{Config, GaleraHostgroup, MysqlServer, MysqlUser, ServerStatus, WriterIsAlsoReader};
+use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
-use crate::{TABLE_ROWS_MAX, check, hostgroups, listeners, names, query_rules, server_tls, variables};
+use crate::{
+    TABLE_ROWS_MAX, check, clusters, hostgroups, listeners, names, query_rules, server_tls, variables,
+};
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
 pub(crate) const INT_MAX: u32 = i32::MAX as u32;
+/// Four years, ProxySQL's limit of `max_replication_lag`.
+const LAG_S_MAX: u32 = 126_144_000;
 pub(crate) const COMMENT_CHARS_MAX: usize = 1024;
 /// A DNS name has at most 253 characters (RFC 1035, 2.3.4, without the root).
 const HOSTNAME_CHARS_MAX: usize = 253;
@@ -35,7 +39,13 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     let own = rows(root, "weir_hostgroups", report);
     config.servers = servers.iter().filter_map(|row| server(row, report)).collect();
     config.users = users.iter().filter_map(|row| user(row, report)).collect();
-    config.galera_hostgroups = galera.iter().filter_map(|row| galera_hostgroup(row, report)).collect();
+    let cluster = |row, report: &mut Report| clusters::cluster_hostgroup(row, report);
+    config.galera_hostgroups = galera.iter().filter_map(|row| cluster(row, report)).collect();
+    let groups = rows(root, "mysql_group_replication_hostgroups", report);
+    config.group_replication_hostgroups = groups.iter().filter_map(|row| cluster(row, report)).collect();
+    let replication = rows(root, "mysql_replication_hostgroups", report);
+    config.replication_hostgroups =
+        replication.iter().filter_map(|row| clusters::replication_hostgroup(row, report)).collect();
     let ssl_params = rows(root, "mysql_servers_ssl_params", report);
     config.servers_ssl_params =
         ssl_params.iter().filter_map(|row| server_tls::ssl_params(row, report)).collect();
@@ -63,6 +73,8 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         "mysql_servers_ssl_params",
         "mysql_users",
         "mysql_galera_hostgroups",
+        "mysql_group_replication_hostgroups",
+        "mysql_replication_hostgroups",
         "mysql_query_rules",
         "mysql_query_rules_fast_routing",
         "weir_listeners",
@@ -83,7 +95,11 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         servers: Lines::of(&servers),
         ssl_params: Lines::of(&ssl_params),
         users: Lines::of(&users),
-        galera: Lines::of(&galera),
+        clusters: clusters::ClusterLines {
+            galera: Lines::of(&galera),
+            group_replication: Lines::of(&groups),
+            replication: Lines::of(&replication),
+        },
         listeners: Lines::of(&listening),
         rules: Lines::of(&rules),
         fast: Lines::of(&fast),
@@ -173,9 +189,10 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
     let weight = f.integer("weight", 1, 0..=10_000_000);
     let max_connections = f.integer("max_connections", 1000, 0..=1_000_000);
     let max_latency_ms = f.integer("max_latency_ms", 0, 0..=INT_MAX);
+    let max_replication_lag = f.integer("max_replication_lag", 0, 0..=LAG_S_MAX);
     let use_ssl = f.boolean("use_ssl", false);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["compression", "max_replication_lag", "gtid_port"] {
+    for name in ["compression", "gtid_port"] {
         f.only(name, 0);
     }
     f.finish(|_, _| None, &[]);
@@ -189,6 +206,7 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
         max_connections,
         max_latency_ms,
         use_ssl,
+        max_replication_lag,
         comment,
     })
 }
@@ -304,39 +322,6 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         transaction_persistent,
         default_isolation,
         max_connections,
-        comment,
-    })
-}
-
-fn galera_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<GaleraHostgroup> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
-    let writer = required_hostgroup(&mut f, "writer_hostgroup");
-    let backup_writer = required_hostgroup(&mut f, "backup_writer_hostgroup");
-    let reader = required_hostgroup(&mut f, "reader_hostgroup");
-    let offline = required_hostgroup(&mut f, "offline_hostgroup");
-    let active = f.boolean("active", true);
-    let max_writers = f.integer("max_writers", 1, 1..=1000);
-    let writer_is_also_reader = match f.item("writer_is_also_reader").map(|item| (item, item.as_integer())) {
-        None | Some((_, Some(0))) => WriterIsAlsoReader::No,
-        Some((_, Some(1))) => WriterIsAlsoReader::Yes,
-        Some((_, Some(2))) => WriterIsAlsoReader::BackupWriters,
-        Some((item, _)) => {
-            f.refuse("writer_is_also_reader", format!("{} is none of 0, 1 and 2", fields::describe(item)));
-            WriterIsAlsoReader::No
-        }
-    };
-    let max_transactions_behind = f.integer("max_transactions_behind", 0, 0..=INT_MAX);
-    let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
-    Some(GaleraHostgroup {
-        writer_hostgroup: writer?,
-        backup_writer_hostgroup: backup_writer?,
-        reader_hostgroup: reader?,
-        offline_hostgroup: offline?,
-        active,
-        max_writers,
-        writer_is_also_reader,
-        max_transactions_behind,
         comment,
     })
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod clusters;
 mod listeners;
 mod query_rules;
 mod server_tls;
@@ -53,7 +54,7 @@ fn faults_of_servers() {
         ),
         ("status = 1", "status: 1 is not a string"),
         ("compression = 1", "compression: 1 is not built yet (only 0)"),
-        ("max_replication_lag = 5", "max_replication_lag: 5 is not built yet (only 0)"),
+        ("max_replication_lag = -1", "max_replication_lag: -1 is out of range (0..126144000)"),
         ("use_ssl = 2", "use_ssl: 2 is neither true nor false"),
         ("max_latency_ms = -1", "max_latency_ms: -1 is out of range (0..2147483647)"),
         ("gtid_port = 3307", "gtid_port: 3307 is not built yet (only 0)"),
@@ -148,8 +149,7 @@ fn faults_of_users() {
         ),
         (
             "default_hostgroup = 7",
-            "default_hostgroup: hostgroup 7 has no server: neither mysql_servers nor an active row of \
-             mysql_galera_hostgroups names it",
+            "default_hostgroup: hostgroup 7 has no server: neither mysql_servers nor an active cluster names it",
         ),
     ] {
         let number = if message.contains("hostgroup 7") { 4 } else { 6 };
@@ -484,7 +484,7 @@ fn the_topology_rules_of_a_configuration() {
     let galera = GALERA.replace("offline", "max_writers = 2\nwriter_is_also_reader = 1\noffline");
     let config = parse(&format!("{SERVER}status = \"OFFLINE_HARD\"\n{galera}"), "weir.toml").unwrap();
     let policy = config.policy();
-    assert_eq!((policy.timeouts_max, policy.observation_age_max_ms), (3, 10_000));
+    assert_eq!((policy.galera[0].timeouts_max, policy.observation_age_max_ms), (3, 10_000));
     assert_eq!((policy.galera[0].max_writers, policy.galera[0].offline_hostgroup), (2, 9));
     assert_eq!(policy.galera[0].writer_reads, weir_topology::WriterReads::Yes);
     let intents = config.intents();
@@ -543,6 +543,8 @@ fn any_line() -> impl Strategy<Value = String> {
         "[[mysql_servers]]",
         "[[mysql_users]]",
         "[[mysql_galera_hostgroups]]",
+        "[[mysql_group_replication_hostgroups]]",
+        "[[mysql_replication_hostgroups]]",
         "[mysql_variables]",
         "[admin_variables]",
         "[[mysql_query_rules]]",

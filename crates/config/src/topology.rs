@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, Wish, WriterReads};
+use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish, WriterReads};
 
-use crate::{Config, MysqlServer, MysqlVariables, ServerStatus, WriterIsAlsoReader};
+use crate::{
+    ClusterHostgroup, Config, MysqlServer, MysqlVariables, ReplicationHostgroup, ServerStatus,
+    WriterIsAlsoReader,
+};
 
 /// A probe this many times as late as it may be is no news any more.
 const STALE_PROBES: u32 = 3;
@@ -13,14 +16,33 @@ impl Config {
     /// The rules by which roles are decided.
     pub fn policy(&self) -> Policy {
         let variables = &self.variables;
-        let probe = variables.monitor_galera_healthcheck_interval
-            + variables.monitor_galera_healthcheck_timeout
-            + variables.monitor_connect_timeout;
+        let probes = [
+            variables.monitor_galera_healthcheck_interval + variables.monitor_galera_healthcheck_timeout,
+            variables.monitor_groupreplication_healthcheck_interval
+                + variables.monitor_groupreplication_healthcheck_timeout,
+            variables.monitor_read_only_interval + variables.monitor_read_only_timeout,
+        ];
+        let slowest = probes.into_iter().max().unwrap_or_default() + variables.monitor_connect_timeout;
         let defaults = Policy::default();
-        let age_max_ms = millis(probe * STALE_PROBES);
+        let age_max_ms = millis(slowest * STALE_PROBES);
+        let active = |rows: &[ClusterHostgroup], timeouts_max| -> Vec<ClusterPolicy> {
+            rows.iter().filter(|row| row.active).map(|row| cluster_policy(row, timeouts_max)).collect()
+        };
+        let replication = |row: &ReplicationHostgroup| ReplicationPolicy {
+            writer_hostgroup: row.writer_hostgroup,
+            reader_hostgroup: row.reader_hostgroup,
+            check: row.check_type,
+            writer_reads: variables.monitor_writer_is_also_reader,
+            lag_when_stopped_s: variables.monitor_slave_lag_when_null,
+            timeouts_max: variables.monitor_read_only_max_timeout_count,
+        };
         Policy {
-            galera: self.galera_hostgroups.iter().filter(|row| row.active).map(galera_policy).collect(),
-            timeouts_max: variables.monitor_galera_healthcheck_max_timeout_count,
+            galera: active(&self.galera_hostgroups, variables.monitor_galera_healthcheck_max_timeout_count),
+            group_replication: active(
+                &self.group_replication_hostgroups,
+                variables.monitor_groupreplication_healthcheck_max_timeout_count,
+            ),
+            replication: self.replication_hostgroups.iter().map(replication).collect(),
             observation_age_max_ms: age_max_ms.max(defaults.observation_age_max_ms),
             ping_failures_max: variables.monitor_ping_max_failures,
             shun_on_failures: variables.failures_to_shun(),
@@ -73,11 +95,11 @@ fn intent(server: &MysqlServer, variables: &MysqlVariables) -> Intent {
                 0 => millis(variables.default_max_latency_ms),
                 limit_ms => u64::from(limit_ms),
             },
-        lag_max_s: 0,
+        lag_max_s: server.max_replication_lag,
     }
 }
 
-fn galera_policy(row: &crate::GaleraHostgroup) -> ClusterPolicy {
+fn cluster_policy(row: &ClusterHostgroup, timeouts_max: u32) -> ClusterPolicy {
     ClusterPolicy {
         writer_hostgroup: row.writer_hostgroup,
         backup_writer_hostgroup: row.backup_writer_hostgroup,
@@ -90,6 +112,7 @@ fn galera_policy(row: &crate::GaleraHostgroup) -> ClusterPolicy {
             WriterIsAlsoReader::BackupWriters => WriterReads::OnlyBackups,
         },
         max_transactions_behind: row.max_transactions_behind,
+        timeouts_max,
     }
 }
 

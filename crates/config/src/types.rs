@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use weir_routing::{FastRoute, Options, QueryRule};
 use weir_topology::Endpoint;
 
-use crate::{HostgroupAttributes, Listener, MysqlVariables, Password, ServerSslParams, WeirHostgroup};
+use crate::{
+    ClusterHostgroup, HostgroupAttributes, Listener, MysqlVariables, Password, ReplicationHostgroup,
+    ServerSslParams, WeirHostgroup,
+};
 
 /// A whole, checked configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +23,11 @@ pub struct Config {
     /// Rows of `[[mysql_users]]` in file order.
     pub users: Vec<MysqlUser>,
     /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
-    pub galera_hostgroups: Vec<GaleraHostgroup>,
+    pub galera_hostgroups: Vec<ClusterHostgroup>,
+    /// Rows of `[[mysql_group_replication_hostgroups]]` in file order, inactive ones too.
+    pub group_replication_hostgroups: Vec<ClusterHostgroup>,
+    /// Rows of `[[mysql_replication_hostgroups]]` in file order.
+    pub replication_hostgroups: Vec<ReplicationHostgroup>,
     /// Rows of `[[weir_listeners]]` in file order.
     pub weir_listeners: Vec<Listener>,
     /// Rows of `[[mysql_hostgroup_attributes]]` in file order.
@@ -43,6 +50,8 @@ impl Default for Config {
             servers_ssl_params: Vec::new(),
             users: Vec::new(),
             galera_hostgroups: Vec::new(),
+            group_replication_hostgroups: Vec::new(),
+            replication_hostgroups: Vec::new(),
             weir_listeners: Vec::new(),
             hostgroup_attributes: Vec::new(),
             weir_hostgroups: Vec::new(),
@@ -54,14 +63,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The hostgroups in which a server may serve: those of its rows, and of its Galera clusters.
+    /// The hostgroups in which a server may serve: those of its rows, and of its clusters.
     pub fn hostgroups_of(&self, endpoint: &Endpoint) -> BTreeSet<u32> {
         let rows = self.servers.iter().filter(|row| row.endpoint() == *endpoint);
         let mut ids: BTreeSet<u32> = rows.map(|row| row.hostgroup_id).collect();
-        for cluster in self.galera_hostgroups.iter().filter(|row| row.active) {
-            let of_cluster = cluster.hostgroups().map(|(_, id)| id);
-            if of_cluster.iter().any(|id| ids.contains(id)) {
-                ids.extend(of_cluster);
+        for cluster in self.clusters() {
+            if cluster.hostgroups().any(|id| ids.contains(&id)) {
+                ids.extend(cluster.hostgroups());
             }
         }
         ids
@@ -101,6 +109,8 @@ pub struct MysqlServer {
     pub max_latency_ms: u32,
     /// Whether connections to it are encrypted, default false; the same in all rows of a server.
     pub use_ssl: bool,
+    /// With `mysql_replication_hostgroups` it does not read while it is further behind, in seconds; 0 (default): no limit.
+    pub max_replication_lag: u32,
     /// For humans.
     pub comment: String,
 }
@@ -169,52 +179,6 @@ impl IsolationLevel {
             Self::Serializable => "SERIALIZABLE",
         }
     }
-}
-
-/// A row of `mysql_galera_hostgroups`: a Galera cluster. Key: writer_hostgroup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GaleraHostgroup {
-    /// Where writes go. Required.
-    pub writer_hostgroup: u32,
-    /// Holds the servers that could write and are more than `max_writers`. Required.
-    pub backup_writer_hostgroup: u32,
-    /// Where reads go. Required.
-    pub reader_hostgroup: u32,
-    /// Holds the servers that must take no work. Required.
-    pub offline_hostgroup: u32,
-    /// Whether the row counts, default true.
-    pub active: bool,
-    /// The most servers that may write at a time, default 1.
-    pub max_writers: u32,
-    /// Whether writers read, default no.
-    pub writer_is_also_reader: WriterIsAlsoReader,
-    /// A reader with a longer receive queue leaves, in transactions; 0 (default): no limit.
-    pub max_transactions_behind: u32,
-    /// For humans.
-    pub comment: String,
-}
-
-impl GaleraHostgroup {
-    /// The four hostgroups with their column names.
-    pub fn hostgroups(&self) -> [(&'static str, u32); 4] {
-        [
-            ("writer_hostgroup", self.writer_hostgroup),
-            ("backup_writer_hostgroup", self.backup_writer_hostgroup),
-            ("reader_hostgroup", self.reader_hostgroup),
-            ("offline_hostgroup", self.offline_hostgroup),
-        ]
-    }
-}
-
-/// Which servers of a Galera cluster read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WriterIsAlsoReader {
-    /// 0: every healthy server but the writer, unless that would leave none.
-    No,
-    /// 1: every healthy server.
-    Yes,
-    /// 2: backup writers read, writers do not.
-    BackupWriters,
 }
 
 /// A certificate chain and its private key, both PEM.

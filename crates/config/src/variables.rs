@@ -133,6 +133,22 @@ pub struct MysqlVariables {
     pub monitor_galera_healthcheck_timeout: Duration,
     /// Time-outs in a row after which it is offline, default 3.
     pub monitor_galera_healthcheck_max_timeout_count: u32,
+    /// How often a server of a Group Replication group is looked at, default 100 ms (ProxySQL's is 5 s).
+    pub monitor_groupreplication_healthcheck_interval: Duration,
+    /// How long it may take to answer, default 800 ms.
+    pub monitor_groupreplication_healthcheck_timeout: Duration,
+    /// Time-outs in a row after which it is offline, default 3.
+    pub monitor_groupreplication_healthcheck_max_timeout_count: u32,
+    /// How often read_only and lag of a server with replication are looked at, default 100 ms (ProxySQL's is 1 s).
+    pub monitor_read_only_interval: Duration,
+    /// How long it may take to answer, default 800 ms.
+    pub monitor_read_only_timeout: Duration,
+    /// Time-outs in a row after which it is offline, default 3.
+    pub monitor_read_only_max_timeout_count: u32,
+    /// How far behind a replica counts as whose replication does not run, in seconds, default 60.
+    pub monitor_slave_lag_when_null: u32,
+    /// Whether writers of `mysql_replication_hostgroups` read, default true.
+    pub monitor_writer_is_also_reader: bool,
     /// How long the monitor may take to connect, default 600 ms.
     pub monitor_connect_timeout: Duration,
     /// How often a server of a plain hostgroup is pinged, default 1 s (ProxySQL's is 8 s).
@@ -219,6 +235,14 @@ impl Default for MysqlVariables {
             monitor_galera_healthcheck_interval: Duration::from_millis(100),
             monitor_galera_healthcheck_timeout: Duration::from_millis(800),
             monitor_galera_healthcheck_max_timeout_count: 3,
+            monitor_groupreplication_healthcheck_interval: Duration::from_millis(100),
+            monitor_groupreplication_healthcheck_timeout: Duration::from_millis(800),
+            monitor_groupreplication_healthcheck_max_timeout_count: 3,
+            monitor_read_only_interval: Duration::from_millis(100),
+            monitor_read_only_timeout: Duration::from_millis(800),
+            monitor_read_only_max_timeout_count: 3,
+            monitor_slave_lag_when_null: 60,
+            monitor_writer_is_also_reader: true,
             monitor_connect_timeout: Duration::from_millis(600),
             monitor_ping_interval: Duration::from_millis(1000),
             monitor_ping_timeout: Duration::from_millis(1000),
@@ -380,11 +404,41 @@ fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         v.monitor_galera_healthcheck_max_timeout_count,
         1..=10,
     );
+    monitor_replication(f, v);
     v.monitor_connect_timeout = f.millis("monitor_connect_timeout", v.monitor_connect_timeout, 100..=600_000);
     v.monitor_ping_interval = f.millis("monitor_ping_interval", v.monitor_ping_interval, 100..=WEEK_MS);
     v.monitor_ping_timeout = f.millis("monitor_ping_timeout", v.monitor_ping_timeout, 100..=600_000);
     v.monitor_ping_max_failures =
         f.integer("monitor_ping_max_failures", v.monitor_ping_max_failures, 1..=1_000_000);
+}
+
+/// What is asked of servers with MySQL Group Replication, and with asynchronous replication.
+fn monitor_replication(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.monitor_groupreplication_healthcheck_interval = f.millis(
+        "monitor_groupreplication_healthcheck_interval",
+        v.monitor_groupreplication_healthcheck_interval,
+        10..=WEEK_MS,
+    );
+    v.monitor_groupreplication_healthcheck_timeout = f.millis(
+        "monitor_groupreplication_healthcheck_timeout",
+        v.monitor_groupreplication_healthcheck_timeout,
+        50..=600_000,
+    );
+    v.monitor_groupreplication_healthcheck_max_timeout_count = f.integer(
+        "monitor_groupreplication_healthcheck_max_timeout_count",
+        v.monitor_groupreplication_healthcheck_max_timeout_count,
+        1..=10,
+    );
+    v.monitor_read_only_interval =
+        f.millis("monitor_read_only_interval", v.monitor_read_only_interval, 10..=WEEK_MS);
+    v.monitor_read_only_timeout =
+        f.millis("monitor_read_only_timeout", v.monitor_read_only_timeout, 100..=600_000);
+    v.monitor_read_only_max_timeout_count =
+        f.integer("monitor_read_only_max_timeout_count", v.monitor_read_only_max_timeout_count, 1..=999_999);
+    v.monitor_slave_lag_when_null =
+        f.integer("monitor_slave_lag_when_null", v.monitor_slave_lag_when_null, 0..=604_800);
+    v.monitor_writer_is_also_reader =
+        f.boolean("monitor_writer_is_also_reader", v.monitor_writer_is_also_reader);
 }
 
 /// Part of the greeting, where it ends at a zero byte; clients expect it to begin with a number.

@@ -33,7 +33,7 @@ pub(crate) fn decide(
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
-    let members = member::members(&hostgroups, intent, |endpoint| working(judge, endpoint));
+    let members = member::members(&hostgroups, intent, |endpoint| working(policy, judge, endpoint));
     let mut cluster = Cluster {
         policy,
         members,
@@ -58,8 +58,12 @@ pub(crate) fn decide(
 
 /// The state of a node that is a working member of a Primary component, or why it is none. Whether it is behind, and
 /// whether its history and view are the others', is not looked at here.
-fn working<'a>(judge: &Judge<'a>, endpoint: &Endpoint) -> Result<&'a GaleraState, Out> {
-    let ServerState::Galera(state) = judge.state(endpoint)? else {
+fn working<'a>(
+    policy: &ClusterPolicy,
+    judge: &Judge<'a>,
+    endpoint: &Endpoint,
+) -> Result<&'a GaleraState, Out> {
+    let ServerState::Galera(state) = judge.state(endpoint, policy.timeouts_max)? else {
         return Err(Out::silent(Reason::NotObserved));
     };
     if !state.connected {

@@ -26,7 +26,7 @@ pub(crate) fn decide(
     let hostgroups = policy.hostgroups();
     let mut cluster = Cluster {
         policy,
-        members: member::members(&hostgroups, intent, |endpoint| working(judge, endpoint)),
+        members: member::members(&hostgroups, intent, |endpoint| working(policy, judge, endpoint)),
         before: previous.before(policy.writer_hostgroup, Flavour::GroupReplication),
         previous,
         now: judge.now,
@@ -45,8 +45,12 @@ pub(crate) fn decide(
 
 /// The state of a server that calls itself an ONLINE member of a group with quorum, or why it is none. Whether it is
 /// behind, and whether the others agree, is not looked at here.
-fn working<'a>(judge: &Judge<'a>, endpoint: &Endpoint) -> Result<&'a GroupState, Out> {
-    let ServerState::Group(state) = judge.state(endpoint)? else {
+fn working<'a>(
+    policy: &ClusterPolicy,
+    judge: &Judge<'a>,
+    endpoint: &Endpoint,
+) -> Result<&'a GroupState, Out> {
+    let ServerState::Group(state) = judge.state(endpoint, policy.timeouts_max)? else {
         return Err(Out::silent(Reason::NotObserved));
     };
     match state.own().map(|own| own.state) {

@@ -62,13 +62,13 @@ impl<'a> Judge<'a> {
     }
 
     /// What a server of a cluster says of itself, or why nothing that counts is known.
-    pub(crate) fn state(&self, endpoint: &Endpoint) -> Result<&'a ServerState, Out> {
+    pub(crate) fn state(&self, endpoint: &Endpoint, timeouts_max: u32) -> Result<&'a ServerState, Out> {
         let Some(seen) = self.observation(endpoint) else { return Err(Out::silent(Reason::NotObserved)) };
         let age_ms = self.now.since(seen.at);
         if age_ms > self.policy.observation_age_max_ms {
             return Err(Out::silent(Reason::NotObservedForLong { age_ms }));
         }
-        match self.unreachable(endpoint, self.policy.timeouts_max) {
+        match self.unreachable(endpoint, timeouts_max) {
             Some(reason @ Reason::TimedOut { .. }) => return Err(Out::silent(reason)),
             Some(reason) => return Err(Out::lost(reason)),
             None => {}

@@ -11,13 +11,11 @@ pub struct Policy {
     pub group_replication: Vec<ClusterPolicy>,
     /// The rows of `mysql_replication_hostgroups`.
     pub replication: Vec<ReplicationPolicy>,
-    /// Probes in a row without an answer after which a server counts as lost, at least 1.
-    pub timeouts_max: u32,
     /// An observation older than this says nothing any more.
     pub observation_age_max_ms: u64,
     /// How long a lost writer is waited for if a Galera cluster goes on without a new view.
     pub unconfirmed_failover_ms: u64,
-    /// The same as `timeouts_max` for servers of plain hostgroups.
+    /// Probes in a row without an answer after which a server of a plain hostgroup counts as lost, at least 1.
     pub ping_failures_max: u32,
     /// Failed connections of the data path within a second after which a server is shunned, at least 1.
     pub shun_on_failures: u32,
@@ -43,7 +41,6 @@ impl Default for Policy {
             galera: Vec::new(),
             group_replication: Vec::new(),
             replication: Vec::new(),
-            timeouts_max: 3,
             observation_age_max_ms: 10_000,
             unconfirmed_failover_ms: 10_000,
             ping_failures_max: 3,
@@ -80,6 +77,8 @@ pub struct ClusterPolicy {
     /// How far a reader may be behind, in transactions; 0: no limit. Galera: its receive queue; Group Replication: what
     /// it has to certify and to apply.
     pub max_transactions_behind: u32,
+    /// Probes in a row without an answer after which a server counts as lost, at least 1.
+    pub timeouts_max: u32,
 }
 
 impl ClusterPolicy {
@@ -108,6 +107,8 @@ pub struct ReplicationPolicy {
     pub writer_reads: bool,
     /// How far behind a replica counts as whose replication does not run (`mysql-monitor_slave_lag_when_null`).
     pub lag_when_stopped_s: u32,
+    /// Probes in a row without an answer after which a server counts as lost, at least 1.
+    pub timeouts_max: u32,
 }
 
 impl ReplicationPolicy {

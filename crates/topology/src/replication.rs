@@ -16,7 +16,7 @@ pub(crate) fn decide(
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
-    let members = member::members(&hostgroups, intent, |endpoint| answering(judge, endpoint));
+    let members = member::members(&hostgroups, intent, |endpoint| answering(policy, judge, endpoint));
     let before = previous.before(policy.writer_hostgroup, Flavour::Replication);
     let servers = Servers { policy, members, before, previous };
     let writers = servers.writers();
@@ -34,8 +34,12 @@ pub(crate) fn decide(
     (places, group)
 }
 
-fn answering<'a>(judge: &Judge<'a>, endpoint: &Endpoint) -> Result<&'a ReplicaState, Out> {
-    match judge.state(endpoint)? {
+fn answering<'a>(
+    policy: &ReplicationPolicy,
+    judge: &Judge<'a>,
+    endpoint: &Endpoint,
+) -> Result<&'a ReplicaState, Out> {
+    match judge.state(endpoint, policy.timeouts_max)? {
         ServerState::Replica(state) => Ok(state),
         _ => Err(Out::silent(Reason::NotObserved)),
     }

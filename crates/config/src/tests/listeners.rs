@@ -21,8 +21,7 @@ fn faults_of_listeners() {
         ),
         (
             "address = \"/run/w\"\nhostgroup = 3",
-            "hostgroup: hostgroup 3 has no server: neither mysql_servers nor an active row of mysql_galera_hostgroups \
-             names it",
+            "hostgroup: hostgroup 3 has no server: neither mysql_servers nor an active cluster names it",
         ),
         ("address = \"/run/w\"\nport = 1", "port: unknown key"),
         ("mode = \"split\"", "address: is missing"),

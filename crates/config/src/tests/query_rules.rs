@@ -92,7 +92,7 @@ fn faults_that_need_the_whole_rule() {
         messages(&active),
         [
             "weir.toml:4: mysql_query_rules[0].destination_hostgroup: rule 7: hostgroup 5 has no server: neither \
-          mysql_servers nor an active row of mysql_galera_hostgroups names it"
+          mysql_servers nor an active cluster names it"
         ]
     );
     assert!(messages(&active.replace("active = 1", "active = 0")).is_empty());
@@ -130,7 +130,7 @@ fn faults_of_fast_routes() {
         messages(&start.replace("destination_hostgroup = 0", "destination_hostgroup = 4")),
         [
             "weir.toml:4: mysql_query_rules_fast_routing[0].destination_hostgroup: hostgroup 4 has no server: neither \
-          mysql_servers nor an active row of mysql_galera_hostgroups names it"
+          mysql_servers nor an active cluster names it"
         ]
     );
 }

@@ -171,6 +171,7 @@ proptest! {
             check: ReadOnlyCheck::ReadOnly,
             writer_reads,
             lag_when_stopped_s: 60,
+            timeouts_max: 3,
         };
         let mut world = World::unseen(Policy { replication: vec![replication], ..Policy::default() });
         for (row, limit) in world.rows.iter_mut().zip(limits) {

@@ -47,6 +47,7 @@ fn cluster_policy(writer_reads: WriterReads) -> ClusterPolicy {
         max_writers: 1,
         writer_reads,
         max_transactions_behind: 10,
+        timeouts_max: 3,
     }
 }
 

@@ -9,6 +9,7 @@ fn replication_policy() -> Policy {
         check: ReadOnlyCheck::ReadOnly,
         writer_reads: false,
         lag_when_stopped_s: 60,
+        timeouts_max: 3,
     };
     Policy { replication: vec![replication], ..Policy::default() }
 }
