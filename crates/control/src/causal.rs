@@ -1,15 +1,23 @@
-//! How far a Galera node has applied what the cluster has committed.
+//! Which writes of its cluster a server has for certain.
 //!
-//! A session with `wsrep_sync_wait = 1` waits before each read until its node has applied everything that the cluster
-//! had ordered when the read began (Galera manual, `wsrep_sync_wait`). So once such a read that began at t0 has
-//! ended, every write that any node acknowledged before t0 is visible to everybody on this node. The data path needs
-//! not wait itself: it looks whether the moment of a session's last write is covered.
+//! A session that the server itself makes wait before each read tells: once such a read that began at t0 has ended,
+//! every write that any server of the cluster acknowledged before t0 is visible to everybody on this one. The data path
+//! needs not wait itself: it looks whether the moment of a session's last write is covered.
+//!
+//! | cluster | what makes a read wait |
+//! | --- | --- |
+//! | Galera | `wsrep_sync_wait = 1`: for everything that the cluster had ordered when the read began (Galera manual) |
+//! | Group Replication | `group_replication_consistency = BEFORE`: the same (MySQL manual, "Transaction Consistency Guarantees") |
+//! | asynchronous replication | nothing: see [`replication`] |
 //!
 //! A node that is cut off from the cluster can't finish the wait, so it covers nothing new from that moment on, long
 //! before it knows that it is cut off.
 
+mod replication;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, warn};
@@ -18,32 +26,71 @@ use weir_topology::ServerShared;
 
 use crate::clock::monotonic_ns;
 use crate::probe_thread::{Order, wait};
+use crate::settings::Kind;
 
-/// Reads a table, which every server that knows `wsrep_sync_wait` waits for, and which everybody may read.
+/// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
+/// a SELECT without tables, nor for one of its performance schema.
 const READ: &str = "SELECT 1 FROM information_schema.ENGINES LIMIT 1";
-/// Counts the waits of all sessions.
-const COUNTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_causal_reads'";
 /// The pause after a read.
 const PAUSE: Duration = Duration::from_millis(25);
 /// The pause while the server is no member of its cluster, and after a failure.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// The pause if the server doesn't do what its manual says.
 const UNFIT_PAUSE: Duration = Duration::from_secs(10);
-/// How long a read may wait. The server's own limit is `repl.causal_read_timeout`, 30 s.
+/// How long a read may wait. Galera's own limit is `repl.causal_read_timeout`, 30 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the owner tells a causal probe of its server.
+#[derive(Default)]
+pub(crate) struct Standing {
+    works: AtomicBool,
+    writer: Mutex<Option<Writer>>,
+}
+
+/// The only writer of servers with asynchronous replication.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Writer {
+    /// The server itself.
+    Itself,
+    /// Another one, and how to connect to it.
+    Other(Box<Options>),
+}
+
+impl Standing {
+    /// Whether the server works in its cluster, and with replication who is its only writer.
+    pub(crate) fn set(&self, works: bool, writer: Option<Writer>) {
+        self.works.store(works, Ordering::Relaxed);
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
+    }
+
+    fn works(&self) -> bool {
+        self.works.load(Ordering::Relaxed)
+    }
+
+    fn writer(&self) -> Option<Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// Keeps `shared.covered_until_ns` up to date until it is told to end.
 pub(crate) fn run(
+    kind: Kind,
     mut options: Options,
     shared: &ServerShared,
-    member: &AtomicBool,
+    standing: &Standing,
     orders: &Receiver<Order>,
 ) {
     options.read_timeout = Some(READ_TIMEOUT);
+    let waiting = match kind {
+        Kind::Ping => return,
+        Kind::Replication { .. } => return replication::run(options, shared, standing, orders),
+        Kind::Galera => WAITING_GALERA,
+        Kind::GroupReplication => WAITING_GROUP,
+    };
     let mut session = None;
     loop {
-        let pause = if member.load(Ordering::Relaxed) {
-            read(&options, &mut session, shared)
+        let pause = if standing.works() {
+            read(&waiting, &options, &mut session, shared)
         } else {
             session = None;
             IDLE_PAUSE
@@ -54,14 +101,40 @@ pub(crate) fn run(
     }
 }
 
+/// How a session is made to wait.
+struct Waiting {
+    variable: &'static str,
+    set: &'static str,
+    /// Counts the waits of all sessions.
+    counter: &'static str,
+}
+
+const WAITING_GALERA: Waiting = Waiting {
+    variable: "wsrep_sync_wait",
+    set: "SET SESSION wsrep_sync_wait = 1",
+    counter: "SHOW GLOBAL STATUS LIKE 'wsrep_causal_reads'",
+};
+/// The counter is there from MySQL 8.1 on.
+const WAITING_GROUP: Waiting = Waiting {
+    variable: "group_replication_consistency",
+    set: "SET SESSION group_replication_consistency = 'BEFORE'",
+    counter: "SHOW GLOBAL STATUS LIKE 'Gr_transactions_consistency_before_begin_count'",
+};
+
 /// One read; gives the pause that is due after it.
-fn read(options: &Options, session: &mut Option<Connection>, shared: &ServerShared) -> Duration {
+fn read(
+    waiting: &Waiting,
+    options: &Options,
+    session: &mut Option<Connection>,
+    shared: &ServerShared,
+) -> Duration {
     let connection = match session {
         Some(connection) => connection,
-        None => match open(options) {
+        None => match open(waiting, options) {
             Ok(Some(connection)) => session.insert(connection),
             Ok(None) => {
-                warn!(server = %shared.endpoint, "wsrep_sync_wait has no effect here: reads can't be known to be fresh");
+                let Waiting { variable, .. } = waiting;
+                warn!(server = %shared.endpoint, "{variable} has no effect here: reads can't be known to be fresh");
                 return UNFIT_PAUSE;
             }
             Err(error) => {
@@ -87,11 +160,11 @@ fn read(options: &Options, session: &mut Option<Connection>, shared: &ServerShar
 }
 
 /// A session that waits, or none if it doesn't although it should: that is checked with the server's own counter.
-fn open(options: &Options) -> Result<Option<Connection>, Error> {
+fn open(waiting: &Waiting, options: &Options) -> Result<Option<Connection>, Error> {
     let mut connection = Connection::connect(options)?;
-    connection.query("SET SESSION wsrep_sync_wait = 1")?;
+    connection.query(waiting.set)?;
     let count = |connection: &mut Connection| -> Result<Option<u64>, Error> {
-        Ok(connection.query(COUNTER)?.text(0, 1).and_then(|count| count.parse().ok()))
+        Ok(connection.query(waiting.counter)?.text(0, 1).and_then(|count| count.parse().ok()))
     };
     let before = count(&mut connection)?;
     connection.query(READ)?;

@@ -8,27 +8,30 @@
 //! probe ...              ──observation──┼──► owner ── roles() ──► publish(Arc<Roles>), log
 //! the data path ──suspicion, failure────┘      │
 //!                                              └──orders: now, faster, end──► probes
-//! causal probe (one per Galera server) ──► ServerShared::covered_until_ns
+//! causal probe (one per server of a cluster) ──► ServerShared::covered_until_ns
 //! ```
 //!
 //! # What the monitor's account needs
 //!
-//! No privilege at all: `CREATE USER monitor@'%' IDENTIFIED BY '...'` is enough, with `mysql_native_password` or a
-//! cached `caching_sha2_password` (the connections are not encrypted). Found out on MariaDB 10.11 with Galera
-//! 26.4.23:
+//! On Galera and for servers without a cluster no privilege at all: `CREATE USER monitor@'%' IDENTIFIED BY '...'` is
+//! enough, with `mysql_native_password` or a cached `caching_sha2_password` (the connections are not encrypted unless
+//! `use_ssl` says so). Found out on MariaDB 10.11 with Galera 26.4.23, and on MySQL 9.7:
 //!
 //! | statement | how often | privilege |
 //! | --- | --- | --- |
 //! | `SHOW GLOBAL STATUS WHERE Variable_name IN (...)` | `monitor_galera_healthcheck_interval` | none; about 0.3 ms of the server's CPU |
-//! | `SHOW GLOBAL VARIABLES WHERE Variable_name IN (...)` | the same | none; about 0.3 ms |
+//! | `SHOW GLOBAL VARIABLES WHERE Variable_name IN (...)` | the cluster's interval | none; about 0.3 ms |
 //! | `SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'` | at each connect | none |
-//! | `SET SESSION wsrep_sync_wait = 1` | at each connect of the causal probe | none |
-//! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms |
-//! | COM_PING | Galera: every second; else `monitor_ping_interval` | none |
+//! | `SELECT` of `replication_group_members`, `replication_group_member_stats` | `monitor_groupreplication_healthcheck_interval` | SELECT on these two tables of `performance_schema`; without, a member has no role |
+//! | `SHOW REPLICA STATUS` or `SHOW ALL SLAVES STATUS`, where `max_replication_lag` is set | `monitor_read_only_interval` | REPLICATION CLIENT, on MariaDB REPLICA MONITOR; without, the server has no role |
+//! | `SET SESSION wsrep_sync_wait = 1`, `SET SESSION group_replication_consistency = 'BEFORE'` | at each connect of the causal probe | none |
+//! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms, on Group Replication 0.2 ms and a message in the group |
+//! | `SELECT @@GLOBAL.gtid_executed`, `WAIT_FOR_EXECUTED_GTID_SET()`; on MariaDB `@@GLOBAL.gtid_binlog_pos`, `MASTER_GTID_WAIT()` | for each replica every 25 ms | none |
+//! | COM_PING | in a cluster: every second; else `monitor_ping_interval` | none |
 //! | a login | every 500 ms while a server is shunned | none |
 //!
-//! SHOW also answers on a node outside the Primary component, where SELECT is refused with error 1047.
-//! Each Galera server has two connections of the account, every other server one.
+//! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
+//! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
 
 mod causal;
 mod clock;

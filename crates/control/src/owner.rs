@@ -12,9 +12,10 @@ use weir_topology::{
     Switch, roles,
 };
 
+use crate::causal::Writer;
 use crate::probe::Look;
 use crate::probe_thread::{Order, ProbeHandle};
-use crate::settings::Settings;
+use crate::settings::{Kind, Settings};
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
@@ -153,7 +154,7 @@ impl Owner {
 
     fn fold(&mut self, endpoint: &Endpoint, look: Look, version: Option<&str>) {
         let now = self.now();
-        let is_galera = self.probes.get(endpoint).is_some_and(|probe| probe.settings.galera);
+        let is_in_cluster = self.probes.get(endpoint).is_some_and(|probe| probe.settings.kind != Kind::Ping);
         let is_out = match &look.result {
             Ok(state) => !state.works(),
             Err(ProbeError::Timeout(_) | ProbeError::Busy(_)) => false,
@@ -168,7 +169,7 @@ impl Owner {
         if look.accepts {
             after.connects.accepted(now);
         }
-        if is_galera && is_out {
+        if is_in_cluster && is_out {
             // That it takes no connections is explained, and its state tells when it is back.
             after.connects.forget();
         }
@@ -227,8 +228,9 @@ impl Owner {
         let previous = std::mem::replace(&mut self.roles, decided);
         if changed {
             log(&self.roles, &previous);
-            publish(self.roles.clone());
+            // First: what a causal probe finds out must hold for all that is done by the new roles.
             self.tell_causal_probes();
+            publish(self.roles.clone());
         }
         for (endpoint, probe) in &self.probes {
             let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
@@ -242,15 +244,29 @@ impl Owner {
         }
     }
 
-    /// Only members of the Primary component are asked how far they are.
+    /// Only servers that work in their cluster are asked how far they are.
     fn tell_causal_probes(&self) {
         for (endpoint, probe) in &self.probes {
             let works = |place: &Place| {
                 place.endpoint == *endpoint
                     && matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader)
             };
-            probe.member.store(self.roles.places.iter().any(works), Ordering::Relaxed);
+            let works = self.roles.places.iter().any(works);
+            probe.standing.set(works, if works { self.only_writer_of(endpoint) } else { None });
         }
+    }
+
+    /// The writer of the servers with replication that `endpoint` belongs to, if there is exactly one.
+    fn only_writer_of(&self, endpoint: &Endpoint) -> Option<Writer> {
+        let Settings { policy, intents, .. } = &self.settings;
+        let rows = || intents.iter().filter(|row| row.endpoint == *endpoint);
+        let cluster =
+            policy.replication.iter().find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)))?;
+        let [writer] = &*self.roles.group(cluster.writer_hostgroup)?.writers else { return None };
+        if writer == endpoint {
+            return Some(Writer::Itself);
+        }
+        Some(Writer::Other(Box::new(self.probes.get(writer)?.settings.options.clone())))
     }
 
     fn now(&self) -> Millis {

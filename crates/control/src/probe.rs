@@ -1,17 +1,15 @@
 //! One look at a server.
 
+mod galera;
+mod group_replication;
+mod replication;
+
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error, Options};
-use weir_topology::{GaleraState, ProbeError, ServerState};
+use weir_topology::{ProbeError, ServerState};
 
-const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_connected', \
-    'wsrep_cluster_status', 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id', 'wsrep_cluster_size', \
-    'wsrep_incoming_addresses', 'wsrep_local_state', 'wsrep_local_recv_queue', 'wsrep_flow_control_paused_ns', \
-    'wsrep_last_committed', 'wsrep_local_index')";
-const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_node_name', 'wsrep_desync', \
-    'wsrep_reject_queries', 'wsrep_sst_donor_rejects_queries', 'pxc_maint_mode', 'read_only', 'super_read_only')";
-const PROVIDER_OPTIONS: &str = "SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'";
+use crate::settings::Kind;
 
 /// Server errors that say that the server is alive and has no room: ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS,
 /// ER_USER_LIMIT_REACHED.
@@ -19,7 +17,7 @@ const BUSY: [u16; 3] = [1040, 1203, 1226];
 /// ER_SERVER_SHUTDOWN.
 const SHUTDOWN: u16 = 1053;
 
-/// How often a Galera node is pinged for its latency. What it is asked at each look takes longer than a ping.
+/// How often a server of a cluster is pinged for its latency. What it is asked at each look takes longer than a ping.
 const PING_PAUSE: Duration = Duration::from_secs(1);
 /// How often a new connection is tried while those of the data path fail.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
@@ -36,14 +34,11 @@ pub(crate) struct Look {
 
 /// Looks at one server over a connection that is kept.
 pub(crate) struct Probe {
-    galera: bool,
+    kind: Kind,
     options: Options,
     connection: Option<Connection>,
     version: Option<String>,
-    /// `wsrep_provider_options`, which doesn't change while the server runs as far as Weir uses it.
-    provider_options: String,
-    /// When flow control was last looked at, and what it said.
-    paused: Option<(Instant, u64)>,
+    galera: galera::Memory,
     /// The last ping.
     pinged_at: Option<Instant>,
     ping: Option<Duration>,
@@ -52,14 +47,13 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    pub(crate) fn new(galera: bool, options: Options) -> Self {
+    pub(crate) fn new(kind: Kind, options: Options) -> Self {
         Self {
-            galera,
+            kind,
             options,
             connection: None,
             version: None,
-            provider_options: String::new(),
-            paused: None,
+            galera: galera::Memory::default(),
             pinged_at: None,
             ping: None,
             connected_at: None,
@@ -79,8 +73,8 @@ impl Probe {
         if is_shunned && is_due && result.is_ok() {
             accepts = match Connection::connect(&self.options) {
                 Ok(_) => true,
-                // Without Galera an answer is enough, as it is for the state.
-                Err(error) => !self.galera && is_alive(&error) && !is_full(&error),
+                // Without a cluster an answer is enough, as it is for the state.
+                Err(error) => self.kind == Kind::Ping && is_alive(&error) && !is_full(&error),
             };
             self.connected_at = Some(Instant::now());
         }
@@ -102,7 +96,7 @@ impl Probe {
         }
         match result {
             Ok(state) => Ok(state),
-            Err(error) if !self.galera && is_alive(&error) => Ok(ServerState::Alive),
+            Err(error) if self.kind == Kind::Ping && is_alive(&error) => Ok(ServerState::Alive),
             Err(error) => Err(self.fault(&error)),
         }
     }
@@ -113,33 +107,26 @@ impl Probe {
             None => {
                 let mut connection = Connection::connect(&self.options)?;
                 self.version = Some(connection.server_version().to_owned());
-                if self.galera {
-                    let options = connection.query(PROVIDER_OPTIONS)?;
-                    self.provider_options = options.text(0, 1).unwrap_or_default().to_owned();
+                if self.kind == Kind::Galera {
+                    self.galera.begin(&mut connection)?;
                 }
                 self.connection.insert(connection)
             }
         };
         let now = Instant::now();
-        if !self.galera || self.pinged_at.is_none_or(|at| now.duration_since(at) >= PING_PAUSE) {
+        let is_pinged =
+            self.kind == Kind::Ping || self.pinged_at.is_none_or(|at| now.duration_since(at) >= PING_PAUSE);
+        if is_pinged {
             connection.ping()?;
             self.ping = Some(now.elapsed());
             self.pinged_at = Some(now);
         }
-        if !self.galera {
-            return Ok(ServerState::Alive);
-        }
-        let status = connection.query(STATUS)?;
-        let variables = connection.query(VARIABLES)?;
-        let options = [("wsrep_provider_options", self.provider_options.as_str())];
-        let mut state = GaleraState::from_rows(status.pairs().chain(variables.pairs()).chain(options));
-        let now = Instant::now();
-        if let Some((then, paused_ns)) = self.paused.replace((now, state.flow_control_paused_ns)) {
-            let elapsed_ns = now.duration_since(then).as_nanos();
-            state.flow_control_paused_permille =
-                permille(paused_ns, state.flow_control_paused_ns, elapsed_ns);
-        }
-        Ok(state.into())
+        Ok(match self.kind {
+            Kind::Ping => ServerState::Alive,
+            Kind::Galera => self.galera.state(connection)?.into(),
+            Kind::GroupReplication => group_replication::state(connection)?.into(),
+            Kind::Replication { asks_lag } => replication::state(connection, asks_lag)?.into(),
+        })
     }
 
     fn fault(&self, error: &Error) -> ProbeError {
@@ -156,7 +143,7 @@ impl Probe {
     }
 }
 
-/// Whether an error is the answer of a server that works: without Galera it is enough that it speaks, whatever it
+/// Whether an error is the answer of a server that works: without a cluster it is enough that it speaks, whatever it
 /// thinks of the monitor's account.
 fn is_alive(error: &Error) -> bool {
     match error {
@@ -171,13 +158,6 @@ fn is_full(error: &Error) -> bool {
     matches!(error, Error::Server { code, .. } if BUSY.contains(code))
 }
 
-/// Share of the elapsed time for which flow control held the node up. The counter starts again with the server.
-fn permille(before_ns: u64, after_ns: u64, elapsed_ns: u128) -> u16 {
-    let paused_ns = u128::from(after_ns.saturating_sub(before_ns));
-    let share = (paused_ns * 1000).checked_div(elapsed_ns).unwrap_or(0);
-    u16::try_from(share.min(1000)).unwrap_or(1000)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -189,17 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_flow_control() {
-        assert_eq!(permille(0, 50_000_000, 100_000_000), 500);
-        assert_eq!(permille(10, 10, 100), 0);
-        assert_eq!(permille(100, 5, 100), 0, "the server has been started again");
-        assert_eq!(permille(0, 1000, 10), 1000);
-        assert_eq!(permille(0, 1000, 0), 0);
-    }
-
-    #[test]
     fn faults_by_what_they_prove() {
-        let probe = Probe::new(true, Options::new("db1", 3306, "monitor", "geheim"));
+        let probe = Probe::new(Kind::Galera, Options::new("db1", 3306, "monitor", "geheim"));
         let io = Error::Io { action: "connecting", cause: io::Error::from(io::ErrorKind::ConnectionRefused) };
         assert!(matches!(probe.fault(&io), ProbeError::Unreachable(_)));
         assert!(matches!(probe.fault(&server_error(SHUTDOWN)), ProbeError::Unreachable(_)));

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, ServerShared};
 
-use crate::causal;
+use crate::causal::{self, Standing};
 use crate::owner::Event;
 use crate::probe::Probe;
-use crate::settings::ProbeSettings;
+use crate::settings::{Kind, ProbeSettings};
 
 /// The pause between probes while the cluster is about to form a new view.
 const HURRY_PAUSE: Duration = Duration::from_millis(10);
@@ -29,12 +29,12 @@ pub(crate) enum Order {
     End,
 }
 
-/// A running probe and, on Galera, its causal probe.
+/// A running probe and, in a cluster, its causal probe.
 pub(crate) struct ProbeHandle {
     pub(crate) generation: u64,
     pub(crate) settings: ProbeSettings,
-    /// Whether the server is a working member of its cluster; read by the causal probe.
-    pub(crate) member: Arc<AtomicBool>,
+    /// Where the server stands in its cluster; read by the causal probe.
+    pub(crate) standing: Arc<Standing>,
     /// Whether connections of the data path fail; read by the probe.
     pub(crate) shunned: Arc<AtomicBool>,
     orders: Sender<Order>,
@@ -51,9 +51,9 @@ impl ProbeHandle {
         events: SyncSender<Event>,
         hurry: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let member = Arc::new(AtomicBool::new(false));
+        let standing = Arc::new(Standing::default());
         let (orders, inbox) = channel();
-        let probe = Probe::new(settings.galera, settings.options.clone());
+        let probe = Probe::new(settings.kind, settings.options.clone());
         let interval = settings.interval;
         let server = endpoint.clone();
         let shunned = Arc::new(AtomicBool::new(false));
@@ -63,14 +63,14 @@ impl ProbeHandle {
             run(probe, server, generation, interval, &inbox, &events, &flags);
         })?];
         let mut causal_orders = None;
-        if settings.galera {
+        if settings.kind != Kind::Ping {
             let (orders, inbox) = channel();
-            let (options, member) = (settings.options.clone(), member.clone());
+            let (kind, options, standing) = (settings.kind, settings.options.clone(), standing.clone());
             let thread = thread::Builder::new().name(format!("causal {endpoint}"));
-            threads.push(thread.spawn(move || causal::run(options, &shared, &member, &inbox))?);
+            threads.push(thread.spawn(move || causal::run(kind, options, &shared, &standing, &inbox))?);
             causal_orders = Some(orders);
         }
-        Ok(Self { generation, settings, member, shunned, orders, causal_orders, threads })
+        Ok(Self { generation, settings, standing, shunned, orders, causal_orders, threads })
     }
 
     /// Gives an order; one that has ended doesn't hear it.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use weir_client::{Options, Tls};
-use weir_config::Config;
+use weir_config::{Config, MysqlVariables};
 use weir_topology::{Endpoint, Intent, Policy, Wish};
 
 /// The monitor's part of a configuration.
@@ -19,10 +19,56 @@ pub(crate) struct Settings {
 /// How a server is probed. A probe goes on over a reload if this is the same.
 #[derive(Clone, PartialEq)]
 pub(crate) struct ProbeSettings {
-    /// Ask for the state of Galera, and keep a causal probe.
-    pub(crate) galera: bool,
+    pub(crate) kind: Kind,
     pub(crate) interval: Duration,
     pub(crate) options: Options,
+}
+
+/// What a server is asked, by the kind of cluster that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Whether it answers: a server without a cluster.
+    Ping,
+    /// The state of a Galera node.
+    Galera,
+    /// The state of a member of a MySQL Group Replication group.
+    GroupReplication,
+    /// Whether it is read_only.
+    Replication {
+        /// And how far it is behind its source.
+        asks_lag: bool,
+    },
+}
+
+impl Kind {
+    fn of(policy: &Policy, hostgroup: u32, asks_lag: bool) -> Self {
+        if policy.galera.iter().any(|row| row.owns(hostgroup)) {
+            Self::Galera
+        } else if policy.group_replication.iter().any(|row| row.owns(hostgroup)) {
+            Self::GroupReplication
+        } else if policy.replication.iter().any(|row| row.owns(hostgroup)) {
+            Self::Replication { asks_lag }
+        } else {
+            Self::Ping
+        }
+    }
+
+    /// How often a server is asked, and how long an answer may take.
+    fn pace(self, variables: &MysqlVariables) -> (Duration, Duration) {
+        match self {
+            Self::Ping => (variables.monitor_ping_interval, variables.monitor_ping_timeout),
+            Self::Galera => {
+                (variables.monitor_galera_healthcheck_interval, variables.monitor_galera_healthcheck_timeout)
+            }
+            Self::GroupReplication => (
+                variables.monitor_groupreplication_healthcheck_interval,
+                variables.monitor_groupreplication_healthcheck_timeout,
+            ),
+            Self::Replication { .. } => {
+                (variables.monitor_read_only_interval, variables.monitor_read_only_timeout)
+            }
+        }
+    }
 }
 
 impl Settings {
@@ -37,12 +83,9 @@ impl Settings {
         let variables = &config.variables;
         let mut probes = BTreeMap::new();
         for Intent { endpoint, hostgroup, .. } in &intents {
-            let galera = policy.galera.iter().any(|row| row.owns(*hostgroup));
-            let (interval, timeout) = if galera {
-                (variables.monitor_galera_healthcheck_interval, variables.monitor_galera_healthcheck_timeout)
-            } else {
-                (variables.monitor_ping_interval, variables.monitor_ping_timeout)
-            };
+            let asks_lag = intents.iter().any(|row| row.endpoint == *endpoint && row.lag_max_s > 0);
+            let kind = Kind::of(&policy, *hostgroup, asks_lag);
+            let (interval, timeout) = kind.pace(variables);
             let options = Options::new(
                 &endpoint.host,
                 endpoint.port,
@@ -51,9 +94,9 @@ impl Settings {
             )
             .timeouts(variables.monitor_connect_timeout, timeout)
             .tls(tls.get(endpoint).cloned());
-            let settings = ProbeSettings { galera, interval, options };
+            let settings = ProbeSettings { kind, interval, options };
             let probe = probes.entry(endpoint.clone()).or_insert_with(|| settings.clone());
-            if galera {
+            if kind != Kind::Ping {
                 *probe = settings;
             }
         }

@@ -309,18 +309,22 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
             }
         }
     }
-    for row in config.galera_hostgroups.iter().filter(|row| row.active) {
-        let offline = roles.places.iter().filter(|place| place.hostgroup == row.offline_hostgroup);
+    for cluster in config.clusters() {
+        // With replication servers without work stay among the readers.
+        let home = cluster.offline_hostgroup.unwrap_or(cluster.reader_hostgroup);
+        let is_offline = |place: &&Place| place.hostgroup == home && place.role == Role::Offline;
+        let offline = roles.places.iter().filter(is_offline);
         let reasons: Vec<String> =
             offline.map(|place| format!("{} is {}", place.endpoint, place.reason)).collect();
-        for id in [row.writer_hostgroup, row.backup_writer_hostgroup, row.reader_hostgroup] {
+        for id in cluster.hostgroups().filter(|id| Some(*id) != cluster.offline_hostgroup) {
             let hostgroup = hostgroups.entry(id).or_default();
             hostgroup.is_replicated = true;
             if !reasons.is_empty() {
                 hostgroup.absent = reasons.join("; ");
             }
         }
-        hostgroups.entry(row.writer_hostgroup).or_default().reader_hostgroup = Some(row.reader_hostgroup);
+        hostgroups.entry(cluster.writer_hostgroup).or_default().reader_hostgroup =
+            Some(cluster.reader_hostgroup);
     }
     hostgroups
 }

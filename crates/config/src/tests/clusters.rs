@@ -65,10 +65,8 @@ fn a_hostgroup_belongs_to_one_cluster() {
     let second = "[[mysql_servers]]\nhostgroup_id = 10\nhostname = \"db1\"\n";
     assert_eq!(
         messages(&format!("{SERVER}{second}{GROUP}{galera}")),
-        [
-            "weir.toml:4: mysql_servers[1].hostgroup_id: db1:3306 is in a cluster of \
-             mysql_group_replication_hostgroups and in one of mysql_galera_hostgroups"
-        ]
+        ["weir.toml:4: mysql_servers[1].hostgroup_id: db1:3306 is in a cluster of \
+             mysql_group_replication_hostgroups and in one of mysql_galera_hostgroups"]
     );
 }
 

@@ -1,0 +1,31 @@
+//! What a server with asynchronous replication is asked.
+
+use weir_client::{Connection, Error, QueryResult};
+use weir_topology::ReplicaState;
+
+const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', \
+    'super_read_only')";
+/// MariaDB's statement: all sources, as the default connection alone may not be the one.
+const SOURCES_MARIADB: &str = "SHOW ALL SLAVES STATUS";
+/// MySQL's, from 8.0.22 on: all channels.
+const SOURCES_MYSQL: &str = "SHOW REPLICA STATUS";
+
+/// `asks_lag`: how far it is behind needs a privilege, and is asked only where a limit is set.
+pub(super) fn state(connection: &mut Connection, asks_lag: bool) -> Result<ReplicaState, Error> {
+    let is_mariadb = connection.server_version().contains("MariaDB");
+    let variables = connection.query(VARIABLES)?;
+    let sources = match (asks_lag, is_mariadb) {
+        (false, _) => None,
+        (true, true) => Some(connection.query(SOURCES_MARIADB)?),
+        (true, false) => Some(connection.query(SOURCES_MYSQL)?),
+    };
+    Ok(ReplicaState::from_rows(variables.pairs(), sources.iter().flat_map(rows)))
+}
+
+/// Each row as headings and values.
+fn rows(result: &QueryResult) -> impl Iterator<Item = impl Iterator<Item = (&str, Option<&str>)>> {
+    (0..result.rows.len()).map(move |row| {
+        let names = result.columns.iter().enumerate();
+        names.map(move |(column, name)| (name.as_str(), result.text(row, column)))
+    })
+}
