@@ -1,5 +1,6 @@
-//! Oracle MySQL servers on loopback: one, or a source and its replicas.
+//! Oracle MySQL servers on loopback: one, a source and its replicas, or a Group Replication group.
 
+mod group;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -45,6 +46,8 @@ pub struct MysqlOptions {
     pub first_address: Ipv4Addr,
     /// The port for clients, the same on all addresses.
     pub port: u16,
+    /// The servers form a Group Replication group whose primary is the first, instead of replicating from it.
+    pub group: bool,
     /// Further lines for every server's `[mysqld]` section; they win over the ones before.
     pub extra_cnf: String,
     /// Keep the directory with data and logs.
@@ -63,6 +66,7 @@ impl MysqlOptions {
             servers: 2,
             first_address: Ipv4Addr::new(127, 1, 0, 31),
             port: 3306,
+            group: false,
             extra_cnf: String::new(),
             keep: false,
             progress: |_| {},
@@ -86,7 +90,11 @@ impl MysqlOptions {
             ),
             extra_cnf: self.extra_cnf.clone(),
         };
-        Ok((0..self.servers).map(config).collect())
+        let mut configs: Vec<ServerConfig> = (0..self.servers).map(config).collect();
+        if self.group {
+            group::configure(&mut configs);
+        }
+        Ok(configs)
     }
 }
 
@@ -140,7 +148,11 @@ impl Mysql {
         for server in &mysql.servers {
             server.wait_ready(START_TIMEOUT, &options.cancel)?;
         }
-        mysql.set_up_replication()?;
+        if options.group {
+            mysql.set_up_group()?;
+        } else {
+            mysql.set_up_replication()?;
+        }
         mysql.servers.iter().try_for_each(MysqlServer::remember_passwords)?;
         Ok(mysql)
     }
