@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use weir_topology::{
-    Change, Endpoint, Millis, Observation, Place, ProbeError, Reason, Role, Roles, ServerRegistry, Status,
-    Switch, roles,
+    Change, Endpoint, Hold, Millis, Observation, Place, ProbeError, Reason, Role, Roles, ServerRegistry,
+    Status, Switch, roles,
 };
 
 use crate::causal::Writer;
@@ -21,6 +21,9 @@ use crate::settings::{Kind, Settings};
 const TICK: Duration = Duration::from_millis(100);
 /// Suspicions of one server that come faster than this count as one.
 const SUSPICION_PAUSE: Duration = Duration::from_millis(20);
+/// How long probes go as fast as they can when a writer is lost. A cluster has another one by then; where people choose
+/// it, with asynchronous replication, it may take hours.
+const HURRY_MS: u64 = 60_000;
 /// How long the end waits for probes that hang on a silent server.
 const END_WAIT: Duration = Duration::from_millis(300);
 
@@ -236,7 +239,8 @@ impl Owner {
             let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
             probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
         }
-        let hurry = self.roles.groups.iter().any(|group| group.hold.is_some());
+        let is_fresh = |hold: &Hold| now.since(hold.since) < HURRY_MS;
+        let hurry = self.roles.groups.iter().any(|group| group.hold.as_ref().is_some_and(is_fresh));
         if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
             self.probes.values().for_each(|probe| probe.order(Order::Now));
         } else if !hurry {

@@ -39,9 +39,12 @@ fn answering<'a>(
     judge: &Judge<'a>,
     endpoint: &Endpoint,
 ) -> Result<&'a ReplicaState, Out> {
-    match judge.state(endpoint, policy.timeouts_max)? {
-        ServerState::Replica(state) => Ok(state),
-        _ => Err(Out::silent(Reason::NotObserved)),
+    match judge.state(endpoint, policy.timeouts_max) {
+        Ok(ServerState::Replica(state)) => Ok(state),
+        Ok(_) => Err(Out::silent(Reason::NotObserved)),
+        // No cluster will ever say what became of it.
+        Err(out) if matches!(out.reason, Reason::TimedOut { .. }) => Err(Out::lost(out.reason)),
+        Err(out) => Err(out),
     }
 }
 

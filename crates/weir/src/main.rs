@@ -275,11 +275,11 @@ fn check(args: &ConfigArgs) -> ExitCode {
     match weir_config::load(&args.config) {
         Ok(config) => {
             println!(
-                "{}: good ({} servers, {} users, {} galera hostgroups)",
+                "{}: good ({} servers, {} users, {} clusters)",
                 args.config.display(),
                 config.servers.len(),
                 config.users.len(),
-                config.galera_hostgroups.len()
+                config.clusters().count()
             );
             ExitCode::SUCCESS
         }

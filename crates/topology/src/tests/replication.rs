@@ -238,6 +238,12 @@ fn single_timeouts_change_nothing() {
         world.decide();
         assert_eq!(world.picture(), if timeouts < 3 { "W R R" } else { "- R R" });
     }
+    let place = world.roles.hostgroup(101).first();
+    assert_eq!(
+        place.map(|place| place.status),
+        Some(Status::OfflineHard),
+        "nothing more will be heard of it"
+    );
 }
 
 #[test]
