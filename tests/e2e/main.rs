@@ -27,6 +27,7 @@ mod prepared;
 mod property;
 mod query_rules;
 mod reload;
+mod replication;
 mod server_tls;
 mod servers;
 mod session_state;
@@ -67,6 +68,7 @@ fn cases() -> Vec<Case> {
         property::trials(),
         query_rules::trials(),
         reload::trials(),
+        replication::trials(),
         server_tls::trials(),
         servers::trials(),
         several::trials(),

@@ -32,6 +32,8 @@ const MYSQL_CNF: &str = "performance-schema=ON\n\
     performance-schema-events-waits-history-size=0\n\
     performance-schema-events-stages-history-size=0\n\
     performance-schema-events-transactions-history-size=0";
+/// How far the addresses of a case's own servers are from those of all cases.
+const OWN_SERVERS: u32 = 5;
 /// Names another first address than 127.0.0.31, for a second run at the same time.
 const ADDRESS_VARIABLE: &str = "WEIR_TEST_ADDRESS";
 
@@ -81,6 +83,23 @@ impl Env {
             Mysql::start(&options).map_err(|error| format!("no MySQL: {error}"))
         };
         self.mysql.get_or_init(start).as_ref().map_err(Clone::clone)
+    }
+
+    /// MySQL servers of a case's own, away from all others: a group, or a source and its replicas. Dropping them ends
+    /// them; a case that starts some runs alone.
+    pub fn own_mysql(&self, servers: u8, group: bool) -> Result<Mysql, String> {
+        let first = beside(first_address(GaleraOptions::tests().first_address)?);
+        let options = MysqlOptions {
+            purpose: "mysqlown".to_owned(),
+            servers,
+            group,
+            first_address: Ipv4Addr::from_bits(first.to_bits() + OWN_SERVERS),
+            progress: |line| eprintln!("{line}"),
+            keep: keeps(),
+            cancel: Arc::clone(&self.cancel),
+            ..MysqlOptions::tests()
+        };
+        Mysql::start(&options).map_err(|error| format!("no MySQL: {error}"))
     }
 
     /// A directory for files of the cases and logs of the Weirs.

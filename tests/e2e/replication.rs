@@ -1,0 +1,208 @@
+//! MySQL Group Replication, and a source with a replica: who writes, who reads, and what of it a client notices.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use weir_testkit::{Account, Mysql, Weir, WeirConfig, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+/// The cases of this module. Each has servers of its own.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("replication::writes_follow_read_only_and_wait_meanwhile", read_only_moves),
+        Case::serial("replication::reads_see_their_sessions_writes_also_from_a_slow_replica", own_writes),
+        Case::serial("replication::a_replica_that_is_too_late_does_not_read", late_replica),
+        Case::serial("replication::a_group_moves_its_primary", primary_moves),
+        Case::serial("replication::a_group_gets_over_a_killed_primary", primary_killed),
+    ]
+}
+
+/// What takes servers and machine long.
+const PATIENCE: Duration = Duration::from_secs(60);
+const WRITERS: usize = 4;
+const ROUNDS: usize = 200;
+/// Which server answers: goes to the writer.
+const WHO: &str = "SELECT @@server_uuid";
+/// The same, and goes to a reader.
+const WHO_READS: &str =
+    "SELECT VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME = 'server_uuid'";
+
+/// A Weir in front of a source and its replicas, or of a group.
+fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dyn Error>> {
+    let mut config = WeirConfig::new(env.free_address()?);
+    for server in mysql.servers() {
+        let lag: &[_] = if group { &[] } else { &[("max_replication_lag", 3.into())] };
+        config.server(server.addr(), hostgroup::WRITER, lag);
+    }
+    let mut row =
+        vec![("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
+    if group {
+        row.push(("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()));
+        row.push(("offline_hostgroup", hostgroup::OFFLINE.into()));
+    }
+    let table = if group { "mysql_group_replication_hostgroups" } else { "mysql_replication_hostgroups" };
+    config.push(table, &row).user(Account::APP, hostgroup::WRITER, &[]);
+    config.variable("monitor_username", Account::MONITOR.user);
+    config.variable("monitor_password", Account::MONITOR.password);
+    config.variable("monitor_writer_is_also_reader", false);
+    config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
+    let weir = env.weir_with(&config)?;
+    Session::open(weir.addr(), "test")?
+        .run("CREATE TABLE numbers (writer INT, number INT, PRIMARY KEY (writer, number))")?;
+    Ok(weir)
+}
+
+fn uuid(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {
+    Ok(mysql.server(server).root_query(WHO)?.concat().concat())
+}
+
+/// Where a session of its own writes now.
+fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
+    Ok(Session::open(weir.addr(), "test")?.value(WHO)?)
+}
+
+/// Where sessions without writes read within some statements.
+fn readers(weir: &Weir) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut session = Session::open(weir.addr(), "test")?;
+    let mut found = (0..12).map(|_| session.value(WHO_READS)).collect::<Result<Vec<_>, _>>()?;
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Writes numbered rows until it is told to stop; returns how many were acknowledged. Each is read back at once.
+fn write(weir: &Weir, writer: usize, stop: &AtomicBool) -> Result<u64, String> {
+    let told = |what: &str, error: &dyn std::fmt::Display| format!("writer {writer}: {what}: {error}");
+    let mut session = Session::open(weir.addr(), "test").map_err(|error| told("login", &error))?;
+    let mut rows = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let insert = format!("INSERT INTO numbers VALUES ({writer}, {rows})");
+        session.run(&insert).map_err(|error| told(&insert, &error))?;
+        rows += 1;
+        let count = format!("SELECT COUNT(*) FROM numbers WHERE writer = {writer}");
+        let seen = session.value(&count).map_err(|error| told(&count, &error))?;
+        if seen != rows.to_string() {
+            return Err(format!("writer {writer}: {rows} rows written, {seen} seen"));
+        }
+    }
+    Ok(rows)
+}
+
+/// Something happens while sessions write and read what they have written; returns what each of them met with.
+fn under_load(
+    weir: &Weir,
+    happen: impl FnOnce() -> CaseResult,
+) -> Result<Vec<Result<u64, String>>, Box<dyn Error>> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let threads: Vec<_> = (0..WRITERS).map(|at| scope.spawn(move || write(weir, at, stop))).collect();
+        thread::sleep(Duration::from_millis(500));
+        let happened = happen();
+        stop.store(true, Ordering::Relaxed);
+        let mut results = Vec::new();
+        for thread in threads {
+            results.push(thread.join().map_err(|_| "a writer has panicked")?);
+        }
+        happened.map(|()| results)
+    })
+}
+
+fn read_only_moves(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(2, false)?;
+    let weir = weir(env, &mysql, false)?;
+    let (source, replica) = (uuid(&mysql, 1)?, uuid(&mysql, 2)?);
+    ensure!(writer(&weir)? == source, "the source does not write");
+    eventually("the replica reads", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))?;
+    mysql.server(1).root_query("SET GLOBAL super_read_only = ON")?;
+    mysql.wait_replicated()?;
+    eventually("the monitor has seen that there is no writer", PATIENCE, || {
+        Ok(weir.log().contains("lost the writer"))
+    })?;
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| writer(&weir).map_err(|error| error.to_string()));
+        thread::sleep(Duration::from_millis(300));
+        ensure!(!waiting.is_finished(), "a write did not wait: {:?}", waiting.join());
+        let promote = "STOP REPLICA; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF";
+        mysql.server(2).root_query(promote)?;
+        let written = waiting.join().map_err(|_| "the writer has panicked")??;
+        ensure!(written == replica, "written to {written}");
+        Ok(())
+    })
+}
+
+fn own_writes(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(2, false)?;
+    let weir = weir(env, &mysql, false)?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    for round in 0..ROUNDS {
+        // From time to time the replica stands still.
+        match round % 40 {
+            10 => drop(mysql.server(2).root_query("STOP REPLICA SQL_THREAD")?),
+            20 => drop(mysql.server(2).root_query("START REPLICA SQL_THREAD")?),
+            _ => {}
+        }
+        session.run(&format!("INSERT INTO numbers VALUES (0, {round})"))?;
+        let seen = session.value("SELECT COUNT(*) FROM numbers")?;
+        ensure!(seen == (round + 1).to_string(), "{} rows written, {seen} seen", round + 1);
+    }
+    Ok(())
+}
+
+fn late_replica(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(2, false)?;
+    let weir = weir(env, &mysql, false)?;
+    let (source, replica) = (uuid(&mysql, 1)?, uuid(&mysql, 2)?);
+    eventually("the replica reads", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))?;
+    mysql.server(2).root_query("STOP REPLICA SQL_THREAD")?;
+    eventually("the source reads", PATIENCE, || Ok(readers(&weir)? == [source.clone()]))?;
+    mysql.server(2).root_query("START REPLICA SQL_THREAD")?;
+    eventually("the replica reads again", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))
+}
+
+fn primary_moves(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(3, true)?;
+    let weir = weir(env, &mysql, true)?;
+    let second = uuid(&mysql, 2)?;
+    ensure!(writer(&weir)? == uuid(&mysql, 1)?, "the primary does not write");
+    mysql.server(1).root_query(&format!("SELECT group_replication_set_as_primary('{second}')"))?;
+    eventually("the new primary writes", PATIENCE, || Ok(writer(&weir)? == second))?;
+    let mut others = [uuid(&mysql, 1)?, uuid(&mysql, 3)?];
+    others.sort();
+    eventually("the others read", PATIENCE, || Ok(readers(&weir)? == others))?;
+    let written = under_load(&weir, || {
+        thread::sleep(Duration::from_secs(1));
+        Ok(())
+    })?;
+    ensure!(written.iter().all(Result::is_ok), "{written:?}");
+    Ok(())
+}
+
+fn primary_killed(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(3, true)?;
+    let weir = weir(env, &mysql, true)?;
+    let first = uuid(&mysql, 1)?;
+    ensure!(writer(&weir)? == first, "the primary does not write");
+    let written = under_load(&weir, || {
+        mysql.server(1).kill()?;
+        eventually("another primary writes", PATIENCE, || Ok(writer(&weir).is_ok_and(|uuid| uuid != first)))?;
+        thread::sleep(Duration::from_secs(1));
+        Ok(())
+    })?;
+    // Who was waiting for the answer to a write at that moment is told that nobody knows, and ends.
+    let unknown = |result: &Result<u64, String>| result.as_ref().is_err_and(|error| error.contains("08007"));
+    ensure!(written.iter().all(|result| result.is_ok() || unknown(result)), "{written:?}");
+    let mut session = Session::open(weir.addr(), "test")?;
+    for (at, result) in written.iter().enumerate() {
+        let found: u64 =
+            session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {at}"))?.parse()?;
+        if let Ok(rows) = result {
+            ensure!(found == *rows, "writer {at}: {rows} acknowledged, {found} found");
+        }
+    }
+    mysql.server(1).start()?;
+    mysql.server(1).join_group()?;
+    eventually("the old primary reads", PATIENCE, || Ok(readers(&weir)?.contains(&first)))
+}
