@@ -11,7 +11,7 @@ use crate::control::{Door, DoorError, Request};
 
 /// How often a drained server is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// What was there for a while.
+/// Exit status: somebody is still there.
 const STILL_RUNNING: u8 = 3;
 
 /// Takes a server out and waits until nothing runs there.

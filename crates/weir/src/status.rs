@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::control::{Door, DoorError, Report, ServerStatus, Status};
 use crate::stats::put_table;
 
-/// A cluster is without a writer.
+/// Exit status: a cluster is without a writer.
 const NO_WRITER: u8 = 3;
 
 /// Asks a Weir and shows what it says.
