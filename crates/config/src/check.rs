@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::error::Report;
 use crate::tables::Lines;
 use crate::types::{Config, MysqlServer, MysqlUser};
-use crate::{clusters, listeners, query_rules, server_tls};
+use crate::{clusters, listeners, query_rules, server_tls, topology_table};
 
 /// Where the rows of each table stand.
 pub(crate) struct TableLines {
@@ -14,6 +14,7 @@ pub(crate) struct TableLines {
     pub(crate) users: Lines,
     pub(crate) clusters: clusters::ClusterLines,
     pub(crate) listeners: Lines,
+    pub(crate) topology: Lines,
     pub(crate) rules: Lines,
     pub(crate) fast: Lines,
 }
@@ -21,7 +22,7 @@ pub(crate) struct TableLines {
 /// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
 pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
-    let TableLines { servers, ssl_params, users, clusters, listeners, rules, fast } = lines;
+    let TableLines { servers, ssl_params, users, clusters, listeners, topology, rules, fast } = lines;
     let servers_complete = config.servers.len() == servers.len();
     let clusters_complete = clusters.are_complete(config);
     if servers_complete {
@@ -36,6 +37,9 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
     );
     if clusters_complete {
         clusters::distinct(config, clusters, report);
+        if config.weir_topology.len() == topology.len() {
+            topology_table::have_clusters(config, topology, report);
+        }
     }
     if clusters_complete && servers_complete {
         clusters::have_servers(config, clusters, report);

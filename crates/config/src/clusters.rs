@@ -12,8 +12,8 @@ use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, required_hostgroup};
 
 const GALERA: &str = "mysql_galera_hostgroups";
-const GROUP_REPLICATION: &str = "mysql_group_replication_hostgroups";
-const REPLICATION: &str = "mysql_replication_hostgroups";
+pub(crate) const GROUP_REPLICATION: &str = "mysql_group_replication_hostgroups";
+pub(crate) const REPLICATION: &str = "mysql_replication_hostgroups";
 
 /// A row of `mysql_galera_hostgroups` or `mysql_group_replication_hostgroups`: a cluster. Key: writer_hostgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]

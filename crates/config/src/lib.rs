@@ -33,6 +33,7 @@ mod statements;
 mod suggest;
 mod tables;
 mod topology;
+mod topology_table;
 mod types;
 mod user_attributes;
 mod variables;
@@ -48,6 +49,7 @@ pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsVersions};
+pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
 pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
 

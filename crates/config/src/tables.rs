@@ -12,7 +12,8 @@ use crate::suggest::unknown_word;
 use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
 use crate::{
-    TABLE_ROWS_MAX, check, clusters, hostgroups, listeners, names, query_rules, server_tls, variables,
+    TABLE_ROWS_MAX, check, clusters, hostgroups, listeners, names, query_rules, server_tls, topology_table,
+    variables,
 };
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
@@ -46,6 +47,9 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
     let replication = rows(root, "mysql_replication_hostgroups", report);
     config.replication_hostgroups =
         replication.iter().filter_map(|row| clusters::replication_hostgroup(row, report)).collect();
+    let topology = rows(root, "weir_topology", report);
+    config.weir_topology =
+        topology.iter().filter_map(|row| topology_table::weir_topology(row, &config, report)).collect();
     let ssl_params = rows(root, "mysql_servers_ssl_params", report);
     config.servers_ssl_params =
         ssl_params.iter().filter_map(|row| server_tls::ssl_params(row, report)).collect();
@@ -80,6 +84,7 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         "weir_listeners",
         "mysql_hostgroup_attributes",
         "weir_hostgroups",
+        "weir_topology",
         "mysql_variables",
         "admin_variables",
     ] {
@@ -101,6 +106,7 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
             replication: Lines::of(&replication),
         },
         listeners: Lines::of(&listening),
+        topology: Lines::of(&topology),
         rules: Lines::of(&rules),
         fast: Lines::of(&fast),
     };

@@ -10,6 +10,7 @@ mod clusters;
 mod listeners;
 mod query_rules;
 mod server_tls;
+mod topology_table;
 
 fn messages(text: &str) -> Vec<String> {
     match parse(text, "weir.toml") {

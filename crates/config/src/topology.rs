@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish, WriterReads};
+use weir_topology::{Choices, ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish, WriterReads};
 
 use crate::{
     ClusterHostgroup, Config, MysqlServer, MysqlVariables, ReplicationHostgroup, ServerStatus,
@@ -26,7 +26,9 @@ impl Config {
         let defaults = Policy::default();
         let age_max_ms = millis(slowest * STALE_PROBES);
         let active = |rows: &[ClusterHostgroup], timeouts_max| -> Vec<ClusterPolicy> {
-            rows.iter().filter(|row| row.active).map(|row| cluster_policy(row, timeouts_max)).collect()
+            let rows = rows.iter().filter(|row| row.active);
+            rows.map(|row| cluster_policy(row, self.topology_of(row.writer_hostgroup).choices, timeouts_max))
+                .collect()
         };
         let replication = |row: &ReplicationHostgroup| ReplicationPolicy {
             writer_hostgroup: row.writer_hostgroup,
@@ -99,7 +101,7 @@ fn intent(server: &MysqlServer, variables: &MysqlVariables) -> Intent {
     }
 }
 
-fn cluster_policy(row: &ClusterHostgroup, timeouts_max: u32) -> ClusterPolicy {
+fn cluster_policy(row: &ClusterHostgroup, choices: Choices, timeouts_max: u32) -> ClusterPolicy {
     ClusterPolicy {
         writer_hostgroup: row.writer_hostgroup,
         backup_writer_hostgroup: row.backup_writer_hostgroup,
@@ -113,6 +115,7 @@ fn cluster_policy(row: &ClusterHostgroup, timeouts_max: u32) -> ClusterPolicy {
         },
         max_transactions_behind: row.max_transactions_behind,
         timeouts_max,
+        choices,
     }
 }
 

@@ -8,7 +8,7 @@ use weir_topology::Endpoint;
 
 use crate::{
     ClusterHostgroup, HostgroupAttributes, Listener, MysqlVariables, Password, ReplicationHostgroup,
-    ServerSslParams, WeirHostgroup,
+    ServerSslParams, WeirHostgroup, WeirTopology,
 };
 
 /// A whole, checked configuration.
@@ -34,6 +34,8 @@ pub struct Config {
     pub hostgroup_attributes: Vec<HostgroupAttributes>,
     /// Rows of `[[weir_hostgroups]]` in file order.
     pub weir_hostgroups: Vec<WeirHostgroup>,
+    /// Rows of `[[weir_topology]]` in file order.
+    pub weir_topology: Vec<WeirTopology>,
     /// Rows of `[[mysql_query_rules]]` in file order, inactive ones too.
     pub query_rules: Vec<QueryRule>,
     /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
@@ -55,6 +57,7 @@ impl Default for Config {
             weir_listeners: Vec::new(),
             hostgroup_attributes: Vec::new(),
             weir_hostgroups: Vec::new(),
+            weir_topology: Vec::new(),
             query_rules: Vec::new(),
             fast_routing: Vec::new(),
             variables: MysqlVariables::default(),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -126,6 +127,8 @@ pub struct Hostgroup {
     pub absent: String,
     /// How statements are shared between the members.
     pub balancing: Balancing,
+    /// In which time a member that was away comes back to its full share.
+    pub slow_start: Duration,
     /// How many connections may be opened for it in a second.
     pub throttle: Arc<Throttle>,
 }

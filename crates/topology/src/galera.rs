@@ -7,8 +7,8 @@ use crate::judge::{Judge, Out};
 use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
-    ClusterPolicy, Endpoint, Flavour, GaleraState, Group, Hold, Intent, LocalState, Maintenance, Millis,
-    Place, Reason, Role, Roles, ServerState, Switch, View, Wish,
+    ClusterPolicy, DonorReads, Endpoint, Flavour, GaleraState, Group, Hold, Intent, LocalState, Maintenance,
+    Millis, Place, Reason, Role, Roles, ServerState, Switch, View, Wish,
 };
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
@@ -40,7 +40,7 @@ pub(crate) fn decide(
         before: previous.before(policy.writer_hostgroup, Flavour::Galera),
         previous,
         now: judge.now,
-        unconfirmed_failover_ms: judge.policy.unconfirmed_failover_ms,
+        unconfirmed_failover_ms: policy.choices.unconfirmed_failover_ms,
         switch: judge.policy.switch.as_ref(),
         view: None,
         hold: None,
@@ -315,6 +315,11 @@ impl Reading<GaleraState> for Cluster<'_> {
         if state.desync {
             return Some(Reason::Desynced);
         }
+        if state.local_state == LocalState::Donor
+            && self.policy.choices.donor_reads == DonorReads::AsLastResort
+        {
+            return Some(Reason::DonorStandsAside);
+        }
         let paused_permille = state.flow_control_paused_permille;
         if paused_permille > PAUSED_PERMILLE_MAX {
             return Some(Reason::FlowControl { paused_permille });
@@ -325,7 +330,7 @@ impl Reading<GaleraState> for Cluster<'_> {
             limit => limit,
         };
         let before = self.previous.reason_in(self.policy.reader_hostgroup, member.endpoint);
-        let was_slow = before.is_some_and(|reason| matches!(reason, Reason::Lagging { .. }));
+        let was_slow = before.is_some_and(Reason::is_behind);
         let limit = if was_slow { limit / 2 } else { limit };
         let recv_queue = state.local_recv_queue;
         (recv_queue > limit).then_some(Reason::Lagging { recv_queue, limit })
@@ -340,6 +345,12 @@ impl Reading<GaleraState> for Cluster<'_> {
 
     fn only_reader(&self, state: &GaleraState) -> Reason {
         Reason::LaggingButOnlyReader { recv_queue: state.local_recv_queue }
+    }
+
+    fn too_far(&self, state: &GaleraState) -> Option<Reason> {
+        let preferred = self.policy.choices.reader_segment?;
+        let segment = state.segment;
+        (segment != preferred).then_some(Reason::OtherSegment { segment, preferred })
     }
 }
 

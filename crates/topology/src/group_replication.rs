@@ -284,7 +284,7 @@ impl Reading<GroupState> for Cluster<'_> {
             limit => limit,
         };
         let before = self.previous.reason_in(self.policy.reader_hostgroup, member.endpoint);
-        let was_slow = before.is_some_and(|reason| matches!(reason, Reason::Behind { .. }));
+        let was_slow = before.is_some_and(Reason::is_behind);
         let limit = if was_slow { limit / 2 } else { limit };
         let transactions = state.transactions_behind();
         (transactions > limit).then_some(Reason::Behind { transactions, limit })

@@ -65,7 +65,8 @@ pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
 pub use observation::{Observation, ProbeError, ServerState};
 pub use policy::{
-    ClusterPolicy, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Switch, Wish, WriterReads,
+    Choices, ClusterPolicy, DonorReads, Failback, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Switch,
+    Wish, WriterReads,
 };
 pub use reason::Reason;
 pub use replica_state::{Lag, ReplicaState};

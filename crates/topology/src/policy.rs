@@ -13,8 +13,6 @@ pub struct Policy {
     pub replication: Vec<ReplicationPolicy>,
     /// An observation older than this says nothing any more.
     pub observation_age_max_ms: u64,
-    /// How long a lost writer is waited for if a Galera cluster goes on without a new view.
-    pub unconfirmed_failover_ms: u64,
     /// Probes in a row without an answer after which a server of a plain hostgroup counts as lost, at least 1.
     pub ping_failures_max: u32,
     /// Failed connections of the data path within a second after which a server is shunned, at least 1.
@@ -42,7 +40,6 @@ impl Default for Policy {
             group_replication: Vec::new(),
             replication: Vec::new(),
             observation_age_max_ms: 10_000,
-            unconfirmed_failover_ms: 10_000,
             ping_failures_max: 3,
             shun_on_failures: 5,
             shun_recovery_ms: 9_000,
@@ -79,6 +76,61 @@ pub struct ClusterPolicy {
     pub max_transactions_behind: u32,
     /// Probes in a row without an answer after which a server counts as lost, at least 1.
     pub timeouts_max: u32,
+    /// What else decides between its servers.
+    pub choices: Choices,
+}
+
+/// What decides between the servers of a cluster, beyond ProxySQL's columns: a row of `weir_topology`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// When a better writer takes the role back. Galera only; a group chooses its primary itself.
+    pub failback: Failback,
+    /// For so long a better writer must have been able to write before.
+    pub uptime_min_ms: u64,
+    /// Nodes of this network segment (`gmcast.segment`) read, those of others only while fewer than `readers_min` do.
+    pub reader_segment: Option<u8>,
+    /// While fewer servers read, those read too that should not: of other segments, then the writer, then those that
+    /// are behind. At least 1.
+    pub readers_min: u32,
+    /// Whether donors read.
+    pub donor_reads: DonorReads,
+    /// How long a lost writer is waited for if a Galera cluster goes on without a new view.
+    pub unconfirmed_failover_ms: u64,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        Self {
+            failback: Failback::default(),
+            uptime_min_ms: 60_000,
+            reader_segment: None,
+            readers_min: 1,
+            donor_reads: DonorReads::default(),
+            unconfirmed_failover_ms: 10_000,
+        }
+    }
+}
+
+/// When a node that comes before the writer by weight takes the role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Failback {
+    /// When the writer is lost or leaves.
+    #[default]
+    Never,
+    /// By a switchover, in which statements wait and nothing is lost.
+    Drained,
+    /// At once: transactions of the present writer end there while the next ones begin elsewhere.
+    Immediate,
+}
+
+/// Whether a node that gives a state transfer, and rejects no queries, reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DonorReads {
+    /// While its receive queue is short.
+    #[default]
+    WhileQueueIsShort,
+    /// Only while fewer than `readers_min` others do.
+    AsLastResort,
 }
 
 impl ClusterPolicy {

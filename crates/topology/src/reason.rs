@@ -38,6 +38,24 @@ pub enum Reason {
     WriterReads,
     /// A writer that reads because nobody else can.
     WriterIsOnlyReader,
+    /// Reads all the same, since too few others do.
+    NeededReader {
+        /// Why it should not.
+        despite: Box<Reason>,
+        /// How many should read at least.
+        readers_min: u32,
+    },
+    /// A writer that is to be spared.
+    WriterStandsAside,
+    /// Nodes of another network segment are preferred.
+    OtherSegment {
+        /// Its own, `gmcast.segment`.
+        segment: u8,
+        /// The preferred one.
+        preferred: u8,
+    },
+    /// A donor that is to be spared.
+    DonorStandsAside,
     /// Too far behind, but no reader is better.
     LaggingButOnlyReader {
         /// Transactions behind.
@@ -206,6 +224,18 @@ pub enum Reason {
     Wished(Wish),
 }
 
+impl Reason {
+    /// Whether it says that a reader was too far behind, also of one that read all the same.
+    pub(crate) fn is_behind(&self) -> bool {
+        match self {
+            Self::Lagging { .. } | Self::LaggingButOnlyReader { .. } => true,
+            Self::Behind { .. } | Self::BehindButOnlyReader { .. } => true,
+            Self::NeededReader { despite, .. } => despite.is_behind(),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -223,6 +253,14 @@ impl fmt::Display for Reason {
             Self::Donor { recv_queue } => write!(f, "donor with recv_queue {recv_queue}"),
             Self::WriterReads => f.write_str("writer that also reads"),
             Self::WriterIsOnlyReader => f.write_str("writer that reads because no other can"),
+            Self::NeededReader { despite, readers_min } => {
+                write!(f, "reads although {despite}: fewer than {readers_min} others do")
+            }
+            Self::WriterStandsAside => f.write_str("it is the writer"),
+            Self::OtherSegment { segment, preferred } => {
+                write!(f, "it is in segment {segment}, not in {preferred}")
+            }
+            Self::DonorStandsAside => f.write_str("it is a donor"),
             Self::LaggingButOnlyReader { recv_queue } => {
                 write!(f, "recv_queue {recv_queue}, but no other reader is better")
             }

@@ -183,9 +183,10 @@ struct SwitchoverArgs {
     /// Only tell what would be done
     #[arg(long)]
     dry_run: bool,
-    /// How long transactions and pins on the old writer are waited for; statements are held meanwhile
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(..=control::GRACE_MS_MAX))]
-    grace_ms: u64,
+    /// How long transactions and pins on the old writer are waited for; statements are held meanwhile [default: the
+    /// cluster's switchover_pin_grace_ms, 1000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=control::GRACE_MS_MAX))]
+    grace_ms: Option<u64>,
 }
 
 #[derive(Args)]

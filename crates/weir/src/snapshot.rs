@@ -178,6 +178,9 @@ impl Snapshots {
             self.throttles.insert(*id, hostgroup.throttle.clone());
             let own = config.weir_hostgroups.iter().find(|row| row.hostgroup_id == *id);
             hostgroup.balancing = own.map(|row| row.balancing).unwrap_or_default();
+            let cluster = config.clusters().find(|cluster| cluster.hostgroups().any(|of| of == *id));
+            let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
+            hostgroup.slow_start = care.slow_start;
             hostgroup.keeps_connections = attributes.is_some_and(|attributes| !attributes.multiplex);
             if let Some(attributes) = attributes {
                 limit_online(hostgroup, attributes.max_num_online_servers);

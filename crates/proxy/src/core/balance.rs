@@ -16,12 +16,9 @@
 use super::model::{Nanos, ServerIndex};
 use crate::snapshot::{Balancing, Standing};
 
-/// A server that was away begins with a sixteenth of its share and has all of it after this time: its caches are cold,
-/// and so are its connections.
-const SLOW_START_NS: Nanos = 5_000_000_000;
 /// A weight's full share.
 const SHARE: u64 = 256;
-/// The smallest share in a slow start.
+/// The smallest share in a slow start, with which it begins: caches are cold, and so are connections.
 const SHARE_MIN: u64 = SHARE / 16;
 /// The time in which an old measurement loses half of its weight: long enough to remember a slow server between two
 /// statements, short enough to forgive it.
@@ -42,6 +39,8 @@ pub(super) struct GroupMember {
     pub standing: Standing,
     /// When it came back after it had been away; 0 if it has not.
     pub returned_at: Nanos,
+    /// How long it then takes to get back to its full share.
+    pub slow_start: Nanos,
     /// Smooth weighted round robin: what it is owed.
     owed: i64,
     /// During a choice: how good it is; none if it can't take the statement.
@@ -65,7 +64,16 @@ pub(super) struct Load {
 
 impl GroupMember {
     pub(super) fn new(server: ServerIndex, weight: u32, standing: Standing) -> Self {
-        Self { server, weight, standing, returned_at: 0, owed: 0, class: None, competes: false }
+        Self {
+            server,
+            weight,
+            standing,
+            returned_at: 0,
+            slow_start: 0,
+            owed: 0,
+            class: None,
+            competes: false,
+        }
     }
 
     /// The same place under another configuration.
@@ -82,10 +90,10 @@ impl GroupMember {
     /// The weight as it counts now, never 0.
     fn share(&self, now: Nanos) -> u64 {
         let since = now.saturating_sub(self.returned_at);
-        let share = if self.returned_at == 0 || since >= SLOW_START_NS {
+        let share = if self.returned_at == 0 || since >= self.slow_start {
             SHARE
         } else {
-            (SHARE * since / SLOW_START_NS).max(SHARE_MIN)
+            (SHARE * since / self.slow_start).max(SHARE_MIN)
         };
         u64::from(self.weight.max(1)) * share
     }

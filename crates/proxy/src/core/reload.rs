@@ -54,6 +54,7 @@ impl Core {
             let server = places[member.server];
             let known = before.and_then(|group| group.members.iter().find(|known| known.server == server));
             let mut next = GroupMember::new(server, member.weight, member.standing);
+            next.slow_start = Nanos::try_from(hostgroup.slow_start.as_nanos()).unwrap_or(Nanos::MAX);
             if let Some(known) = known {
                 next.go_on_from(known);
             }

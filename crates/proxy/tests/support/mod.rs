@@ -89,7 +89,7 @@ pub fn hostgroup(servers: impl IntoIterator<Item = usize>) -> Hostgroup {
         .into_iter()
         .map(|server| Member { server, weight: 1, standing: Default::default() })
         .collect();
-    Hostgroup { members, ..Hostgroup::default() }
+    Hostgroup { members, slow_start: std::time::Duration::from_secs(5), ..Hostgroup::default() }
 }
 
 /// Everything together.

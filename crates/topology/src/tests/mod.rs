@@ -1,6 +1,7 @@
 //! Tables of cases, scenarios over time, and properties that hold for every cluster.
 
 mod cases;
+mod choices;
 mod group_properties;
 mod group_replication;
 mod properties;
@@ -48,6 +49,7 @@ fn cluster_policy(writer_reads: WriterReads) -> ClusterPolicy {
         writer_reads,
         max_transactions_behind: 10,
         timeouts_max: 3,
+        choices: Choices::default(),
     }
 }
 

@@ -81,7 +81,7 @@ fn a_writer_that_only_weir_does_not_reach() {
     let mut world = World::new(policy(WriterReads::No));
     world.see(0, Err(refused()));
     world.decide();
-    world.pass(world.policy.unconfirmed_failover_ms - 1);
+    world.pass(world.policy.galera[0].choices.unconfirmed_failover_ms - 1);
     world.decide();
     assert_eq!(world.writer(), None);
     world.pass(1);

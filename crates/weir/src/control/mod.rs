@@ -24,7 +24,7 @@ pub(crate) use status::{ServerStatus, Status};
 /// grace.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest grace: statements that are held get an error after connect_timeout_server_max (10 s by default).
-pub(crate) const GRACE_MS_MAX: u64 = 30_000;
+pub(crate) const GRACE_MS_MAX: u64 = weir_config::SWITCHOVER_GRACE_MS_MAX;
 
 /// A longer request or answer is refused.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -62,7 +62,7 @@ pub(crate) enum Request {
     /// The end of that.
     Undrain(String),
     /// Move the writer role. Progress comes before the answer: `{"step": "..."}` lines.
-    Switchover { hostgroup: u32, to: Option<String>, force: bool, dry_run: bool, grace_ms: u64 },
+    Switchover { hostgroup: u32, to: Option<String>, force: bool, dry_run: bool, grace_ms: Option<u64> },
 }
 
 /// An answer line.
@@ -94,8 +94,8 @@ pub(crate) struct Switchover {
     pub force: bool,
     /// Only tell what would be done.
     pub dry_run: bool,
-    /// How long transactions and pins on the old writer are waited for.
-    pub grace_ms: u64,
+    /// How long transactions and pins on the old writer are waited for; none: as the configuration says.
+    pub grace_ms: Option<u64>,
 }
 
 /// A deed, and whom to tell what comes of it.

@@ -115,7 +115,8 @@ impl Server<'_> {
         to: &Endpoint,
         steps: &Steps,
     ) -> Result<(), String> {
-        let grace = Duration::from_millis(wanted.grace_ms);
+        let own = self.config.topology_of(wanted.writer_hostgroup).switchover_pin_grace;
+        let grace = wanted.grace_ms.map_or(own, Duration::from_millis);
         let mut writing = self.wait_writers(from, grace, steps)?;
         if !writing.is_empty() && wanted.force {
             steps.tell(format!("closing {}", in_words(&writing)));

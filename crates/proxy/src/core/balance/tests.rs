@@ -171,6 +171,7 @@ fn a_server_that_comes_back_is_not_stampeded() {
     for balancing in [Balancing::Weighted, Balancing::LeastInFlight, Balancing::Latency] {
         let mut two = members(&[1, 1]);
         two[1].returned_at = SECOND;
+        two[1].slow_start = 5 * SECOND;
         let mut dice = Dice::new(1);
         let mut shares = Vec::new();
         for second in 0..6 {

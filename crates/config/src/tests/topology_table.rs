@@ -1,0 +1,98 @@
+//! `weir_topology`.
+
+use weir_topology::{Choices, DonorReads, Failback};
+
+use super::*;
+use crate::{Assist, WeirTopology};
+
+const ROW: &str = "[[weir_topology]]\nwriter_hostgroup = 0\n";
+const GROUP: &str = "[[mysql_group_replication_hostgroups]]\nwriter_hostgroup = 0\nbackup_writer_hostgroup = 2\n\
+                     reader_hostgroup = 1\noffline_hostgroup = 9\n";
+const REPLICATION: &str = "[[mysql_replication_hostgroups]]\nwriter_hostgroup = 0\nreader_hostgroup = 1\n";
+
+#[test]
+fn faults_of_weir_topology() {
+    let start = format!("{SERVER}{GALERA}{ROW}");
+    for (line, message) in [
+        ("failback = \"always\"", "failback: unknown word \"always\" (one of: never, drained, immediate)"),
+        ("failback = true", "failback: true is not a string"),
+        ("min_uptime_s = -1", "min_uptime_s: -1 is out of range (0..86400)"),
+        ("prefer_segment = 256", "prefer_segment: 256 is out of range (0..255)"),
+        ("min_readers = 0", "min_readers: 0 is out of range (1..1000)"),
+        ("donor = \"raed\"", "donor: unknown word \"raed\", did you mean \"read\"?"),
+        ("slow_start_ms = 600001", "slow_start_ms: 600001 is out of range (0..600000)"),
+        ("hold_timeout_ms = 0", "hold_timeout_ms: 0 is out of range (1..3600000)"),
+        ("max_held = 0", "max_held: 0 is out of range (1..1000000)"),
+        ("retry_buffer_bytes = 1048577", "retry_buffer_bytes: 1048577 is out of range (0..1048576)"),
+        ("drain_grace_ms = \"5s\"", "drain_grace_ms: \"5s\" is not an integer"),
+        ("switchover_pin_grace_ms = 30001", "switchover_pin_grace_ms: 30001 is out of range (0..30000)"),
+        ("unconfirmed_failover_ms = 999", "unconfirmed_failover_ms: 999 is out of range (1000..3600000)"),
+        ("assist = \"on\"", "assist: unknown word \"on\" (one of: off, dead, hung)"),
+        ("assist_username = \"\"", "assist_username: is empty"),
+        ("assist_password = \"x\"", "assist_password: is of no use without assist_username"),
+        ("switchover_password = 1", "switchover_password: an integer is not a string"),
+        ("auto_failover = true", "auto_failover: true is not built yet (only 0)"),
+        ("fail_back = \"never\"", "fail_back: unknown key, did you mean \"failback\"?"),
+    ] {
+        assert_fault(&start, line, &format!("weir_topology[0].{message}"));
+    }
+}
+
+#[test]
+fn a_row_is_of_one_cluster() {
+    let other = ROW.replace("= 0", "= 1");
+    assert_eq!(
+        messages(&format!("{SERVER}{GALERA}{other}")),
+        [
+            "weir.toml:9: weir_topology[0].writer_hostgroup: hostgroup 1 is not the writer_hostgroup of a cluster"
+        ]
+    );
+    assert_eq!(
+        messages(&format!("{SERVER}{GALERA}{ROW}{ROW}")),
+        ["weir.toml:11: weir_topology[1].writer_hostgroup: hostgroup 0 is already there (line 9)"]
+    );
+    assert_eq!(
+        messages("[[weir_topology]]\n"),
+        ["weir.toml:1: weir_topology[0].writer_hostgroup: is missing"]
+    );
+}
+
+#[test]
+fn some_keys_are_for_galera_only() {
+    let start = format!("{SERVER}{GROUP}{ROW}");
+    assert_eq!(messages(&format!("{start}min_readers = 2\n")), [""; 0]);
+    let table = "does not hold for a row of mysql_group_replication_hostgroups";
+    assert_fault(&start, "assist = \"off\"", &format!("weir_topology[0].assist: {table}"));
+    let start = format!("{SERVER}{REPLICATION}{ROW}");
+    let table = "does not hold for a row of mysql_replication_hostgroups";
+    assert_fault(&start, "min_readers = 2", &format!("weir_topology[0].min_readers: {table}"));
+    assert_fault(&start, "failback = \"never\"", &format!("weir_topology[0].failback: {table}"));
+}
+
+#[test]
+fn what_a_row_becomes() {
+    let all = "failback = \"drained\"\nmin_uptime_s = 5\nprefer_segment = 2\nmin_readers = 3\ndonor = \"avoid\"\n\
+               slow_start_ms = 0\nhold_timeout_ms = 30000\nmax_held = 7\nretry_buffer_bytes = 4096\n\
+               drain_grace_ms = 60000\nswitchover_pin_grace_ms = 500\nunconfirmed_failover_ms = 2000\n\
+               assist = \"hung\"\nassist_username = \"evictor\"\nassist_password = \"secret\"\n";
+    let config = parse(&format!("{SERVER}{GALERA}{ROW}{all}"), "weir.toml").unwrap();
+    let row = config.topology_of(0);
+    let choices = Choices {
+        failback: Failback::Drained,
+        uptime_min_ms: 5000,
+        reader_segment: Some(2),
+        readers_min: 3,
+        donor_reads: DonorReads::AsLastResort,
+        unconfirmed_failover_ms: 2000,
+    };
+    assert_eq!(config.policy().galera[0].choices, choices);
+    assert_eq!((row.slow_start, row.hold_timeout), (Duration::ZERO, Some(Duration::from_secs(30))));
+    assert_eq!((row.held_max, row.retry_buffer_bytes), (7, 4096));
+    assert_eq!(row.drain_grace, Some(Duration::from_secs(60)));
+    assert_eq!((row.switchover_pin_grace, row.assist), (Duration::from_millis(500), Assist::Hung));
+    let account = row.assist_account.unwrap();
+    assert_eq!((account.username.as_str(), account.password.expose()), ("evictor", "secret"));
+    let config = parse(&format!("{SERVER}{GALERA}"), "weir.toml").unwrap();
+    assert_eq!(config.topology_of(0), WeirTopology::of(0));
+    assert_eq!(config.policy().galera[0].choices, Choices::default());
+}

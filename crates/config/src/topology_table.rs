@@ -1,0 +1,253 @@
+//! `weir_topology`: what ProxySQL's tables of clusters have no column for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use weir_topology::{Choices, DonorReads, Failback};
+
+use crate::clusters::Cluster;
+use crate::error::Report;
+use crate::fields::{self, Fields};
+use crate::suggest::unknown_word;
+use crate::tables::{Lines, PASSWORD_BYTES_MAX, Row, USERNAME_CHARS_MAX, required_hostgroup};
+use crate::{Config, Secret, clusters};
+
+/// The longest time that a user may want something to wait, in milliseconds: an hour.
+const WAIT_MS_MAX: u64 = 3_600_000;
+/// The longest grace of a switchover, in milliseconds: all statements of the cluster wait meanwhile.
+pub const SWITCHOVER_GRACE_MS_MAX: u64 = 30_000;
+/// A day.
+const UPTIME_S_MAX: u64 = 86_400;
+/// Larger results than this are not held back: each session may have one.
+const RETRY_BUFFER_BYTES_MAX: u32 = 1 << 20;
+
+/// A row of `weir_topology`: how one cluster is looked after. Key: writer_hostgroup. A cluster without a row has the
+/// defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeirTopology {
+    /// Names the cluster. Required.
+    pub writer_hostgroup: u32,
+    /// What decides between servers.
+    pub choices: Choices,
+    /// In which time a reader that was away comes back to its full share, default 5 s.
+    pub slow_start: Duration,
+    /// How long a statement waits for a server of the cluster; none (default):
+    /// `MysqlVariables::connect_timeout_server_max`.
+    pub hold_timeout: Option<Duration>,
+    /// The most sessions that wait for a server of the cluster at a time, default 10000.
+    pub held_max: u32,
+    /// Results of reads up to this size are held back until they are complete, so that a read whose server dies
+    /// meanwhile is run again elsewhere; 0 (default): none.
+    pub retry_buffer_bytes: u32,
+    /// How long sessions may keep a server that is drained or in maintenance; then those that run nothing are closed.
+    /// None (0, the default): for as long as they want.
+    pub drain_grace: Option<Duration>,
+    /// How long a switchover waits for transactions and pins on the old writer, default 1 s.
+    pub switchover_pin_grace: Duration,
+    /// Whether a Galera cluster is helped to get rid of a dead node, default [`Assist::Dead`].
+    pub assist: Assist,
+    /// The account for that; none (default): the monitor's.
+    pub assist_account: Option<OwnAccount>,
+    /// The account that changes `read_only`, replication or a group's primary for a switchover; none (default): the
+    /// monitor's.
+    pub switchover_account: Option<OwnAccount>,
+}
+
+/// When a Galera cluster is helped to get rid of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Assist {
+    /// Never.
+    Off,
+    /// When it is proven to be dead.
+    #[default]
+    Dead,
+    /// Also when it hangs.
+    Hung,
+}
+
+/// An account for one of Weir's own duties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnAccount {
+    /// Its name, never empty.
+    pub username: String,
+    /// Its password in clear, maybe empty.
+    pub password: Secret,
+}
+
+impl WeirTopology {
+    /// The defaults.
+    pub fn of(writer_hostgroup: u32) -> Self {
+        Self {
+            writer_hostgroup,
+            choices: Choices::default(),
+            slow_start: Duration::from_secs(5),
+            hold_timeout: None,
+            held_max: 10_000,
+            retry_buffer_bytes: 0,
+            drain_grace: None,
+            switchover_pin_grace: Duration::from_secs(1),
+            assist: Assist::default(),
+            assist_account: None,
+            switchover_account: None,
+        }
+    }
+}
+
+impl Config {
+    /// How the cluster with this writer hostgroup is looked after.
+    pub fn topology_of(&self, writer_hostgroup: u32) -> WeirTopology {
+        let row = self.weir_topology.iter().find(|row| row.writer_hostgroup == writer_hostgroup);
+        row.cloned().unwrap_or_else(|| WeirTopology::of(writer_hostgroup))
+    }
+}
+
+/// Reads a row. `config` has the clusters, active or not.
+pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report) -> Option<WeirTopology> {
+    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let writer_hostgroup = required_hostgroup(&mut f, "writer_hostgroup");
+    let defaults = WeirTopology::of(writer_hostgroup.unwrap_or_default());
+    let read = WeirTopology {
+        choices: choices(&mut f),
+        slow_start: f.millis("slow_start_ms", defaults.slow_start, 0..=600_000),
+        hold_timeout: optional_millis(&mut f, "hold_timeout_ms", 1..=WAIT_MS_MAX),
+        held_max: f.integer("max_held", defaults.held_max, 1..=1_000_000),
+        retry_buffer_bytes: f.integer("retry_buffer_bytes", 0, 0..=RETRY_BUFFER_BYTES_MAX),
+        drain_grace: optional_millis(&mut f, "drain_grace_ms", 0..=WAIT_MS_MAX)
+            .filter(|grace| !grace.is_zero()),
+        switchover_pin_grace: f.millis(
+            "switchover_pin_grace_ms",
+            defaults.switchover_pin_grace,
+            0..=SWITCHOVER_GRACE_MS_MAX,
+        ),
+        assist: word(
+            &mut f,
+            "assist",
+            &[("off", Assist::Off), ("dead", Assist::Dead), ("hung", Assist::Hung)],
+            defaults.assist,
+        ),
+        assist_account: account(&mut f, "assist_username", "assist_password"),
+        switchover_account: account(&mut f, "switchover_username", "switchover_password"),
+        ..defaults
+    };
+    f.only("auto_failover", 0);
+    if let Some(id) = writer_hostgroup {
+        only_for_galera(&mut f, config, id);
+    }
+    f.finish(|_, _| None, &[]);
+    writer_hostgroup.map(|_| read)
+}
+
+/// What decides between servers.
+fn choices(f: &mut Fields<'_, '_>) -> Choices {
+    let defaults = Choices::default();
+    let failbacks =
+        [("never", Failback::Never), ("drained", Failback::Drained), ("immediate", Failback::Immediate)];
+    let donors = [("read", DonorReads::WhileQueueIsShort), ("avoid", DonorReads::AsLastResort)];
+    Choices {
+        failback: word(f, "failback", &failbacks, defaults.failback),
+        uptime_min_ms: 1000 * f.integer("min_uptime_s", defaults.uptime_min_ms / 1000, 0..=UPTIME_S_MAX),
+        reader_segment: optional_integer(f, "prefer_segment", 0..=255)
+            .and_then(|segment| u8::try_from(segment).ok()),
+        readers_min: f.integer("min_readers", defaults.readers_min, 1..=1000),
+        donor_reads: word(f, "donor", &donors, defaults.donor_reads),
+        unconfirmed_failover_ms: f.integer(
+            "unconfirmed_failover_ms",
+            defaults.unconfirmed_failover_ms,
+            1000..=WAIT_MS_MAX,
+        ),
+    }
+}
+
+/// Keys that mean something for a Galera cluster only.
+fn only_for_galera(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) {
+    const KEYS: [&str; 9] = [
+        "failback",
+        "min_uptime_s",
+        "prefer_segment",
+        "donor",
+        "unconfirmed_failover_ms",
+        "assist",
+        "assist_username",
+        "assist_password",
+        "min_readers",
+    ];
+    let of_group =
+        config.group_replication_hostgroups.iter().any(|row| row.writer_hostgroup == writer_hostgroup);
+    let of_replicas =
+        config.replication_hostgroups.iter().any(|row| row.writer_hostgroup == writer_hostgroup);
+    let table = match (of_group, of_replicas) {
+        (true, _) => clusters::GROUP_REPLICATION,
+        (_, true) => clusters::REPLICATION,
+        _ => return,
+    };
+    for key in KEYS.into_iter().filter(|key| *key != "min_readers" || of_replicas) {
+        if f.has(key) {
+            f.refuse(key, format!("does not hold for a row of {table}"));
+        }
+    }
+}
+
+/// Each row is of a cluster, and each cluster has at most one.
+pub(crate) fn have_clusters(config: &Config, lines: &Lines, report: &mut Report) {
+    let inactive = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
+    let known: Vec<u32> = inactive
+        .map(|row| row.writer_hostgroup)
+        .chain(config.clusters().map(|Cluster { writer_hostgroup, .. }| writer_hostgroup))
+        .collect();
+    let mut seen = HashMap::new();
+    for (index, row) in config.weir_topology.iter().enumerate() {
+        let (path, line) = lines.at(index);
+        let (id, key) = (row.writer_hostgroup, format!("{path}.writer_hostgroup"));
+        if let Some(first) = seen.insert(id, line) {
+            report.refuse(line, key, format!("hostgroup {id} is already there (line {first})"));
+        } else if !known.contains(&id) {
+            report.refuse(line, key, format!("hostgroup {id} is not the writer_hostgroup of a cluster"));
+        }
+    }
+}
+
+/// One of some words.
+fn word<T: Copy>(f: &mut Fields<'_, '_>, name: &'static str, words: &[(&'static str, T)], default: T) -> T {
+    let Some(item) = f.item(name) else { return default };
+    let Some(text) = item.as_str() else {
+        f.refuse(name, format!("{} is not a string", fields::describe(item)));
+        return default;
+    };
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return *value;
+    }
+    let known: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+    f.refuse(name, unknown_word(text, &known));
+    default
+}
+
+fn optional_integer(
+    f: &mut Fields<'_, '_>,
+    name: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Option<u64> {
+    let least = *range.start();
+    f.item(name).map(|_| f.integer(name, least, range))
+}
+
+fn optional_millis(
+    f: &mut Fields<'_, '_>,
+    name: &'static str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Option<Duration> {
+    optional_integer(f, name, range).map(Duration::from_millis)
+}
+
+/// An account of two keys; a password alone is a fault.
+fn account(f: &mut Fields<'_, '_>, name: &'static str, password: &'static str) -> Option<OwnAccount> {
+    let username = f.optional_text(name, USERNAME_CHARS_MAX);
+    let secret = f.secret_text(password, PASSWORD_BYTES_MAX);
+    if username.as_deref() == Some("") {
+        f.refuse(name, "is empty");
+    }
+    if username.is_none() && secret.is_some() {
+        f.refuse(password, format!("is of no use without {name}"));
+    }
+    let username = username.filter(|name| !name.is_empty())?;
+    Some(OwnAccount { username, password: Secret::new(secret.unwrap_or_default()) })
+}
