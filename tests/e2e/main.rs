@@ -16,6 +16,7 @@ mod entry_points;
 mod failover_basic;
 mod fake_server;
 mod galera;
+mod group_switchover;
 mod hostile;
 mod listeners;
 mod login;
@@ -57,6 +58,7 @@ fn cases() -> Vec<Case> {
         failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),
+        group_switchover::trials(),
         hostile::trials(),
         listeners::trials(),
         login::trials(),

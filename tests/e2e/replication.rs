@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Case> {
 }
 
 /// What takes servers and machine long.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
 /// Which server answers: goes to the writer.
@@ -30,7 +30,7 @@ const WHO_READS: &str =
     "SELECT VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME = 'server_uuid'";
 
 /// A Weir in front of a source and its replicas, or of a group.
-fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dyn Error>> {
+pub(crate) fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dyn Error>> {
     let mut config = WeirConfig::new(env.free_address()?);
     for server in mysql.servers() {
         let lag: &[_] = if group { &[] } else { &[("max_replication_lag", 3.into())] };
@@ -54,17 +54,17 @@ fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dyn Error>> {
     Ok(weir)
 }
 
-fn uuid(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {
+pub(crate) fn uuid(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {
     Ok(mysql.server(server).root_query(WHO)?.concat().concat())
 }
 
 /// Where a session of its own writes now.
-fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
+pub(crate) fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
     Ok(Session::open(weir.addr(), "test")?.value(WHO)?)
 }
 
 /// Where sessions without writes read within some statements.
-fn readers(weir: &Weir) -> Result<Vec<String>, Box<dyn Error>> {
+pub(crate) fn readers(weir: &Weir) -> Result<Vec<String>, Box<dyn Error>> {
     let mut session = Session::open(weir.addr(), "test")?;
     let mut found = (0..12).map(|_| session.value(WHO_READS)).collect::<Result<Vec<_>, _>>()?;
     found.sort();
@@ -74,11 +74,11 @@ fn readers(weir: &Weir) -> Result<Vec<String>, Box<dyn Error>> {
 
 /// What a session that writes met with.
 #[derive(Debug)]
-struct Written {
+pub(crate) struct Written {
     /// Rows that were acknowledged.
-    rows: u64,
+    pub(crate) rows: u64,
     /// What ended it before its time.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Writes numbered rows until it is told to stop. Each is read back at once.
@@ -99,7 +99,10 @@ fn write(weir: &Weir, writer: usize, stop: &AtomicBool) -> Written {
 }
 
 /// Something happens while sessions write and read what they have written; returns what each of them met with.
-fn under_load(weir: &Weir, happen: impl FnOnce() -> CaseResult) -> Result<Vec<Written>, Box<dyn Error>> {
+pub(crate) fn under_load(
+    weir: &Weir,
+    happen: impl FnOnce() -> CaseResult,
+) -> Result<Vec<Written>, Box<dyn Error>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;

@@ -27,11 +27,11 @@ const WRITERS: usize = 8;
 const SWITCHOVERS: usize = 6;
 
 /// Runs a command of Weir's with this Weir's configuration.
-fn run(weir: &Weir, arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
+pub(crate) fn run(weir: &Weir, arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
     Ok(Command::new(weir_binary()?).args(arguments).arg("-c").arg(weir.config_path()).output()?)
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

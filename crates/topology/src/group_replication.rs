@@ -8,7 +8,7 @@ use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
     ClusterPolicy, Endpoint, Flavour, Group, GroupState, Intent, MemberState, Millis, Place, Reason, Role,
-    Roles, ServerState, View, Wish,
+    Roles, ServerState, Switch, View, Wish,
 };
 
 /// With several primaries one that is further behind has work to catch up on first.
@@ -30,6 +30,7 @@ pub(crate) fn decide(
         before: previous.before(policy.writer_hostgroup, Flavour::GroupReplication),
         previous,
         now: judge.now,
+        switch: judge.policy.switch.as_ref(),
         view: None,
     };
     cluster.drop_other_groups();
@@ -77,6 +78,7 @@ struct Cluster<'a> {
     before: Group,
     previous: &'a Roles,
     now: Millis,
+    switch: Option<&'a Switch>,
     view: Option<View>,
 }
 
@@ -159,15 +161,15 @@ impl<'a> Cluster<'a> {
         healthy(&self.members).any(|(_, state)| state.single_primary)
     }
 
-    fn choose_writers(&self) -> Group {
-        let mut candidates: Vec<_> =
-            healthy(&self.members).filter(|(member, _)| self.cannot_write(member).is_none()).collect();
-        if self.awaits_first_look() {
-            candidates.clear();
-        }
+    /// The members whose obstacle to writing (none: no obstacle) is accepted, the best writer first.
+    fn candidates(&self, accepted: impl Fn(Option<Reason>) -> bool) -> Vec<Endpoint> {
         let before = self.before.last_writers();
+        let switch = self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup);
+        let mut candidates: Vec<_> =
+            healthy(&self.members).filter(|(member, _)| accepted(self.cannot_write(member))).collect();
         candidates.sort_by_key(|(member, state)| {
             (
+                switch.is_none_or(|switch| switch.to != *member.endpoint),
                 before.iter().position(|writer| writer == member.endpoint).unwrap_or(usize::MAX),
                 Reverse(member.weight_in(self.policy.writer_hostgroup)),
                 Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
@@ -175,8 +177,21 @@ impl<'a> Cluster<'a> {
                 member.endpoint,
             )
         });
-        candidates.truncate(usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX));
-        let writers: Vec<Endpoint> = candidates.iter().map(|(member, _)| member.endpoint.clone()).collect();
+        candidates.into_iter().map(|(member, _)| member.endpoint.clone()).collect()
+    }
+
+    fn choose_writers(&self) -> Group {
+        let mut writers = self.candidates(|obstacle| obstacle.is_none());
+        if self.awaits_first_look() {
+            writers.clear();
+        }
+        let writers_max = usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX);
+        let successors = match self.has_single_primary() {
+            // The group can make any of them its primary.
+            true => self.candidates(|obstacle| obstacle == Some(Reason::Secondary)),
+            false => writers.iter().skip(writers_max).cloned().collect(),
+        };
+        writers.truncate(writers_max);
         let hold = || member::hold_without_writer(&self.before, &self.members, self.now);
         Group {
             writer_hostgroup: self.policy.writer_hostgroup,
@@ -187,8 +202,7 @@ impl<'a> Cluster<'a> {
             begun: Some(self.before.begun.unwrap_or(self.now)),
             view: self.view.clone(),
             writer_segment: 0,
-            // The group chooses.
-            successors: Vec::new(),
+            successors,
             cannot_write: Vec::new(),
         }
     }

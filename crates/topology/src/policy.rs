@@ -23,8 +23,8 @@ pub struct Policy {
     pub switch: Option<Switch>,
 }
 
-/// A planned change of the writer of a Galera cluster: for one decision, this node comes before the present writer, if it
-/// can write.
+/// A planned change of the writer where each server could be it, with Galera or in a group with several primaries: for
+/// one decision, this one comes before the present writer, if it can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// Names the cluster.

@@ -105,7 +105,8 @@ pub struct Group {
     pub writer_view: Option<View>,
     /// Network segment of the last writer of a Galera cluster.
     pub writer_segment: u8,
-    /// Who could write in their place, the best first.
+    /// Who could write in their place, by Weir's choice or once the group or the user has made it the writer; the best
+    /// first.
     pub successors: Vec<Endpoint>,
     /// Every server that can't write now, and why.
     pub cannot_write: Vec<(Endpoint, Reason)>,

@@ -231,6 +231,30 @@ fn the_group_moves_its_primary() {
     assert_eq!(world.picture(), "R R W");
 }
 
+/// A planned change: the group can make any secondary its primary; where all are primaries, Weir chooses.
+#[test]
+fn who_can_be_the_next_primary() {
+    let mut world = World::group(group_policy(WriterReads::No));
+    assert_eq!(world.roles.groups[0].successors, [node(1), node(2)]);
+    world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(1) });
+    world.decide();
+    assert_eq!(world.picture(), "W R R", "only the group moves its primary");
+    world.see_member(1, |state| state.members[1].state = MemberState::Recovering);
+    world.decide();
+    assert_eq!(world.roles.groups[0].successors, [node(2)]);
+
+    let mut world = World::group(group_policy(WriterReads::No));
+    (0..3).for_each(|index| world.see_member(index, multi_primary));
+    world.decide();
+    assert_eq!(world.roles.groups[0].successors, [node(1), node(2)]);
+    world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(2) });
+    world.decide();
+    assert_eq!(world.writer(), Some(2));
+    world.policy.switch = None;
+    world.decide();
+    assert_eq!(world.writer(), Some(2), "failback is never");
+}
+
 /// Observations of different moments may show two: nobody writes until they are of one.
 #[test]
 fn two_servers_that_call_themselves_primary() {

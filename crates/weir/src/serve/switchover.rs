@@ -1,33 +1,57 @@
 //! `weir switchover`: the writer role moves to another server, and no application notices.
 //!
 //! ```text
-//! pick the target ─► hold ─► nobody writes to the old one ─► the target has everything ─► new roles ─► release
-//!                      └── anything fails: release, everything is as before ──┘
+//! pick the target ─► get ready ─► hold ─► nobody writes to the old one ─► the role moves ─► new roles ─► release
+//!                                   └── anything fails: undo, release, everything is as before ──┘
 //! ```
 //!
 //! While statements are held nobody begins anything on the old writer; who is in a transaction goes on there. So before
 //! the new roles are published nobody may write to the old writer any more, and nothing is lost: at worst some statements
 //! have waited.
+//!
+//! How the role moves depends on who decides it: see [`chosen`] where Weir does, [`group`] where a Group Replication
+//! group does. Getting ready finds out what is missing, before anything is held.
 
-use std::thread::sleep;
+mod account;
+mod chosen;
+mod group;
+
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use weir_proxy::statistics::{ReportPart, WritingRow};
-use weir_topology::{Endpoint, Group};
+use weir_topology::{Endpoint, Flavour, Group, Reason};
 
 use super::Server;
 use crate::control::{Steps, Switchover};
 
-/// How often it is looked whether somebody still writes.
+/// How often it is looked whether something has come to pass.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
-/// How long the target may take to apply what it has.
-const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
+/// How long it may take until the monitor sees that the role has moved: some looks at each server.
+const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// A worker that has not answered may still let sessions write.
 const BUSY: &str = "a worker has been too busy to answer for seconds";
+
+/// From whom the role moves to whom.
+struct Plan<'a> {
+    wanted: &'a Switchover,
+    steps: &'a Steps,
+    flavour: Flavour,
+    from: Endpoint,
+    to: Endpoint,
+    /// How long transactions and pins on the old writer are waited for.
+    grace: Duration,
+}
+
+/// Whoever moves the role, ready for it.
+enum Mover {
+    /// Weir itself: every server can write.
+    Weir,
+    Group(Box<group::Mover>),
+}
 
 impl Server<'_> {
     /// Moves the writer role. Returns what was done.
@@ -35,10 +59,11 @@ impl Server<'_> {
     /// # Errors
     /// Why it was not, in words; then everything is as before.
     pub(super) fn switchover(&mut self, wanted: &Switchover, steps: &Steps) -> Result<String, String> {
-        let hostgroup = wanted.writer_hostgroup;
-        let (from, to) = self.plan(wanted)?;
+        let plan = self.plan(wanted, steps)?;
+        let mover = self.get_ready(&plan)?;
+        let (hostgroup, Plan { from, to, .. }) = (wanted.writer_hostgroup, &plan);
         if wanted.dry_run {
-            let writing = self.writing(&from)?;
+            let writing = self.writing(from)?;
             return Ok(format!(
                 "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {}",
                 in_words(&writing)
@@ -48,7 +73,7 @@ impl Server<'_> {
         steps.tell(format!("{from} -> {to}: new statements are held"));
         let begun = Instant::now();
         let is_held = self.hold(Some(format!("held for a switchover from {from} to {to}")), hostgroup);
-        let moved = if is_held { self.move_writer(wanted, &from, &to, steps) } else { Err(BUSY.to_owned()) };
+        let moved = if is_held { self.move_writer(&plan, mover) } else { Err(BUSY.to_owned()) };
         self.hold(None, hostgroup);
         let held_ms = begun.elapsed().as_millis();
         match moved {
@@ -60,8 +85,7 @@ impl Server<'_> {
             }
             Err(cause) => {
                 tracing::warn!(hostgroup, %from, %to, held_ms, cause, "switchover undone");
-                let roles = self.roles.latest();
-                let stays = roles.group(hostgroup).is_some_and(|group| group.writers == [from.clone()]);
+                let stays = self.writers(&plan) == [from.clone()];
                 let now = if stays {
                     format!("{from} is the writer as before")
                 } else {
@@ -73,7 +97,7 @@ impl Server<'_> {
     }
 
     /// The present writer and the next one.
-    fn plan(&self, wanted: &Switchover) -> Result<(Endpoint, Endpoint), String> {
+    fn plan<'p>(&self, wanted: &'p Switchover, steps: &'p Steps) -> Result<Plan<'p>, String> {
         let hostgroup = wanted.writer_hostgroup;
         let roles = self.roles.latest();
         let group = roles.group(hostgroup).ok_or_else(|| {
@@ -84,19 +108,33 @@ impl Server<'_> {
         let from = match group.writers.as_slice() {
             [writer] => writer.clone(),
             [] => return Err("there is no writer: a failover is under way, or nobody can write".to_owned()),
-            _ => return Err("there are several writers (max_writers): nothing to switch".to_owned()),
+            _ => return Err("there are several writers: nothing to switch".to_owned()),
         };
         let to = match &wanted.to {
             Some(to) if *to == from => return Err(format!("{to} is the writer already")),
             Some(to) if group.successors.contains(to) => to.clone(),
             Some(to) => return Err(format!("{to} can't be the writer: {}", why_not(group, to))),
             None => group.successors.first().cloned().ok_or_else(|| {
-                let because = |(server, why): &(Endpoint, weir_topology::Reason)| format!("{server}: {why}");
+                let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
                 let reasons: Vec<String> = group.cannot_write.iter().map(because).collect();
                 format!("no other server can be the writer: {}", reasons.join(", "))
             })?,
         };
-        Ok((from, to))
+        let own = self.config.topology_of(hostgroup).switchover_pin_grace;
+        let grace = wanted.grace_ms.map_or(own, Duration::from_millis);
+        Ok(Plan { wanted, steps, flavour: group.flavour, from, to, grace })
+    }
+
+    /// Everything that can be missing is looked for here.
+    fn get_ready(&self, plan: &Plan<'_>) -> Result<Mover, String> {
+        match plan.flavour {
+            Flavour::Galera => Ok(Mover::Weir),
+            Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Weir),
+            Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
+            Flavour::Replication => {
+                Err("with mysql_replication_hostgroups whoever sets read_only moves the writer".to_owned())
+            }
+        }
     }
 
     /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
@@ -108,35 +146,70 @@ impl Server<'_> {
     }
 
     /// What happens while statements are held.
-    fn move_writer(
-        &mut self,
-        wanted: &Switchover,
-        from: &Endpoint,
-        to: &Endpoint,
-        steps: &Steps,
-    ) -> Result<(), String> {
-        let own = self.config.topology_of(wanted.writer_hostgroup).switchover_pin_grace;
-        let grace = wanted.grace_ms.map_or(own, Duration::from_millis);
-        let mut writing = self.wait_writers(from, grace, steps)?;
+    fn move_writer(&mut self, plan: &Plan<'_>, mover: Mover) -> Result<(), String> {
+        self.wait_until_nobody_writes(plan)?;
+        match mover {
+            Mover::Weir => self.choose(plan),
+            Mover::Group(mover) => self.move_with_group(plan, *mover),
+        }
+    }
+
+    /// Before this has returned, sessions may write to the old writer.
+    fn wait_until_nobody_writes(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+        let Plan { wanted, from, steps, .. } = plan;
+        let mut writing = self.wait_writers(from, plan.grace, steps)?;
         if !writing.is_empty() && wanted.force {
             steps.tell(format!("closing {}", in_words(&writing)));
             self.publisher.cut_writers(&from.to_string());
             writing = self.wait_writers(from, CUT_WAIT, steps)?;
         }
-        if !writing.is_empty() {
-            let hint = if wanted.force { "" } else { " (--force closes them)" };
-            return Err(format!("sessions may still write to {from}: {}{hint}", in_words(&writing)));
+        if writing.is_empty() {
+            return Ok(());
         }
-        steps.tell(format!("waiting until {to} has applied everything"));
-        self.wait_caught_up(to)?;
-        self.monitor.switch(wanted.writer_hostgroup, to);
+        let hint = if wanted.force { "" } else { " (--force closes them)" };
+        Err(format!("sessions may still write to {from}: {}{hint}", in_words(&writing)))
+    }
+
+    /// The writers of now.
+    fn writers(&self, plan: &Plan<'_>) -> Vec<Endpoint> {
         let roles = self.roles.latest();
-        let group = roles.group(wanted.writer_hostgroup);
-        match group {
-            Some(group) if group.writers == [to.clone()] => Ok(()),
-            Some(group) => Err(format!("{to} can't be the writer any more: {}", why_not(group, to))),
-            None => Err("the cluster is not configured any more".to_owned()),
+        roles.group(plan.wanted.writer_hostgroup).map(|group| group.writers.clone()).unwrap_or_default()
+    }
+
+    /// Waits until the monitor has seen that another server writes now.
+    fn wait_writer(&mut self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), String> {
+        let until = Instant::now() + FOLLOW_WAIT;
+        while self.writers(plan) != [server.clone()] {
+            if Instant::now() >= until {
+                let roles = self.roles.latest();
+                let why = roles.group(plan.wanted.writer_hostgroup).map(|group| why_not(group, server));
+                let why = why.unwrap_or_else(|| "the cluster is not configured any more".to_owned());
+                return Err(format!(
+                    "{server} is not seen as the writer after {} s: {why}",
+                    FOLLOW_WAIT.as_secs()
+                ));
+            }
+            let reporter = self.monitor.reporter();
+            reporter.suspect(&plan.from);
+            reporter.suspect(&plan.to);
+            self.follow_roles();
+            sleep(LOOK_EVERY);
         }
+        self.follow_roles();
+        Ok(())
+    }
+
+    /// Does something that waits for servers, and follows roles meanwhile.
+    fn meanwhile<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("switchover".to_owned()).spawn_scoped(scope, work);
+            let thread = thread.map_err(|error| format!("can't start a thread: {error}"))?;
+            while !thread.is_finished() {
+                self.follow_roles();
+                sleep(LOOK_EVERY);
+            }
+            thread.join().map_err(|_| "a thread of the switchover has panicked".to_owned())
+        })
     }
 
     /// Waits until nobody may write to a server, for so long; returns who may then.
@@ -182,23 +255,6 @@ impl Server<'_> {
         }
         sums.sort();
         Ok(sums)
-    }
-
-    /// Waits until everything that was acknowledged before now is visible on a server.
-    fn wait_caught_up(&mut self, to: &Endpoint) -> Result<(), String> {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns =
-            u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
-        let shared = self.snapshots.registry.server(to);
-        let until = Instant::now() + CATCH_UP_WAIT;
-        while !shared.covers(now_ns) {
-            if Instant::now() >= until {
-                return Err(format!("{to} has not applied everything within {} s", CATCH_UP_WAIT.as_secs()));
-            }
-            self.follow_roles();
-            sleep(LOOK_EVERY);
-        }
-        Ok(())
     }
 }
 

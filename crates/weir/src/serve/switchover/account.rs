@@ -1,0 +1,35 @@
+//! The account that moves the role, where servers have to be told.
+
+use std::time::Duration;
+
+use weir_client::{Connection, Options};
+use weir_topology::Endpoint;
+
+use super::{Plan, Server};
+
+/// How long an answer may take that needs no wait.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+impl Server<'_> {
+    /// How to connect to a server with the account that may move the role: `weir_topology.switchover_username`, else
+    /// the monitor's.
+    pub(super) fn account_at(&self, plan: &Plan<'_>, server: &Endpoint) -> Options {
+        let variables = &self.config.variables;
+        let own = self.config.topology_of(plan.wanted.writer_hostgroup).switchover_account;
+        let (user, password) = match &own {
+            Some(own) => (own.username.as_str(), own.password.expose()),
+            None => (variables.monitor_username.as_str(), variables.monitor_password.expose()),
+        };
+        let tls = self.snapshots.servers_tls.for_monitor();
+        Options::new(&server.host, server.port, user, password)
+            .timeouts(variables.monitor_connect_timeout, ANSWER_WAIT)
+            .tls(tls.get(server).cloned())
+    }
+}
+
+/// Connects, or says why not.
+pub(super) fn connect(options: &Options) -> Result<Connection, String> {
+    Connection::connect(options).map_err(|error| {
+        format!("can't log in at {}:{} as {}: {error}", options.host, options.port, options.user)
+    })
+}

@@ -1,0 +1,45 @@
+//! A writer that Weir chooses among servers of which each can write: Galera, and a group with several primaries.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use weir_topology::Endpoint;
+
+use super::{LOOK_EVERY, Plan, Server, why_not};
+
+/// How long the target may take to apply what it has.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
+
+impl Server<'_> {
+    /// Has the target be the writer as soon as it has applied everything.
+    pub(super) fn choose(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+        let Plan { wanted, to, .. } = plan;
+        plan.steps.tell(format!("waiting until {to} has applied everything"));
+        self.wait_caught_up(to)?;
+        self.monitor.switch(wanted.writer_hostgroup, to);
+        let roles = self.roles.latest();
+        match roles.group(wanted.writer_hostgroup) {
+            Some(group) if group.writers == [to.clone()] => Ok(()),
+            Some(group) => Err(format!("{to} can't be the writer any more: {}", why_not(group, to))),
+            None => Err("the cluster is not configured any more".to_owned()),
+        }
+    }
+
+    /// Waits until everything that was acknowledged before now is visible on a server.
+    fn wait_caught_up(&mut self, to: &Endpoint) -> Result<(), String> {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_ns =
+            u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
+        let shared = self.snapshots.registry.server(to);
+        let until = Instant::now() + CATCH_UP_WAIT;
+        while !shared.covers(now_ns) {
+            if Instant::now() >= until {
+                return Err(format!("{to} has not applied everything within {} s", CATCH_UP_WAIT.as_secs()));
+            }
+            self.follow_roles();
+            sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! A Group Replication group moves its primary itself, when it is asked to (MySQL manual, "Changing the Primary"):
+//! `group_replication_set_as_primary()`, which needs GROUP_REPLICATION_ADMIN.
+//!
+//! The group waits until the transactions on the old primary have ended, those of clients beside Weir and those that only
+//! read, too. That can't be taken back: killing the call does not end it (seen on MySQL 9.7), so that the primary would
+//! move at some later time. So it is asked only when no transaction is left, which needs PROCESS to be seen; and it gets
+//! a time-out, after which it closes the connections of those that began since.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use weir_client::{Connection, Error};
+
+use super::account::connect;
+use super::{LOOK_EVERY, Plan, Server};
+
+/// Asks for nothing: this is no member's id. The answer tells whether the account may ask at all.
+const MAY_IT: &str = "SELECT group_replication_set_as_primary('none')";
+/// Where it says so; the error's number (1123) is that of all faults of the function's arguments.
+const PRIVILEGE: &str = "GROUP_REPLICATION_ADMIN";
+/// ER_CANT_INITIALIZE_UDF: the function refuses its arguments.
+const REFUSED_ARGUMENT: u16 = 1123;
+/// Transactions of clients, without InnoDB's own.
+const TRANSACTIONS: &str =
+    "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id <> 0";
+/// Needs the same privilege, and leaves the list of transactions alone.
+const MAY_LOOK: &str = "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1";
+/// The list is made anew only if nobody has read it for 0.1 s (MySQL manual, "InnoDB INFORMATION_SCHEMA Transaction and
+/// Locking Information").
+const LIST_AGE: Duration = Duration::from_millis(120);
+/// The group itself takes a few milliseconds; what it has to certify and to apply comes on top.
+const GROUP_WAIT: Duration = Duration::from_secs(10);
+
+/// Connections that have shown that they may do what is to be done.
+pub(super) struct Mover {
+    from: Connection,
+    to: Connection,
+    /// `server_uuid` of the target.
+    id: String,
+}
+
+impl Server<'_> {
+    /// Whether each member is a primary, so that Weir chooses among them.
+    pub(super) fn has_several_primaries(&self, plan: &Plan<'_>) -> bool {
+        let roles = self.roles.latest();
+        let group = roles.group(plan.wanted.writer_hostgroup);
+        // A secondary is listed there for being one.
+        group.is_some_and(|group| !group.cannot_write.iter().any(|(server, _)| *server == plan.to))
+    }
+
+    /// Logs in, and sees whether the account has the privileges.
+    pub(super) fn group_mover(&self, plan: &Plan<'_>) -> Result<Mover, String> {
+        let mut options = self.account_at(plan, &plan.to);
+        options.read_timeout = Some(Duration::from_secs(timeout_s(plan)) + GROUP_WAIT);
+        let user = options.user.clone();
+        let mut to = connect(&options)?;
+        match to.query(MAY_IT) {
+            Err(Error::Server { code: REFUSED_ARGUMENT, message, .. }) if !message.contains(PRIVILEGE) => {}
+            Err(Error::Server { code: REFUSED_ARGUMENT, .. }) => {
+                return Err(format!("{user} lacks a privilege: GRANT {PRIVILEGE} ON *.* TO {user}"));
+            }
+            Err(error) => return Err(format!("{}: {error}", plan.to)),
+            Ok(_) => return Err(format!("{} takes no member's id for one", plan.to)),
+        }
+        let mut from = connect(&self.account_at(plan, &plan.from))?;
+        if let Err(error) = from.query(MAY_LOOK) {
+            return Err(match error.code() {
+                Some(_) => format!("{user} can't see transactions: GRANT PROCESS ON *.* TO {user} ({error})"),
+                None => format!("{}: {error}", plan.from),
+            });
+        }
+        let id = to.query("SELECT @@GLOBAL.server_uuid").map_err(|error| format!("{}: {error}", plan.to))?;
+        let id = id.first().unwrap_or_default().to_owned();
+        let is_plain = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+        if is_plain { Ok(Mover { from, to, id }) } else { Err(format!("{} has no server_uuid", plan.to)) }
+    }
+
+    /// Has the group move its primary, and waits until the monitor has seen it.
+    pub(super) fn move_with_group(&mut self, plan: &Plan<'_>, mover: Mover) -> Result<(), String> {
+        let Mover { mut from, mut to, id } = mover;
+        self.wait_transactions(plan, &mut from)?;
+        plan.steps.tell(format!("the group makes {} its primary", plan.to));
+        let call = format!("SELECT group_replication_set_as_primary('{id}', {})", timeout_s(plan));
+        let answer = self.meanwhile(move || to.query(&call).map(drop))?;
+        match answer {
+            Err(error @ Error::Server { .. }) => return Err(format!("the group refuses: {error}")),
+            // Nobody knows whether the group has got it: its members will tell.
+            Err(error) => plan.steps.tell(format!("{}: {error}; looking at what the group does", plan.to)),
+            Ok(()) => {}
+        }
+        plan.steps.tell(format!("waiting until {} writes and has applied everything", plan.to));
+        self.wait_writer(plan, &plan.to)
+    }
+
+    /// Waits until no transaction is left on the old primary, within the grace.
+    fn wait_transactions(&mut self, plan: &Plan<'_>, from: &mut Connection) -> Result<(), String> {
+        let until = Instant::now() + plan.grace;
+        let mut told = String::new();
+        loop {
+            let left = from.query(TRANSACTIONS).map_err(|error| format!("{}: {error}", plan.from))?;
+            let left = left.first().unwrap_or_default();
+            if left == "0" || (plan.wanted.force && Instant::now() >= until) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!(
+                    "{left} transactions are left on {}, of clients beside Weir or of readers (--force has the group \
+                     close their connections)",
+                    plan.from
+                ));
+            }
+            if left != told {
+                plan.steps.tell(format!("waiting for {left} transactions on {}", plan.from));
+                told = left.to_owned();
+            }
+            let again = Instant::now() + LIST_AGE;
+            while Instant::now() < again {
+                self.follow_roles();
+                sleep(LOOK_EVERY);
+            }
+        }
+    }
+}
+
+/// How long the group waits for transactions that have begun since nobody had one, in seconds (0 to 3600).
+fn timeout_s(plan: &Plan<'_>) -> u64 {
+    if plan.wanted.force { 1 } else { plan.grace.as_secs() + 1 }
+}

@@ -1,0 +1,107 @@
+//! `weir switchover` of a Group Replication group: the group moves its primary, and no application notices.
+
+use std::thread;
+use std::time::Duration;
+
+use weir_testkit::{Account, Mysql, Weir, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::replication::{PATIENCE, Written, under_load, uuid, weir, writer};
+use crate::switchover::{run, text};
+
+/// The cases of this module. Each has servers of its own.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("group_switchover::under_load_without_an_error", without_an_error),
+        Case::serial("group_switchover::what_can_not_be_is_refused_or_undone", refused),
+    ]
+}
+
+const SWITCHOVERS: usize = 4;
+
+fn switchover(weir: &Weir, more: &[&str]) -> Result<std::process::Output, Box<dyn std::error::Error>> {
+    let hostgroup = hostgroup::WRITER.to_string();
+    run(weir, &[&["switchover", &hostgroup], more].concat())
+}
+
+fn grant(mysql: &Mysql) -> CaseResult {
+    let Account { user, .. } = Account::MONITOR;
+    mysql.source().root_query(&format!("GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO {user}@'%'"))?;
+    mysql.wait_replicated()?;
+    Ok(())
+}
+
+/// Waits until a member can follow the primary.
+fn wait_ready(weir: &Weir) -> CaseResult {
+    eventually("another member can be the primary", PATIENCE, || {
+        Ok(switchover(weir, &["--dry-run"])?.status.success())
+    })
+}
+
+fn without_an_error(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(3, true)?;
+    let weir = weir(env, &mysql, true)?;
+    grant(&mysql)?;
+    wait_ready(&weir)?;
+    let mut primaries = vec![writer(&weir)?];
+    let written = under_load(&weir, || {
+        for _ in 0..SWITCHOVERS {
+            let done = switchover(&weir, &["--grace-ms", "8000"])?;
+            ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+            primaries.push(writer(&weir)?);
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    })?;
+    ensure!(primaries.windows(2).all(|pair| pair[0] != pair[1]), "{primaries:?}");
+    ensure!(written.iter().all(|written| written.error.is_none()), "{written:?}");
+    let mut session = Session::open(weir.addr(), "test")?;
+    for (at, Written { rows, .. }) in written.iter().enumerate() {
+        let found = session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {at} FOR UPDATE"))?;
+        ensure!(found == rows.to_string(), "writer {at}: {rows} acknowledged, {found} found");
+    }
+    Ok(())
+}
+
+fn refused(env: &Env) -> CaseResult {
+    let mysql = env.own_mysql(3, true)?;
+    let weir = weir(env, &mysql, true)?;
+    let primary = uuid(&mysql, 1)?;
+    ensure!(writer(&weir)? == primary, "the primary does not write");
+    eventually("a missing privilege is named", PATIENCE, || {
+        let refused = switchover(&weir, &[])?;
+        Ok(!refused.status.success()
+            && text(&refused.stderr).contains("GRANT GROUP_REPLICATION_ADMIN ON *.* TO monitor"))
+    })?;
+    ensure!(!weir.log().contains("switchover begins"), "it has begun without the privilege");
+    grant(&mysql)?;
+    wait_ready(&weir)?;
+
+    // A client beside Weir has an open transaction, which the group would wait for without an end.
+    let mut beside = Session::open(mysql.server(1).addr(), "test")?;
+    beside.run("BEGIN")?;
+    beside.run("INSERT INTO numbers VALUES (77, 1)")?;
+    let undone = switchover(&weir, &["--grace-ms", "300"])?;
+    let said = text(&undone.stderr);
+    ensure!(
+        undone.status.code() == Some(1)
+            && said.contains("1 transactions are left")
+            && said.contains("is the writer as before"),
+        "{undone:?}"
+    );
+    beside.run("COMMIT")?;
+    ensure!(writer(&weir)? == primary, "it has moved");
+
+    // The user names the next primary, and has the group cut off whoever is in its way.
+    beside.run("BEGIN")?;
+    beside.run("INSERT INTO numbers VALUES (77, 2)")?;
+    let to = mysql.server(3).addr().to_string();
+    let forced = switchover(&weir, &["--grace-ms", "300", "--force", "--to", &to])?;
+    ensure!(forced.status.success(), "{forced:?}");
+    ensure!(writer(&weir)? == uuid(&mysql, 3)?, "it has not moved");
+    ensure!(beside.run("COMMIT").is_err(), "a transaction has gone on over the change");
+    let found = Session::open(weir.addr(), "test")?
+        .value("SELECT GROUP_CONCAT(number) FROM numbers WHERE writer = 77 FOR UPDATE")?;
+    ensure!(found == "1", "rows {found}");
+    Ok(())
+}
