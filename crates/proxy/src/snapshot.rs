@@ -127,6 +127,8 @@ pub struct Hostgroup {
     pub absent: String,
     /// How statements are shared between the members.
     pub balancing: Balancing,
+    /// How its sessions wait for a server, if it belongs to a cluster.
+    pub holding: Option<Arc<Holding>>,
     /// In which time a member that was away comes back to its full share.
     pub slow_start: Duration,
     /// How many connections may be opened for it in a second.
@@ -134,6 +136,50 @@ pub struct Hostgroup {
 }
 
 pub use weir_config::Balancing;
+
+/// How sessions wait for a server of a cluster, all workers together. Touched when a session finds no server, never on
+/// the way of a statement that finds one.
+#[derive(Debug)]
+pub struct Holding {
+    /// For how long a statement waits; none: `connect_timeout_server_max`.
+    timeout: Option<Duration>,
+    sessions_max: u32,
+    sessions: AtomicU32,
+}
+
+/// A session's right to wait; dropping it gives it back.
+#[derive(Debug)]
+pub struct Held(Arc<Holding>);
+
+impl Holding {
+    /// At most `sessions_max` sessions wait, each statement for `timeout`; none: `connect_timeout_server_max`.
+    pub fn new(timeout: Option<Duration>, sessions_max: u32) -> Self {
+        Self { timeout, sessions_max, sessions: AtomicU32::new(0) }
+    }
+
+    /// For how long a statement waits, if the cluster has a limit of its own.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The most sessions that wait.
+    pub fn sessions_max(&self) -> u32 {
+        self.sessions_max
+    }
+
+    /// Takes the right to wait, if one is left.
+    pub fn try_hold(self: &Arc<Self>) -> Option<Held> {
+        let more = |sessions| (sessions < self.sessions_max).then_some(sessions + 1);
+        let result = self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        result.is_ok().then(|| Held(self.clone()))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// A limit on connections opened in each second for one hostgroup, all workers together. Touched when a connection is
 /// opened, never on the way of a statement.

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use weir_config::{Config, MysqlUser, Password};
+use weir_config::{Config, MysqlUser, Password, WeirTopology};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
-use weir_proxy::snapshot::{Account, Care, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
+use weir_proxy::snapshot::{Account, Care, Holding, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
 use weir_routing::{FastRoute, Options, QueryRule, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
@@ -30,6 +30,8 @@ pub(crate) struct Snapshots {
     pub(crate) rsa_key: Option<Arc<RsaKey>>,
     /// Counts of hostgroups go on over reloads.
     throttles: HashMap<u32, Arc<Throttle>>,
+    /// Sessions that wait are counted over reloads, by writer hostgroup.
+    holdings: HashMap<u32, Arc<Holding>>,
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
     rules: KnownRules,
@@ -62,6 +64,7 @@ impl Snapshots {
             addresses: HashMap::new(),
             rsa_key: None,
             throttles: HashMap::new(),
+            holdings: HashMap::new(),
             servers_tls: ServersTls::default(),
             rules: KnownRules::default(),
             held: None,
@@ -181,6 +184,7 @@ impl Snapshots {
             let cluster = config.clusters().find(|cluster| cluster.hostgroups().any(|of| of == *id));
             let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
             hostgroup.slow_start = care.slow_start;
+            hostgroup.holding = cluster.map(|_| self.holding(&care));
             hostgroup.keeps_connections = attributes.is_some_and(|attributes| !attributes.multiplex);
             if let Some(attributes) = attributes {
                 limit_online(hostgroup, attributes.max_num_online_servers);
@@ -193,6 +197,17 @@ impl Snapshots {
             }
         }
         hostgroups
+    }
+
+    /// How sessions wait for a server of a cluster: counted as before, unless the limits have changed.
+    fn holding(&mut self, care: &WeirTopology) -> Arc<Holding> {
+        let known = self.holdings.get(&care.writer_hostgroup);
+        let known = known
+            .filter(|known| (known.timeout(), known.sessions_max()) == (care.hold_timeout, care.held_max));
+        let new = || Arc::new(Holding::new(care.hold_timeout, care.held_max));
+        let holding = known.cloned().unwrap_or_else(new);
+        self.holdings.insert(care.writer_hostgroup, holding.clone());
+        holding
     }
 
     /// Users whose rows have not changed keep what their logins have taught.

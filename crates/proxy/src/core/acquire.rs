@@ -1,15 +1,11 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
-use weir_protocol::error::ServerError;
 use weir_sql::{Kind, Uses};
 
 use super::Core;
 use super::balance::{GroupMember, Load, choose};
 use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, WorkKind};
 use crate::snapshot::Standing;
-
-/// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
-pub(super) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
 const IDLE_LOOKED_AT: usize = 8;
@@ -133,6 +129,9 @@ impl Core {
             self.login_done(key);
             return self.answered_here(key);
         }
+        if !self.may_be_held(key, hostgroup) {
+            return;
+        }
         let socket = self.sessions[key].socket;
         self.parked.push_back((key, socket));
         let members = self.groups.get(&hostgroup).map(|group| group.members.as_slice()).unwrap_or_default();
@@ -217,6 +216,7 @@ impl Core {
     /// Gives the session a connection to this server, now or when its turn comes.
     pub(super) fn obtain(&mut self, server: ServerIndex, key: SessionKey) {
         let socket = self.sessions[key].socket;
+        self.sessions[key].held = None;
         if self.servers[server].waiters.is_empty()
             && let Some(backend) = self.take_idle(server, key)
         {
@@ -256,30 +256,12 @@ impl Core {
         let session = &mut self.sessions[key];
         session.is_pinned_to_reader = !is_writer && !session.is_bound();
         session.lease = Some(backend);
+        session.held = None;
         session.work.is_sent = false;
         session.phase = Phase::Running;
         self.backends[backend].holder = Some(key);
         self.backends[backend].has_served = true;
         self.converge(backend);
-    }
-
-    /// A session has waited too long.
-    pub(super) fn wait_timed_out(&mut self, key: SessionKey) {
-        let Phase::Waiting(since) = self.sessions[key].phase else { return };
-        let waited_ms = (self.now - since) / 1_000_000;
-        let hostgroup = self.sessions[key].work.hostgroup;
-        let reason = self.why_unreachable(hostgroup);
-        let message = format!(
-            "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
-        );
-        self.leave_queues(key);
-        tracing::warn!(session = self.sessions[key].id, message);
-        self.sessions[key].phase = Phase::Running;
-        if self.sessions[key].upload.is_some() {
-            return self.fail_session(key, HOSTGROUP_UNREACHABLE, &message);
-        }
-        self.reply_error(key, HOSTGROUP_UNREACHABLE, &message);
-        self.answered_here(key);
     }
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
@@ -309,7 +291,7 @@ impl Core {
     }
 
     /// Why no server of a hostgroup could be had, for people.
-    fn why_unreachable(&self, hostgroup: u32) -> String {
+    pub(super) fn why_unreachable(&self, hostgroup: u32) -> String {
         let Some(group) = self.groups.get(&hostgroup) else {
             return format!("no server is configured for hostgroup {hostgroup}");
         };

@@ -125,6 +125,7 @@ impl Core {
             aside: None,
             stays_in: None,
             is_pinned_to_reader: false,
+            held: None,
             kept: None,
             keeps: Keeps::empty(),
             has_own_insert_id: false,
@@ -476,6 +477,7 @@ impl Core {
         self.abandon(key);
         let session = &mut self.sessions[key];
         session.phase = Phase::Closing;
+        session.held = None;
         session.inbox = Vec::new();
         session.command_bytes = 0;
         let socket = session.socket;
@@ -569,6 +571,7 @@ impl Core {
         }
         session.upload = None;
         session.infile = None;
+        session.held = None;
         session.phase = Phase::Idle;
         session.last_active_at = self.now;
         let socket = session.socket;

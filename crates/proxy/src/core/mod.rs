@@ -18,6 +18,7 @@ mod counting;
 mod cursor;
 mod finish;
 mod get_diagnostics;
+mod holding;
 mod infile;
 mod keep;
 mod kill;
@@ -58,7 +59,7 @@ use weir_sql::{Dialect, Digester};
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::shared::{Message, Shared};
-use crate::snapshot::{Account, Balancing, Server, Snapshot, Throttle};
+use crate::snapshot::{Account, Balancing, Holding, Server, Snapshot, Throttle};
 use crate::statistics::Statistics;
 use balance::{Dice, GroupMember, Latency};
 pub use model::Nanos;
@@ -109,6 +110,7 @@ pub struct Core {
     collations: HashMap<Box<[u8]>, CharsetAndCollation>,
     /// Sessions that wait for any server of their hostgroup.
     parked: VecDeque<(SessionKey, SocketId)>,
+    wait_limits: holding::WaitLimits,
     /// Sessions to look at again once the current event is dealt with.
     runnable: VecDeque<(SessionKey, SocketId)>,
     fresh: Rc<State>,
@@ -171,6 +173,7 @@ struct Group {
     absent: String,
     balancing: Balancing,
     throttle: Arc<Throttle>,
+    holding: Option<Arc<Holding>>,
 }
 
 /// Who a backend connection is logged in as, and with which capabilities.
@@ -261,6 +264,7 @@ impl Core {
             timers: timers::Timers::new(now),
             collations: HashMap::new(),
             parked: VecDeque::new(),
+            wait_limits: Default::default(),
             runnable: VecDeque::new(),
             fresh,
             next_session: 0,

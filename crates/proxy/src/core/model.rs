@@ -25,7 +25,7 @@ use super::route::KnownScope;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
-use crate::snapshot::{Account, ServerTls};
+use crate::snapshot::{Account, Held, ServerTls};
 
 /// Monotonic nanoseconds, passed in by the driver.
 pub type Nanos = u64;
@@ -89,6 +89,8 @@ pub(crate) struct Session {
     /// The lease was taken for a read, on a server that takes no writes now.
     pub is_pinned_to_reader: bool,
     pub pins: PinBoard,
+    /// It waits for a server of a cluster.
+    pub held: Option<Held>,
     /// What is being done for the client.
     pub work: Work,
     pub statements: HashMap<u32, ClientStatement>,

@@ -31,11 +31,13 @@ impl Core {
                 absent: hostgroup.absent.clone(),
                 balancing: hostgroup.balancing,
                 throttle: hostgroup.throttle.clone(),
+                holding: hostgroup.holding.clone(),
             };
             groups.insert(*id, group);
         }
         self.note_absences(&groups);
         self.groups = groups;
+        self.take_wait_limits();
         self.default_dialect.server = snapshot.dialect.server;
         self.renew_accounts();
         self.close_unwanted();

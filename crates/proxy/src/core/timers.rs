@@ -132,30 +132,6 @@ impl Core {
             .unwrap_or(Nanos::MAX)
     }
 
-    fn first_wait_deadline(&self) -> Nanos {
-        let limit = self.wait_limit();
-        let fronts = self.servers.iter().filter_map(|pool| pool.waiters.front()).chain(self.parked.front());
-        fronts
-            .filter_map(|(key, socket)| self.waiting_since(*key, *socket))
-            .map(|since| since + limit)
-            .min()
-            .unwrap_or(Nanos::MAX)
-    }
-
-    fn wait_limit(&self) -> Nanos {
-        self.snapshot.variables.connect_timeout_server_max.as_nanos() as Nanos
-    }
-
-    fn waiting_since(&self, key: usize, socket: SocketId) -> Option<Nanos> {
-        if !self.session_is(key, socket) {
-            return None;
-        }
-        match self.sessions[key].phase {
-            Phase::Waiting(since) => Some(since),
-            _ => None,
-        }
-    }
-
     pub(super) fn run_timers(&mut self) {
         let now = self.now;
         while let Some(socket) = pop_due(&mut self.timers.logins, now) {
@@ -194,30 +170,6 @@ impl Core {
         if self.timers.look_over_at <= now {
             self.timers.look_over_at = now + LOOK_OVER_NS;
             self.look_over();
-        }
-    }
-
-    /// Ends the waits that have reached connect_timeout_server_max. The queues are in order of arrival, except
-    /// for sessions that were sent from one to another; those are found at the latest when they come to the
-    /// front.
-    fn end_waits(&mut self) {
-        let limit = self.wait_limit();
-        let is_due = |since: Nanos| since + limit <= self.now;
-        let mut due = Vec::new();
-        let queues = self.servers.iter().map(|pool| &pool.waiters).chain([&self.parked]);
-        for queue in queues {
-            for (key, socket) in queue {
-                match self.waiting_since(*key, *socket) {
-                    Some(since) if is_due(since) => due.push((*key, *socket)),
-                    Some(_) => break,
-                    None => {}
-                }
-            }
-        }
-        for (key, socket) in due {
-            if self.is_waiting(key, socket) {
-                self.wait_timed_out(key);
-            }
         }
     }
 
