@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use weir_client::Tls;
 use weir_config::Config;
-use weir_topology::{Endpoint, Roles, ServerRegistry, Switch};
+use weir_topology::{Endpoint, Roles, ServerRegistry, Switch, SwitchStep};
 
 use crate::owner::{self, Event};
 use crate::settings::Settings;
@@ -61,7 +61,7 @@ impl Monitor {
     /// it have been published.
     pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
         let (published, is_published) = sync_channel(0);
-        let switch = Switch { writer_hostgroup, to: to.clone() };
+        let switch = Switch { writer_hostgroup, to: to.clone(), step: SwitchStep::Move };
         if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }

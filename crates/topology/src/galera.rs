@@ -1,14 +1,17 @@
 //! The roles of one Galera cluster.
 
+mod epoch;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::judge::{Judge, Out};
 use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
+use crate::tenure::Tenure;
 use crate::{
-    ClusterPolicy, DonorReads, Endpoint, Flavour, GaleraState, Group, Hold, Intent, LocalState, Maintenance,
-    Millis, Place, Reason, Role, Roles, ServerState, Switch, View, Wish,
+    Cleared, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Flavour, GaleraState, Group, Hold, Intent,
+    LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Switch, SwitchStep, View, Wish,
 };
 
 /// The longest receive queue of a reading donor where the configuration sets no limit.
@@ -42,13 +45,18 @@ pub(crate) fn decide(
         now: judge.now,
         unconfirmed_failover_ms: policy.choices.unconfirmed_failover_ms,
         switch: judge.policy.switch.as_ref(),
+        epoch: judge.policy.epoch.as_ref().filter(|_| policy.max_writers == 1),
+        cleared: &judge.policy.cleared,
+        tenure: None,
         view: None,
         hold: None,
     };
+    cluster.learn_epoch(judge);
     cluster.drop_other_histories();
     cluster.drop_old_views();
     cluster.hold = cluster.due_hold();
-    let mut group = cluster.choose_writers();
+    let (mut group, candidates) = cluster.choose_writers();
+    cluster.agree(&mut group, candidates);
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
     places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
@@ -91,6 +99,8 @@ fn working<'a>(
 }
 
 type Member<'a> = member::Member<'a, GaleraState>;
+/// A server that could be the writer.
+type Candidate<'a> = (&'a Endpoint, &'a GaleraState);
 
 struct Cluster<'a> {
     policy: &'a ClusterPolicy,
@@ -100,6 +110,9 @@ struct Cluster<'a> {
     now: Millis,
     switch: Option<&'a Switch>,
     unconfirmed_failover_ms: u64,
+    epoch: Option<&'a EpochPolicy>,
+    cleared: &'a [Cleared],
+    tenure: Option<Tenure>,
     view: Option<View>,
     hold: Option<Hold>,
 }
@@ -176,19 +189,26 @@ impl<'a> Cluster<'a> {
 
     /// Whether a candidate's view shows that the cluster goes on without the lost writer.
     fn confirms_loss(&self, state: &GaleraState) -> bool {
-        let Some(last) = &self.before.writer_view else { return true };
+        let Some(last) = &self.before.writer_view else {
+            // Where the row alone tells of the writer, only its address can be missing from a view.
+            let row = self.tenure.as_ref().and_then(|tenure| tenure.row.as_ref());
+            return row.is_none_or(|row| {
+                row.writer_address.as_ref().is_some_and(|address| !state.members.contains(address))
+            });
+        };
         state.cluster_state_uuid == last.history
             && state.cluster_conf_id > last.number
             && !last.writer_address.as_ref().is_some_and(|address| state.members.contains(address))
     }
 
-    fn choose_writers(&self) -> Group {
+    /// Whom the facts choose, and all who could have been chosen, the best first.
+    fn choose_writers(&self) -> (Group, Vec<Candidate<'a>>) {
         let mut candidates = self.candidates(|obstacle| obstacle.is_none());
         if candidates.is_empty() {
             candidates = self
                 .candidates(|obstacle| matches!(obstacle, Some(Reason::Desynced | Reason::DonorCannotWrite)));
         }
-        if self.hold.as_ref().is_some_and(|hold| self.now.since(hold.since) < self.unconfirmed_failover_ms) {
+        if !self.is_unconfirmed_due() && self.hold.is_some() {
             let able = candidates.len();
             candidates.retain(|(_, state)| self.confirms_loss(state));
             let newest = self.view.as_ref().map_or(0, |view| self.now.since(view.since));
@@ -201,10 +221,11 @@ impl<'a> Cluster<'a> {
         }
         // The present writers first and in their order: failback is `never`.
         let before = self.before.last_writers();
-        let switch = self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup);
+        // With an epoch the role moves by the row.
+        let switch = self.switch_here().filter(|_| self.tenure.is_none());
         candidates.sort_by_key(|(member, state)| {
             (
-                switch.is_none_or(|switch| switch.to != *member.endpoint),
+                switch.is_none_or(|switch| switch.to != *member.endpoint || switch.step != SwitchStep::Move),
                 before.iter().position(|writer| writer == member.endpoint).unwrap_or(usize::MAX),
                 Reverse(member.weight_in(self.policy.writer_hostgroup)),
                 Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
@@ -213,11 +234,11 @@ impl<'a> Cluster<'a> {
                 member.endpoint,
             )
         });
+        let candidates: Vec<Candidate<'a>> =
+            candidates.into_iter().map(|(member, state)| (member.endpoint, state)).collect();
         let writers_max = usize::try_from(self.policy.max_writers).unwrap_or(usize::MAX);
-        let successors =
-            candidates.iter().skip(writers_max).map(|(member, _)| member.endpoint.clone()).collect();
-        candidates.truncate(writers_max);
-        let writers: Vec<Endpoint> = candidates.iter().map(|(member, _)| member.endpoint.clone()).collect();
+        let mut writers: Vec<Endpoint> = candidates.iter().map(|(endpoint, _)| (*endpoint).clone()).collect();
+        let successors = writers.split_off(writers_max.min(writers.len()));
         let first = candidates.first().map(|(_, state)| *state);
         let writer_view = match first {
             Some(state) => {
@@ -226,7 +247,7 @@ impl<'a> Cluster<'a> {
             }
             None => self.before.writer_view.clone(),
         };
-        Group {
+        let group = Group {
             writer_hostgroup: self.policy.writer_hostgroup,
             flavour: Flavour::Galera,
             hold: if writers.is_empty() { self.hold.clone() } else { None },
@@ -237,7 +258,19 @@ impl<'a> Cluster<'a> {
             writer_segment: first.map_or(self.before.writer_segment, |state| state.segment),
             successors,
             cannot_write: Vec::new(),
-        }
+            waits_for: None,
+            tenure: None,
+        };
+        (group, candidates)
+    }
+
+    fn switch_here(&self) -> Option<&'a Switch> {
+        self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup)
+    }
+
+    /// A lost writer has been waited for long enough, although the cluster still has it.
+    fn is_unconfirmed_due(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| self.now.since(hold.since) >= self.unconfirmed_failover_ms)
     }
 
     fn awaits_first_look(&self) -> bool {
@@ -270,7 +303,8 @@ impl<'a> Cluster<'a> {
         let unseen = self.awaits_first_look().then_some(Reason::AwaitsFirstLook);
         let obstacle = |member: &Member<'_>| {
             let held = lost.map(|lost| Reason::AwaitsNewView { lost: lost.clone() });
-            Some((member.endpoint.clone(), self.cannot_write(member).or(held).or(unseen.clone())?))
+            let waits = group.waits_for.clone().or(held).or(unseen.clone());
+            Some((member.endpoint.clone(), self.cannot_write(member).or(waits)?))
         };
         others.filter_map(obstacle).collect()
     }
@@ -298,7 +332,7 @@ impl<'a> Cluster<'a> {
             // How it became writer stays the reason, for as long as it is.
             let kept = self.previous.reason_in(self.policy.writer_hostgroup, member.endpoint);
             let kept = kept.filter(|reason| **reason != Reason::OnlyWriterThoughDesynced);
-            return kept.cloned().unwrap_or(Reason::StaysWriter);
+            return kept.cloned().or_else(|| self.epoch_reason()).unwrap_or(Reason::StaysWriter);
         }
         match before.iter().find(|from| !writers.contains(from)) {
             Some(from) => {

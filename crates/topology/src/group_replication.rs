@@ -8,7 +8,7 @@ use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
     ClusterPolicy, Endpoint, Flavour, Group, GroupState, Intent, MemberState, Millis, Place, Reason, Role,
-    Roles, ServerState, Switch, View, Wish,
+    Roles, ServerState, Switch, SwitchStep, View, Wish,
 };
 
 /// With several primaries one that is further behind has work to catch up on first.
@@ -164,7 +164,9 @@ impl<'a> Cluster<'a> {
     /// The members whose obstacle to writing (none: no obstacle) is accepted, the best writer first.
     fn candidates(&self, accepted: impl Fn(Option<Reason>) -> bool) -> Vec<Endpoint> {
         let before = self.before.last_writers();
-        let switch = self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup);
+        let switch = self.switch.filter(|switch| {
+            switch.writer_hostgroup == self.policy.writer_hostgroup && switch.step == SwitchStep::Move
+        });
         let mut candidates: Vec<_> =
             healthy(&self.members).filter(|(member, _)| accepted(self.cannot_write(member))).collect();
         candidates.sort_by_key(|(member, state)| {
@@ -204,6 +206,8 @@ impl<'a> Cluster<'a> {
             writer_segment: 0,
             successors,
             cannot_write: Vec::new(),
+            waits_for: None,
+            tenure: None,
         }
     }
 

@@ -43,6 +43,7 @@
 mod connects;
 mod decide;
 mod endpoint;
+mod epoch;
 mod galera;
 mod galera_state;
 mod group_replication;
@@ -57,21 +58,27 @@ mod replica_state;
 mod replication;
 mod role;
 mod shared;
+mod tenure;
 
 pub use connects::{Connects, Shun};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis, NoEndpoint};
+pub use epoch::{
+    Announcement, BEAT_AGE_MAX_MS, EpochPolicy, EpochRead, EpochRow, InstanceId, InstanceRow, Peer, Proposal,
+    Switching, drift_ms,
+};
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
 pub use observation::{Observation, ProbeError, ServerState};
 pub use policy::{
-    Choices, ClusterPolicy, DonorReads, Failback, Intent, Policy, ReadOnlyCheck, ReplicationPolicy, Switch,
-    Wish, WriterReads,
+    Choices, Cleared, ClusterPolicy, DonorReads, Failback, Intent, Policy, ReadOnlyCheck, ReplicationPolicy,
+    Switch, SwitchStep, Wish, WriterReads,
 };
 pub use reason::Reason;
 pub use replica_state::{Lag, ReplicaState};
 pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Trouble, View};
 pub use shared::{ServerRegistry, ServerShared};
+pub use tenure::{Confirmed, Tenure};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connects::Connects;
-use crate::{Endpoint, GaleraState, GroupState, Millis, ReplicaState};
+use crate::{Endpoint, EpochRead, GaleraState, GroupState, Millis, ReplicaState};
 
 /// Pings whose mean counts as the latency (ProxySQL looks at as many).
 const PINGS: u32 = 3;
@@ -28,6 +28,8 @@ pub struct Observation {
     pub connects: Connects,
     /// How long a ping takes, in microseconds: a mean in which the last three weigh most.
     pub latency_us: Option<u64>,
+    /// What the last causal read of `weir.topology` and `weir.instances` on this server has shown.
+    pub epoch: Option<EpochRead>,
 }
 
 /// What a server says of itself; what it is asked depends on the cluster it belongs to.
@@ -113,7 +115,8 @@ impl Observation {
         };
         let connects = previous.map(|previous| previous.connects.clone()).unwrap_or_default();
         let latency_us = previous.and_then(|previous| previous.latency_us);
-        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version, connects, latency_us }
+        let epoch = previous.and_then(|previous| previous.epoch.clone());
+        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version, connects, latency_us, epoch }
     }
 
     /// The same with another ping.
@@ -122,6 +125,13 @@ impl Observation {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX / 4);
         let mean = |before: u64| (before / u64::from(PINGS)).saturating_mul(2) + took_us / u64::from(PINGS);
         self.latency_us = Some(self.latency_us.map_or(took_us, mean));
+        self
+    }
+
+    /// The same with another read of the epoch row.
+    #[must_use]
+    pub fn with_epoch(mut self, read: EpochRead) -> Self {
+        self.epoch = Some(read);
         self
     }
 

@@ -1,6 +1,6 @@
 //! What the user wants: the cluster's hostgroups, the servers, and the limits.
 
-use crate::Endpoint;
+use crate::{Endpoint, EpochPolicy};
 
 /// The rules of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,16 +21,40 @@ pub struct Policy {
     pub shun_recovery_ms: u64,
     /// A planned change of a writer.
     pub switch: Option<Switch>,
+    /// How this Weir agrees with others in front of the same Galera clusters; none: it goes by facts alone.
+    pub epoch: Option<EpochPolicy>,
+    /// Switchovers of other Weirs for which this one holds, with none of its sessions writing any more.
+    pub cleared: Vec<Cleared>,
 }
 
-/// A planned change of the writer where each server could be it, with Galera or in a group with several primaries: for
-/// one decision, this one comes before the present writer, if it can write.
+/// None of this Weir's sessions may write to a cluster's writer any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// Names the cluster.
+    pub writer_hostgroup: u32,
+    /// The version of the epoch row that announces the switchover.
+    pub version: u64,
+}
+
+/// A planned change of the writer where each server could be it, with Galera or in a group with several primaries: this
+/// one comes before the present writer, if it can write. Without an epoch one decision does it. With an epoch it stays until the row names the node, or it is given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// Names the cluster.
     pub writer_hostgroup: u32,
     /// The next writer.
     pub to: Endpoint,
+    /// How far it has come.
+    pub step: SwitchStep,
+}
+
+/// The steps of a planned change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchStep {
+    /// Other Weirs are asked to hold. Without any, and without an epoch, nothing happens.
+    Ask,
+    /// The role moves, once no other Weir may write.
+    Move,
 }
 
 impl Default for Policy {
@@ -44,6 +68,8 @@ impl Default for Policy {
             shun_on_failures: 5,
             shun_recovery_ms: 9_000,
             switch: None,
+            epoch: None,
+            cleared: Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Endpoint, LocalState, Maintenance, MemberState, Wish};
+use crate::{Endpoint, InstanceId, LocalState, Maintenance, MemberState, Wish};
 
 /// Why a server has, or does not have, a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +135,36 @@ pub enum Reason {
     },
     /// Waits until every server has been looked at once, for the choice of the first writer.
     AwaitsFirstLook,
+    /// Waits for the first look at `weir.topology`, or for a fresh one.
+    AwaitsEpoch,
+    /// Waits until the next epoch is written.
+    AwaitsClaim,
+    /// Another Weir still reaches the lost writer, so the cluster is not without.
+    AwaitsPeer {
+        /// The lost writer.
+        lost: Endpoint,
+        /// The other Weir.
+        peer: InstanceId,
+    },
+    /// `weir.topology` names a writer that this configuration does not have, and another Weir uses it.
+    UnknownWriter {
+        /// The name.
+        writer: Endpoint,
+        /// The other Weir.
+        peer: InstanceId,
+    },
+    /// Waits until no other Weir can be writing by an earlier epoch.
+    AwaitsLeases {
+        /// The epoch that waits.
+        epoch: u64,
+    },
+    /// Another Weir has claimed the epoch for it.
+    WriterOfEpoch {
+        /// The epoch.
+        epoch: u64,
+        /// The other Weir.
+        claimed_by: InstanceId,
+    },
     /// The primary that the group has chosen.
     GroupPrimary,
     /// A secondary of a single-primary group.
@@ -291,6 +321,23 @@ impl fmt::Display for Reason {
             }
             Self::AwaitsNewView { lost } => write!(f, "waits until the cluster has removed {lost}"),
             Self::AwaitsFirstLook => f.write_str("waits until every server has been probed once"),
+            Self::AwaitsEpoch => f.write_str("waits for a look at weir.topology"),
+            Self::AwaitsClaim => f.write_str("waits until the next epoch is written to weir.topology"),
+            Self::AwaitsPeer { lost, peer } => write!(
+                f,
+                "waits: another Weir ({peer}) reaches {lost}, so only the way to it from here is broken"
+            ),
+            Self::UnknownWriter { writer, peer } => write!(
+                f,
+                "waits: another Weir ({peer}) uses {writer} as the writer, which is not in mysql_servers here; all \
+                 Weirs must name the servers alike"
+            ),
+            Self::AwaitsLeases { epoch } => {
+                write!(f, "waits until no other Weir can be writing by an epoch before {epoch}")
+            }
+            Self::WriterOfEpoch { epoch, claimed_by } => {
+                write!(f, "writer of epoch {epoch}, which another Weir ({claimed_by}) has claimed")
+            }
             Self::GroupPrimary => f.write_str("the group's primary"),
             Self::Secondary => f.write_str("secondary of its group"),
             Self::AwaitsElection { lost } => {

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use crate::observation::Version;
-use crate::{Endpoint, Millis, Reason};
+use crate::{Endpoint, Millis, Reason, Tenure};
 
 /// The roles of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -110,6 +110,10 @@ pub struct Group {
     pub successors: Vec<Endpoint>,
     /// Every server that can't write now, and why.
     pub cannot_write: Vec<(Endpoint, Reason)>,
+    /// What the next writer waits for, where that is not a server's own state.
+    pub waits_for: Option<Reason>,
+    /// What is known of the epoch; none where this Weir goes by facts alone.
+    pub tenure: Option<Tenure>,
 }
 
 /// How the servers of a cluster are kept alike, and who says which of them writes.
@@ -174,13 +178,11 @@ impl Roles {
 
     /// Whether nothing changed that matters to a statement; figures within reasons may differ.
     pub fn same_as(&self, other: &Self) -> bool {
-        let writers = |roles: &Self| -> Vec<_> {
-            roles.groups.iter().map(|group| (group.writers.clone(), group.hold.clone())).collect()
-        };
         self.server_version == other.server_version
             && self.places.len() == other.places.len()
             && self.places.iter().zip(&other.places).all(|(one, two)| one.same_as(two))
-            && writers(self) == writers(other)
+            && self.groups.len() == other.groups.len()
+            && self.groups.iter().zip(&other.groups).all(|(one, two)| one.same_as(two))
     }
 
     /// Why no server of `hostgroup` takes work: every server that is known there with its reason.
@@ -216,6 +218,14 @@ impl Roles {
 }
 
 impl Group {
+    fn same_as(&self, other: &Self) -> bool {
+        let agreed =
+            |group: &'_ Self| group.tenure.clone().map(|tenure| (tenure.row, tenure.awaited, tenure.deposed));
+        (&self.writers, &self.hold) == (&other.writers, &other.hold)
+            && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
+            && agreed(self) == agreed(other)
+    }
+
     /// The writers of the last decision, lost ones too.
     pub(crate) fn last_writers(&self) -> &[Endpoint] {
         self.hold.as_ref().map_or(&self.writers, |hold| &hold.lost)

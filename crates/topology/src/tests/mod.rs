@@ -7,6 +7,7 @@ mod group_replication;
 mod properties;
 mod replication;
 mod scenarios;
+mod several_weirs;
 mod shunning;
 
 use crate::*;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The view that the survivors form without node 0.
-fn next_view(state: &mut GaleraState) {
+pub(super) fn next_view(state: &mut GaleraState) {
     state.cluster_conf_id = 4;
     state.cluster_size = 2;
     state.members.retain(|member| !member.starts_with("192.168.4.22:"));

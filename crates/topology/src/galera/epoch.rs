@@ -1,0 +1,123 @@
+//! Where the decision about a cluster meets the epoch on which several Weirs agree.
+
+use super::{Candidate, Cluster};
+use crate::judge::Judge;
+use crate::member::healthy;
+use crate::tenure::{Case, Ground, Tenure, Verdict};
+use crate::{Announcement, Endpoint, GaleraState, Group, Reason};
+
+impl Cluster<'_> {
+    /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
+    pub(super) fn learn_epoch(&mut self, judge: &Judge<'_>) {
+        let Some(policy) = self.epoch else { return };
+        let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
+        let reads = judge.observations.iter().filter(|seen| is_member(&seen.endpoint));
+        let reads = reads.filter_map(|seen| seen.epoch.as_ref());
+        let (known, view) = (self.before.tenure.as_ref(), self.before.writer_view.as_ref());
+        let mut tenure = Tenure::after(known, policy, reads, view, self.now);
+        self.note_deposed(&mut tenure);
+        if let Some(row) = &tenure.row {
+            let last = self.before.last_writers();
+            let is_ahead = tenure.ahead.as_ref().is_some_and(|ahead| last == std::slice::from_ref(ahead));
+            if last != std::slice::from_ref(&row.writer) && !is_ahead {
+                self.before.writers = vec![row.writer.clone()];
+                (self.before.hold, self.before.writer_view, tenure.ahead) = (None, None, None);
+            }
+        }
+        self.tenure = Some(tenure);
+    }
+
+    /// A writer that the epoch has left behind must not be written to within old transactions either, unless it left in
+    /// order, which lets them end.
+    fn note_deposed(&self, tenure: &mut Tenure) {
+        let known = self.before.tenure.as_ref().and_then(|tenure| tenure.row.as_ref());
+        let (Some(known), Some(row)) = (known, &tenure.row) else { return };
+        if known.epoch == row.epoch || tenure.ahead.as_ref() == Some(&row.writer) {
+            return;
+        }
+        let leaves = |endpoint: &Endpoint| {
+            let member = self.members.iter().find(|member| member.endpoint == endpoint);
+            member.is_some_and(|member| match &member.state {
+                Ok(_) => self.cannot_write(member).is_some(),
+                Err(out) => !out.lost,
+            })
+        };
+        let is_gone = self.healthy().any(|(_, state)| has_left(tenure, state));
+        let is_deposed = known.writer != row.writer && !leaves(&known.writer) && !is_gone;
+        tenure.deposed = is_deposed.then(|| known.writer.clone());
+    }
+
+    /// Lets the epoch have its say on whom the facts choose.
+    pub(super) fn agree(&mut self, group: &mut Group, candidates: Vec<Candidate<'_>>) {
+        let (Some(policy), Some(mut tenure)) = (self.epoch, self.tenure.take()) else { return };
+        let first = candidates.first().copied();
+        let switch = self.switch_here().and_then(|switch| {
+            let (_, state) = candidates.iter().find(|(endpoint, _)| **endpoint == switch.to)?;
+            Some((switch, state.own_address()))
+        });
+        let writer = tenure.row.as_ref().map(|row| row.writer.clone());
+        let is = |endpoint: &Endpoint| writer.as_ref() == Some(endpoint);
+        let case = Case {
+            choice: first.map(|(endpoint, _)| endpoint),
+            address: first.and_then(|(_, state)| state.own_address()),
+            ground: self.ground(first.map(|(_, state)| state)),
+            is_former_gone: first.is_some_and(|(_, state)| has_left(&tenure, state)),
+            knows_writer: self.members.iter().any(|member| is(member.endpoint)),
+            sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
+            switch,
+            begun: self.before.begun.unwrap_or(self.now),
+            now: self.now,
+        };
+        let verdict = tenure.rule(&case, policy);
+        let cleared = self.cleared.iter().find(|cleared| cleared.writer_hostgroup == group.writer_hostgroup);
+        let version = cleared.map(|cleared| cleared.version);
+        let is_asked = tenure.foreign_switch(policy).is_some_and(|(_, asked)| Some(asked) == version);
+        let clear_of = version.filter(|_| is_asked).unwrap_or(0);
+        tenure.announcement = Announcement { clear_of, ..tenure.announcement };
+        if let Verdict::Wait(reason) = verdict {
+            group.waits_for = Some(reason);
+            let mut waiting = std::mem::take(&mut group.writers);
+            waiting.append(&mut group.successors);
+            group.successors = waiting;
+            group.hold = self.hold.clone();
+            // What is known of the last writer is needed until there is another.
+            group.writer_view = self.before.writer_view.clone();
+            group.writer_segment = self.before.writer_segment;
+        } else if let (Some(hold), Some(peer)) = (&group.hold, tenure.peer_with_writer(policy, self.now))
+            && let Some(lost) = hold.lost.first()
+        {
+            group.waits_for = Some(Reason::AwaitsPeer { lost: lost.clone(), peer: peer.clone() });
+        }
+        self.tenure = Some(tenure.clone());
+        group.tenure = Some(tenure);
+    }
+
+    fn ground(&self, chosen: Option<&GaleraState>) -> Ground {
+        match chosen {
+            Some(state) if self.hold.is_some() && self.confirms_loss(state) => Ground::NewView,
+            Some(_) if self.hold.is_some() => Ground::Unconfirmed,
+            _ => Ground::InOrder,
+        }
+    }
+
+    /// How a server became the writer that the row makes it.
+    pub(super) fn epoch_reason(&self) -> Option<Reason> {
+        let tenure = self.tenure.as_ref()?;
+        let row = tenure.row.as_ref()?;
+        if row.claimed_by != self.epoch?.instance {
+            return Some(Reason::WriterOfEpoch { epoch: row.epoch, claimed_by: row.claimed_by.clone() });
+        }
+        let from = tenure.former.clone()?;
+        Some(Reason::TookOver { from, confirmed: row.is_open })
+    }
+}
+
+/// Whether a node is in a newer view than the one in which the epoch's former writer was last seen writing, and that
+/// view has it no more.
+fn has_left(tenure: &Tenure, state: &GaleraState) -> bool {
+    tenure.former_view.as_ref().is_some_and(|former| {
+        state.cluster_state_uuid == former.history
+            && state.cluster_conf_id > former.number
+            && former.writer_address.as_ref().is_some_and(|address| !state.members.contains(address))
+    })
+}

@@ -1,0 +1,329 @@
+//! The rules by which several Weirs agree on a writer.
+//!
+//! ```text
+//! the row's writer can write ───────────────────────────► it writes, once the epoch is open
+//! it can't: what do the facts say?
+//!   a newer view has it no more ── alone ───────────────► the next one writes, the row follows
+//!                               └─ others are there ────► claim, then by the row
+//!   it left in order ───────────────────────────────────► claim, then by the row
+//!   lost, and the view still has it ── a peer sees it ──► hold, and say so
+//!                                   └─ nobody does ─────► claim; closed until every lease by the old epoch is over
+//! ```
+
+use crate::epoch::{
+    Announcement, BEAT_AGE_MAX_MS, EpochPolicy, EpochRead, EpochRow, Peer, Proposal, Switching, drift_ms,
+};
+use crate::{Endpoint, InstanceId, Millis, Reason, Switch, SwitchStep, View};
+
+/// How long the first decision waits for the first read of the epoch row. Then facts must do.
+const FIRST_READ_MS: u64 = 5_000;
+/// Without a read as fresh as this nothing is known of other Weirs, and no reachable writer is taken for lost.
+const READ_AGE_MAX_MS: u64 = 1_000;
+/// A writer that another Weir has just chosen is not replaced for a wish within this time: users who want opposite
+/// things of two Weirs must not make the role wander to and fro.
+const CLAIM_PAUSE_MS: u64 = 5_000;
+
+/// What is known of a cluster's epoch; also the memory for the next decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tenure {
+    /// The newest row that was read.
+    pub row: Option<EpochRow>,
+    /// When the row's epoch was first seen.
+    pub since: Millis,
+    /// When the row that is now the newest was first seen.
+    pub learned_at: Millis,
+    /// The last read that confirms the epoch, and the lease that it gives.
+    pub confirmed: Option<Confirmed>,
+    /// When the read was sent that tells of the other Weirs.
+    pub read_at: Option<Millis>,
+    /// The other Weirs.
+    pub peers: Vec<Peer>,
+    /// What should be written.
+    pub proposal: Option<Proposal>,
+    /// What this Weir should say of itself.
+    pub announcement: Announcement,
+    /// Other Weirs that may still write while this one wants to move the role.
+    pub awaited: Vec<InstanceId>,
+    /// The writer that was published before the row names it, since nobody else is there.
+    pub ahead: Option<Endpoint>,
+    /// The writer of the epoch before, if it was known here.
+    pub former: Option<Endpoint>,
+    /// The view in which the epoch's former writer was last seen writing.
+    pub former_view: Option<View>,
+    /// A former writer that did not leave in order and that the cluster may still have: no session may go on with a
+    /// transaction there.
+    pub deposed: Option<Endpoint>,
+}
+
+/// A moment at which the epoch was in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Just before the read was sent.
+    pub at: Millis,
+    /// For so long from then on writes may be sent.
+    pub lease_ms: u64,
+}
+
+/// Why the facts choose another writer than the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ground {
+    /// The cluster goes on without it.
+    NewView,
+    /// It can't be reached for long, and the cluster still has it.
+    Unconfirmed,
+    /// It is not to write any more, or is not known.
+    InOrder,
+}
+
+/// What the facts say.
+pub(crate) struct Case<'a> {
+    /// The writer that they choose.
+    pub(crate) choice: Option<&'a Endpoint>,
+    /// The chosen node's address among the members of the view.
+    pub(crate) address: Option<&'a str>,
+    pub(crate) ground: Ground,
+    /// The chosen node is in a newer view than the epoch's former writer, which has it no more.
+    pub(crate) is_former_gone: bool,
+    /// The row's writer is a server of this configuration.
+    pub(crate) knows_writer: bool,
+    /// The row's writer works, as seen from here.
+    pub(crate) sees_writer: bool,
+    /// A planned change whose target can write, and the target's address.
+    pub(crate) switch: Option<(&'a Switch, Option<&'a str>)>,
+    /// When the cluster's roles were decided for the first time.
+    pub(crate) begun: Millis,
+    pub(crate) now: Millis,
+}
+
+/// Whether the choice may be published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Publish,
+    Wait(Reason),
+}
+
+impl Tenure {
+    /// Until when writes may be sent; none: without limit, since there is no epoch yet.
+    pub fn writes_until(&self) -> Option<Millis> {
+        self.row.as_ref()?;
+        let until = |confirmed: Confirmed| Millis(confirmed.at.0.saturating_add(confirmed.lease_ms));
+        Some(self.confirmed.map_or(Millis(0), until))
+    }
+
+    /// A switchover that another Weir has announced and for which this one is to hold.
+    pub fn foreign_switch(&self, policy: &EpochPolicy) -> Option<(&Switching, u64)> {
+        let row = self.row.as_ref()?;
+        let switching = row.switching.as_ref()?;
+        (switching.by != policy.instance).then_some((switching, row.version))
+    }
+
+    /// What is known after further reads.
+    pub(crate) fn after<'a>(
+        before: Option<&Self>,
+        policy: &EpochPolicy,
+        reads: impl Iterator<Item = &'a EpochRead> + Clone,
+        former_view: Option<&View>,
+        now: Millis,
+    ) -> Self {
+        let mut tenure = before.cloned().unwrap_or_default();
+        (tenure.proposal, tenure.awaited) = (None, Vec::new());
+        tenure.learn_row(reads.clone(), former_view, now);
+        if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
+            tenure.learn_peers(newest, policy, now);
+        }
+        let lease_ms = if tenure.peers.is_empty() { policy.lone_lease_ms } else { policy.lease_ms };
+        tenure.announcement.lease_ms = lease_ms;
+        // Also shortens the lease at hand when another Weir appears.
+        if let Some(confirmed) = &mut tenure.confirmed {
+            confirmed.lease_ms = confirmed.lease_ms.min(lease_ms);
+        }
+        for read in reads {
+            tenure.confirm(read, policy, lease_ms);
+        }
+        tenure
+    }
+
+    fn learn_row<'a>(
+        &mut self,
+        reads: impl Iterator<Item = &'a EpochRead>,
+        former_view: Option<&View>,
+        now: Millis,
+    ) {
+        let number = |row: &EpochRow| (row.epoch, row.version);
+        let newest =
+            reads.filter_map(|read| Some((number(read.row.as_ref()?), read))).max_by_key(|(n, _)| *n);
+        let Some((newest, read)) = newest else { return };
+        let known = self.row.as_ref().map(number);
+        // A read of later that shows less: the table is another one, as after a restored backup.
+        let is_newer =
+            known.is_none_or(|known| newest > known || newest < known && read.asked_at > self.learned_at);
+        if !is_newer {
+            return;
+        }
+        if known.is_none_or(|known| known.0 != newest.0) {
+            (self.since, self.confirmed) = (now, None);
+            self.former_view = former_view.cloned();
+            self.former = self.row.as_ref().map(|row| row.writer.clone());
+        }
+        self.learned_at = now;
+        self.row = read.row.clone();
+    }
+
+    fn learn_peers(&mut self, newest: &EpochRead, policy: &EpochPolicy, now: Millis) {
+        if self.read_at.is_some_and(|known| newest.asked_at < known) {
+            return;
+        }
+        self.read_at = Some(newest.asked_at);
+        let others = newest.instances.iter().filter(|row| row.instance != policy.instance);
+        let peers = others.map(|row| {
+            let known = self.peers.iter().find(|peer| peer.instance == row.instance && peer.beat == row.beat);
+            let beat_since = known.map_or(now, |peer| peer.beat_since);
+            Peer { instance: row.instance.clone(), beat: row.beat, beat_since, says: row.says }
+        });
+        self.peers = peers.collect();
+    }
+
+    /// A read confirms the epoch from the moment at which it was sent, if the others could see this Weir in it.
+    fn confirm(&mut self, read: &EpochRead, policy: &EpochPolicy, lease_ms: u64) {
+        let epoch = |row: &Option<EpochRow>| row.as_ref().map(|row| row.epoch);
+        let own = read.instances.iter().find(|row| row.instance == policy.instance);
+        let Some(own) = own.filter(|_| epoch(&read.row) == epoch(&self.row) && read.row.is_some()) else {
+            return;
+        };
+        let is_fresh = read.asked_at.0.saturating_sub(own.beat) <= BEAT_AGE_MAX_MS;
+        if is_fresh && self.confirmed.is_none_or(|known| known.at <= read.asked_at) {
+            self.confirmed = Some(Confirmed { at: read.asked_at, lease_ms: lease_ms.min(own.says.lease_ms) });
+        }
+    }
+
+    /// Whether what the facts choose is to write now; notes what is to be written and said.
+    pub(crate) fn rule(&mut self, case: &Case<'_>, policy: &EpochPolicy) -> Verdict {
+        if self.read_at.is_none() {
+            let is_new = case.now.since(case.begun) < FIRST_READ_MS;
+            return if is_new { Verdict::Wait(Reason::AwaitsEpoch) } else { Verdict::Publish };
+        }
+        self.announcement.epoch = self.row.as_ref().map_or(0, |row| row.epoch);
+        self.announcement.sees_writer = case.sees_writer;
+        let Some(choice) = case.choice else { return Verdict::Publish };
+        let Some(row) = self.row.clone() else {
+            return self.claim_first(case, choice, Ground::NewView);
+        };
+        if row.writer != *choice {
+            if self.ahead.as_ref() == Some(choice) {
+                return self.claim_first(case, choice, Ground::NewView);
+            }
+            return self.replace(case, choice, &row, policy);
+        }
+        self.ahead = None;
+        self.rule_switch(case, &row, policy);
+        if row.is_open {
+            return Verdict::Publish;
+        }
+        let is_over = |peer: &Peer| peer.says.epoch >= row.epoch || case.now >= self.old_lease_ends(peer);
+        if !case.is_former_gone && !self.peers.iter().all(is_over) {
+            return Verdict::Wait(Reason::AwaitsLeases { epoch: row.epoch });
+        }
+        if self.proposal.is_none() {
+            self.proposal = Some(Proposal::Open { from: (row.epoch, row.version) });
+        }
+        Verdict::Publish
+    }
+
+    /// When a peer that goes by an earlier epoch has sent its last write: a read that was sent after the present epoch was
+    /// seen here would have shown it.
+    fn old_lease_ends(&self, peer: &Peer) -> Millis {
+        let lease_ms = peer.says.lease_ms;
+        let by_epoch = self.since.0.saturating_add(lease_ms).saturating_add(drift_ms(lease_ms));
+        Millis(by_epoch).min(peer.may_write_until())
+    }
+
+    /// Nobody else can be writing.
+    fn is_alone(&self, now: Millis) -> bool {
+        self.peers.iter().all(|peer| now >= peer.may_write_until())
+    }
+
+    /// A live peer that reaches the writer of the epoch.
+    pub(crate) fn peer_with_writer(&self, policy: &EpochPolicy, now: Millis) -> Option<&InstanceId> {
+        let epoch = self.row.as_ref()?.epoch;
+        let sees =
+            |peer: &&Peer| peer.is_live(policy, now) && peer.says.epoch == epoch && peer.says.sees_writer;
+        self.peers.iter().find(sees).map(|peer| &peer.instance)
+    }
+
+    fn claim_first(&mut self, case: &Case<'_>, to: &Endpoint, ground: Ground) -> Verdict {
+        let from = self.row.as_ref().map_or((0, 0), |row| (row.epoch, row.version));
+        let address = case.address.map(str::to_owned);
+        let is_open = ground != Ground::Unconfirmed;
+        self.proposal = Some(Proposal::Claim { from, to: to.clone(), address, is_open });
+        if self.ahead.as_ref() == Some(to) {
+            return Verdict::Publish;
+        }
+        if ground == Ground::NewView && self.is_alone(case.now) {
+            self.ahead = Some(to.clone());
+            return Verdict::Publish;
+        }
+        Verdict::Wait(Reason::AwaitsClaim)
+    }
+
+    /// The row's writer can't write: another one is claimed for, or there is a reason not to.
+    fn replace(
+        &mut self,
+        case: &Case<'_>,
+        choice: &Endpoint,
+        row: &EpochRow,
+        policy: &EpochPolicy,
+    ) -> Verdict {
+        let peer = self.peer_with_writer(policy, case.now).cloned();
+        let lost = row.writer.clone();
+        match (case.ground, peer) {
+            (Ground::Unconfirmed, Some(peer)) => return Verdict::Wait(Reason::AwaitsPeer { lost, peer }),
+            (Ground::Unconfirmed, None) => {
+                let is_fresh = self.read_at.is_some_and(|at| case.now.since(at) < READ_AGE_MAX_MS);
+                if !is_fresh {
+                    return Verdict::Wait(Reason::AwaitsEpoch);
+                }
+            }
+            (Ground::InOrder, Some(peer)) if !case.knows_writer => {
+                return Verdict::Wait(Reason::UnknownWriter { writer: lost, peer });
+            }
+            (Ground::InOrder, Some(_))
+                if row.claimed_by != policy.instance && case.now.since(self.since) < CLAIM_PAUSE_MS =>
+            {
+                return Verdict::Wait(Reason::AwaitsClaim);
+            }
+            _ => {}
+        }
+        self.claim_first(case, choice, case.ground)
+    }
+
+    /// The steps of a planned change, and the end of those that nobody goes on with.
+    fn rule_switch(&mut self, case: &Case<'_>, row: &EpochRow, policy: &EpochPolicy) {
+        let from = (row.epoch, row.version);
+        let switch = case.switch.filter(|(switch, _)| switch.to != row.writer);
+        let is_mine = row.switching.as_ref().map(|switching| switching.by == policy.instance);
+        let may_write = |peer: &&Peer| peer.says.clear_of != row.version && case.now < peer.may_write_until();
+        self.proposal = match (is_mine, switch) {
+            (None, Some((switch, _))) if switch.step == SwitchStep::Ask => {
+                self.awaited =
+                    self.peers.iter().filter(may_write).map(|peer| peer.instance.clone()).collect();
+                let is_asking = !self.awaited.is_empty();
+                is_asking.then(|| Proposal::Ask { from, to: switch.to.clone() })
+            }
+            (None | Some(true), Some((switch, address))) => {
+                self.awaited =
+                    self.peers.iter().filter(may_write).map(|peer| peer.instance.clone()).collect();
+                let moves = switch.step == SwitchStep::Move && self.awaited.is_empty();
+                let (to, address) = (switch.to.clone(), address.map(str::to_owned));
+                moves.then_some(Proposal::Claim { from, to, address, is_open: true })
+            }
+            (Some(true), None) => Some(Proposal::Unask { from }),
+            (Some(false), _) => {
+                let by = row.switching.as_ref().map(|switching| &switching.by);
+                let is_alive = |peer: &Peer| Some(&peer.instance) == by && peer.is_live(policy, case.now);
+                let is_abandoned = !self.peers.iter().any(is_alive);
+                is_abandoned.then_some(Proposal::Unask { from })
+            }
+            (None, None) => None,
+        };
+    }
+}

@@ -1,0 +1,315 @@
+//! Several Weirs in front of one cluster, which they share with the epoch row in it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::*;
+
+/// The two tables of the cluster.
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    row: Option<EpochRow>,
+    instances: Vec<InstanceRow>,
+}
+
+/// A Weir with its own sight of the cluster.
+struct Weir {
+    world: World,
+    tables: Rc<RefCell<Tables>>,
+    id: InstanceId,
+}
+
+impl Weir {
+    fn new(id: &str, tables: &Rc<RefCell<Tables>>) -> Self {
+        let mut policy = policy(WriterReads::No);
+        policy.epoch = Some(EpochPolicy::new(id));
+        let mut world = World::unseen(policy);
+        for index in 0..NODES.len() {
+            world.see(index, Ok(synced(index)));
+        }
+        let mut weir = Self { world, tables: tables.clone(), id: id.into() };
+        weir.beat();
+        weir
+    }
+
+    fn tenure(&self) -> &Tenure {
+        self.world.roles.groups[0].tenure.as_ref().unwrap()
+    }
+
+    /// Writes its row.
+    fn beat(&mut self) {
+        let says = match self.world.roles.groups.first() {
+            Some(group) => group.tenure.as_ref().map(|tenure| tenure.announcement).unwrap_or_default(),
+            None => Announcement { lease_ms: 300_000, ..Announcement::default() },
+        };
+        let row = InstanceRow { instance: self.id.clone(), beat: self.world.now.0, says };
+        let instances = &mut self.tables.borrow_mut().instances;
+        instances.retain(|known| known.instance != self.id);
+        instances.push(row);
+    }
+
+    /// Reads the tables on a node.
+    fn read(&mut self, index: usize) {
+        let Tables { row, instances } = self.tables.borrow().clone();
+        let read = EpochRead { asked_at: self.world.now, row, instances };
+        let seen = self.world.seen.iter_mut().find(|seen| seen.endpoint == node(index)).unwrap();
+        seen.epoch = Some(read);
+    }
+
+    /// Executes what it proposes; true if something was changed.
+    fn carry_out(&mut self) -> bool {
+        let Some(proposal) = self.tenure().proposal.clone() else { return false };
+        let mut tables = self.tables.borrow_mut();
+        let row = proposal.applied(tables.row.as_ref(), &self.id);
+        let done = row.is_some();
+        tables.row = row.or(tables.row.take());
+        done
+    }
+
+    /// One round of everything, so often that nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.read(2);
+            self.world.decide();
+            self.carry_out();
+            self.beat();
+        }
+    }
+
+    fn loses_path_to_writer(&mut self) {
+        self.world.see(0, Err(refused()));
+    }
+
+    fn waits_for(&self) -> String {
+        self.world.roles.groups[0].waits_for.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+
+    fn writes_at(&self, now: Millis) -> bool {
+        self.tenure().writes_until().is_none_or(|until| now < until)
+    }
+}
+
+fn pass(weirs: &mut [&mut Weir], ms: u64) {
+    for weir in weirs {
+        weir.world.pass(ms);
+    }
+}
+
+fn two() -> (Weir, Weir, Rc<RefCell<Tables>>) {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let (mut a, mut b) = (Weir::new("a", &tables), Weir::new("b", &tables));
+    for _ in 0..3 {
+        a.settle();
+        b.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(0), Some(0)));
+    (a, b, tables)
+}
+
+#[test]
+fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &tables);
+    weir.world.decide();
+    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits for a look at weir.topology"));
+    weir.read(1);
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), Some(0), "published before the row is written");
+    assert!(weir.writes_at(weir.world.now));
+    weir.settle();
+    let row = tables.borrow().row.clone().unwrap();
+    assert_eq!((row.epoch, row.writer, row.is_open), (1, node(0), true));
+    assert_eq!(weir.tenure().proposal, None);
+    assert!(weir.writes_at(Millis(weir.world.now.0 + 299_000)));
+    // A killed writer: by the newer view, at once, and the row follows.
+    weir.loses_path_to_writer();
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), None);
+    for index in 1..3 {
+        weir.world.see_changed(index, scenarios::next_view);
+    }
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), Some(1));
+    weir.settle();
+    assert_eq!(weir.world.writer(), Some(1));
+    assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.writer.clone())), Some((2, node(1))));
+    assert_eq!(weir.world.roles.hostgroup(100)[0].reason.to_string(), "took over from 192.168.4.22:3306");
+}
+
+#[test]
+fn without_an_answer_facts_must_do() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &tables);
+    weir.world.decide();
+    weir.world.pass(5000);
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), Some(0));
+}
+
+#[test]
+fn a_weir_that_alone_lost_its_path_holds_and_says_why() {
+    let (mut a, mut b, tables) = two();
+    a.loses_path_to_writer();
+    for _ in 0..40 {
+        pass(&mut [&mut a, &mut b], 500);
+        a.settle();
+        b.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (None, Some(0)));
+    assert_eq!(
+        a.waits_for(),
+        "waits: another Weir (b) reaches 192.168.4.22:3306, so only the way to it from here is broken"
+    );
+    assert_eq!(tables.borrow().row.as_ref().map(|row| row.epoch), Some(1));
+    // When the other has lost it too, the one that comes first claims, and both follow.
+    b.loses_path_to_writer();
+    for step in 0..60 {
+        pass(&mut [&mut a, &mut b], 500);
+        a.settle();
+        b.settle();
+        let writers = [a.world.writer(), b.world.writer()];
+        assert!(!writers.contains(&Some(0)) && !writers.contains(&Some(2)), "step {step}: {writers:?}");
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(1), Some(1)));
+    let row = tables.borrow().row.clone().unwrap();
+    assert!(row.is_open && row.epoch == 2, "{row:?}");
+}
+
+#[test]
+fn an_unconfirmed_claim_waits_for_the_leases_of_those_who_may_not_know() {
+    let (mut a, mut b, tables) = two();
+    let stopped_at = b.world.now;
+    assert!(b.writes_at(stopped_at));
+    let b_until = b.tenure().writes_until().unwrap();
+    // b is stopped, and a loses its path: b's beat is still, so a does not wait for it to see the writer.
+    a.loses_path_to_writer();
+    a.world.decide();
+    let mut claimed_at = None;
+    while a.world.writer().is_none() {
+        pass(&mut [&mut a], 100);
+        a.settle();
+        if claimed_at.is_none() && tables.borrow().row.as_ref().is_some_and(|row| row.epoch == 2) {
+            claimed_at = Some(a.world.now);
+            assert!(!tables.borrow().row.as_ref().unwrap().is_open);
+        }
+        assert!(a.world.now.0 < stopped_at.0 + 60_000);
+    }
+    assert!(a.world.now > b_until, "a writes only when b can't any more");
+    assert!(claimed_at.is_some() && a.world.now >= claimed_at.unwrap());
+    assert_eq!(a.world.writer(), Some(1));
+    // b goes on: it has no lease before it has read, and then it goes by the new epoch.
+    pass(&mut [&mut b], a.world.now.since(stopped_at));
+    assert!(!b.writes_at(b.world.now));
+    b.read(2);
+    b.world.decide();
+    assert_eq!(b.world.writer(), Some(1));
+    assert_eq!(b.tenure().deposed, Some(node(0)));
+    assert!(!b.writes_at(b.world.now), "its own beat is too old for the others to count on");
+    b.beat();
+    b.read(2);
+    b.world.decide();
+    assert!(b.writes_at(b.world.now));
+    assert_eq!(
+        b.world.roles.hostgroup(100)[0].reason.to_string(),
+        "writer of epoch 2, which another Weir (a) has claimed"
+    );
+}
+
+#[test]
+fn who_starts_later_goes_by_the_row() {
+    let (mut a, mut b, tables) = two();
+    for weir in [&mut a, &mut b] {
+        weir.loses_path_to_writer();
+        for index in 1..3 {
+            weir.world.see_changed(index, scenarios::next_view);
+        }
+    }
+    a.world.decide();
+    assert_eq!(
+        (a.world.writer(), &*a.waits_for()),
+        (None, "waits until the next epoch is written to weir.topology")
+    );
+    for _ in 0..3 {
+        a.settle();
+        b.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(1), Some(1)));
+    // The first node is back; its weight would make it the writer for who knows nothing of the past.
+    let mut c = Weir::new("c", &tables);
+    for index in 0..3 {
+        c.world.see_changed(index, |state| state.cluster_conf_id = 5);
+    }
+    c.settle();
+    assert_eq!(c.world.writer(), Some(1));
+    // The writer is gone when a Weir starts that never saw it.
+    let mut d = Weir::new("d", &tables);
+    d.world.see(1, Err(refused()));
+    for index in [0, 2] {
+        d.world
+            .see_changed(index, |state| state.members.retain(|member| !member.starts_with("192.168.4.23:")));
+    }
+    d.settle();
+    assert_eq!(d.world.writer(), Some(0));
+}
+
+#[test]
+fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
+    let (mut a, mut b, tables) = two();
+    let switch = |step| Some(Switch { writer_hostgroup: 100, to: node(2), step });
+    a.world.policy.switch = switch(SwitchStep::Ask);
+    a.settle();
+    assert_eq!(a.tenure().awaited, ["b".into()]);
+    b.settle();
+    let asked = b.world.policy.epoch.clone().unwrap();
+    let (switching, version) = b.tenure().foreign_switch(&asked).map(|(s, v)| (s.clone(), v)).unwrap();
+    assert_eq!((&*switching.by, switching.to), ("a", node(2)));
+    assert_eq!(b.world.writer(), Some(0), "held by who carries statements, not by the roles");
+    // Not before b is clear.
+    a.world.policy.switch = switch(SwitchStep::Move);
+    a.settle();
+    assert_eq!(tables.borrow().row.as_ref().unwrap().epoch, 1);
+    b.world.policy.cleared = vec![Cleared { writer_hostgroup: 100, version }];
+    b.settle();
+    a.settle();
+    assert_eq!(a.world.writer(), Some(2));
+    b.settle();
+    assert_eq!((b.world.writer(), b.tenure().announcement.clear_of), (Some(2), 0));
+    // One that dies in the middle of it is not waited for.
+    a.world.policy.switch = Some(Switch { to: node(0), ..switch(SwitchStep::Ask).unwrap() });
+    a.settle();
+    b.settle();
+    assert!(b.tenure().foreign_switch(&asked).is_some());
+    pass(&mut [&mut b], 2900);
+    b.settle();
+    assert!(b.tenure().foreign_switch(&asked).is_some());
+    pass(&mut [&mut b], 200);
+    b.settle();
+    assert!(b.tenure().foreign_switch(&asked).is_none());
+    assert_eq!(b.world.writer(), Some(2));
+    // And it gives up by itself.
+    a.settle();
+    a.settle();
+    b.settle();
+    a.world.policy.switch = None;
+    a.settle();
+    b.settle();
+    assert!(tables.borrow().row.as_ref().unwrap().switching.is_none());
+}
+
+#[test]
+fn opposite_wishes_do_not_make_the_role_wander() {
+    let (mut a, mut b, tables) = two();
+    a.world.rows[0].wish = Wish::OfflineSoft;
+    a.world.rows.push(Intent { wish: Wish::OfflineSoft, ..row(0, 101, 1) });
+    a.world.rows.remove(1);
+    for index in [1, 2] {
+        b.world.rows[index + 1].wish = Wish::OfflineSoft;
+    }
+    for _ in 0..100 {
+        pass(&mut [&mut a, &mut b], 100);
+        a.settle();
+        b.settle();
+    }
+    let epoch = tables.borrow().row.as_ref().unwrap().epoch;
+    assert!((2..6).contains(&epoch), "{epoch} epochs in 10 s");
+}
