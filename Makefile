@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test drivers bench lint fuzz clean
+.PHONY: help deps test-deps demo test drivers bench failover lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,11 +22,12 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 	@$(CARGO) build --release -p weir -p weir-demo
 	@exec $(CARGO) run --quiet --release -p weir-demo -- $(if $(KEEP),--keep) $(ARGS)
 
-test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, every row of the benchmark for a moment
+test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark and the failover report for a moment
 	$(CARGO) build -p weir
 	@$(MAKE) --no-print-directory drivers
 	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) run --quiet -p weir-bench -- --smoke
+	$(CARGO) run --quiet -p weir-failover -- --smoke
 
 drivers: ## build the test program of the Rust driver, beside weir (make test does it)
 	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target)
@@ -34,6 +35,10 @@ drivers: ## build the test program of the Rust driver, beside weir (make test do
 bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in turn [ARGS="--quick --json FILE"]
 	@$(CARGO) build --release -p weir -p weir-bench
 	@exec $(CARGO) run --quiet --release -p weir-bench -- $(ARGS)
+
+failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed"]
+	@$(CARGO) build --release -p weir -p weir-failover
+	@exec $(CARGO) run --quiet --release -p weir-failover -- $(ARGS)
 
 lint: ## formatting, clippy, and licences and advisories (if cargo-deny is installed)
 	$(CARGO) fmt --all --check

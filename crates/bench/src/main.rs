@@ -10,7 +10,6 @@ mod certificates;
 mod client;
 mod error;
 mod limits;
-mod machine;
 mod markdown;
 mod metric;
 mod peer;
@@ -19,7 +18,6 @@ mod results;
 mod row;
 mod rows;
 mod rules;
-mod stats;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,8 +32,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use args::Args;
 use bench::{Bench, progress};
 use error::BenchError;
-use machine::Machine;
 use results::Results;
+use weir_testkit::report::Machine;
 
 /// What a shell reports for a program that ended by Ctrl-C.
 const EXIT_INTERRUPTED: u8 = 130;

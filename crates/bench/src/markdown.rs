@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use weir_testkit::report::markdown;
+
 use crate::peer::Kind;
 use crate::report;
 use crate::results::{CaseFigures, Results, Verdict};
@@ -15,7 +17,8 @@ pub(crate) fn document(results: &Results) -> String {
         let cases: Vec<&CaseFigures> = results.of(*row).collect();
         if !cases.is_empty() {
             // Writing to a String can't fail.
-            let _ = write!(text, "\n### {}\n\n{}", capitalised(row.title()), table(&report::block(&cases)));
+            let _ =
+                write!(text, "\n### {}\n\n{}", capitalised(row.title()), markdown(&report::block(&cases)));
         }
     }
     for (row, why) in &results.left_out {
@@ -35,7 +38,7 @@ fn summary(results: &Results) -> String {
             rows.push(summary_row(case, verdict, has_proxysql));
         }
     }
-    table(&rows)
+    markdown(&rows)
 }
 
 fn summary_row(case: &CaseFigures, verdict: &Verdict, has_proxysql: bool) -> Vec<String> {
@@ -56,18 +59,6 @@ fn summary_row(case: &CaseFigures, verdict: &Verdict, has_proxysql: bool) -> Vec
     ];
     row.extend(has_proxysql.then(|| median(Kind::ProxySql)));
     row
-}
-
-fn table(rows: &[Vec<String>]) -> String {
-    let mut text = String::new();
-    for (i, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-        if i == 0 {
-            let _ = writeln!(text, "|{}", " --- |".repeat(row.len()));
-        }
-    }
-    text
 }
 
 fn capitalised(text: &str) -> String {

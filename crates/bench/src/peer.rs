@@ -189,6 +189,7 @@ impl Start<'_> {
             threads: usize::from(self.workers),
             connections_max: (self.clients + SPARE_CLIENTS) as usize,
             balance,
+            check: None,
         };
         let haproxy = HaProxy::start(&options, self.cluster.dir())?;
         let config_text = options.render();

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use weir_testkit::report::{Spread, aligned};
+
 use crate::metric::Metric;
 use crate::results::{CaseFigures, PeerFigures, Results, Verdict};
 use crate::row::Row;
-use crate::stats::Spread;
 
-/// Between two columns.
-const GAP: &str = "  ";
+/// Case and peer.
+const LEFT_COLUMNS: usize = 2;
 
 /// One block per row of the report: medians with least and greatest, one line per case and peer; then the goals, which
 /// a smoke run can't judge.
@@ -19,7 +20,7 @@ pub(crate) fn tables(results: &Results) -> String {
         let cases: Vec<&CaseFigures> = results.of(*row).collect();
         if !cases.is_empty() {
             // Writing to a String can't fail.
-            let _ = write!(text, "\n{row}: {}\n{}", row.title(), aligned(&block(&cases)));
+            let _ = write!(text, "\n{row}: {}\n{}", row.title(), aligned(&block(&cases), LEFT_COLUMNS));
         }
     }
     for (row, why) in &results.left_out {
@@ -85,30 +86,6 @@ fn verdicts(results: &Results) -> String {
 fn verdict_line(case: &CaseFigures, verdict: &Verdict) -> String {
     let mark = if verdict.is_met { "met   " } else { "MISSED" };
     format!("{mark} {} {}: {:.2}, goal {}", case.row, case.case, verdict.value, verdict.goal.text())
-}
-
-/// The first two columns to the left, everything else to the right of its column.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| match column {
-                0 | 1 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            })
-            .collect();
-        text.push_str(cells.join(GAP).trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use weir_testkit::report::{Machine, Spread};
 
 use crate::args::Args;
-use crate::machine::Machine;
 use crate::metric::{Goal, Metric, Sample};
 use crate::peer::Kind;
 use crate::row::Row;
-use crate::stats::Spread;
 
 /// Counts up when a field changes its meaning.
 const FORMAT: u32 = 2;

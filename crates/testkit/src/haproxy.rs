@@ -27,10 +27,22 @@ pub struct HaProxyOptions {
     pub connections_max: usize,
     /// HAProxy's balance algorithm, as in "first", "leastconn" or "roundrobin".
     pub balance: &'static str,
+    /// Whether and how it looks at the servers.
+    pub check: Option<HaProxyCheck>,
+}
+
+/// A health check as HAProxy's users configure it: a login every second, down after two that fail, up after two that
+/// succeed, and sessions of a server that is down are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HaProxyCheck {
+    /// An account of the servers without a password.
+    pub user: &'static str,
+    /// All servers but the first are used only while those before them are down.
+    pub backups: bool,
 }
 
 impl HaProxyOptions {
-    /// The text of the configuration file: TCP mode, no logging, no health checks.
+    /// The text of the configuration file: TCP mode, no logging.
     pub fn render(&self) -> String {
         let mut text = format!(
             "\
@@ -51,8 +63,19 @@ listen mysql
             listen = self.listen,
             balance = self.balance,
         );
+        if let Some(HaProxyCheck { user, .. }) = self.check {
+            text.push_str(&format!(
+                "    option mysql-check user {user}\n    \
+                 default-server inter 1s fall 2 rise 2 on-marked-down shutdown-sessions\n"
+            ));
+        }
         for (i, server) in self.servers.iter().enumerate() {
-            text.push_str(&format!("    server n{} {server}\n", i + 1));
+            let options = match self.check {
+                Some(check) if check.backups && i > 0 => " check backup",
+                Some(_) => " check",
+                None => "",
+            };
+            text.push_str(&format!("    server n{} {server}{options}\n", i + 1));
         }
         text
     }
@@ -119,6 +142,7 @@ mod tests {
             threads: 2,
             connections_max: 100,
             balance: "first",
+            check: None,
         };
         let haproxy = HaProxy::start(&options, dir.path()).unwrap();
         assert!(haproxy.process().rss_kib().unwrap() > 0);

@@ -7,6 +7,7 @@
 //! - [`Sysbench`]: load, and its report as numbers.
 //! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
 //! - [`wire`]: a client that sends exactly what it is told, for what real ones never send.
+//! - [`report`]: what the programs that measure have in common.
 //!
 //! Servers are children of the calling process and end with the value that stands for them. What a crashed run
 //! leaves behind is ended by the next one (see [`RunDir`]). Everything listens on 127.0.0.0/8 only.
@@ -19,6 +20,7 @@ mod mysql;
 pub mod preflight;
 mod process;
 mod proxysql;
+pub mod report;
 mod run_dir;
 mod sysbench;
 mod template;
@@ -28,7 +30,7 @@ pub mod wire;
 pub use error::{PortHolder, TestkitError};
 pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node};
-pub use haproxy::{HaProxy, HaProxyOptions};
+pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
 pub use mysql::{Mysql, MysqlOptions, MysqlServer};
 pub use process::Process;
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};

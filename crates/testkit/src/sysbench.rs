@@ -118,6 +118,23 @@ pub struct SysbenchRun {
 }
 
 impl SysbenchRun {
+    /// Kills it and returns everything it has printed.
+    ///
+    /// # Errors
+    /// If it has ended by itself.
+    pub fn stop(self) -> Result<String, TestkitError> {
+        if let Some(status) = self.process.exit_status() {
+            return Err(TestkitError::ServerExited {
+                name: "sysbench".to_owned(),
+                status: status.to_string(),
+                log_tail: log_tail(&self.log_path, 15),
+            });
+        }
+        self.process.kill();
+        let doing = TestkitError::io(format!("read {}", self.log_path.display()));
+        Ok(String::from_utf8_lossy(&fs::read(&self.log_path).map_err(doing)?).into_owned())
+    }
+
     /// Waits for its end and reads its report.
     pub fn wait(self) -> Result<SysbenchReport, TestkitError> {
         let timeout = Duration::from_secs(u64::from(self.time_s)) + GRACE;

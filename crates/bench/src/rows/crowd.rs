@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use weir_protocol::response::{ReplyKind, ReplyReader};
+use weir_testkit::report::percentile;
 
 use crate::bench::{Bench, empty_case, progress};
 use crate::client::{self, Client, Login, Progress};
@@ -17,7 +18,6 @@ use crate::peer::{Kind, Peer};
 use crate::results::Case;
 use crate::row::{Layout, Row};
 use crate::rows::idle;
-use crate::stats::percentile;
 
 /// HAProxy would need a server connection for each client.
 const KINDS: [Kind; 3] = [Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];

@@ -27,6 +27,7 @@ pub(super) struct NodeConfig {
     pub(super) members: Vec<Ipv4Addr>,
     pub(super) cluster_name: String,
     pub(super) extra_cnf: String,
+    pub(super) provider_options: String,
 }
 
 impl NodeConfig {
@@ -82,7 +83,7 @@ wsrep_sst_method=rsync
 wsrep_sst_receive_address={ip}:{SST_PORT}
 wsrep_slave_threads=2
 wsrep_provider_options=\"gmcast.listen_addr=tcp://{ip}:{GROUP_PORT};ist.recv_addr={ip}:{IST_PORT};\
-gcache.size=64M;{EVS_OPTIONS}\"
+gcache.size=64M;{EVS_OPTIONS};{provider_options}\"
 {extra}
 ",
             data = self.file("").display(),
@@ -97,6 +98,7 @@ gcache.size=64M;{EVS_OPTIONS}\"
             cluster = self.cluster_name,
             members = members.join(","),
             name = self.name(),
+            provider_options = self.provider_options,
             extra = self.extra_cnf,
         );
         text
@@ -117,6 +119,7 @@ mod tests {
             members: vec![first, Ipv4Addr::new(127, 0, 0, 32)],
             cluster_name: "weir-x".to_owned(),
             extra_cnf: "wsrep_slave_threads=4".to_owned(),
+            provider_options: String::new(),
         };
         let text = config.render(Path::new("/lib/galera.so"), true);
         for line in [

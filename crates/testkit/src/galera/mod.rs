@@ -61,6 +61,8 @@ pub struct GaleraOptions {
     pub port: u16,
     /// Further lines for every node's `[mysqld]` section; they win over the ones before.
     pub extra_cnf: String,
+    /// Further `wsrep_provider_options`, separated by semicolons; they win over the ones before.
+    pub provider_options: String,
     /// Keep the directory with data and logs.
     pub keep: bool,
     /// Called with a line for everything that may take more than two seconds.
@@ -93,6 +95,7 @@ impl GaleraOptions {
             first_address,
             port: 3306,
             extra_cnf: String::new(),
+            provider_options: String::new(),
             keep: false,
             progress: |_| {},
             cancel: Arc::default(),
@@ -116,6 +119,7 @@ impl GaleraOptions {
             members: addresses.clone(),
             cluster_name: format!("weir-{}", self.purpose),
             extra_cnf: self.extra_cnf.clone(),
+            provider_options: self.provider_options.clone(),
         };
         Ok(addresses.iter().enumerate().map(config).collect())
     }
@@ -187,6 +191,11 @@ impl Galera {
         }
         self.node(index).spawn(false)?;
         self.wait_synced(SYNC_TIMEOUT)
+    }
+
+    /// Starts a stopped or killed node again without waiting for anything.
+    pub fn spawn_node(&self, index: usize) -> Result<(), TestkitError> {
+        self.node(index).spawn(false)
     }
 
     /// Starts a cluster that is down entirely from node `index`.

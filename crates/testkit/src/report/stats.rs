@@ -1,19 +1,21 @@
+//! Middle, ends and percentiles.
+
 use serde::Serialize;
 
 /// Middle and ends of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Spread {
+pub struct Spread {
     /// The mean of the two in the middle if their number is even.
-    pub(crate) median: f64,
+    pub median: f64,
     /// The least.
-    pub(crate) min: f64,
+    pub min: f64,
     /// The greatest.
-    pub(crate) max: f64,
+    pub max: f64,
 }
 
 impl Spread {
     /// `None` of no figures.
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
         let (&min, &max) = figures.first().zip(figures.last())?;
@@ -23,14 +25,14 @@ impl Spread {
     }
 
     /// The spread of the ratios of each pair (figure, divisor). Pairs whose divisor is 0 have no ratio.
-    pub(crate) fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
+    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Spread> {
         let pairs = pairs.into_iter().filter(|&(_, divisor)| divisor > 0.0);
         Spread::of(pairs.map(|(figure, divisor)| figure / divisor))
     }
 }
 
 /// The least figure that at least `percent` of all `figures` (sorted, ascending) do not exceed; `None` of no figures.
-pub(crate) fn percentile(figures: &[f64], percent: f64) -> Option<f64> {
+pub fn percentile(figures: &[f64], percent: f64) -> Option<f64> {
     let rank = (percent / 100.0 * figures.len() as f64).ceil() as usize;
     figures.get(rank.max(1) - 1).or(figures.last()).copied()
 }

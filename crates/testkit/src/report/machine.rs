@@ -4,32 +4,30 @@ use std::fmt;
 use std::fs;
 use std::process::Command;
 
+use crate::{Galera, TestkitError, preflight};
 use serde::Serialize;
-use weir_testkit::{Galera, preflight};
-
-use crate::error::BenchError;
 
 /// The programs that are compared or that compare, and the option that makes them tell their version.
 const PROGRAMS: [(&str, &str); 3] = [("haproxy", "-v"), ("proxysql", "--version"), ("sysbench", "--version")];
 
 /// The machine and the versions of everything that is compared.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// CPUs that this process may use; servers, proxy and sysbench share them.
-    pub(crate) cpus: usize,
+    pub cpus: usize,
     /// The CPU's name as the kernel gives it.
-    pub(crate) cpu: String,
+    pub cpu: String,
     /// Linux's release.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// `SELECT VERSION()`.
-    pub(crate) mariadb: String,
+    pub mariadb: String,
     /// First lines of what the other programs say of themselves; those that are not installed are not there.
-    pub(crate) versions: Vec<String>,
+    pub versions: Vec<String>,
 }
 
 impl Machine {
     /// Asks the system, the cluster and the programs.
-    pub(crate) fn observe(cluster: &Galera) -> Result<Machine, BenchError> {
+    pub fn observe(cluster: &Galera) -> Result<Machine, TestkitError> {
         let rows = cluster.node(1).root_query("SELECT VERSION()")?;
         Ok(Machine {
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -1,0 +1,163 @@
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, value_parser};
+use serde::Serialize;
+
+use crate::error::FailoverError;
+use crate::load::Amount;
+use crate::peer::PeerKind;
+use crate::scenario::Scenario;
+
+/// Shows what clients of Weir see when servers fail or change roles: real clusters, real load, goals, time-lines.
+#[derive(Debug, Clone, Parser, Serialize)]
+#[command(name = "weir-failover", version)]
+pub(crate) struct Args {
+    /// Scenarios to run [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "SCENARIOS")]
+    only: Vec<Scenario>,
+    /// Who stands between clients and servers [default: all that can]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    peers: Vec<PeerKind>,
+    /// Planned switchovers [default: 50]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
+    switchovers: Option<u32>,
+    /// sysbench's threads; 0 for probes alone [default: 32]
+    #[arg(long, value_parser = value_parser!(u32).range(0..=1000), value_name = "N")]
+    threads: Option<u32>,
+    /// sysbench's transactions per second, all threads together; 0 for as many as possible [default: 0]
+    #[arg(long, value_parser = value_parser!(u32).range(0..=100_000), value_name = "N")]
+    rate: Option<u32>,
+    /// Fewer switchovers and cycles, shorter waits: rough figures in less time
+    #[arg(long, conflicts_with = "smoke")]
+    quick: bool,
+    /// The quickest scenarios for a moment: shows that they work; times say nothing
+    #[arg(long)]
+    pub(crate) smoke: bool,
+    /// Where the report goes: report.md, report.json, and a time-line for each scenario
+    #[arg(long, value_name = "DIR", default_value = "target/failover")]
+    #[serde(skip)]
+    pub(crate) out: PathBuf,
+    /// The first server's address; the others have the addresses after it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.51")]
+    #[serde(skip)]
+    pub(crate) address: Ipv4Addr,
+    /// The weir binary [default: WEIR_BIN, or the one beside weir-failover]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    weir: Option<PathBuf>,
+    /// Keep the directory with the servers' data, configurations and logs
+    #[arg(long)]
+    #[serde(skip)]
+    pub(crate) keep: bool,
+}
+
+/// How much of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Scale {
+    /// Planned switchovers.
+    pub(crate) switchovers: u32,
+    /// Load beside the probes.
+    pub(crate) load: Amount,
+    /// Undisturbed time before the event.
+    pub(crate) warm_up: Duration,
+    /// Time after everything is well again.
+    pub(crate) settle: Duration,
+}
+
+const FULL: Scale = Scale {
+    switchovers: 50,
+    load: Amount { threads: 32, rate: 0, tables: 4, table_rows: 20_000 },
+    warm_up: Duration::from_secs(5),
+    settle: Duration::from_secs(3),
+};
+const QUICK: Scale =
+    Scale { switchovers: 10, warm_up: Duration::from_secs(3), settle: Duration::from_secs(2), ..FULL };
+const SMOKE: Scale = Scale {
+    switchovers: 3,
+    load: Amount { threads: 4, rate: 0, tables: 1, table_rows: 1_000 },
+    warm_up: Duration::from_secs(1),
+    settle: Duration::from_secs(1),
+};
+
+impl Args {
+    /// The scenarios to run, in the report's order.
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        let is_wanted = |scenario: &Scenario| match self.only.is_empty() {
+            true => !self.smoke || scenario.is_quick(),
+            false => self.only.contains(scenario),
+        };
+        Scenario::all().iter().copied().filter(is_wanted).collect()
+    }
+
+    /// Whether a proxy takes part.
+    pub(crate) fn has(&self, peer: PeerKind) -> bool {
+        match self.peers.is_empty() {
+            true => !self.smoke || peer == PeerKind::Weir,
+            false => self.peers.contains(&peer),
+        }
+    }
+
+    /// How much of everything.
+    pub(crate) fn scale(&self) -> Scale {
+        let scale = match (self.quick, self.smoke) {
+            (true, _) => QUICK,
+            (_, true) => SMOKE,
+            _ => FULL,
+        };
+        Scale {
+            switchovers: self.switchovers.unwrap_or(scale.switchovers),
+            load: Amount {
+                threads: self.threads.unwrap_or(scale.load.threads),
+                rate: self.rate.unwrap_or(scale.load.rate),
+                ..scale.load
+            },
+            ..scale
+        }
+    }
+
+    /// The binary to start.
+    pub(crate) fn weir_binary(&self) -> Result<PathBuf, FailoverError> {
+        match &self.weir {
+            Some(binary) => Ok(binary.clone()),
+            None => Ok(weir_testkit::weir_binary()?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["weir-failover"].iter().chain(words))
+    }
+
+    #[test]
+    fn the_defaults_are_the_full_report() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(args.scenarios(), Scenario::all());
+        assert_eq!(args.scale(), FULL);
+        assert!(args.has(PeerKind::Weir) && args.has(PeerKind::HaProxy));
+    }
+
+    #[test]
+    fn a_smoke_run_is_short_and_can_be_changed() {
+        let args = parse(&["--smoke", "--switchovers", "2"]).unwrap();
+        assert_eq!(args.scale(), Scale { switchovers: 2, ..SMOKE });
+        assert!(args.scenarios().len() < Scenario::all().len() && !args.has(PeerKind::HaProxy));
+        assert!(parse(&["--smoke", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn scenarios_are_named_and_nonsense_is_refused() {
+        let args = parse(&["--only", "writer-killed,switchover", "--peers", "weir", "--rate", "50"]).unwrap();
+        assert_eq!(args.scenarios(), [Scenario::Switchover, Scenario::WriterKilled]);
+        assert!(!args.has(PeerKind::HaProxy));
+        assert_eq!(args.scale().load.rate, 50);
+        for words in [["--only", "rm"], ["--peers", "maxscale"], ["--switchovers", "0"]] {
+            assert!(parse(&words).is_err(), "{words:?}");
+        }
+    }
+}

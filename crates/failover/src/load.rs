@@ -1,0 +1,142 @@
+//! sysbench's oltp_read_write beside the probes, and its errors.
+
+use std::fs;
+use std::path::Path;
+
+use weir_testkit::{Sysbench, SysbenchRun};
+
+use crate::clock::Moment;
+use crate::error::FailoverError;
+use crate::probe::{Target, meaning_of};
+use crate::record::{Failure, Kind};
+
+/// sysbench's transaction, and the errors told one by one.
+const SCRIPT: &str = include_str!("scripts/load.lua");
+/// Longer than any scenario: the run is ended from outside.
+const TIME_S: u32 = 24 * 3600;
+/// More errors of a run are not kept.
+const FAILURES_MAX: usize = 50_000;
+
+/// How much load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Amount {
+    /// sysbench's threads; 0 for none at all.
+    pub(crate) threads: u32,
+    /// Transactions per second, all threads together; 0 for as many as possible.
+    pub(crate) rate: u32,
+    /// Tables.
+    pub(crate) tables: u32,
+    /// Rows in each.
+    pub(crate) table_rows: u32,
+}
+
+impl Amount {
+    /// The run without a script: to make the tables.
+    pub(crate) fn sysbench(self, workload: &str, target: Target) -> Sysbench {
+        let Amount { threads, tables, table_rows, rate } = self;
+        let extra = [format!("--rate={rate}"), "--report-interval=1".to_owned()];
+        Sysbench {
+            tables,
+            table_rows,
+            threads: threads.max(1),
+            time_s: TIME_S,
+            // Everything goes to the script.
+            extra: extra.into_iter().chain(["--mysql-ignore-errors=".to_owned()]).collect(),
+            ..Sysbench::new(workload, target.writes)
+        }
+    }
+
+    /// Starts the load; `None` if there shall be none.
+    pub(crate) fn start(self, target: Target, dir: &Path, name: &str) -> Result<Option<Load>, FailoverError> {
+        if self.threads == 0 {
+            return Ok(None);
+        }
+        let script = dir.join("load.lua");
+        fs::write(&script, SCRIPT).map_err(FailoverError::io(format!("write {}", script.display())))?;
+        let sysbench = self.sysbench(&script.display().to_string(), target);
+        Ok(Some(Load { run: sysbench.start(dir, name)? }))
+    }
+}
+
+/// A running load.
+#[derive(Debug)]
+pub(crate) struct Load {
+    run: SysbenchRun,
+}
+
+/// What a load has seen.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct LoadSeen {
+    /// Transactions per second, a figure for each second.
+    pub(crate) tps: Vec<f64>,
+    /// Its errors.
+    pub(crate) failures: Vec<Failure>,
+}
+
+impl Load {
+    /// Ends it.
+    pub(crate) fn finish(self) -> Result<LoadSeen, FailoverError> {
+        Ok(LoadSeen::parse(&self.run.stop()?))
+    }
+}
+
+impl LoadSeen {
+    fn parse(text: &str) -> LoadSeen {
+        let mut seen = LoadSeen::default();
+        for line in text.lines() {
+            if let Some(failure) = line.strip_prefix("WEIR-ERROR ").and_then(failure) {
+                if seen.failures.len() < FAILURES_MAX {
+                    seen.failures.push(failure);
+                }
+            } else if let Some(tps) = line.split_once(" tps: ").and_then(|(_, rest)| rest.split(' ').next()) {
+                seen.tps.extend(tps.parse::<f64>());
+            }
+        }
+        seen
+    }
+}
+
+/// `NS WHERE ERRNO SQLSTATE MESSAGE`, as the script writes it.
+fn failure(line: &str) -> Option<Failure> {
+    let mut words = line.splitn(5, ' ');
+    let at = Moment(words.next()?.parse().ok()?);
+    let lost = match words.next()? {
+        "inside" => Kind::Inside,
+        "commit" => Kind::Unknown,
+        _ => Kind::Outside,
+    };
+    let (code, sqlstate) = (words.next()?.parse().ok()?, words.next()?);
+    let kind = match meaning_of(code, sqlstate, lost) {
+        // A COMMIT that was refused is the end of a transaction.
+        Kind::Outside if lost == Kind::Unknown && code == 1213 => Kind::Deadlock,
+        Kind::Outside if lost == Kind::Unknown => Kind::Inside,
+        kind => kind,
+    };
+    let text = format!("error {code} ({sqlstate}): {}", words.next().unwrap_or_default());
+    Some(Failure { at, kind, text, is_load: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_and_throughput_are_read_from_what_sysbench_prints() {
+        let text = "\
+Threads started!
+[ 1s ] thds: 32 tps: 81.85 qps: 1963.45 (r/w/o: 1423.29/344.59/195.57) lat (ms,99%): 811.48 err/s: 0.00 reconn/s: 0.00
+WEIR-ERROR 12000000034 commit 2013 08007 Lost connection to server during query
+WEIR-ERROR 12000000035 inside 1213 40001 Deadlock found; try again
+WEIR-ERROR 12000000036 commit 1213 40001 Deadlock found; try again
+WEIR-ERROR 12000000037 outside 9001 HY000 no writer
+WEIR-ERROR cut
+[ 2s ] thds: 32 tps: 90.00 qps: 1963.45 (r/w/o: 1423.29/344.59/195.57) lat (ms,99%): 811.48 err/s: 0.00 reconn/s: 0.00
+";
+        let seen = LoadSeen::parse(text);
+        assert_eq!(seen.tps, [81.85, 90.0]);
+        let kinds: Vec<Kind> = seen.failures.iter().map(|failure| failure.kind).collect();
+        assert_eq!(kinds, [Kind::Unknown, Kind::Deadlock, Kind::Deadlock, Kind::Outside]);
+        assert_eq!(seen.failures[0].at, Moment(12_000_000_034));
+        assert_eq!(seen.failures[0].text, "error 2013 (08007): Lost connection to server during query");
+    }
+}

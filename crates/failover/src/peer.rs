@@ -1,0 +1,203 @@
+//! The proxies that are compared.
+
+use std::fmt;
+use std::net::SocketAddrV4;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use weir_testkit::{HaProxy, HaProxyCheck, HaProxyOptions, Weir, WeirConfig, hostgroup};
+
+use crate::error::FailoverError;
+use crate::probe::Target;
+use crate::stage::{CHECK_USER, Stage, free_address};
+
+/// Who stands between clients and servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PeerKind {
+    /// Weir.
+    Weir,
+    /// HAProxy with a mysql check: one port for writes with the other nodes as backups, one for reads.
+    #[value(name = "haproxy")]
+    HaProxy,
+    /// MySQL Router in front of a Group Replication group.
+    #[value(name = "mysqlrouter")]
+    MysqlRouter,
+}
+
+impl fmt::Display for PeerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            PeerKind::Weir => "weir",
+            PeerKind::HaProxy => "haproxy",
+            PeerKind::MysqlRouter => "mysqlrouter",
+        })
+    }
+}
+
+/// A running proxy, or two of them for one peer; ended with it.
+#[derive(Debug)]
+pub(crate) enum Peer {
+    /// Weir.
+    Weir(WeirPeer),
+    /// HAProxy for writes and for reads.
+    HaProxy {
+        /// Its port for writes.
+        writes: HaProxy,
+        /// Its port for reads.
+        reads: HaProxy,
+    },
+}
+
+impl Peer {
+    /// Starts one in front of the stage's cluster.
+    pub(crate) fn start(kind: PeerKind, stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+        match kind {
+            PeerKind::Weir => Ok(Peer::Weir(WeirPeer::start(stage, |_| {})?)),
+            PeerKind::HaProxy => haproxy(stage),
+            PeerKind::MysqlRouter => {
+                Err(FailoverError::Impossible("MySQL Router does not know Galera".to_owned()))
+            }
+        }
+    }
+
+    /// Where its clients connect.
+    pub(crate) fn target(&self) -> Target {
+        match self {
+            Peer::Weir(weir) => weir.target(),
+            Peer::HaProxy { writes, reads } => Target { writes: writes.addr(), reads: reads.addr() },
+        }
+    }
+
+    /// A log whose lines are worth reading.
+    pub(crate) fn log_path(&self) -> Option<PathBuf> {
+        match self {
+            Peer::Weir(weir) => Some(weir.log_path.clone()),
+            Peer::HaProxy { .. } => None,
+        }
+    }
+
+    /// The Weir, if it is one.
+    pub(crate) fn weir(&self) -> Option<&WeirPeer> {
+        match self {
+            Peer::Weir(weir) => Some(weir),
+            Peer::HaProxy { .. } => None,
+        }
+    }
+}
+
+/// A running Weir and the binary that gives it orders.
+#[derive(Debug)]
+pub(crate) struct WeirPeer {
+    weir: Weir,
+    binary: PathBuf,
+    log_path: PathBuf,
+}
+
+/// What an order of Weir's command line has come to.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// Whether it exited with 0.
+    pub(crate) succeeded: bool,
+    /// What it printed, errors last.
+    pub(crate) text: String,
+}
+
+impl WeirPeer {
+    /// Starts one in front of the cluster; `change` may change its configuration.
+    pub(crate) fn start(
+        stage: &Stage<'_>,
+        change: impl FnOnce(&mut WeirConfig),
+    ) -> Result<WeirPeer, FailoverError> {
+        let cluster = stage.cluster()?;
+        let mut config = WeirConfig::for_cluster(cluster, free_address()?);
+        change(&mut config);
+        WeirPeer::with(stage, &config, cluster.dir())
+    }
+
+    /// Starts one with any configuration; its files go to `dir`.
+    pub(crate) fn with(
+        stage: &Stage<'_>,
+        config: &WeirConfig,
+        dir: &std::path::Path,
+    ) -> Result<WeirPeer, FailoverError> {
+        let binary = stage.args.weir_binary()?;
+        let name = format!("weir-{}", stage.number());
+        let weir = Weir::start(&binary, config, dir, &name)?;
+        let peer = WeirPeer { weir, binary, log_path: dir.join(format!("{name}.log")) };
+        stage.wait("a writer in Weir's roles", 30, || Ok(peer.writer()?.is_some()))?;
+        Ok(peer)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn target(&self) -> Target {
+        Target { writes: self.weir.addr(), reads: self.weir.addr() }
+    }
+
+    /// Runs `weir ARGUMENTS` with its configuration.
+    pub(crate) fn tell(&self, arguments: &[&str]) -> Result<Told, FailoverError> {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).arg("-c").arg(self.weir.config_path());
+        let output = command.output().map_err(FailoverError::io("run weir"))?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            text.push_str(&String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(Told { succeeded: output.status.success(), text: text.trim().to_owned() })
+    }
+
+    /// `weir status --json`.
+    pub(crate) fn status(&self) -> Result<serde_json::Value, FailoverError> {
+        let told = self.tell(&["status", "--json"])?;
+        serde_json::from_str(&told.text)
+            .map_err(|_| FailoverError::Answer { what: "weir status --json".to_owned(), answer: told.text })
+    }
+
+    /// The writer of the first cluster, if there is one now.
+    pub(crate) fn writer(&self) -> Result<Option<SocketAddrV4>, FailoverError> {
+        let status = self.status()?;
+        let writer = status["clusters"][0]["writers"][0].as_str();
+        Ok(writer.and_then(|text| text.parse().ok()))
+    }
+
+    /// Servers that read now.
+    pub(crate) fn readers(&self) -> Result<Vec<SocketAddrV4>, FailoverError> {
+        let status = self.status()?;
+        let servers = status["servers"].as_array().cloned().unwrap_or_default();
+        let reads = |server: &&serde_json::Value| {
+            server["hostgroup"].as_i64() == Some(hostgroup::READER)
+                && server["status"].as_str().is_some_and(|status| status.eq_ignore_ascii_case("online"))
+        };
+        let address = |server: &serde_json::Value| server["server"].as_str()?.parse().ok();
+        Ok(servers.iter().filter(reads).filter_map(address).collect())
+    }
+
+    /// The hostgroup that orders name.
+    pub(crate) fn hostgroup() -> String {
+        hostgroup::WRITER.to_string()
+    }
+}
+
+/// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.
+fn haproxy(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+    let cluster = stage.cluster()?;
+    let servers: Vec<SocketAddrV4> = cluster.nodes().iter().map(|node| node.addr()).collect();
+    let start = |name: &str, balance, backups| -> Result<HaProxy, FailoverError> {
+        let options = HaProxyOptions {
+            name: format!("{name}-{}", stage.number()),
+            listen: free_address()?,
+            servers: servers.clone(),
+            threads: 2,
+            connections_max: 1000,
+            balance,
+            check: Some(HaProxyCheck { user: CHECK_USER, backups }),
+        };
+        Ok(HaProxy::start(&options, cluster.dir())?)
+    };
+    Ok(Peer::HaProxy {
+        writes: start("haproxy-writes", "first", true)?,
+        reads: start("haproxy-reads", "roundrobin", false)?,
+    })
+}

@@ -1,0 +1,100 @@
+//! Planned switchovers, one after the other.
+
+use std::time::Duration;
+
+use weir_testkit::report::percentile;
+
+use crate::clock::Moment;
+use crate::error::FailoverError;
+use crate::peer::{PeerKind, WeirPeer};
+use crate::record::{Pause, Recording};
+use crate::scenarios::Seen;
+use crate::stage::{Stage, progress};
+use crate::trial::{Figures, Judge};
+
+/// Between two switchovers.
+const GAP: Duration = Duration::from_millis(500);
+/// Statements that were held are answered a moment after the order has come back.
+const AFTERMATH_MS: u64 = 150;
+/// The longest pause that 99 of 100 switchovers may make.
+const PAUSE_P99_MS: f64 = 100.0;
+/// Transactions in progress are waited for so long, else the switchover is undone.
+const GRACE_MS: &str = "5000";
+
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    let (peer, mut run) = stage.begin(PeerKind::Weir)?;
+    let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+    let hostgroup = WeirPeer::hostgroup();
+    let count = stage.scale.switchovers;
+    let (mut spans, mut undone) = (Vec::new(), Vec::new());
+    for number in 1..=count {
+        stage.wait("a target for the next switchover", 30, || {
+            Ok(weir.tell(&["switchover", &hostgroup, "--dry-run"])?.succeeded)
+        })?;
+        let from = run.mark(format!("switchover {number}"));
+        let told = weir.tell(&["switchover", &hostgroup, "--grace-ms", GRACE_MS])?;
+        spans.push((from, Moment::now().plus_ms(AFTERMATH_MS)));
+        if !told.succeeded {
+            undone.push(told.text.replace('\n', " "));
+        }
+        if number % 10 == 0 {
+            progress(&format!("  {number} of {count}"));
+        }
+        stage.pause(GAP)?;
+    }
+    stage.pause(stage.scale.settle)?;
+    let table = run.table().to_owned();
+    let recording = run.finish()?;
+    let audit = stage.audit(&table, &recording)?;
+    let mut figures = Figures::of(&recording, &audit, stage.scale.load.threads);
+    // Each member of the cluster stays where it is: there is no new view.
+    (figures.group_ms, figures.own_share_ms) = (None, None);
+
+    let mut judge = Judge::new(stage.args.smoke);
+    judge.must(
+        format!("{count} switchovers done"),
+        (spans.len() - undone.len()).to_string(),
+        undone.is_empty(),
+    );
+    judge.none("errors outside transactions", figures.outside);
+    judge.none("errors in transactions", figures.inside);
+    judge.none("unknown", figures.unknown);
+    judge.data(&figures);
+    let pauses = sorted_pauses(&recording, &spans);
+    let p99 = percentile(&pauses, 99.0).unwrap_or(f64::INFINITY);
+    judge.within("write pause, 99th percentile", p99, PAUSE_P99_MS);
+    let mut notes = vec![format!(
+        "Pauses of {} switchovers: median {:.0} ms, 90th percentile {:.0} ms, longest {:.0} ms; times of the same length \
+         without a switchover: median {:.0} ms, longest {:.0} ms.",
+        pauses.len(),
+        percentile(&pauses, 50.0).unwrap_or_default(),
+        percentile(&pauses, 90.0).unwrap_or_default(),
+        pauses.last().copied().unwrap_or_default(),
+        percentile(&calm_pauses(&recording, &spans), 50.0).unwrap_or_default(),
+        calm_pauses(&recording, &spans).last().copied().unwrap_or_default(),
+    )];
+    notes.extend(undone.into_iter().take(5).map(|text| format!("Undone: {text}")));
+    notes.extend(audit.named);
+    Ok(Seen { variant: String::new(), recording, figures, checks: judge.checks, notes })
+}
+
+/// The longest pause of each switchover, ascending.
+fn sorted_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
+    let longest = |&(from, to): &(Moment, Moment)| Pause::longest(&recording.pauses(true, from, to));
+    let mut pauses: Vec<f64> = spans.iter().filter_map(longest).map(|pause| pause.ms()).collect();
+    pauses.sort_by(f64::total_cmp);
+    pauses
+}
+
+/// Times as long as the first switchover before all of them: what the machine does by itself. Ascending.
+fn calm_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
+    let Some(&(first, end)) = spans.first() else { return Vec::new() };
+    let length_ms = (end.ms_since(first) as u64).max(1);
+    let begun = recording.begun.plus_ms(500);
+    let calm = (1..=20)
+        .map(|n| (first.minus_ms((n + 1) * length_ms), first.minus_ms(n * length_ms)))
+        .filter(|(from, _)| *from > begun);
+    let mut pauses: Vec<f64> = calm.map(|(from, to)| recording.longest_within(true, from, to)).collect();
+    pauses.sort_by(f64::total_cmp);
+    pauses
+}
