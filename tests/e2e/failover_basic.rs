@@ -230,7 +230,7 @@ impl Done {
                 Some(Outcome::Err { code, sqlstate, message }) => {
                     self.errors.push(format!("INSERT {client}/{n}: {code} ({sqlstate}) {message}"));
                     // Only these leave it open whether the row is there.
-                    if *code == 2013 || sqlstate == "08007" {
+                    if *code == 1053 || sqlstate == "08007" {
                         self.unknown.insert((client, n));
                         return None;
                     }

@@ -240,7 +240,7 @@ mod tests {
             message: String::new(),
         };
         assert!(!may_have_happened(&server(1213, "40001")));
-        assert!(may_have_happened(&server(2013, "08007")));
+        assert!(may_have_happened(&server(1053, "08007")));
         assert!(may_have_happened(&Error::Timeout(Duration::from_secs(1))));
         assert!(!may_have_happened(&Error::Closed));
     }

@@ -146,10 +146,6 @@ server_errors! {
     READ_ONLY_MODE = 1836, b"HY000";
     /// The statement exceeded max_statement_time (MariaDB).
     STATEMENT_TIMEOUT = 1969, b"70100";
-    /// The server has gone away (a client library's number).
-    SERVER_GONE = 2006, b"HY000";
-    /// The connection was lost during the statement (a client library's number).
-    SERVER_LOST = 2013, b"HY000";
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn a_transaction_that_is_lost_meanwhile_ends_the_session() {
     bench.cores[0].closed(lost, bench.now);
     bench.run();
     let (code, message) = bench.error(client).unwrap();
-    assert!(code == 2013 && message.ends_with("and with it: transaction"), "{code} {message}");
+    assert!(code == 1053 && message.ends_with("and with it: transaction"), "{code} {message}");
     assert_eq!(bench.cores[0].census().sessions, 0);
     assert_eq!(bench.open(0), 0);
 }
@@ -179,7 +179,7 @@ fn a_read_elsewhere_that_fails_for_good_ends_the_session_with_its_transaction() 
     bench.pass_ms(50);
     assert_eq!(bench.count(1), 2, "query_retries_on_failure is 1");
     let (code, message) = bench.error(client).unwrap();
-    assert!(code == 2013 && message.contains("and with it: transaction"), "{code} {message}");
+    assert!(code == 1053 && message.contains("and with it: transaction"), "{code} {message}");
     assert!(message.ends_with("it had no effect"), "{message}");
     assert_eq!(bench.cores[0].census().sessions, 0);
 }
@@ -196,7 +196,7 @@ fn a_read_is_sent_again_as_often_as_the_configuration_says() {
         bench.query(client, "SELECT a FROM far");
         bench.pass_ms(50);
         assert_eq!(bench.count(1), times, "{rule:?} {variable}");
-        assert_eq!(bench.error(client).unwrap().0, 2013);
+        assert_eq!(bench.error(client).unwrap().0, 1053);
         let writer = bench.client(0, "app");
         bench.query(writer, "INSERT INTO t VALUES (1)");
         assert_eq!(bench.count(0), 1, "a write was sent again");

@@ -229,7 +229,7 @@ fn hangs_up(env: &Env) -> CaseResult {
         let mut session = Session::with(weir.addr(), &Login::new(Account::APP))?;
         match session.query("SELECT bad FROM t FOR UPDATE") {
             Err(error) => ensure!(!error.to_string().contains("in time"), "{at} bytes: {error}"),
-            Ok(answer) => ensure!(answer.error() == Some(2013), "{at} bytes: {answer:?}"),
+            Ok(answer) => ensure!(answer.error() == Some(1053), "{at} bytes: {answer:?}"),
         }
     }
     Ok(())
@@ -286,7 +286,7 @@ fn errors_in_odd_places(env: &Env) -> CaseResult {
                 Err(_) => break,
             }
         }
-        let is_told = matches!(code, Some(1213 | 2013));
+        let is_told = matches!(code, Some(1213 | 1053));
         ensure!(is_told || packets.is_closed(), "{what}: told {code:?}, and still open");
     }
     Ok(())

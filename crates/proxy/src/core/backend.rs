@@ -14,10 +14,14 @@ use crate::outbox::{Order, SocketId};
 /// A login packet of a server larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 
+/// The number with which servers say goodbye (`ER_SERVER_SHUTDOWN`). Not 2013, which client libraries give to lost
+/// connections themselves: MariaDB's takes a packet with a number of its own range (2000 to 2999) for a broken one, and
+/// its application would see neither the SQLSTATE nor the cause.
+const GOODBYE: u16 = error::SERVER_SHUTDOWN.code;
 /// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
-const OUTCOME_UNKNOWN: ServerError = ServerError { code: 2013, sqlstate: *b"08007" };
+const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
 /// The connection that held a session's state is gone, between statements.
-pub(super) const LEASE_LOST: ServerError = ServerError { code: 2013, sqlstate: *b"08S01" };
+pub(super) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08S01" };
 
 impl Core {
     pub(super) fn backend_data(&mut self, key: BackendKey, bytes: &mut [u8]) {

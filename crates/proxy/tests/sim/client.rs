@@ -493,7 +493,7 @@ impl Client {
             1213 => rules.aborts,
             1047 => rules.turns_away,
             1317 => rules.kills,
-            2013 => rules.loses_connections || rules.kills,
+            1053 => rules.loses_connections || rules.kills,
             9001 => rules.may_starve,
             // LAST_INSERT_ID() went with a connection: no answer is better than an older one.
             1105 => rules.loses_connections && message.contains("LAST_INSERT_ID() is not known"),
@@ -505,7 +505,7 @@ impl Client {
         if ran && (code == 9001 || message.contains("had no effect")) {
             return Err(format!("a write that ran is said not to have: {code} {message}"));
         }
-        if code == 2013 {
+        if code == 1053 {
             self.phase = Phase::Ending;
         }
         if is_fine || is_state_refused { Ok(()) } else { Err(format!("error {code}: {message}")) }
