@@ -137,6 +137,7 @@ impl Bench {
             is_gone: false,
             tls: None,
             is_leaving: false,
+            leave_by: None,
             care: Default::default(),
             shared: Arc::new(ServerShared::new(endpoint)),
         });

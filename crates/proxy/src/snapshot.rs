@@ -72,6 +72,8 @@ pub struct Server {
     pub tls: Option<Arc<ServerTls>>,
     /// It is to take no new work (OFFLINE_SOFT, maintenance): its connections are closed as they become free.
     pub is_leaving: bool,
+    /// From then on (monotonic, nanoseconds) sessions that still have it and run nothing are closed.
+    pub leave_by: Option<u64>,
     /// How its connections are looked after.
     pub care: Care,
     /// Counters and positions, shared with the control plane.

@@ -33,6 +33,7 @@ fn changed(bench: &Bench, change: impl Fn(usize, &mut Server)) -> Vec<Arc<Server
             is_gone: old.is_gone,
             tls: None,
             is_leaving: old.is_leaving,
+            leave_by: old.leave_by,
             care: old.care.clone(),
             shared: old.shared.clone(),
         };
@@ -118,6 +119,36 @@ fn a_server_that_leaves_ends_its_transactions_first() {
     assert_eq!(bench.open(0), 0, "and with its end the connection");
     bench.publish(changed(&bench, |at, server| server.is_leaving = at == 1), support::hostgroup([0]));
     assert_eq!(bench.open(1), 0, "idle ones go at once");
+}
+
+#[test]
+fn who_still_has_a_server_that_leaves_is_closed_when_the_grace_is_over() {
+    let mut bench = two_servers();
+    let clients = [0; 3].map(|core| bench.client(core, "app"));
+    let [idle, busy, next] = clients;
+    for client in clients {
+        bench.query(client, "SET transaction_open");
+        assert!(bench.is_answered(client));
+    }
+    let leave_by = bench.now + 5_300_000_000;
+    let leaving = |server: &mut Server| (server.is_leaving, server.leave_by) = (true, Some(leave_by));
+    bench.publish(changed(&bench, |_, server| leaving(server)), support::hostgroup([]));
+    bench.pass_ms(5_200);
+    bench.holds = true;
+    bench.query(busy, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(200);
+    // Between two looks: whoever comes with a statement is told at once.
+    assert_eq!(bench.error(idle), None);
+    bench.query(next, "INSERT INTO t VALUES (2)");
+    let (code, text) = bench.error(next).unwrap();
+    assert_eq!((code, text.ends_with("this session had there: transaction")), (1053, true), "{text}");
+    bench.pass_ms(1_000);
+    let (code, text) = bench.error(idle).unwrap();
+    assert_eq!(code, 1053);
+    assert!(text.contains("is taken out, and drain_grace_ms is over"), "{text}");
+    assert_eq!(bench.reply(busy), None, "what runs is not cut");
+    bench.release_one();
+    assert!(bench.is_answered(busy));
 }
 
 #[test]

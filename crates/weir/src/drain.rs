@@ -16,7 +16,7 @@ const STILL_RUNNING: u8 = 3;
 
 /// Takes a server out and waits until nothing runs there.
 pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<ExitCode, DoorError> {
-    println!("{}", door.order(&Request::Drain(server.to_string()), |_| {})?);
+    println!("{}", door.order(&Request::Drain(server.to_string()), |step| eprintln!("{step}"))?);
     let until = Instant::now() + Duration::from_secs(timeout_s);
     let mut shown = None;
     loop {

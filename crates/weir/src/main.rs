@@ -68,8 +68,8 @@ const DRAIN_EXAMPLES: &str = "Examples:
   weir drain 10.0.0.12:3306 --datadir /var/lib/weir --timeout-s 30
   weir undrain 10.0.0.12:3306 -c /etc/weir.toml
 
-The server gets no new work; running statements, transactions and pinned sessions may end. If it was the writer,
-the next one takes over at once. It stays drained over reloads and restarts of weir, until `weir undrain`.
+The server gets no new work; running statements, transactions and pinned sessions may end. If it is the writer, the
+role moves first, as by `weir switchover`. It stays drained over reloads and restarts of weir, until `weir undrain`.
 Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error.";
 
 const SWITCHOVER_EXAMPLES: &str = "Examples:

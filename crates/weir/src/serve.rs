@@ -1,5 +1,6 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
+mod leaving;
 mod switchover;
 
 use std::path::Path;
@@ -12,7 +13,7 @@ use weir_config::Config;
 use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Report;
-use weir_topology::{Endpoint, Roles, ServerRegistry};
+use weir_topology::{Roles, ServerRegistry};
 
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
@@ -181,33 +182,11 @@ impl Server<'_> {
 
     fn obey(&mut self, order: Order) {
         let done = match &order.deed {
-            Deed::Drain(endpoint) => self.drain_server(endpoint, true),
-            Deed::Undrain(endpoint) => self.drain_server(endpoint, false),
+            Deed::Drain(endpoint) => self.drain_server(endpoint, &order.steps),
+            Deed::Undrain(endpoint) => self.undrain_server(endpoint),
             Deed::Switchover(switchover) => self.switchover(switchover, &order.steps),
         };
         order.steps.end(done);
-    }
-
-    /// Takes a server out, or in again. When this returns, all workers go by it.
-    fn drain_server(&mut self, endpoint: &Endpoint, is_drained: bool) -> Result<String, String> {
-        if !self.config.servers.iter().any(|row| row.endpoint() == *endpoint) {
-            return Err(format!("{endpoint} is not in mysql_servers"));
-        }
-        let words =
-            if is_drained { "drained: it gets no new work" } else { "not drained: it gets work again" };
-        let changes = self.drained.set(endpoint, is_drained).map_err(|error| {
-            format!(
-                "{}: the list of drained servers can't be written: {error}",
-                self.config.datadir.display()
-            )
-        })?;
-        if changes {
-            tracing::info!(server = %endpoint, is_drained, "a user has a server drained, or not");
-            self.apply(&self.config);
-            self.publish();
-            self.publisher.settle();
-        }
-        Ok(format!("{endpoint} is {words}{}", if changes { "" } else { " (as before)" }))
     }
 
     /// The monitor goes by this configuration from now on.

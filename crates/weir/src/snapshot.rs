@@ -5,7 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use weir_config::{Config, MysqlUser, Password, WeirTopology};
+use weir_config::{Config, MysqlServer, MysqlUser, Password, WeirTopology};
+use weir_control::monotonic_ns;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{Account, Care, Holding, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
@@ -32,6 +33,8 @@ pub(crate) struct Snapshots {
     throttles: HashMap<u32, Arc<Throttle>>,
     /// Sessions that wait are counted over reloads, by writer hostgroup.
     holdings: HashMap<u32, Arc<Holding>>,
+    /// Since when servers have been leaving (monotonic, nanoseconds).
+    leaving: HashMap<Endpoint, u64>,
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
     rules: KnownRules,
@@ -65,6 +68,7 @@ impl Snapshots {
             rsa_key: None,
             throttles: HashMap::new(),
             holdings: HashMap::new(),
+            leaving: HashMap::new(),
             servers_tls: ServersTls::default(),
             rules: KnownRules::default(),
             held: None,
@@ -116,6 +120,7 @@ impl Snapshots {
     /// The snapshot that follows from a configuration and the roles of now.
     pub(crate) fn build(&mut self, config: &Config, roles: &Roles) -> Arc<Snapshot> {
         self.keep_accounts(config);
+        self.note_leaving(config, roles);
         let mut servers = Vec::new();
         let mut places: BTreeMap<Endpoint, usize> = BTreeMap::new();
         for row in &config.servers {
@@ -131,7 +136,8 @@ impl Snapshots {
                     max_connections,
                     tls: self.servers_tls.of(&endpoint).cloned(),
                     is_gone: is_everywhere(roles, &endpoint, has_no_hope),
-                    is_leaving: is_everywhere(roles, &endpoint, is_leaving),
+                    is_leaving: self.leaving.contains_key(&endpoint),
+                    leave_by: self.leave_by(config, &endpoint),
                     care: care(config, &endpoint),
                     shared: self.registry.server(&endpoint),
                 }));
@@ -197,6 +203,28 @@ impl Snapshots {
             }
         }
         hostgroups
+    }
+
+    /// Servers that leave have begun to when this was first seen.
+    fn note_leaving(&mut self, config: &Config, roles: &Roles) {
+        let now = monotonic_ns();
+        let endpoints = config.servers.iter().map(MysqlServer::endpoint);
+        let leaving = endpoints.filter(|endpoint| is_everywhere(roles, endpoint, is_leaving));
+        let since = |endpoint: Endpoint| {
+            let since = self.leaving.get(&endpoint).copied().unwrap_or(now);
+            (endpoint, since)
+        };
+        self.leaving = leaving.map(since).collect();
+    }
+
+    /// When a server that leaves must be left: the least grace of its clusters.
+    fn leave_by(&self, config: &Config, endpoint: &Endpoint) -> Option<u64> {
+        let since = self.leaving.get(endpoint)?;
+        let ids = config.hostgroups_of(endpoint);
+        let clusters = config.clusters().filter(|cluster| ids.contains(&cluster.writer_hostgroup));
+        let graces = clusters.filter_map(|cluster| config.topology_of(cluster.writer_hostgroup).drain_grace);
+        let grace = graces.min()?;
+        Some(since.saturating_add(u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX)))
     }
 
     /// How sessions wait for a server of a cluster: counted as before, unless the limits have changed.

@@ -46,6 +46,10 @@ impl Core {
             self.release(key);
         }
         if let Some(lease) = self.sessions[key].lease {
+            if self.has_overstayed(lease) {
+                self.close_overstayed(key, lease);
+                return false;
+            }
             // What a pin holds stays where it is, whatever the rules say; in a transaction that is ProxySQL's way too.
             if self.must_not_run_on(lease, key) && !self.may_run_on_reader(key, lease) {
                 return false;

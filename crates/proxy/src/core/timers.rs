@@ -195,6 +195,7 @@ impl Core {
         self.tell_given_up();
         self.unpark();
         self.look_over_transactions();
+        self.end_grace();
         self.give_up_hung();
         self.look_over_connections();
         if self.timers.round.is_multiple_of(IDLE_ROUNDS) {

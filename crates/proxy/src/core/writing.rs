@@ -1,4 +1,5 @@
-//! Who may write where: a planned change of the writer waits until nobody may write to the old one any more.
+//! Who still has a server that is to be left: a planned change of the writer waits until nobody may write to the old one
+//! any more, and a server that leaves is left when its grace is over.
 
 use std::collections::BTreeMap;
 
@@ -42,6 +43,34 @@ impl Core {
             Phase::Running | Phase::Settling | Phase::Held => Some("statement".to_owned()),
             _ => None,
         }
+    }
+
+    /// Closes the sessions that still have a server whose grace is over, and run nothing.
+    pub(super) fn end_grace(&mut self) {
+        let holders = self.backends.iter().filter_map(|(key, backend)| Some((key, backend.holder?)));
+        let overstays = |(backend, key): &(BackendKey, SessionKey)| {
+            self.has_overstayed(*backend) && matches!(self.sessions[*key].phase, Phase::Idle)
+        };
+        let overdue: Vec<(BackendKey, SessionKey)> = holders.filter(overstays).collect();
+        for (backend, key) in overdue {
+            self.close_overstayed(key, backend);
+        }
+    }
+
+    /// Whether a connection's server leaves, and sessions may have it no longer.
+    pub(super) fn has_overstayed(&self, backend: BackendKey) -> bool {
+        let server = self.backends.get(backend).map(|backend| &self.servers[backend.server].server);
+        server.is_some_and(|server| server.is_leaving && server.leave_by.is_some_and(|by| by <= self.now))
+    }
+
+    /// Closes a session that still has such a connection.
+    pub(super) fn close_overstayed(&mut self, key: SessionKey, backend: BackendKey) {
+        let endpoint = &self.servers[self.backends[backend].server].server.endpoint;
+        let pins = self.sessions[key].all_pins();
+        let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
+        let message =
+            format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
+        self.fail_session(key, MOVED, &message);
     }
 
     /// Closes the sessions that may still write to a server which is the writer no more.

@@ -78,6 +78,7 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
         is_gone: false,
         tls: None,
         is_leaving: false,
+        leave_by: None,
         care: Care { free_connections_pct: 10, ..Care::default() },
         shared: Arc::new(ServerShared::new(endpoint)),
     })
