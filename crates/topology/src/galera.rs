@@ -1,6 +1,7 @@
 //! The roles of one Galera cluster.
 
 mod epoch;
+mod failback;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,8 +26,10 @@ const VIEW_SPREAD_MS: u64 = 1000;
 /// How long the next writer's choice waits for the other nodes to report the new view, so that it is the best one and
 /// not the one that was first to do so.
 const VIEW_SETTLE_MS: u64 = 200;
-/// Flow control above this share of the time, while others are not held up, makes a reader leave.
+/// A node that flow control stops for more than this share of the time is held up, until it is half of that.
 const PAUSED_PERMILLE_MAX: u16 = 900;
+/// One that has been held up for so long, while another is not, does not read.
+const PAUSED_LONG_MS: u64 = 2000;
 
 /// Decides the places of a cluster's servers.
 pub(crate) fn decide(
@@ -50,13 +53,18 @@ pub(crate) fn decide(
         tenure: None,
         view: None,
         hold: None,
+        held_up: Vec::new(),
     };
     cluster.learn_epoch(judge);
     cluster.drop_other_histories();
     cluster.drop_old_views();
     cluster.hold = cluster.due_hold();
+    cluster.held_up = cluster.held_up_by_flow_control();
     let (mut group, candidates) = cluster.choose_writers();
     cluster.agree(&mut group, candidates);
+    cluster.note_readiness(&mut group);
+    cluster.propose_failback(&mut group);
+    group.held_up = cluster.held_up.clone();
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
     places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
@@ -115,6 +123,7 @@ struct Cluster<'a> {
     tenure: Option<Tenure>,
     view: Option<View>,
     hold: Option<Hold>,
+    held_up: Vec<(Endpoint, Millis)>,
 }
 
 impl<'a> Cluster<'a> {
@@ -219,13 +228,18 @@ impl<'a> Cluster<'a> {
         if self.awaits_first_look() {
             candidates.clear();
         }
-        // The present writers first and in their order: failback is `never`.
+        let takes_back: Vec<&Endpoint> = {
+            let heavier = candidates.iter().filter(|(member, _)| self.takes_back(member, &candidates));
+            heavier.map(|(member, _)| member.endpoint).collect()
+        };
+        // Else the present writers come first and in their order.
         let before = self.before.last_writers();
         // With an epoch the role moves by the row.
         let switch = self.switch_here().filter(|_| self.tenure.is_none());
         candidates.sort_by_key(|(member, state)| {
             (
                 switch.is_none_or(|switch| switch.to != *member.endpoint || switch.step != SwitchStep::Move),
+                !takes_back.contains(&member.endpoint),
                 before.iter().position(|writer| writer == member.endpoint).unwrap_or(usize::MAX),
                 Reverse(member.weight_in(self.policy.writer_hostgroup)),
                 Reverse(member.weight_in(self.policy.backup_writer_hostgroup)),
@@ -257,11 +271,27 @@ impl<'a> Cluster<'a> {
             writer_view,
             writer_segment: first.map_or(self.before.writer_segment, |state| state.segment),
             successors,
-            cannot_write: Vec::new(),
-            waits_for: None,
-            tenure: None,
+            ..Group::default()
         };
         (group, candidates)
+    }
+
+    /// Who is held up by flow control, and since when.
+    fn held_up_by_flow_control(&self) -> Vec<(Endpoint, Millis)> {
+        let since = |(endpoint, state): (&Endpoint, &GaleraState)| {
+            let known = self.before.held_up.iter().find(|(known, _)| known == endpoint);
+            let limit = if known.is_some() { PAUSED_PERMILLE_MAX / 2 } else { PAUSED_PERMILLE_MAX };
+            let is_held_up = state.flow_control_paused_permille > limit;
+            is_held_up.then(|| (endpoint.clone(), known.map_or(self.now, |(_, since)| *since)))
+        };
+        self.healthy().filter_map(since).collect()
+    }
+
+    /// Whether flow control holds a node up for long. Where it holds up all, none is worse than the others.
+    fn is_held_up_for_long(&self, endpoint: &Endpoint) -> bool {
+        let held_up = self.held_up.iter().find(|(known, _)| known == endpoint);
+        held_up.is_some_and(|(_, since)| self.now.since(*since) >= PAUSED_LONG_MS)
+            && self.healthy().count() > self.held_up.len()
     }
 
     fn switch_here(&self) -> Option<&'a Switch> {
@@ -335,6 +365,7 @@ impl<'a> Cluster<'a> {
             return kept.cloned().or_else(|| self.epoch_reason()).unwrap_or(Reason::StaysWriter);
         }
         match before.iter().find(|from| !writers.contains(from)) {
+            Some(from) if self.gave_way_to_weight(from) => Reason::TookBack { from: from.clone() },
             Some(from) => {
                 let confirmed = self.hold.is_none() || self.confirms_loss(state);
                 Reason::TookOver { from: from.clone(), confirmed }
@@ -354,9 +385,8 @@ impl Reading<GaleraState> for Cluster<'_> {
         {
             return Some(Reason::DonorStandsAside);
         }
-        let paused_permille = state.flow_control_paused_permille;
-        if paused_permille > PAUSED_PERMILLE_MAX {
-            return Some(Reason::FlowControl { paused_permille });
+        if self.is_held_up_for_long(member.endpoint) {
+            return Some(Reason::FlowControl { paused_permille: state.flow_control_paused_permille });
         }
         let limit = match self.policy.max_transactions_behind {
             0 if state.local_state == LocalState::Donor => DONOR_QUEUE_MAX,

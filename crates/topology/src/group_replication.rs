@@ -206,8 +206,7 @@ impl<'a> Cluster<'a> {
             writer_segment: 0,
             successors,
             cannot_write: Vec::new(),
-            waits_for: None,
-            tenure: None,
+            ..Group::default()
         }
     }
 

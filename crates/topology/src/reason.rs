@@ -23,6 +23,11 @@ pub enum Reason {
         /// False: no newer view of the cluster confirmed the loss in time.
         confirmed: bool,
     },
+    /// Took over from a writer with a smaller weight.
+    TookBack {
+        /// The former writer.
+        from: Endpoint,
+    },
     /// Desynced or donor, and the only one that can write.
     OnlyWriterThoughDesynced,
     /// Could write, not needed.
@@ -277,6 +282,7 @@ impl fmt::Display for Reason {
             Self::TookOver { from, confirmed: false } => {
                 write!(f, "took over from {from}, which can't be reached although the cluster still has it")
             }
+            Self::TookBack { from } => write!(f, "took over from {from}, which has a smaller weight"),
             Self::OnlyWriterThoughDesynced => f.write_str("desynced, but no other can write"),
             Self::CouldWrite => f.write_str("could write"),
             Self::Healthy => f.write_str("healthy"),

@@ -110,6 +110,12 @@ pub struct Group {
     pub successors: Vec<Endpoint>,
     /// Every server that can't write now, and why.
     pub cannot_write: Vec<(Endpoint, Reason)>,
+    /// Since when servers could write that do not.
+    pub ready_since: Vec<(Endpoint, Millis)>,
+    /// Who is to get the writer role back by a switchover.
+    pub failback: Option<Endpoint>,
+    /// Galera nodes that flow control holds up, and since when.
+    pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
     pub waits_for: Option<Reason>,
     /// What is known of the epoch; none where this Weir goes by facts alone.
@@ -221,7 +227,7 @@ impl Group {
     fn same_as(&self, other: &Self) -> bool {
         let agreed =
             |group: &'_ Self| group.tenure.clone().map(|tenure| (tenure.row, tenure.awaited, tenure.deposed));
-        (&self.writers, &self.hold) == (&other.writers, &other.hold)
+        (&self.writers, &self.hold, &self.failback) == (&other.writers, &other.hold, &other.failback)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
             && agreed(self) == agreed(other)
     }

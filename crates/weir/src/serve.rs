@@ -1,11 +1,13 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
+mod failback;
 mod leaving;
 mod switchover;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -15,6 +17,7 @@ use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Report;
 use weir_topology::{Roles, ServerRegistry};
 
+use self::failback::Failbacks;
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::latest_roles::LatestRoles;
@@ -98,8 +101,17 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let reporter = Reporter { publisher: publisher.clone(), roles: roles.clone(), drained: drained.clone() };
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
-    let server =
-        Server { path, config, snapshots, roles, published: Arc::default(), drained, publisher, monitor };
+    let server = Server {
+        path,
+        config,
+        snapshots,
+        roles,
+        published: Arc::default(),
+        drained,
+        failbacks: Failbacks::default(),
+        publisher,
+        monitor,
+    };
     server.run(service, &events, &inbox)
 }
 
@@ -111,6 +123,7 @@ struct Server<'a> {
     /// The roles that the workers go by.
     published: Arc<Roles>,
     drained: Drained,
+    failbacks: Failbacks,
     publisher: Publisher,
     monitor: Monitor,
 }
@@ -122,9 +135,12 @@ impl Server<'_> {
         events: &Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
-        for event in inbox {
+        while let Some(event) = self.next_event(inbox) {
             match event {
-                Event::Roles => self.publish(),
+                Event::Roles => {
+                    self.publish();
+                    self.fail_back();
+                }
                 Event::Order(order) => self.obey(order),
                 Event::Signal(SIGHUP) => self.reload(&mut service),
                 Event::Signal(signal) => {
@@ -135,6 +151,17 @@ impl Server<'_> {
             }
         }
         self.drain(service, events, inbox)
+    }
+
+    /// The next event; meanwhile what is due is done. None when nobody is left who could tell something.
+    fn next_event(&mut self, inbox: &Receiver<Event>) -> Option<Event> {
+        loop {
+            let Some(due) = self.failbacks.next() else { return inbox.recv().ok() };
+            match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => self.fail_back(),
+                event => return event.ok(),
+            }
+        }
     }
 
     /// Lets the workers end; roles still change meanwhile, and a second signal is the end.

@@ -54,7 +54,6 @@ fn a_readers_states() {
         (|s| s.maintenance = Maintenance::Wanted, "W - BR", "pxc_maint_mode is MAINTENANCE"),
         (|s| s.maintenance = Maintenance::Shutdown, "W - BR", "pxc_maint_mode is SHUTDOWN"),
         (|s| s.read_only = true, "W R BR", "healthy"),
-        (|s| s.flow_control_paused_permille = 950, "W Br BR", "flow control paused it for 95% of the time"),
         (
             |s| s.cluster_state_uuid = "other".into(),
             "W - BR",

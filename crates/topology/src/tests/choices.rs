@@ -82,3 +82,112 @@ fn a_donor_stands_aside() {
     world.decide();
     assert_eq!(world.picture(), "- WR -", "the last one reads and writes");
 }
+
+/// Node 0 has the greatest weight, and was away.
+fn after_a_failover(failback: Failback) -> World {
+    let mut world = with(Choices { failback, uptime_min_ms: 60_000, ..Choices::default() });
+    world.see_changed(0, |state| state.maintenance = Maintenance::Wanted);
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    world
+}
+
+fn proposed(world: &World) -> Option<&Endpoint> {
+    world.roles.group(100)?.failback.as_ref()
+}
+
+#[test]
+fn failback_never() {
+    let mut world = after_a_failover(Failback::Never);
+    world.pass(3_600_000);
+    world.decide();
+    assert_eq!((world.writer(), proposed(&world)), (Some(1), None));
+}
+
+#[test]
+fn failback_immediate_after_the_least_time_up() {
+    let mut world = after_a_failover(Failback::Immediate);
+    world.pass(59_999);
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    // Away for a moment: its time begins anew.
+    world.see_changed(0, |state| state.ready = false);
+    world.decide();
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    world.pass(59_999);
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    world.pass(1);
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+    let reason = world.roles.reason_in(100, &node(0)).map(ToString::to_string);
+    assert_eq!(reason.as_deref(), Some("took over from 192.168.4.23:3306, which has a smaller weight"));
+    world.pass(3_600_000);
+    world.decide();
+    assert_eq!(world.writer(), Some(0), "the other is no heavier");
+}
+
+#[test]
+fn failback_drained_asks_for_a_switchover() {
+    let mut world = after_a_failover(Failback::Drained);
+    world.pass(59_999);
+    world.decide();
+    assert_eq!(proposed(&world), None);
+    world.pass(1);
+    world.decide();
+    assert_eq!((world.writer(), proposed(&world)), (Some(1), Some(&node(0))), "the writer stays until then");
+    world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(0), step: SwitchStep::Move });
+    world.decide();
+    world.policy.switch = None;
+    assert_eq!((world.writer(), proposed(&world)), (Some(0), None));
+    // By hand to the lighter one: it lasts for the least time up.
+    world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(2), step: SwitchStep::Move });
+    world.decide();
+    world.policy.switch = None;
+    world.pass(59_999);
+    world.decide();
+    assert_eq!((world.writer(), proposed(&world)), (Some(2), None));
+    world.pass(1);
+    world.decide();
+    assert_eq!(proposed(&world), Some(&node(0)));
+}
+
+#[test]
+fn equal_weights_are_no_reason_to_move() {
+    let mut world = after_a_failover(Failback::Immediate);
+    world.rows.push(row(1, 100, 10_000));
+    world.pass(3_600_000);
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+}
+
+#[test]
+fn flow_control_for_long() {
+    let mut world = with(Choices::default());
+    let paused = |permille: u16| move |state: &mut GaleraState| state.flow_control_paused_permille = permille;
+    world.see_changed(1, paused(950));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR", "for a moment");
+    world.pass(1999);
+    world.see_changed(1, paused(460));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    world.pass(1);
+    world.decide();
+    assert_eq!(world.picture(), "W Br BR", "it has not got better than half");
+    assert_eq!(reason(&world, 1).as_deref(), Some("flow control paused it for 46% of the time"));
+    world.see_changed(1, paused(450));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    // A storm holds up all: nothing moves.
+    for _ in 0..5 {
+        (0..3).for_each(|index| world.see_changed(index, paused(990)));
+        world.decide();
+        assert_eq!(world.picture(), "W BR BR");
+        world.pass(1000);
+    }
+}

@@ -117,6 +117,11 @@ enum News {
 }
 
 impl Steps {
+    /// For what nobody has ordered.
+    pub(crate) fn unheard() -> Self {
+        Self(channel().0)
+    }
+
     /// What is done now.
     pub(crate) fn tell(&self, step: String) {
         let _ = self.0.send(News::Step(step));

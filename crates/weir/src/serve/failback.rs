@@ -1,0 +1,48 @@
+//! Failback `drained`: a switchover that Weir begins by itself.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::Server;
+use crate::control::{Steps, Switchover};
+
+/// One that failed is tried again after this time: statements of the cluster wait during each try.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Tries that failed, by writer hostgroup.
+#[derive(Debug, Default)]
+pub(super) struct Failbacks(HashMap<u32, Instant>);
+
+impl Failbacks {
+    /// When a try is due that is wanted already; none if nothing is.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.values().min().copied()
+    }
+}
+
+impl Server<'_> {
+    /// Moves the writer roles that are to go back and whose time has come.
+    pub(super) fn fail_back(&mut self) {
+        let roles = self.roles.latest();
+        let wanted = |hostgroup: &u32| roles.group(*hostgroup).is_some_and(|group| group.failback.is_some());
+        self.failbacks.0.retain(|hostgroup, _| wanted(hostgroup));
+        for group in &roles.groups {
+            let hostgroup = group.writer_hostgroup;
+            let is_due = self.failbacks.0.get(&hostgroup).is_none_or(|at| *at <= Instant::now());
+            let Some(to) = group.failback.clone().filter(|_| is_due) else { continue };
+            tracing::info!(hostgroup, %to, "failback: the writer role is to go to the server with the greatest weight");
+            let wanted = Switchover {
+                writer_hostgroup: hostgroup,
+                to: Some(to),
+                force: false,
+                dry_run: false,
+                grace_ms: None,
+            };
+            match self.switchover(&wanted, &Steps::unheard()) {
+                Ok(_) => drop(self.failbacks.0.remove(&hostgroup)),
+                // The cause has been logged where it was found.
+                Err(_) => drop(self.failbacks.0.insert(hostgroup, Instant::now() + PAUSE)),
+            }
+        }
+    }
+}
