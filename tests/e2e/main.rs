@@ -23,6 +23,7 @@ mod login;
 mod mysql;
 mod persistent_connections;
 mod pins;
+mod policies;
 mod pool;
 mod prepared;
 mod property;
@@ -65,6 +66,7 @@ fn cases() -> Vec<Case> {
         mysql::trials(),
         persistent_connections::trials(),
         pins::trials(),
+        policies::trials(),
         pool::trials(),
         prepared::trials(),
         property::trials(),

@@ -35,12 +35,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
+pub(crate) fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
     let status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
     Ok(status["clusters"][0]["writers"][0].as_str().unwrap_or_default().to_owned())
 }
 
-fn wait_writer(weir: &Weir) -> CaseResult {
+pub(crate) fn wait_writer(weir: &Weir) -> CaseResult {
     eventually("there is a writer that another can follow", PATIENCE, || {
         Ok(run(weir, &["switchover", HOSTGROUP, "--dry-run"])?.status.success())
     })
@@ -72,38 +72,42 @@ fn write(weir: &Weir, schema: &str, writer: usize, stop: &AtomicBool) -> Result<
 
 fn under_load(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
-    let schema = env.schema()?;
     wait_writer(&weir)?;
-    Session::open(weir.addr(), &schema)?.run(
+    let mut writers_seen = vec![writer(&weir)?];
+    while_written(&weir, &env.schema()?, || {
+        for _ in 0..SWITCHOVERS {
+            // Transactions are short here, but the machine may be slow.
+            let done = run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
+            ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+            writers_seen.push(writer(&weir)?);
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    })?;
+    ensure!(writers_seen.windows(2).all(|pair| pair[0] != pair[1]), "{writers_seen:?}");
+    Ok(())
+}
+
+/// Does something while rows are written: none of the writers may see an error, no row may be lost or be there twice.
+pub(crate) fn while_written(weir: &Weir, schema: &str, act: impl FnOnce() -> CaseResult) -> CaseResult {
+    Session::open(weir.addr(), schema)?.run(
         "CREATE TABLE numbers (id INT AUTO_INCREMENT PRIMARY KEY, writer INT, number INT, KEY (writer))",
     )?;
     let stop = AtomicBool::new(false);
-    let mut writers_seen = vec![writer(&weir)?];
     let written = thread::scope(|scope| -> Result<Vec<(u64, Duration)>, Box<dyn Error>> {
-        let (weir, schema, stop) = (&weir, schema.as_str(), &stop);
+        let stop = &stop;
         let threads: Vec<_> =
             (0..WRITERS).map(|at| scope.spawn(move || write(weir, schema, at, stop))).collect();
-        let mut switch = || -> CaseResult {
-            for _ in 0..SWITCHOVERS {
-                // Transactions are short here, but the machine may be slow.
-                let done = run(weir, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
-                ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
-                writers_seen.push(writer(weir)?);
-                thread::sleep(Duration::from_millis(100));
-            }
-            Ok(())
-        };
-        let switched = switch();
+        let done = act();
         stop.store(true, Ordering::Relaxed);
         let mut results = Vec::new();
         for thread in threads {
             results.push(thread.join().map_err(|_| "a writer has panicked")??);
         }
-        switched.map(|()| results)
+        done.map(|()| results)
     })?;
-    ensure!(writers_seen.windows(2).all(|pair| pair[0] != pair[1]), "{writers_seen:?}");
     let rows: u64 = written.iter().map(|(rows, _)| rows).sum();
-    let mut session = Session::open(weir.addr(), &schema)?;
+    let mut session = Session::open(weir.addr(), schema)?;
     session.run("SET SESSION wsrep_sync_wait = 1")?;
     let found = session.rows("SELECT COUNT(*), COUNT(DISTINCT writer, number) FROM numbers")?;
     ensure!(found[0] == [rows.to_string(), rows.to_string()], "{rows} acknowledged, {found:?}");
