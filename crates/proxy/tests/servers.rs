@@ -52,6 +52,45 @@ fn insert(bench: &mut Bench, client: usize, times: usize) {
 }
 
 #[test]
+fn a_write_that_a_writer_turns_away_as_read_only_runs_on_the_next_one() {
+    let writers = || Hostgroup { reader_hostgroup: Some(1), ..support::hostgroup([0, 1]) };
+    let mut bench = Bench::new(1, &[10, 10], writers(), MysqlVariables::default());
+    let client = bench.client(0, "app");
+    bench.read_only = vec![0];
+    insert(&mut bench, client, 4);
+    assert!((0..4).all(|_| bench.error(client).is_none()));
+    let ran = |bench: &Bench, node| bench.log.iter().filter(|(at, _)| *at == node).count();
+    assert_eq!((ran(&bench, 0), ran(&bench, 1)), (1, 4), "it is left alone until the monitor has looked");
+
+    // A routine may have done something before; a transaction is bound to its server.
+    bench.pass_ms(200);
+    bench.read_only = vec![0, 1];
+    bench.query(client, "CALL p()");
+    bench.pass_ms(1);
+    assert_eq!(bench.error(client).map(|(code, _)| code), Some(1290));
+    bench.query(client, "BEGIN");
+    bench.pass_ms(1);
+    bench.reply(client);
+    bench.query(client, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(1);
+    assert_eq!(bench.error(client).map(|(code, _)| code), Some(1290));
+}
+
+/// Where nobody writes soon, the server's own answer is better than none; and on a reader it is the answer.
+#[test]
+fn a_write_that_all_turn_away_gets_the_servers_error() {
+    let writers = Hostgroup { reader_hostgroup: Some(1), ..support::hostgroup([0]) };
+    for (hostgroup, patience_ms) in [(writers, 3000), (support::hostgroup([0]), 1)] {
+        let mut bench = Bench::new(1, &[10], hostgroup, MysqlVariables::default());
+        let client = bench.client(0, "app");
+        bench.read_only = vec![0];
+        bench.query(client, "INSERT INTO t VALUES (1)");
+        bench.pass_ms(patience_ms);
+        assert_eq!(bench.error(client).map(|(code, _)| code), Some(1290));
+    }
+}
+
+#[test]
 fn failures_are_told_to_the_monitor_and_come_fast_only_until_it_shuns() {
     let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
     bench.down = vec![0];

@@ -8,7 +8,7 @@ use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
-use super::relay::is_wsrep_refusal;
+use super::turned_away::is_wsrep_refusal;
 use crate::outbox::{Order, SocketId};
 
 /// A login packet of a server larger than this is refused.

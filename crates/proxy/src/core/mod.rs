@@ -39,6 +39,7 @@ mod several;
 mod status;
 mod supply;
 mod timers;
+mod turned_away;
 mod upload;
 mod writing;
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtPrepareOk;
-use weir_protocol::error::{self, ServerError};
+use weir_protocol::error::ServerError;
 use weir_protocol::frame::{self, HEADER_LEN};
 use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
@@ -128,23 +128,6 @@ impl Core {
         session.work.ending =
             Ending::Ok { affected_rows: 0, insert_id: 0, warnings: ok.warnings, has_rows: false };
         Ok(())
-    }
-
-    /// A Galera node that has left its component turns statements away before it does anything with them (1047
-    /// with WSREP in the text; any other 1047 means something else). Then another server may take the statement.
-    fn is_turned_away(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> bool {
-        let session = &self.sessions[holder];
-        let can_move = session.pins.is_empty()
-            && !session.work.is_answering
-            && !session.work.statement.multi
-            && session.upload.is_none()
-            && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
-            && session.work.kind != WorkKind::Reset;
-        let is_replicated = self.groups.get(&session.work.hostgroup).is_some_and(|group| group.is_replicated);
-        can_move
-            && is_replicated
-            && ErrPacket::parse(payload).is_ok_and(|err| is_wsrep_refusal(err.code, err.message))
-            && self.backends[key].reply.is_done()
     }
 
     fn relay_ok(
@@ -351,11 +334,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// Whether an error says that a Galera node takes no statements.
-pub(super) fn is_wsrep_refusal(code: u16, message: &[u8]) -> bool {
-    code == error::UNKNOWN_COM_ERROR.code && message.windows(5).any(|word| word == b"WSREP")
 }
 
 /// What a reported variable means for a session.

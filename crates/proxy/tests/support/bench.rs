@@ -19,6 +19,10 @@ use weir_routing::Rules;
 
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
 
+/// What a server says to a write while it is read_only.
+const READ_ONLY: &str =
+    "The MySQL server is running with the --read-only option so it cannot execute this statement";
+
 /// Workers, clients of theirs, and servers that answer every statement with OK unless they are told otherwise.
 pub struct Bench {
     pub cores: Vec<Core>,
@@ -39,6 +43,8 @@ pub struct Bench {
     pub own: Vec<(usize, String)>,
     /// Statements of Weir's own with this in them are answered with error 1193.
     pub refused: &'static str,
+    /// These servers are read_only: INSERT and CALL are answered with error 1290.
+    pub read_only: Vec<usize>,
     /// Servers do not answer COM_PING.
     pub ignores_pings: bool,
     /// What the workers have told of servers that could not be connected to.
@@ -109,6 +115,7 @@ impl Bench {
             down: Vec::new(),
             own: Vec::new(),
             refused: "\0",
+            read_only: Vec::new(),
             ignores_pings: false,
             failures,
             users,
@@ -321,6 +328,11 @@ impl Bench {
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                }
+                if self.read_only.contains(&conn.node)
+                    && ["INSERT", "CALL"].iter().any(|w| text.starts_with(w))
+                {
+                    answer = super::error(sequence, 1290, READ_ONLY);
                 }
                 self.log.push((conn.node, text));
                 if self.hangs_up {
