@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_testkit::{Account, Mysql, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, Written, under_load, uuid, weir, writer};
+use crate::replication::{PATIENCE, Written, id, under_load, weir, writer};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -66,7 +66,7 @@ fn without_an_error(env: &Env) -> CaseResult {
 fn refused(env: &Env) -> CaseResult {
     let mysql = env.own_mysql(3, true)?;
     let weir = weir(env, &mysql, true)?;
-    let primary = uuid(&mysql, 1)?;
+    let primary = id(&mysql, 1)?;
     ensure!(writer(&weir)? == primary, "the primary does not write");
     eventually("a missing privilege is named", PATIENCE, || {
         let refused = switchover(&weir, &[])?;
@@ -98,7 +98,7 @@ fn refused(env: &Env) -> CaseResult {
     let to = mysql.server(3).addr().to_string();
     let forced = switchover(&weir, &["--grace-ms", "300", "--force", "--to", &to])?;
     ensure!(forced.status.success(), "{forced:?}");
-    ensure!(writer(&weir)? == uuid(&mysql, 3)?, "it has not moved");
+    ensure!(writer(&weir)? == id(&mysql, 3)?, "it has not moved");
     ensure!(beside.run("COMMIT").is_err(), "a transaction has gone on over the change");
     let found = Session::open(weir.addr(), "test")?
         .value("SELECT GROUP_CONCAT(number) FROM numbers WHERE writer = 77 FOR UPDATE")?;

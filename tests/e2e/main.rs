@@ -30,6 +30,7 @@ mod property;
 mod query_rules;
 mod reload;
 mod replication;
+mod replication_switchover;
 mod server_tls;
 mod servers;
 mod session_state;
@@ -73,6 +74,7 @@ fn cases() -> Vec<Case> {
         query_rules::trials(),
         reload::trials(),
         replication::trials(),
+        replication_switchover::trials(),
         server_tls::trials(),
         servers::trials(),
         several::trials(),

@@ -5,15 +5,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, Mysql, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module. Each has servers of its own.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
-        Case::serial("replication::writes_follow_read_only_and_wait_meanwhile", read_only_moves),
-        Case::serial("replication::reads_see_their_sessions_writes_also_from_a_slow_replica", own_writes),
-        Case::serial("replication::a_replica_that_is_too_late_does_not_read", late_replica),
+        Case::serial("replication::writes_follow_read_only_and_wait_meanwhile", |env| {
+            read_only_moves(env, Family::Mysql)
+        }),
+        Case::serial("replication::writes_follow_read_only_on_mariadb", |env| {
+            read_only_moves(env, Family::Mariadb)
+        }),
+        Case::serial("replication::reads_see_their_sessions_writes_also_from_a_slow_replica", |env| {
+            own_writes(env, Family::Mysql)
+        }),
+        Case::serial("replication::reads_see_their_sessions_writes_on_mariadb", |env| {
+            own_writes(env, Family::Mariadb)
+        }),
+        Case::serial("replication::a_replica_that_is_too_late_does_not_read", |env| {
+            late_replica(env, Family::Mysql)
+        }),
+        Case::serial("replication::a_mariadb_replica_that_is_too_late_does_not_read", |env| {
+            late_replica(env, Family::Mariadb)
+        }),
         Case::serial("replication::a_group_moves_its_primary", primary_moves),
         Case::serial("replication::a_group_gets_over_a_killed_primary", primary_killed),
     ]
@@ -24,13 +39,29 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
 /// Which server answers: goes to the writer.
-const WHO: &str = "SELECT @@server_uuid";
+const WHO: &str = "SELECT @@server_id";
+
 /// The same, and goes to a reader.
-const WHO_READS: &str =
-    "SELECT VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME = 'server_uuid'";
+fn who_reads(family: Family) -> String {
+    let table = match family {
+        Family::Mysql => "performance_schema.global_variables",
+        Family::Mariadb => "information_schema.GLOBAL_VARIABLES",
+    };
+    format!("SELECT VARIABLE_VALUE FROM {table} WHERE VARIABLE_NAME = 'server_id'")
+}
 
 /// A Weir in front of a source and its replicas, or of a group.
 pub(crate) fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dyn Error>> {
+    weir_with(env, mysql, group, |_| {})
+}
+
+/// The same with a change of its configuration.
+pub(crate) fn weir_with(
+    env: &Env,
+    mysql: &Mysql,
+    group: bool,
+    change: impl FnOnce(&mut WeirConfig),
+) -> Result<Weir, Box<dyn Error>> {
     let mut config = WeirConfig::new(env.free_address()?);
     for server in mysql.servers() {
         let lag: &[_] = if group { &[] } else { &[("max_replication_lag", 3.into())] };
@@ -48,13 +79,14 @@ pub(crate) fn weir(env: &Env, mysql: &Mysql, group: bool) -> Result<Weir, Box<dy
     config.variable("monitor_password", Account::MONITOR.password);
     config.variable("monitor_writer_is_also_reader", false);
     config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
+    change(&mut config);
     let weir = env.weir_with(&config)?;
     Session::open(weir.addr(), "test")?
         .run("CREATE TABLE numbers (writer INT, number INT, PRIMARY KEY (writer, number))")?;
     Ok(weir)
 }
 
-pub(crate) fn uuid(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {
+pub(crate) fn id(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {
     Ok(mysql.server(server).root_query(WHO)?.concat().concat())
 }
 
@@ -64,9 +96,10 @@ pub(crate) fn writer(weir: &Weir) -> Result<String, Box<dyn Error>> {
 }
 
 /// Where sessions without writes read within some statements.
-pub(crate) fn readers(weir: &Weir) -> Result<Vec<String>, Box<dyn Error>> {
+pub(crate) fn readers(weir: &Weir, mysql: &Mysql) -> Result<Vec<String>, Box<dyn Error>> {
     let mut session = Session::open(weir.addr(), "test")?;
-    let mut found = (0..12).map(|_| session.value(WHO_READS)).collect::<Result<Vec<_>, _>>()?;
+    let mut found =
+        (0..12).map(|_| session.value(&who_reads(mysql.family()))).collect::<Result<Vec<_>, _>>()?;
     found.sort();
     found.dedup();
     Ok(found)
@@ -118,13 +151,16 @@ pub(crate) fn under_load(
     })
 }
 
-fn read_only_moves(env: &Env) -> CaseResult {
-    let mysql = env.own_mysql(2, false)?;
+fn read_only_moves(env: &Env, family: Family) -> CaseResult {
+    let mysql = env.own_servers(family, 2, false)?;
     let weir = weir(env, &mysql, false)?;
-    let (source, replica) = (uuid(&mysql, 1)?, uuid(&mysql, 2)?);
+    let (source, replica) = (id(&mysql, 1)?, id(&mysql, 2)?);
     ensure!(writer(&weir)? == source, "the source does not write");
-    eventually("the replica reads", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))?;
-    mysql.server(1).root_query("SET GLOBAL super_read_only = ON")?;
+    eventually("the replica reads", PATIENCE, || Ok(readers(&weir, &mysql)? == [replica.clone()]))?;
+    mysql.server(1).root_query(match family {
+        Family::Mysql => "SET GLOBAL super_read_only = ON",
+        Family::Mariadb => "SET GLOBAL read_only = ON",
+    })?;
     mysql.wait_replicated()?;
     eventually("the monitor has seen that there is no writer", PATIENCE, || {
         Ok(weir.log().contains("lost the writer"))
@@ -133,7 +169,7 @@ fn read_only_moves(env: &Env) -> CaseResult {
         let waiting = scope.spawn(|| writer(&weir).map_err(|error| error.to_string()));
         thread::sleep(Duration::from_millis(300));
         ensure!(!waiting.is_finished(), "a write did not wait: {:?}", waiting.join());
-        let promote = "STOP REPLICA; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF";
+        let promote = "STOP REPLICA; SET GLOBAL read_only = OFF";
         mysql.server(2).root_query(promote)?;
         let written = waiting.join().map_err(|_| "the writer has panicked")??;
         ensure!(written == replica, "written to {written}");
@@ -141,8 +177,8 @@ fn read_only_moves(env: &Env) -> CaseResult {
     })
 }
 
-fn own_writes(env: &Env) -> CaseResult {
-    let mysql = env.own_mysql(2, false)?;
+fn own_writes(env: &Env, family: Family) -> CaseResult {
+    let mysql = env.own_servers(family, 2, false)?;
     let weir = weir(env, &mysql, false)?;
     let mut session = Session::open(weir.addr(), "test")?;
     for round in 0..ROUNDS {
@@ -159,27 +195,28 @@ fn own_writes(env: &Env) -> CaseResult {
     Ok(())
 }
 
-fn late_replica(env: &Env) -> CaseResult {
-    let mysql = env.own_mysql(2, false)?;
+fn late_replica(env: &Env, family: Family) -> CaseResult {
+    let mysql = env.own_servers(family, 2, false)?;
     let weir = weir(env, &mysql, false)?;
-    let (source, replica) = (uuid(&mysql, 1)?, uuid(&mysql, 2)?);
-    eventually("the replica reads", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))?;
+    let (source, replica) = (id(&mysql, 1)?, id(&mysql, 2)?);
+    eventually("the replica reads", PATIENCE, || Ok(readers(&weir, &mysql)? == [replica.clone()]))?;
     mysql.server(2).root_query("STOP REPLICA SQL_THREAD")?;
-    eventually("the source reads", PATIENCE, || Ok(readers(&weir)? == [source.clone()]))?;
+    eventually("the source reads", PATIENCE, || Ok(readers(&weir, &mysql)? == [source.clone()]))?;
     mysql.server(2).root_query("START REPLICA SQL_THREAD")?;
-    eventually("the replica reads again", PATIENCE, || Ok(readers(&weir)? == [replica.clone()]))
+    eventually("the replica reads again", PATIENCE, || Ok(readers(&weir, &mysql)? == [replica.clone()]))
 }
 
 fn primary_moves(env: &Env) -> CaseResult {
     let mysql = env.own_mysql(3, true)?;
     let weir = weir(env, &mysql, true)?;
-    let second = uuid(&mysql, 2)?;
-    ensure!(writer(&weir)? == uuid(&mysql, 1)?, "the primary does not write");
-    mysql.server(1).root_query(&format!("SELECT group_replication_set_as_primary('{second}')"))?;
+    let second = id(&mysql, 2)?;
+    ensure!(writer(&weir)? == id(&mysql, 1)?, "the primary does not write");
+    let uuid = mysql.server(2).root_query("SELECT @@server_uuid")?.concat().concat();
+    mysql.server(1).root_query(&format!("SELECT group_replication_set_as_primary('{uuid}')"))?;
     eventually("the new primary writes", PATIENCE, || Ok(writer(&weir)? == second))?;
-    let mut others = [uuid(&mysql, 1)?, uuid(&mysql, 3)?];
+    let mut others = [id(&mysql, 1)?, id(&mysql, 3)?];
     others.sort();
-    eventually("the others read", PATIENCE, || Ok(readers(&weir)? == others))?;
+    eventually("the others read", PATIENCE, || Ok(readers(&weir, &mysql)? == others))?;
     let written = under_load(&weir, || {
         thread::sleep(Duration::from_secs(1));
         Ok(())
@@ -191,11 +228,11 @@ fn primary_moves(env: &Env) -> CaseResult {
 fn primary_killed(env: &Env) -> CaseResult {
     let mysql = env.own_mysql(3, true)?;
     let weir = weir(env, &mysql, true)?;
-    let first = uuid(&mysql, 1)?;
+    let first = id(&mysql, 1)?;
     ensure!(writer(&weir)? == first, "the primary does not write");
     let written = under_load(&weir, || {
         mysql.server(1).kill()?;
-        eventually("another primary writes", PATIENCE, || Ok(writer(&weir).is_ok_and(|uuid| uuid != first)))?;
+        eventually("another primary writes", PATIENCE, || Ok(writer(&weir).is_ok_and(|id| id != first)))?;
         thread::sleep(Duration::from_secs(1));
         Ok(())
     })?;
@@ -211,5 +248,5 @@ fn primary_killed(env: &Env) -> CaseResult {
     }
     mysql.server(1).start()?;
     mysql.server(1).join_group()?;
-    eventually("the old primary reads", PATIENCE, || Ok(readers(&weir)?.contains(&first)))
+    eventually("the old primary reads", PATIENCE, || Ok(readers(&weir, &mysql)?.contains(&first)))
 }

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::{
-    Account, Galera, GaleraOptions, Mysql, MysqlOptions, RunDir, TestkitError, Weir, WeirConfig, clean,
-    preflight, weir_binary,
+    Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, RunDir, TestkitError, Weir, WeirConfig,
+    clean, preflight, weir_binary,
 };
 
 use crate::harness::CaseResult;
@@ -88,9 +88,15 @@ impl Env {
     /// MySQL servers of a case's own, away from all others: a group, or a source and its replicas. Dropping them ends
     /// them; a case that starts some runs alone.
     pub fn own_mysql(&self, servers: u8, group: bool) -> Result<Mysql, String> {
+        self.own_servers(Family::Mysql, servers, group)
+    }
+
+    /// The same of either family.
+    pub fn own_servers(&self, family: Family, servers: u8, group: bool) -> Result<Mysql, String> {
         let first = beside(first_address(GaleraOptions::tests().first_address)?);
         let options = MysqlOptions {
             purpose: "mysqlown".to_owned(),
+            family,
             servers,
             group,
             first_address: Ipv4Addr::from_bits(first.to_bits() + OWN_SERVERS),
@@ -99,7 +105,7 @@ impl Env {
             cancel: Arc::clone(&self.cancel),
             ..MysqlOptions::tests()
         };
-        Mysql::start(&options).map_err(|error| format!("no MySQL: {error}"))
+        Mysql::start(&options).map_err(|error| format!("no servers: {error}"))
     }
 
     /// A directory for files of the cases and logs of the Weirs.

@@ -11,7 +11,7 @@ use crate::fields::{self, Fields};
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, required_hostgroup};
 
-const GALERA: &str = "mysql_galera_hostgroups";
+pub(crate) const GALERA: &str = "mysql_galera_hostgroups";
 pub(crate) const GROUP_REPLICATION: &str = "mysql_group_replication_hostgroups";
 pub(crate) const REPLICATION: &str = "mysql_replication_hostgroups";
 

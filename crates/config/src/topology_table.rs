@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_topology::{Choices, DonorReads, Failback};
 
-use crate::clusters::Cluster;
+use crate::clusters::{Cluster, ClusterHostgroup};
 use crate::error::Report;
 use crate::fields::{self, Fields};
 use crate::suggest::unknown_word;
@@ -51,6 +51,9 @@ pub struct WeirTopology {
     /// The account that changes `read_only`, replication or a group's primary for a switchover; none (default): the
     /// monitor's.
     pub switchover_account: Option<OwnAccount>,
+    /// The account with which a former writer replicates from the next one, with `mysql_replication_hostgroups`; none
+    /// (default): that of the switchover.
+    pub replication_account: Option<OwnAccount>,
 }
 
 /// When a Galera cluster is helped to get rid of a node.
@@ -89,6 +92,7 @@ impl WeirTopology {
             assist: Assist::default(),
             assist_account: None,
             switchover_account: None,
+            replication_account: None,
         }
     }
 }
@@ -127,11 +131,12 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
         ),
         assist_account: account(&mut f, "assist_username", "assist_password"),
         switchover_account: account(&mut f, "switchover_username", "switchover_password"),
+        replication_account: account(&mut f, "replication_username", "replication_password"),
         ..defaults
     };
     f.only("auto_failover", 0);
     if let Some(id) = writer_hostgroup {
-        only_for_galera(&mut f, config, id);
+        fits_cluster(&mut f, config, id);
     }
     f.finish(|_, _| None, &[]);
     writer_hostgroup.map(|_| read)
@@ -158,9 +163,9 @@ fn choices(f: &mut Fields<'_, '_>) -> Choices {
     }
 }
 
-/// Keys that mean something for a Galera cluster only.
-fn only_for_galera(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) {
-    const KEYS: [&str; 9] = [
+/// Keys that mean something for some kinds of clusters only.
+fn fits_cluster(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) {
+    const OF_GALERA: [&str; 8] = [
         "failback",
         "min_uptime_s",
         "prefer_segment",
@@ -169,18 +174,23 @@ fn only_for_galera(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u3
         "assist",
         "assist_username",
         "assist_password",
-        "min_readers",
     ];
-    let of_group =
-        config.group_replication_hostgroups.iter().any(|row| row.writer_hostgroup == writer_hostgroup);
+    const NOT_OF_REPLICATION: [&str; 1] = ["min_readers"];
+    const NOT_OF_GALERA: [&str; 2] = ["switchover_username", "switchover_password"];
+    const OF_REPLICATION: [&str; 2] = ["replication_username", "replication_password"];
+    let has = |rows: &[ClusterHostgroup]| rows.iter().any(|row| row.writer_hostgroup == writer_hostgroup);
     let of_replicas =
         config.replication_hostgroups.iter().any(|row| row.writer_hostgroup == writer_hostgroup);
-    let table = match (of_group, of_replicas) {
-        (true, _) => clusters::GROUP_REPLICATION,
-        (_, true) => clusters::REPLICATION,
-        _ => return,
+    let (table, unfit): (_, &[&[&'static str]]) = if of_replicas {
+        (clusters::REPLICATION, &[&OF_GALERA, &NOT_OF_REPLICATION])
+    } else if has(&config.group_replication_hostgroups) {
+        (clusters::GROUP_REPLICATION, &[&OF_GALERA, &OF_REPLICATION])
+    } else if has(&config.galera_hostgroups) {
+        (clusters::GALERA, &[&NOT_OF_GALERA, &OF_REPLICATION])
+    } else {
+        return;
     };
-    for key in KEYS.into_iter().filter(|key| *key != "min_readers" || of_replicas) {
+    for key in unfit.iter().copied().flatten().copied() {
         if f.has(key) {
             f.refuse(key, format!("does not hold for a row of {table}"));
         }

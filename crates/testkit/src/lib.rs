@@ -2,7 +2,7 @@
 //!
 //! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
 //!   paused and started again.
-//! - [`Mysql`]: an Oracle MySQL server, alone or with replicas.
+//! - [`Mysql`]: Oracle MySQL or MariaDB servers without Galera, alone, with replicas, or as a group.
 //! - [`Weir`], [`HaProxy`] and [`ProxySql`]: the proxies, as child processes with a configuration made for the occasion.
 //! - [`Sysbench`]: load, and its report as numbers.
 //! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
@@ -31,7 +31,7 @@ pub use error::{PortHolder, TestkitError};
 pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node};
 pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
-pub use mysql::{Mysql, MysqlOptions, MysqlServer};
+pub use mysql::{Family, Mysql, MysqlOptions, MysqlServer};
 pub use process::Process;
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
 pub use run_dir::{ROOT, RunDir, clean};

@@ -1,5 +1,7 @@
 //! The roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows.
 
+use std::cmp::Reverse;
+
 use crate::judge::{Judge, Out};
 use crate::member::{self, healthy};
 use crate::{
@@ -28,6 +30,7 @@ pub(crate) fn decide(
         hold: if writers.is_empty() { hold() } else { None },
         begun: Some(servers.before.begun.unwrap_or(judge.now)),
         cannot_write: servers.cannot_write_now(&writers),
+        successors: servers.successors(),
         writers,
         ..servers.before.clone()
     };
@@ -75,6 +78,19 @@ impl Servers<'_> {
             (Wish::Online, Err(name)) => Some(Reason::NoReadOnlyVariable { name }),
             (wish, _) => Some(Reason::Wished(wish)),
         }
+    }
+
+    /// The servers that only have to be made writable: the one with the greatest weight first, then the one that is
+    /// least behind.
+    fn successors(&self) -> Vec<Endpoint> {
+        let mut able: Vec<_> = healthy(&self.members)
+            .filter(|(member, state)| {
+                self.cannot_write(member) == Some(Reason::ReadOnly) && state.lag != Lag::Stopped
+            })
+            .collect();
+        let weight = |member: &Member<'_>| Reverse(member.weight_in(self.policy.writer_hostgroup));
+        able.sort_by_key(|(member, state)| (weight(member), state.lag, member.endpoint));
+        able.into_iter().map(|(member, _)| member.endpoint.clone()).collect()
     }
 
     fn cannot_write_now(&self, writers: &[Endpoint]) -> Vec<(Endpoint, Reason)> {

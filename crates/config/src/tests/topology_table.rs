@@ -30,7 +30,7 @@ fn faults_of_weir_topology() {
         ("assist = \"on\"", "assist: unknown word \"on\" (one of: off, dead, hung)"),
         ("assist_username = \"\"", "assist_username: is empty"),
         ("assist_password = \"x\"", "assist_password: is of no use without assist_username"),
-        ("switchover_password = 1", "switchover_password: an integer is not a string"),
+        ("assist_password = 1", "assist_password: an integer is not a string"),
         ("auto_failover = true", "auto_failover: true is not built yet (only 0)"),
         ("fail_back = \"never\"", "fail_back: unknown key, did you mean \"failback\"?"),
     ] {
@@ -58,7 +58,7 @@ fn a_row_is_of_one_cluster() {
 }
 
 #[test]
-fn some_keys_are_for_galera_only() {
+fn some_keys_are_for_some_clusters_only() {
     let start = format!("{SERVER}{GROUP}{ROW}");
     assert_eq!(messages(&format!("{start}min_readers = 2\n")), [""; 0]);
     let table = "does not hold for a row of mysql_group_replication_hostgroups";
@@ -67,6 +67,18 @@ fn some_keys_are_for_galera_only() {
     let table = "does not hold for a row of mysql_replication_hostgroups";
     assert_fault(&start, "min_readers = 2", &format!("weir_topology[0].min_readers: {table}"));
     assert_fault(&start, "failback = \"never\"", &format!("weir_topology[0].failback: {table}"));
+    let message = "weir_topology[0].replication_password: is of no use without replication_username";
+    assert_fault(&start, "replication_password = \"x\"", message);
+    let accounts =
+        "switchover_username = \"mover\"\nreplication_username = \"replica\"\nreplication_password = \"p\"\n";
+    let row = parse(&format!("{start}{accounts}"), "weir.toml").unwrap().topology_of(0);
+    assert_eq!(row.switchover_account.map(|account| account.username), Some("mover".to_owned()));
+    assert_eq!(row.replication_account.map(|account| account.username), Some("replica".to_owned()));
+    let start = format!("{SERVER}{GALERA}{ROW}");
+    let table = "does not hold for a row of mysql_galera_hostgroups";
+    for key in ["switchover_username", "replication_username"] {
+        assert_fault(&start, &format!("{key} = \"x\""), &format!("weir_topology[0].{key}: {table}"));
+    }
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! Oracle MySQL servers on loopback: one, a source and its replicas, or a Group Replication group.
+//! Servers on loopback, of Oracle MySQL or of MariaDB without Galera: one, a source and its replicas, or with MySQL a
+//! Group Replication group.
 
+mod family;
 mod group;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub use family::Family;
 pub use server::MysqlServer;
 
-use crate::process::run_checked;
 use crate::run_dir::{ROOT, RunDir, ServerUser};
-use crate::template::{Template, cache_dir};
 use crate::{Account, TestkitError, preflight};
 use server::ServerConfig;
 
@@ -28,8 +28,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const INITIALIZE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest a replica may take to catch up.
 const REPLICATION_TIMEOUT: Duration = Duration::from_secs(20);
-/// Each server makes its own identity; the rest is faster made anew than copied.
-const LEFT_OUT: [&str; 2] = ["auto.cnf", "ib_buffer_pool"];
 /// The accounts that applications use.
 const ACCOUNTS: [Account; 4] = [Account::APP, Account::APP2, Account::LIMITED, Account::MONITOR];
 /// For replicas only.
@@ -40,6 +38,8 @@ const REPLICATION: Account = Account { user: "replication", password: "replicati
 pub struct MysqlOptions {
     /// Part of the directory's name, `/var/tmp/weir-PURPOSE-PID`: lower-case letters.
     pub purpose: String,
+    /// Whose servers.
+    pub family: Family,
     /// How many servers, 1..=9: the first is the source of all others.
     pub servers: u8,
     /// The first server's address; server N gets the N-1st address after it.
@@ -63,6 +63,7 @@ impl MysqlOptions {
     pub fn tests() -> MysqlOptions {
         MysqlOptions {
             purpose: "mysql".to_owned(),
+            family: Family::Mysql,
             servers: 2,
             first_address: Ipv4Addr::new(127, 1, 0, 31),
             port: 3306,
@@ -82,6 +83,7 @@ impl MysqlOptions {
             )));
         }
         let config = |i: u8| ServerConfig {
+            family: self.family,
             index: usize::from(i) + 1,
             dir: dir.to_owned(),
             address: SocketAddrV4::new(
@@ -91,6 +93,9 @@ impl MysqlOptions {
             extra_cnf: self.extra_cnf.clone(),
         };
         let mut configs: Vec<ServerConfig> = (0..self.servers).map(config).collect();
+        if self.group && self.family != Family::Mysql {
+            return Err(TestkitError::Options("only MySQL has Group Replication".to_owned()));
+        }
         if self.group {
             group::configure(&mut configs);
         }
@@ -98,23 +103,14 @@ impl MysqlOptions {
     }
 }
 
-/// The programs that `scripts/get-mysql` unpacks.
+/// A family's programs: MySQL's are those that `scripts/get-mysql` unpacks.
 #[derive(Debug)]
 struct Programs {
     server: PathBuf,
     client: PathBuf,
+    /// Makes a data directory; MySQL's server does that itself.
+    install_db: Option<PathBuf>,
     user: ServerUser,
-}
-
-impl Programs {
-    fn find() -> Result<Programs, TestkitError> {
-        let bin = cache_dir()?.join("mysql").join("bin");
-        let program = |name: &str| {
-            let path = bin.join(name);
-            if path.is_file() { Ok(path) } else { Err(TestkitError::NoMysql { path }) }
-        };
-        Ok(Programs { server: program("mysqld")?, client: program("mysql")?, user: ServerUser::current()? })
-    }
 }
 
 /// Running servers. Dropping it kills them and, unless `keep` was asked for, removes their data.
@@ -123,6 +119,7 @@ pub struct Mysql {
     // Dropped in this order: first the servers, then their directory.
     servers: Vec<MysqlServer>,
     dir: RunDir,
+    family: Family,
 }
 
 impl Mysql {
@@ -132,15 +129,16 @@ impl Mysql {
     /// has built in. Each has logged in once, so that the servers take a proof instead of the password itself. The first start on a machine initialises a data directory and keeps it under
     /// /var/tmp/weir-cache, later ones copy it (1 to 2 s).
     pub fn start(options: &MysqlOptions) -> Result<Mysql, TestkitError> {
-        let programs = Arc::new(Programs::find()?);
+        let family = options.family;
+        let programs = Arc::new(family.programs()?);
         // Removes what a crashed run left running, so it comes before the ports are looked at.
         let dir = RunDir::create(&options.purpose, options.keep)?;
         let configs = options.configs(dir.path())?;
         check_machine(&configs)?;
-        let template = find_or_make(&programs, dir.path(), options.progress)?;
         let servers: Vec<MysqlServer> =
             configs.into_iter().map(|config| MysqlServer::new(config, Arc::clone(&programs))).collect();
-        let mysql = Mysql { servers, dir };
+        let template = family.template(&programs, dir.path(), &servers, options.progress)?;
+        let mysql = Mysql { servers, dir, family };
         for server in &mysql.servers {
             template.copy_to(&server.data_dir())?;
             server.spawn()?;
@@ -153,7 +151,9 @@ impl Mysql {
         } else {
             mysql.set_up_replication()?;
         }
-        mysql.servers.iter().try_for_each(MysqlServer::remember_passwords)?;
+        if family == Family::Mysql {
+            ACCOUNTS.into_iter().try_for_each(|account| mysql.remember_password(account))?;
+        }
         Ok(mysql)
     }
 
@@ -173,6 +173,11 @@ impl Mysql {
         &self.servers[index - 1]
     }
 
+    /// Whose servers these are.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
     /// All servers, the source first.
     pub fn servers(&self) -> &[MysqlServer] {
         &self.servers
@@ -183,13 +188,19 @@ impl Mysql {
         self.dir.path()
     }
 
-    /// Waits until every replica has what the source has now.
+    /// Logs in at each MySQL server over its Unix socket, where a password may be sent as it is: from then on the server
+    /// knows a hash that lets clients of this account log in without TLS.
+    pub fn remember_password(&self, account: Account) -> Result<(), TestkitError> {
+        self.servers.iter().try_for_each(|server| server.remember_password(account))
+    }
+
+    /// Waits until every other server has what the first one has now.
     pub fn wait_replicated(&self) -> Result<(), TestkitError> {
-        let rows = self.source().root_query("SELECT REPLACE(@@GLOBAL.gtid_executed, '\\n', '')")?;
+        let rows = self.source().root_query(self.family.position())?;
         let position = rows.first().and_then(|row| row.first()).cloned().unwrap_or_default();
         for replica in self.servers.iter().skip(1) {
             let timeout_s = REPLICATION_TIMEOUT.as_secs();
-            let wait = format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{position}', {timeout_s})");
+            let wait = format!("SELECT {}('{position}', {timeout_s})", self.family.wait_function());
             if replica.root_query(&wait)? != [["0"]] {
                 return Err(TestkitError::Timeout {
                     what: format!("{position} on {}", replica.name()),
@@ -203,15 +214,8 @@ impl Mysql {
 
     fn set_up_replication(&self) -> Result<(), TestkitError> {
         let source = self.source().addr();
-        let Account { user, password } = REPLICATION;
         for replica in self.servers.iter().skip(1) {
-            replica.root_query(&format!(
-                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{}', SOURCE_PORT = {}, SOURCE_USER = '{user}', \
-                 SOURCE_PASSWORD = '{password}', SOURCE_SSL = 1, SOURCE_AUTO_POSITION = 1, \
-                 SOURCE_CONNECT_RETRY = 1; START REPLICA; SET GLOBAL super_read_only = ON",
-                source.ip(),
-                source.port(),
-            ))?;
+            replica.root_query(&self.family.replicate_from(source))?;
         }
         if self.servers.len() > 1 {
             self.source().root_query("CREATE DATABASE replicated; DROP DATABASE replicated")?;
@@ -225,54 +229,6 @@ fn check_machine(configs: &[ServerConfig]) -> Result<(), TestkitError> {
         preflight::port_is_free(config.address)?;
     }
     let count = configs.len() as u64;
-    preflight::memory(&format!("{count} MySQL servers"), count * SERVER_MEMORY_MIB)?;
+    preflight::memory(&format!("{count} servers"), count * SERVER_MEMORY_MIB)?;
     preflight::disk(Path::new(ROOT), count * SERVER_DISK_MIB)
-}
-
-/// The template; makes it in `dir` if this machine has none yet.
-fn find_or_make(programs: &Programs, dir: &Path, progress: fn(&str)) -> Result<Template, TestkitError> {
-    let mut command = Command::new(&programs.server);
-    let version = run_checked("mysqld --version", command.arg("--version"), START_TIMEOUT)?;
-    let template = Template::new("mysql", (version, accounts_sql(), include_str!("mod.rs")), &LEFT_OUT)?;
-    if template.exists() {
-        return Ok(template);
-    }
-    progress("first start of MySQL on this machine: initialising a data directory (a few seconds, once)");
-    let (data, accounts) = (dir.join("template"), dir.join("accounts.sql"));
-    std::fs::write(&accounts, accounts_sql())
-        .map_err(TestkitError::io(format!("write {}", accounts.display())))?;
-    let mut initialize = Command::new(&programs.server);
-    initialize.args([
-        "--initialize-insecure",
-        // Nothing that replicas would have to replay, so that all servers begin with the same data.
-        "--skip-log-bin",
-        "--innodb-redo-log-capacity=8M",
-        "--innodb-buffer-pool-size=64M",
-    ]);
-    initialize.arg(format!("--datadir={}", data.display()));
-    initialize.arg(format!("--init-file={}", accounts.display()));
-    if programs.user.switched {
-        initialize.arg("--user=mysql");
-    }
-    run_checked("mysqld --initialize-insecure", &mut initialize, INITIALIZE_TIMEOUT)?;
-    template.take(&data)?;
-    Ok(template)
-}
-
-/// Schemas and accounts, one statement per line as `--init-file` wants it. Names are fixed words, so nothing needs
-/// quoting.
-fn accounts_sql() -> String {
-    let create = |account: Account, grants: &str| {
-        let Account { user, password } = account;
-        format!("CREATE USER {user}@'%' IDENTIFIED BY '{password}';\nGRANT {grants} TO {user}@'%';\n")
-    };
-    [
-        "CREATE DATABASE sbtest;\nCREATE DATABASE test;\nCREATE DATABASE limited;\n".to_owned(),
-        create(Account::APP, "ALL ON *.*"),
-        create(Account::APP2, "ALL ON *.*"),
-        create(Account::LIMITED, "ALL ON limited.*"),
-        create(Account::MONITOR, "REPLICATION CLIENT ON *.*"),
-        create(REPLICATION, "REPLICATION SLAVE ON *.*"),
-    ]
-    .concat()
 }

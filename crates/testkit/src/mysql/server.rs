@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Programs;
+use super::{Family, Programs};
 use crate::process::{Process, log_tail, poll_until, run_checked};
 use crate::{Account, TestkitError};
 
@@ -20,6 +20,7 @@ const LOG_TAIL_LINES: usize = 25;
 /// Everything that differs between servers.
 #[derive(Debug, Clone)]
 pub(super) struct ServerConfig {
+    pub(super) family: Family,
     /// 1 for the source.
     pub(super) index: usize,
     /// The directory of all servers.
@@ -31,7 +32,7 @@ pub(super) struct ServerConfig {
 
 impl ServerConfig {
     /// `DIR/mN` for the data, `DIR/mN.SUFFIX` for everything else of the server.
-    fn file(&self, suffix: &str) -> PathBuf {
+    pub(super) fn file(&self, suffix: &str) -> PathBuf {
         self.dir.join(format!("m{}{suffix}", self.index))
     }
 
@@ -41,7 +42,7 @@ impl ServerConfig {
         if run_as_mysql {
             text.push_str("user=mysql\n");
         }
-        // Writing to a String can't fail. Small and fast to start: a test server, not a database.
+        // Writing to a String can't fail.
         let _ = write!(
             text,
             "\
@@ -52,23 +53,18 @@ log-error={log}
 bind-address={ip}
 port={port}
 report-host={ip}
-mysqlx=OFF
 skip-name-resolve=ON
 local-infile=ON
-secure-file-priv=
 max-connections=1000
 server-id={server_id}
 log-bin=bin
-gtid-mode=ON
-enforce-gtid-consistency=ON
 sync-binlog=0
 performance-schema=OFF
 innodb-buffer-pool-size=64M
-innodb-redo-log-capacity=64M
 innodb-flush-log-at-trx-commit=0
 innodb-doublewrite=OFF
 innodb-use-native-aio=OFF
-{extra}
+{family}{extra}
 ",
             data = self.file("").display(),
             socket = self.file(".sock").display(),
@@ -77,13 +73,14 @@ innodb-use-native-aio=OFF
             ip = self.address.ip(),
             port = self.address.port(),
             server_id = self.address.ip().to_bits() & 0xFFFF,
+            family = self.family.cnf(self),
             extra = self.extra_cnf,
         );
         text
     }
 }
 
-/// One MySQL server.
+/// One server.
 #[derive(Debug)]
 pub struct MysqlServer {
     config: ServerConfig,
@@ -161,14 +158,12 @@ impl MysqlServer {
         self.wait_ready(super::START_TIMEOUT, &AtomicBool::new(false))
     }
 
-    /// Logs in as every account on the Unix socket, where a password may be sent as it is: from then on the server
-    /// knows a hash that lets clients log in without TLS.
-    pub(super) fn remember_passwords(&self) -> Result<(), TestkitError> {
-        for Account { user, password } in super::ACCOUNTS {
-            let mut command = Command::new(&self.programs.client);
-            command.arg(format!("-u{user}")).arg(format!("-p{password}")).arg("-S").arg(self.socket());
-            run_checked(&format!("a login as {user}"), command.args(["-e", "DO 0"]), QUERY_TIMEOUT)?;
-        }
+    /// Logs in on the Unix socket.
+    pub(super) fn remember_password(&self, account: Account) -> Result<(), TestkitError> {
+        let Account { user, password } = account;
+        let mut command = Command::new(&self.programs.client);
+        command.arg(format!("-u{user}")).arg(format!("-p{password}")).arg("-S").arg(self.socket());
+        run_checked(&format!("a login as {user}"), command.args(["-e", "DO 0"]), QUERY_TIMEOUT)?;
         Ok(())
     }
 
@@ -181,7 +176,9 @@ impl MysqlServer {
         if self.process().is_some() {
             return Err(TestkitError::Options(format!("{} is running already", self.name())));
         }
-        let (cnf, log_path) = (self.config.file(".cnf"), self.log_path());
+        let (cnf, log_path, tmp) = (self.config.file(".cnf"), self.log_path(), self.config.file(".tmp"));
+        fs::create_dir_all(&tmp).map_err(TestkitError::io(format!("make {}", tmp.display())))?;
+        self.programs.user.own(&tmp)?;
         fs::write(&cnf, self.config.render(self.programs.user.switched))
             .map_err(TestkitError::io(format!("write {}", cnf.display())))?;
         // What the server prints before it opens its own log, such as a wrong option, belongs there too.
@@ -228,7 +225,7 @@ impl MysqlServer {
     }
 
     fn label(&self) -> String {
-        format!("MySQL server {} ({})", self.name(), self.addr())
+        format!("server {} ({})", self.name(), self.addr())
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Process>>> {

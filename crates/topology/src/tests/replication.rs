@@ -59,6 +59,22 @@ fn a_source_and_its_replicas() {
     assert_eq!(world.roles.groups[0].flavour, Flavour::Replication);
 }
 
+/// A planned change: whoever only has to be made writable.
+#[test]
+fn who_can_be_the_next_source() {
+    let mut world = World::replicated(replication_policy());
+    assert_eq!(world.roles.groups[0].successors, [node(1), node(2)]);
+    world.see_server(1, server(true, Lag::Seconds(2)));
+    world.decide();
+    assert_eq!(world.roles.groups[0].successors, [node(2), node(1)], "the one that is less behind");
+    world.see_server(2, server(true, Lag::Stopped));
+    world.decide();
+    assert_eq!(world.roles.groups[0].successors, [node(1)]);
+    world.rows.iter_mut().filter(|row| row.endpoint == node(1)).for_each(|row| row.wish = Wish::OfflineSoft);
+    world.decide();
+    assert_eq!(world.roles.groups[0].successors, []);
+}
+
 #[test]
 fn what_makes_a_server_read_only() {
     use ReadOnlyCheck::{Both, Either, InnodbReadOnly, ReadOnly, SuperReadOnly};

@@ -10,11 +10,13 @@
 //! have waited.
 //!
 //! How the role moves depends on who decides it: see [`chosen`] where Weir does, [`group`] where a Group Replication
-//! group does. Getting ready finds out what is missing, before anything is held.
+//! group does, [`replication`] where servers have to be told. Getting ready finds out what is missing, before anything is
+//! held.
 
 mod account;
 mod chosen;
 mod group;
+mod replication;
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -51,6 +53,7 @@ enum Mover {
     /// Weir itself: every server can write.
     Weir,
     Group(Box<group::Mover>),
+    Replication(Box<replication::Mover>),
 }
 
 impl Server<'_> {
@@ -60,7 +63,7 @@ impl Server<'_> {
     /// Why it was not, in words; then everything is as before.
     pub(super) fn switchover(&mut self, wanted: &Switchover, steps: &Steps) -> Result<String, String> {
         let plan = self.plan(wanted, steps)?;
-        let mover = self.get_ready(&plan)?;
+        let mut mover = self.get_ready(&plan)?;
         let (hostgroup, Plan { from, to, .. }) = (wanted.writer_hostgroup, &plan);
         if wanted.dry_run {
             let writing = self.writing(from)?;
@@ -73,14 +76,18 @@ impl Server<'_> {
         steps.tell(format!("{from} -> {to}: new statements are held"));
         let begun = Instant::now();
         let is_held = self.hold(Some(format!("held for a switchover from {from} to {to}")), hostgroup);
-        let moved = if is_held { self.move_writer(&plan, mover) } else { Err(BUSY.to_owned()) };
+        let moved = if is_held { self.move_writer(&plan, &mut mover) } else { Err(BUSY.to_owned()) };
         self.hold(None, hostgroup);
         let held_ms = begun.elapsed().as_millis();
         match moved {
             Ok(()) => {
                 tracing::info!(hostgroup, %from, %to, held_ms, "switchover is done");
+                let left = self.finish(&plan, mover);
+                left.iter()
+                    .for_each(|left| tracing::warn!(hostgroup, left, "left to do after the switchover"));
+                let left: String = left.iter().map(|left| format!("\n{left}")).collect();
                 Ok(format!(
-                    "the writer of hostgroup {hostgroup} is {to} (was {from}); statements were held for {held_ms} ms"
+                    "the writer of hostgroup {hostgroup} is {to} (was {from}); statements were held for {held_ms} ms{left}"
                 ))
             }
             Err(cause) => {
@@ -131,9 +138,7 @@ impl Server<'_> {
             Flavour::Galera => Ok(Mover::Weir),
             Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Weir),
             Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
-            Flavour::Replication => {
-                Err("with mysql_replication_hostgroups whoever sets read_only moves the writer".to_owned())
-            }
+            Flavour::Replication => self.replication_mover(plan).map(Box::new).map(Mover::Replication),
         }
     }
 
@@ -146,11 +151,20 @@ impl Server<'_> {
     }
 
     /// What happens while statements are held.
-    fn move_writer(&mut self, plan: &Plan<'_>, mover: Mover) -> Result<(), String> {
+    fn move_writer(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         self.wait_until_nobody_writes(plan)?;
         match mover {
             Mover::Weir => self.choose(plan),
-            Mover::Group(mover) => self.move_with_group(plan, *mover),
+            Mover::Group(mover) => self.move_with_group(plan, mover),
+            Mover::Replication(mover) => self.move_replication(plan, mover),
+        }
+    }
+
+    /// What happens after statements have been released. Returns what could not be done.
+    fn finish(&mut self, plan: &Plan<'_>, mover: Mover) -> Vec<String> {
+        match mover {
+            Mover::Weir | Mover::Group(_) => Vec::new(),
+            Mover::Replication(mover) => self.follow_new_source(plan, *mover),
         }
     }
 

@@ -76,12 +76,12 @@ impl Server<'_> {
     }
 
     /// Has the group move its primary, and waits until the monitor has seen it.
-    pub(super) fn move_with_group(&mut self, plan: &Plan<'_>, mover: Mover) -> Result<(), String> {
-        let Mover { mut from, mut to, id } = mover;
-        self.wait_transactions(plan, &mut from)?;
+    pub(super) fn move_with_group(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+        let Mover { from, to, id } = mover;
+        self.wait_transactions(plan, from)?;
         plan.steps.tell(format!("the group makes {} its primary", plan.to));
         let call = format!("SELECT group_replication_set_as_primary('{id}', {})", timeout_s(plan));
-        let answer = self.meanwhile(move || to.query(&call).map(drop))?;
+        let answer = self.meanwhile(|| to.query(&call).map(drop))?;
         match answer {
             Err(error @ Error::Server { .. }) => return Err(format!("the group refuses: {error}")),
             // Nobody knows whether the group has got it: its members will tell.

@@ -1,0 +1,169 @@
+//! `weir switchover` with asynchronous replication: Weir makes one server read_only and the other writable, has the
+//! others replicate from it, and no application notices.
+
+use std::error::Error;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use weir_testkit::{Account, Family, Mysql, Weir, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::replication::{PATIENCE, Written, id, readers, under_load, weir_with, writer};
+use crate::switchover::{run, text};
+
+/// The cases of this module. Each has servers of its own.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("replication_switchover::under_load_without_an_error", |env| {
+            without_an_error(env, Family::Mysql)
+        }),
+        Case::serial("replication_switchover::under_load_on_mariadb_without_an_error", |env| {
+            without_an_error(env, Family::Mariadb)
+        }),
+        Case::serial("replication_switchover::what_can_not_be_is_refused_or_undone", |env| {
+            refused(env, Family::Mysql)
+        }),
+        Case::serial("replication_switchover::what_can_not_be_on_mariadb_is_refused_or_undone", |env| {
+            refused(env, Family::Mariadb)
+        }),
+    ]
+}
+
+const SWITCHOVERS: usize = 4;
+/// Moves the role; may do nothing else.
+const MOVER: Account = Account { user: "mover", password: "it's \\ secret" };
+/// Replicates.
+const REPLICATION: Account = Account { user: "replication", password: "replication" };
+
+fn switchover(weir: &Weir, more: &[&str]) -> Result<Output, Box<dyn Error>> {
+    let hostgroup = hostgroup::WRITER.to_string();
+    run(weir, &[&["switchover", &hostgroup], more].concat())
+}
+
+/// A Weir with accounts of its own for the switchover, in front of three servers.
+fn start(env: &Env, family: Family) -> Result<(Mysql, Weir), Box<dyn Error>> {
+    let mysql = env.own_servers(family, 3, false)?;
+    let Account { user, password } = MOVER;
+    let password = password.replace('\\', r"\\").replace('\'', "''");
+    mysql.source().root_query(&format!("CREATE USER {user}@'%' IDENTIFIED BY '{password}'"))?;
+    mysql.wait_replicated()?;
+    if family == Family::Mysql {
+        mysql.remember_password(MOVER)?;
+    }
+    let weir = weir_with(env, &mysql, false, |config| {
+        config.push(
+            "weir_topology",
+            &[
+                ("writer_hostgroup", hostgroup::WRITER.into()),
+                ("switchover_username", MOVER.user.into()),
+                ("switchover_password", MOVER.password.into()),
+                ("replication_username", REPLICATION.user.into()),
+                ("replication_password", REPLICATION.password.into()),
+            ],
+        );
+    })?;
+    Ok((mysql, weir))
+}
+
+fn grant(mysql: &Mysql) -> CaseResult {
+    let privileges = match mysql.family() {
+        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
+        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
+    };
+    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {}@'%'", MOVER.user))?;
+    mysql.wait_replicated()?;
+    Ok(())
+}
+
+fn wait_ready(weir: &Weir) -> CaseResult {
+    eventually("another server can be the writer", PATIENCE, || {
+        Ok(switchover(weir, &["--dry-run"])?.status.success())
+    })
+}
+
+fn without_an_error(env: &Env, family: Family) -> CaseResult {
+    let (mysql, weir) = start(env, family)?;
+    grant(&mysql)?;
+    wait_ready(&weir)?;
+    let mut writers = vec![writer(&weir)?];
+    let written = under_load(&weir, || {
+        for _ in 0..SWITCHOVERS {
+            wait_ready(&weir)?;
+            let done = switchover(&weir, &["--grace-ms", "8000"])?;
+            ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+            ensure!(
+                text(&done.stdout).lines().count() == 1,
+                "something is left to do: {}",
+                text(&done.stdout)
+            );
+            writers.push(writer(&weir)?);
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    })?;
+    ensure!(writers.windows(2).all(|pair| pair[0] != pair[1]), "{writers:?}");
+    ensure!(written.iter().all(|written| written.error.is_none()), "{written:?}");
+    let mut session = Session::open(weir.addr(), "test")?;
+    for (at, Written { rows, .. }) in written.iter().enumerate() {
+        let found = session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {at} FOR UPDATE"))?;
+        ensure!(found == rows.to_string(), "writer {at}: {rows} acknowledged, {found} found");
+    }
+    // Every other server has all of it, also the one that was the first writer.
+    let all = "SELECT COUNT(*) FROM test.numbers";
+    let count = session.value(&format!("{all} FOR UPDATE"))?;
+    eventually("all servers have everything", PATIENCE, || {
+        let counts = mysql.servers().iter().map(|server| server.root_query(all));
+        Ok(counts.collect::<Result<Vec<_>, _>>()?.iter().all(|rows| *rows == [[count.clone()]]))
+    })?;
+    eventually("the two others read", PATIENCE, || Ok(readers(&weir, &mysql)?.len() == 2))
+}
+
+fn refused(env: &Env, family: Family) -> CaseResult {
+    let (mysql, weir) = start(env, family)?;
+    let source = id(&mysql, 1)?;
+    ensure!(writer(&weir)? == source, "the source does not write");
+    eventually("a missing privilege is named", PATIENCE, || {
+        let refused = switchover(&weir, &[])?;
+        let said = text(&refused.stderr);
+        Ok(!refused.status.success() && said.contains("mover lacks a privilege") && said.contains("ADMIN"))
+    })?;
+    ensure!(!weir.log().contains("switchover begins"), "it has begun without the privilege");
+    grant(&mysql)?;
+    wait_ready(&weir)?;
+
+    // The target stands still: it will never have everything.
+    let to = mysql.server(2).addr().to_string();
+    let delay = match family {
+        Family::Mysql => {
+            "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 3600; START REPLICA"
+        }
+        Family::Mariadb => "STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = 3600; START SLAVE",
+    };
+    mysql.server(2).root_query(delay)?;
+    eventually("the target runs again", PATIENCE, || {
+        Ok(switchover(&weir, &["--to", &to, "--dry-run"])?.status.success())
+    })?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.run("INSERT INTO numbers VALUES (7, 1)")?;
+    let undone = switchover(&weir, &["--to", &to])?;
+    let said = text(&undone.stderr);
+    ensure!(
+        undone.status.code() == Some(1)
+            && said.contains("has not applied everything")
+            && said.contains("is the writer as before"),
+        "{undone:?}"
+    );
+    session.run("INSERT INTO numbers VALUES (7, 2)")?;
+    ensure!(writer(&weir)? == source, "it has moved");
+
+    // A server that replicates from nobody can't follow.
+    mysql.server(2).root_query(match family {
+        Family::Mysql => "STOP REPLICA; RESET REPLICA ALL",
+        Family::Mariadb => "STOP SLAVE; RESET SLAVE ALL",
+    })?;
+    let refused = switchover(&weir, &["--to", &to])?;
+    ensure!(!refused.status.success(), "{refused:?}");
+    ensure!(writer(&weir)? == source, "it has moved");
+    Ok(())
+}
