@@ -13,6 +13,7 @@ mod diagnostics;
 mod drain;
 mod drivers;
 mod entry_points;
+mod eviction;
 mod failover_basic;
 mod fake_server;
 mod galera;
@@ -57,6 +58,7 @@ fn cases() -> Vec<Case> {
         drain::trials(),
         drivers::trials(),
         entry_points::trials(),
+        eviction::trials(),
         failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),

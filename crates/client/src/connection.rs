@@ -1,3 +1,6 @@
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::Command;
 use weir_protocol::frame::PAYLOAD_MAX;
@@ -75,21 +78,37 @@ impl Connection {
     /// # Errors
     /// The first error; results before it are lost.
     pub fn query_all(&mut self, sql: &str) -> Result<Vec<QueryResult>, Error> {
-        self.exchange(Command::Query, sql.as_bytes(), |connection, deadline| {
-            let mut results = Vec::new();
-            let mut bytes_left = connection.options.reply_bytes_max;
-            loop {
-                let result = connection.result(&mut bytes_left, deadline)?;
-                let more = result.ok.status.contains(StatusFlags::MORE_RESULTS_EXISTS);
-                results.push(result);
-                if !more {
-                    return Ok(results);
-                }
-                if results.len() >= RESULTS_MAX {
-                    return Err(Error::TooLarge { limit: RESULTS_MAX, unit: "results" });
-                }
-            }
-        })
+        self.exchange(Command::Query, sql.as_bytes(), Self::results)
+    }
+
+    /// Sends a statement whose results [`Connection::finish`] reads, so that several servers can be asked at a time.
+    /// Nothing else may be asked before.
+    ///
+    /// # Errors
+    /// If it can't be sent; [`Connection::finish`] then fails too.
+    pub fn begin(&mut self, sql: &str) -> Result<(), Error> {
+        self.exchange(Command::Query, sql.as_bytes(), |_, _| Ok(()))
+    }
+
+    /// Waits for the results of the statement that was begun.
+    ///
+    /// # Errors
+    /// As for [`Connection::query_all`]; `read_timeout` begins now.
+    pub fn finish(&mut self) -> Result<Vec<QueryResult>, Error> {
+        if self.broken {
+            return Err(Error::Closed);
+        }
+        let outcome = self.results(Deadline::after(self.options.read_timeout));
+        self.broken = outcome.as_ref().is_err_and(Error::is_fatal);
+        outcome
+    }
+
+    /// The server's end.
+    ///
+    /// # Errors
+    /// The system's, if the connection has ended.
+    pub fn peer_addr(&self) -> Result<SocketAddr, Error> {
+        self.stream.peer_addr()
     }
 
     /// Asks whether the server is there.
@@ -114,6 +133,22 @@ impl Connection {
     /// As for [`Connection::query`].
     pub fn reset(&mut self) -> Result<OkInfo, Error> {
         self.exchange(Command::ResetConnection, b"", Self::simple)
+    }
+
+    fn results(&mut self, deadline: Deadline) -> Result<Vec<QueryResult>, Error> {
+        let mut results = Vec::new();
+        let mut bytes_left = self.options.reply_bytes_max;
+        loop {
+            let result = self.result(&mut bytes_left, deadline)?;
+            let more = result.ok.status.contains(StatusFlags::MORE_RESULTS_EXISTS);
+            results.push(result);
+            if !more {
+                return Ok(results);
+            }
+            if results.len() >= RESULTS_MAX {
+                return Err(Error::TooLarge { limit: RESULTS_MAX, unit: "results" });
+            }
+        }
     }
 
     /// Sends a command and reads its reply; an error other than the server's breaks the connection.
@@ -218,6 +253,13 @@ impl Connection {
             }
             rows.push(row);
         }
+    }
+}
+
+impl AsFd for Connection {
+    /// To wait until the server has said something.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

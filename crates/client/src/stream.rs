@@ -1,7 +1,8 @@
 //! Packets over a TCP stream, with a deadline for the whole exchange.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
@@ -126,6 +127,11 @@ impl PacketStream {
         Ok(Self { socket, buffer: Vec::new(), start: 0, seq: self.seq })
     }
 
+    pub(crate) fn peer_addr(&self) -> Result<SocketAddr, Error> {
+        let action = "looking at the other end";
+        self.socket.tcp().peer_addr().map_err(|cause| Error::Io { action, cause })
+    }
+
     /// Sends the first packet of an exchange.
     pub(crate) fn send_command(&mut self, payload: &[u8], deadline: Deadline) -> Result<(), Error> {
         self.seq = 0;
@@ -220,6 +226,12 @@ impl PacketStream {
                 Err(cause) => return Err(deadline.error("reading", cause)),
             }
         }
+    }
+}
+
+impl AsFd for PacketStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.tcp().as_fd()
     }
 }
 

@@ -9,6 +9,7 @@
 //! the data path ──suspicion, failure────┘      │
 //!                                              └──orders: now, faster, end──► probes
 //! causal probe (one per server of a cluster) ──► ServerShared::covered_until_ns
+//! assist (one per Galera cluster): evicts dead nodes, see [`assist`]
 //! ```
 //!
 //! # What the monitor's account needs
@@ -28,13 +29,16 @@
 //! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms, on Group Replication 0.2 ms and a message in the group |
 //! | `SELECT @@GLOBAL.gtid_executed`, `WAIT_FOR_EXECUTED_GTID_SET()`; on MariaDB `@@GLOBAL.gtid_binlog_pos`, `MASTER_GTID_WAIT()` | for each replica every 25 ms | none |
 //! | COM_PING | in a cluster: every second; else `monitor_ping_interval` | none |
+//! | what [`assist`] lists | where `weir_topology.assist` is not off | SUPER; without, dead nodes are not evicted |
 //! | a login | every 500 ms while a server is shunned | none |
 //!
 //! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
 //! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
 
+mod assist;
 mod causal;
 mod clock;
+mod examination;
 mod monitor;
 mod owner;
 mod probe;
@@ -42,4 +46,5 @@ mod probe_thread;
 mod settings;
 
 pub use clock::monotonic_ns;
+pub use examination::{Examined, Finding, Remedy, examine};
 pub use monitor::{Monitor, Reporter};

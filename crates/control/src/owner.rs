@@ -12,6 +12,7 @@ use weir_topology::{
     Status, Switch, roles,
 };
 
+use crate::assist::AssistHandle;
 use crate::causal::Writer;
 use crate::probe::Look;
 use crate::probe_thread::{Order, ProbeHandle};
@@ -75,6 +76,7 @@ pub(crate) fn run(
         registry,
         events,
         probes: BTreeMap::new(),
+        assists: Vec::new(),
         generation: 0,
         seen: Vec::new(),
         suspicions: HashMap::new(),
@@ -103,6 +105,7 @@ struct Owner {
     registry: ServerRegistry,
     events: SyncSender<Event>,
     probes: BTreeMap<Endpoint, ProbeHandle>,
+    assists: Vec<AssistHandle>,
     generation: u64,
     seen: Vec<Observation>,
     suspicions: HashMap<Endpoint, Instant>,
@@ -214,9 +217,33 @@ impl Owner {
                 Err(cause) => error!(server = %endpoint, %cause, "can't start the thread of a probe"),
             }
         }
+        self.configure_assists(&settings);
         self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
         self.settings = settings;
+    }
+
+    /// The same for those that help a cluster to get over a dead node.
+    fn configure_assists(&mut self, settings: &Settings) {
+        self.assists.retain(|assist| {
+            let stays = settings.assists.contains(&assist.settings);
+            if !stays {
+                assist.stop();
+            }
+            stays
+        });
+        for wanted in &settings.assists {
+            if self.assists.iter().any(|assist| assist.settings == *wanted) {
+                continue;
+            }
+            match AssistHandle::start(wanted.clone(), self.events.clone()) {
+                Ok(handle) => self.assists.push(handle),
+                Err(cause) => {
+                    let hostgroup = wanted.writer_hostgroup;
+                    error!(hostgroup, %cause, "can't start the thread that evicts dead nodes");
+                }
+            }
+        }
     }
 
     /// Decides the roles, and publishes and logs them if they changed.
@@ -279,9 +306,13 @@ impl Owner {
 
     fn end(self) {
         self.probes.values().for_each(|probe| probe.order(Order::End));
+        self.assists.iter().for_each(AssistHandle::stop);
         let deadline = Instant::now() + END_WAIT;
         for (_, probe) in self.probes {
             probe.join_until(deadline);
+        }
+        for assist in self.assists {
+            assist.join_until(deadline);
         }
     }
 }

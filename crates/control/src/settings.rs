@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use weir_client::{Options, Tls};
-use weir_config::{Config, MysqlVariables};
-use weir_topology::{Endpoint, Intent, Policy, Wish};
+use weir_config::{Assist, Config, MysqlVariables};
+use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, Wish};
+
+use crate::assist::AssistSettings;
 
 /// The monitor's part of a configuration.
 #[derive(Clone, PartialEq)]
@@ -14,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) intents: Vec<Intent>,
     pub(crate) probes: BTreeMap<Endpoint, ProbeSettings>,
+    /// Of the Galera clusters that are to be helped to get over a dead node.
+    pub(crate) assists: Vec<AssistSettings>,
 }
 
 /// How a server is probed. A probe goes on over a reload if this is the same.
@@ -100,8 +104,37 @@ impl Settings {
                 *probe = settings;
             }
         }
-        Self { policy, intents, probes }
+        let assists = assists(config, &policy, &intents, &probes);
+        Self { policy, intents, probes, assists }
     }
+}
+
+/// Of the Galera clusters with more than two servers in their hostgroups: of two, one is never a majority.
+fn assists(
+    config: &Config,
+    policy: &Policy,
+    intents: &[Intent],
+    probes: &BTreeMap<Endpoint, ProbeSettings>,
+) -> Vec<AssistSettings> {
+    let assist = |cluster: &ClusterPolicy| {
+        let wanted = config.topology_of(cluster.writer_hostgroup);
+        let members: BTreeSet<&Endpoint> =
+            intents.iter().filter(|row| cluster.owns(row.hostgroup)).map(|row| &row.endpoint).collect();
+        let options = |endpoint: &Endpoint| {
+            let mut options = probes.get(endpoint)?.options.clone();
+            if let Some(account) = &wanted.assist_account {
+                options.user.clone_from(&account.username);
+                account.password.expose().clone_into(&mut options.password);
+            }
+            Some((endpoint.clone(), options))
+        };
+        let nodes: Vec<(Endpoint, Options)> = members.into_iter().filter_map(options).collect();
+        let evicts_hung = wanted.assist == Assist::Hung;
+        let is_wanted = wanted.assist != Assist::Off && nodes.len() > 2;
+        let writer_hostgroup = cluster.writer_hostgroup;
+        is_wanted.then_some(AssistSettings { writer_hostgroup, evicts_hung, nodes })
+    };
+    policy.galera.iter().filter_map(assist).collect()
 }
 
 impl fmt::Debug for Settings {

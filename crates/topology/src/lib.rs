@@ -44,6 +44,7 @@ mod connects;
 mod decide;
 mod endpoint;
 mod epoch;
+pub mod eviction;
 mod galera;
 mod galera_state;
 mod group_replication;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod control;
 mod drain;
 mod drained;
@@ -44,8 +45,10 @@ Signals:
 const CHECK_EXAMPLES: &str = "Examples:
   weir check -c /etc/weir.toml
   weir check -c weir.toml && systemctl reload weir
+  weir check -c weir.toml --cluster     also what privileges and options the servers lack; changes nothing
 
-Exit status: 0 if the configuration is good, 1 if it has faults (each is printed with file, line and key).";
+Exit status: 0 if the configuration is good, 1 if it has faults (each is printed with file, line and key), 3 if
+something is missing on a server.";
 
 const STATS_EXAMPLES: &str = "Examples:
   weir stats digests -c /etc/weir.toml --top 20     the statements that took longest in all
@@ -111,7 +114,7 @@ enum Command {
     Switchover(SwitchoverArgs),
     /// Check a configuration and do nothing else
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(ConfigArgs),
+    Check(CheckArgs),
 }
 
 #[derive(Args)]
@@ -119,6 +122,15 @@ struct ConfigArgs {
     /// The configuration file
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
+}
+
+#[derive(Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Also look at the servers of the clusters: what is missing there, and what to do about it
+    #[arg(long)]
+    cluster: bool,
 }
 
 #[derive(Args)]
@@ -216,7 +228,7 @@ fn main() -> ExitCode {
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
-        Command::Check(args) => check(&args),
+        Command::Check(args) => check::check(&args.config.config, args.cluster),
         Command::Serve(args) => {
             if let Err(error) = log::start(args.log_format, &args.log_level) {
                 eprintln!("weir: {error}");
@@ -270,25 +282,4 @@ fn at(args: &DoorArgs, deed: impl FnOnce(&Door) -> Result<ExitCode, DoorError>) 
         eprintln!("weir: {error}");
         ExitCode::FAILURE
     })
-}
-
-fn check(args: &ConfigArgs) -> ExitCode {
-    match weir_config::load(&args.config) {
-        Ok(config) => {
-            println!(
-                "{}: good ({} servers, {} users, {} clusters)",
-                args.config.display(),
-                config.servers.len(),
-                config.users.len(),
-                config.clusters().count()
-            );
-            ExitCode::SUCCESS
-        }
-        Err(faults) => {
-            for fault in faults {
-                eprintln!("{fault}");
-            }
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -46,6 +46,8 @@ impl Account {
     pub const LIMITED: Account = Account { user: "limited", password: "limited" };
     /// What Weir's monitor gets, which is nothing: an account that may log in can read the status and the variables.
     pub const MONITOR: Account = Account { user: "monitor", password: "monitor" };
+    /// What Weir evicts dead nodes with: SUPER alone.
+    pub const ASSIST: Account = Account { user: "assist", password: "assist" };
 }
 
 /// What cluster to start, and where.

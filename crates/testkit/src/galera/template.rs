@@ -70,6 +70,7 @@ fn accounts_sql() -> String {
         create(Account::APP2, "ALL ON *.*"),
         create(Account::LIMITED, "ALL ON limited.*"),
         create(Account::MONITOR, "USAGE ON *.*"),
+        create(Account::ASSIST, "SUPER ON *.*"),
     ]
     .concat()
 }

@@ -1,0 +1,343 @@
+//! Assisted eviction, the part that talks to servers: what is done and why is in [`weir_topology::eviction`].
+//!
+//! One thread per Galera cluster keeps an idle connection to each node, beside the probes and the data path. It sleeps
+//! in poll(2) until one of them breaks, which a killed process does to it at once: the kernel closes its sockets. Then
+//! it knocks at the node's two ports, for clients and for its group. Only if both refuse is the node dead. (A node that
+//! stops in good order closes the port for its group first and that for clients when it has left the group, so it is
+//! in the view no more when both refuse; a killed connection leaves both open.)
+//!
+//! | statement | how often | privilege |
+//! | --- | --- | --- |
+//! | `SHOW GLOBAL STATUS WHERE Variable_name IN (...); SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'` | 4 times a second; every 3 ms between an eviction and the new view | none |
+//! | `SET GLOBAL wsrep_provider_options = ''` | at each connect, to see whether it is allowed; changes nothing | SUPER |
+//! | `SET GLOBAL wsrep_provider_options = 'evs.evict=...'` | for each eviction, and to clear the lists after it | SUPER |
+
+mod death;
+mod keeper;
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{info, warn};
+use weir_client::Options;
+use weir_topology::eviction::{Act, Assistant, Doubt, Eviction, Life, Node, Note, Obstacle};
+use weir_topology::{Endpoint, Millis};
+
+use crate::owner::Event;
+use keeper::{Dialed, Keeper};
+
+/// The longest sleep; everything that is due has a time of its own.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// For how long the nodes may take to answer for the first time before it is said whether the cluster can be helped.
+const ACQUAINTANCE_MS: u64 = 5000;
+
+/// What a cluster's assistant needs to know. It goes on over a reload if this is the same.
+#[derive(Clone, PartialEq)]
+pub(crate) struct AssistSettings {
+    /// Names the cluster.
+    pub(crate) writer_hostgroup: u32,
+    /// Whether hung nodes are evicted, too.
+    pub(crate) evicts_hung: bool,
+    /// Its nodes, and how to connect to each.
+    pub(crate) nodes: Vec<(Endpoint, Options)>,
+}
+
+/// A running assistant.
+pub(crate) struct AssistHandle {
+    pub(crate) settings: AssistSettings,
+    orders: Sender<()>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AssistHandle {
+    pub(crate) fn start(settings: AssistSettings, events: SyncSender<Event>) -> std::io::Result<Self> {
+        let (waker, bell) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        let waker = Waker(Arc::new(waker));
+        let (orders, inbox) = channel();
+        let (dialed, calls) = channel();
+        let clock = Clock(Instant::now());
+        let keepers = settings
+            .nodes
+            .iter()
+            .map(|(endpoint, options)| {
+                Keeper::new(endpoint.clone(), options.clone(), clock, waker.clone(), dialed.clone())
+            })
+            .collect();
+        let assist = Assist {
+            hostgroup: settings.writer_hostgroup,
+            evicts_hung: settings.evicts_hung,
+            keepers,
+            assistant: Assistant::default(),
+            bell,
+            orders: inbox,
+            calls,
+            events,
+            clock,
+            said: Said::default(),
+        };
+        let name = format!("assist {}", settings.writer_hostgroup);
+        let thread = thread::Builder::new().name(name).spawn(move || assist.run())?;
+        Ok(Self { settings, orders, waker, thread: Some(thread) })
+    }
+
+    /// Tells it to end.
+    pub(crate) fn stop(&self) {
+        // One that has ended needs no order.
+        let _ = self.orders.send(());
+        self.waker.wake();
+    }
+
+    /// Waits for the thread, which has been told to end; no longer than until `deadline`.
+    pub(crate) fn join_until(mut self, deadline: Instant) {
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Ends the sleep of an assistant's thread.
+#[derive(Clone)]
+pub(crate) struct Waker(Arc<UnixStream>);
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        // Full means that it has been woken already.
+        let _ = (&*self.0).write(&[0]);
+    }
+}
+
+/// The moments of one assistant.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn now(self) -> Millis {
+        Millis(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Connects once and looks what speaks against evicting anybody from the node's cluster.
+///
+/// # Errors
+/// If it can't connect, or the node breaks the connection.
+pub(crate) fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::Error> {
+    keeper::obstacles(options)
+}
+
+struct Assist {
+    hostgroup: u32,
+    evicts_hung: bool,
+    keepers: Vec<Keeper>,
+    assistant: Assistant,
+    bell: UnixStream,
+    orders: Receiver<()>,
+    calls: Receiver<Dialed>,
+    events: SyncSender<Event>,
+    clock: Clock,
+    said: Said,
+}
+
+/// What was logged last: the same is not said again.
+#[derive(Default)]
+struct Said {
+    obstacles: Option<Vec<(Endpoint, Obstacle)>>,
+    doubt: Option<Doubt>,
+    dead: Vec<Endpoint>,
+}
+
+impl Assist {
+    fn run(mut self) {
+        while self.orders.try_recv() == Err(TryRecvError::Empty) {
+            while let Ok(call) = self.calls.try_recv() {
+                if let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.endpoint == call.endpoint)
+                {
+                    keeper.answered(call);
+                }
+            }
+            for keeper in &mut self.keepers {
+                keeper.tend(self.evicts_hung);
+            }
+            self.announce();
+            if !self.step() {
+                self.sleep();
+            }
+        }
+    }
+
+    /// One decision and what follows from it; true if the next one is due at once.
+    fn step(&mut self) -> bool {
+        let nodes: Vec<Node> = self.keepers.iter().map(Keeper::node).collect();
+        self.note_deaths(&nodes);
+        let step = self.assistant.step(&nodes, true, self.evicts_hung, self.clock.now());
+        self.say(step.note);
+        match step.act {
+            Act::Nothing => false,
+            Act::Ask(endpoints) => {
+                for keeper in self.keepers.iter_mut().filter(|keeper| endpoints.contains(&keeper.endpoint)) {
+                    keeper.ask_soon();
+                }
+                false
+            }
+            Act::Evict(eviction) => {
+                self.evict(&eviction);
+                true
+            }
+            Act::Clear(endpoints) => {
+                self.clear(&endpoints);
+                true
+            }
+        }
+    }
+
+    /// Sleeps until a node says something, or something is due.
+    fn sleep(&mut self) {
+        let now = Instant::now();
+        let due = self.keepers.iter().map(|keeper| keeper.due()).min();
+        let pause = due.map_or(SLEEP_MAX, |due| due.saturating_duration_since(now).min(SLEEP_MAX));
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        let mut asked = Vec::new();
+        for (index, keeper) in self.keepers.iter().enumerate() {
+            if let Some(connection) = keeper.connection() {
+                fds.push(PollFd::new(connection, PollFlags::IN));
+                asked.push(index);
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = Timespec::try_from(pause).unwrap_or(timeout);
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            // Interrupted, or short of memory: what is due is looked at again.
+            return;
+        }
+        let heard: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        if heard.first() == Some(&true) {
+            let mut rings = [0; 64];
+            while std::io::Read::read(&mut self.bell, &mut rings).is_ok_and(|count| count > 0) {}
+        }
+        for (index, heard) in asked.into_iter().zip(heard.into_iter().skip(1)) {
+            if heard && let Some(keeper) = self.keepers.get_mut(index) {
+                keeper.hear();
+            }
+        }
+    }
+
+    fn evict(&mut self, eviction: &Eviction) {
+        let Eviction { evictor, victims, .. } = eviction;
+        let names: Vec<String> =
+            victims.iter().map(|victim| format!("{} ({})", victim.endpoint, victim.uuid)).collect();
+        warn!(hostgroup = self.hostgroup, at = %evictor, "evicting {}", names.join(", "));
+        let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.endpoint == *evictor) else { return };
+        for (index, victim) in victims.iter().enumerate() {
+            let done = keeper.set(&format!("evs.evict={}", victim.uuid));
+            if let Err(error) = done {
+                warn!(hostgroup = self.hostgroup, at = %evictor, %error, "{} is not evicted", victim.endpoint);
+                // After a lost answer nobody knows; then what follows clears the lists.
+                if index == 0 && !error.is_fatal() {
+                    self.assistant.not_done();
+                }
+                return;
+            }
+        }
+        info!(hostgroup = self.hostgroup, at = %evictor, "evicted: waiting for the new view");
+    }
+
+    fn clear(&mut self, endpoints: &[Endpoint]) {
+        for keeper in self.keepers.iter_mut().filter(|keeper| endpoints.contains(&keeper.endpoint)) {
+            if let Err(error) = keeper.set("evs.evict=") {
+                warn!(hostgroup = self.hostgroup, at = %keeper.endpoint, %error, "the evict list is not cleared");
+            }
+        }
+    }
+
+    /// Tells once whether the cluster can be helped, and again when that changes.
+    fn announce(&mut self) {
+        if !self.keepers.iter().all(Keeper::is_known) && self.clock.now().0 < ACQUAINTANCE_MS {
+            return;
+        }
+        let obstacles: Vec<(Endpoint, Obstacle)> = self
+            .keepers
+            .iter()
+            .flat_map(|keeper| {
+                keeper.obstacles().into_iter().map(|obstacle| (keeper.endpoint.clone(), obstacle))
+            })
+            .collect();
+        if self.said.obstacles.as_ref() == Some(&obstacles) {
+            return;
+        }
+        let hostgroup = self.hostgroup;
+        match obstacles.first() {
+            None => {
+                let whom = if self.evicts_hung { "killed or hangs" } else { "killed" };
+                info!(
+                    hostgroup,
+                    "assisted eviction is on: the cluster is told at once of a node that is {whom}"
+                );
+            }
+            Some((node, obstacle)) => {
+                let more = obstacles.len() - 1;
+                info!(hostgroup, more, "assisted eviction is off: {node}: {obstacle}");
+            }
+        }
+        self.said.obstacles = Some(obstacles);
+    }
+
+    fn note_deaths(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            let was_dead = self.said.dead.contains(&node.endpoint);
+            let words = match node.life {
+                Life::Dead { .. } if !was_dead => "is dead: its connections broke, and its ports are closed",
+                Life::Hung { .. } if !was_dead => "hangs: its connections are open, and it answers nothing",
+                Life::Alive if was_dead => {
+                    self.said.dead.retain(|dead| *dead != node.endpoint);
+                    continue;
+                }
+                _ => continue,
+            };
+            warn!(hostgroup = self.hostgroup, server = %node.endpoint, "{words}");
+            self.said.dead.push(node.endpoint.clone());
+            // Its probe needs not wait until the data path notices.
+            let _ = self.events.try_send(Event::Suspect(node.endpoint.clone()));
+        }
+    }
+
+    fn say(&mut self, note: Option<Note>) {
+        let Some(note) = note else {
+            self.said.doubt = None;
+            return;
+        };
+        let hostgroup = self.hostgroup;
+        match &note {
+            Note::Refrained(doubt) if self.said.doubt.as_ref() == Some(doubt) => {}
+            Note::Refrained(doubt) => {
+                info!(hostgroup, "nobody is evicted: {doubt}");
+                self.said.doubt = Some(doubt.clone());
+            }
+            Note::NewView { after_ms } => {
+                info!(hostgroup, after_ms, "the cluster has a view without the evicted node")
+            }
+            Note::NoNewView { after_ms } => {
+                warn!(hostgroup, after_ms, "the cluster has no view without the evicted node yet")
+            }
+            Note::Clean => info!(hostgroup, "all evict lists are empty"),
+            Note::LeftOver(node) => {
+                warn!(hostgroup, server = %node, "clearing evict lists that somebody has left behind");
+            }
+            Note::NeedsRestart(node) => {
+                warn!(hostgroup, server = %node, "was evicted while it hung: restart it, it can't come back by itself");
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Assisted eviction: helps a Galera cluster to get over a node that was killed.
+//!
+//! The stall that a killed node causes is Galera's own: the others ignore that its connections broke, and wait for
+//! `evs.suspect_timeout` before they form a view without it. Whoever may set `evs.evict` can tell them at once. That
+//! pays only if the death is certain and the survivors have a majority, and does harm where evict lists are left
+//! behind; so everything is decided here, from facts, by functions without I/O:
+//!
+//! - [`Membership`]: what a node says of its group and its provider options.
+//! - [`Obstacle`]: why a cluster can't be helped at all, known long before anything dies.
+//! - [`judge`]: whom to evict where, or why not ([`Doubt`]). In any doubt nothing is done: `evs.suspect_timeout` acts.
+//! - [`Assistant`]: the order of things, from the eviction to the last empty list.
+//!
+//! Quorum knows nothing of eviction: a wrong one costs time and no data.
+
+mod assistant;
+mod membership;
+mod obstacle;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use assistant::{Act, Assistant, Note, Step};
+pub use membership::{Membership, Provider};
+pub use obstacle::Obstacle;
+pub use verdict::{Doubt, Eviction, Life, Node, Verdict, Victim, judge};
