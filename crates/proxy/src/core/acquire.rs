@@ -350,21 +350,6 @@ impl Core {
         }
     }
 
-    /// A server takes no statements although it is in the hostgroup: the work goes to another one, and this one is
-    /// left alone until the monitor has had a look.
-    pub(super) fn turned_away(&mut self, key: BackendKey, holder: SessionKey) {
-        let server = self.backends[key].server;
-        self.suspect(server);
-        self.keep(key, holder);
-        let session = &mut self.sessions[holder];
-        session.lease = None;
-        session.work.attempts += 1;
-        session.phase = Phase::Waiting(self.now);
-        self.backends[key].holder = None;
-        self.offer(key);
-        self.acquire(holder);
-    }
-
     /// Something is wrong with a server: no new work for a moment, and a word to the monitor.
     pub(super) fn suspect(&mut self, server: ServerIndex) {
         let pool = &mut self.servers[server];
@@ -372,8 +357,8 @@ impl Core {
         self.shared.suspect(&pool.server.endpoint);
     }
 
-    /// Whether a failed work may simply be started again elsewhere: nothing of it can have had an effect, and
-    /// the client has seen nothing.
+    /// Whether the failed work of a session without pins may simply be started again elsewhere: nothing of it can have
+    /// had an effect, and the client has seen nothing.
     pub(super) fn may_retry(&self, key: SessionKey) -> bool {
         let work = &self.sessions[key].work;
         let variables = &self.snapshot.variables;
@@ -382,8 +367,13 @@ impl Core {
             return !work.is_answering && work.attempts <= variables.connect_retries_on_failure;
         }
         let retries = work.decision.retries.unwrap_or(variables.query_retries_on_failure);
-        let has_no_effect =
-            work.is_read && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
+        // Where no transaction is open, these begin one that has been lost with the connection, or end none.
+        let is_boundary = matches!(
+            work.statement.kind,
+            Kind::Begin | Kind::StartTransactionReadOnly | Kind::Commit | Kind::Rollback
+        ) && !work.statement.multi;
+        let has_no_effect = (work.is_read || is_boundary)
+            && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
         has_no_effect && !work.is_answering && work.times_sent <= retries
     }
 }

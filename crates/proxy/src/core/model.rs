@@ -568,6 +568,8 @@ pub(crate) enum Poison {
     Aged,
     /// No answer to a ping within ping_timeout_server.
     Silent,
+    /// The server has left its cluster, and what was begun on it is lost.
+    LeftCluster,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | error | who | when |
 //! | --- | --- | --- |
-//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement; any other 1047 means something else |
+//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else |
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole |
 //!
 //! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
@@ -11,19 +11,22 @@
 
 use weir_protocol::error;
 use weir_protocol::ok::ErrPacket;
+use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Session, SessionKey, WorkKind};
+use super::model::{BackendKey, Phase, Poison, Session, SessionKey, WorkKind};
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
 const OPTION_PREVENTS: u16 = 1290;
 
 impl Core {
-    /// Whether a server has turned a statement away, and another may take it.
+    /// Whether a server has turned a statement away, and another may take it, or the session can go on without the
+    /// transaction that the server has lost.
     pub(super) fn is_turned_away(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> bool {
         let session = &self.sessions[holder];
-        let can_move = session.pins.is_empty()
+        let is_in_transaction = session.pins.pins() == Pins::TRANSACTION && session.aside.is_none();
+        let can_move = (session.pins.is_empty() || is_in_transaction)
             && !session.work.is_answering
             && !session.work.statement.multi
             && session.upload.is_none()
@@ -33,9 +36,48 @@ impl Core {
         let is_refusal = |err: ErrPacket<'_>| {
             let is_writers = group.reader_hostgroup.is_some();
             (group.is_replicated && is_wsrep_refusal(err.code, err.message))
-                || (is_writers && is_undone_as_a_whole(session) && is_read_only(err.code, err.message))
+                || (is_writers
+                    && !is_in_transaction
+                    && is_undone_as_a_whole(session)
+                    && is_read_only(err.code, err.message))
         };
         ErrPacket::parse(payload).is_ok_and(is_refusal) && self.backends[key].reply.is_done()
+    }
+
+    /// A server takes no statements although it is in the hostgroup: the work goes to another one, and this one is
+    /// left alone until the monitor has had a look.
+    pub(super) fn turned_away(&mut self, key: BackendKey, holder: SessionKey) {
+        let server = self.backends[key].server;
+        self.suspect(server);
+        if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
+            return self.transaction_turned_away(key, holder);
+        }
+        self.keep(key, holder);
+        let session = &mut self.sessions[holder];
+        session.lease = None;
+        session.work.attempts += 1;
+        session.phase = Phase::Waiting(self.now);
+        self.backends[key].holder = None;
+        self.offer(key);
+        self.acquire(holder);
+    }
+
+    /// A node that has left its component can't commit what was begun there, and has not begun to: the transaction ends
+    /// with its connection, and the session goes on where statements are taken.
+    fn transaction_turned_away(&mut self, key: BackendKey, holder: SessionKey) {
+        let backend = &mut self.backends[key];
+        backend.holder = None;
+        let endpoint = self.servers[backend.server].server.endpoint.clone();
+        self.discard(key, Some(Poison::LeftCluster));
+        self.lose_lease(holder);
+        let session = &mut self.sessions[holder];
+        session.pins.remove(Pins::TRANSACTION);
+        session.is_read_only = false;
+        let message = format!(
+            "{endpoint} has left its cluster, the transaction is rolled back; try restarting transaction"
+        );
+        self.reply_error(holder, error::LOCK_DEADLOCK, &message);
+        self.answered_here(holder);
     }
 }
 

@@ -490,13 +490,16 @@ impl Client {
             self.uncommitted.clear();
         }
         let is_fine = match code {
-            1213 => rules.aborts,
+            1213 => rules.aborts || (rules.turns_away && message.contains("has left its cluster")),
             1047 => rules.turns_away,
             1317 => rules.kills,
             1053 => rules.loses_connections || rules.kills,
             9001 => rules.may_starve,
             // LAST_INSERT_ID() went with a connection: no answer is better than an older one.
-            1105 => rules.loses_connections && message.contains("LAST_INSERT_ID() is not known"),
+            1105 => {
+                let loses = rules.loses_connections || rules.turns_away;
+                loses && message.contains("LAST_INSERT_ID() is not known")
+            }
             1094 | 1095 => matches!(op, Op::Query(text) if text.starts_with("KILL")),
             _ => false,
         };

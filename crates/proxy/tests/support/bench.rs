@@ -46,6 +46,8 @@ pub struct Bench {
     /// These servers are read_only: INSERT and CALL are answered with error 1290.
     pub read_only: Vec<usize>,
     /// Servers do not answer COM_PING.
+    /// Nodes that are outside of their cluster.
+    pub outside: Vec<usize>,
     pub ignores_pings: bool,
     /// What the workers have told of servers that could not be connected to.
     pub failures: Arc<AtomicU32>,
@@ -116,6 +118,7 @@ impl Bench {
             own: Vec::new(),
             refused: "\0",
             read_only: Vec::new(),
+            outside: Vec::new(),
             ignores_pings: false,
             failures,
             users,
@@ -333,6 +336,10 @@ impl Bench {
                     && ["INSERT", "CALL"].iter().any(|w| text.starts_with(w))
                 {
                     answer = super::error(sequence, 1290, READ_ONLY);
+                }
+                if self.outside.contains(&conn.node) {
+                    answer =
+                        super::error(sequence, 1047, "WSREP has not yet prepared node for application use");
                 }
                 self.log.push((conn.node, text));
                 if self.hangs_up {

@@ -1,0 +1,80 @@
+//! What a session sees of a Galera node that leaves its cluster, and of a server that is lost at a transaction's edge.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use support::bench::Bench;
+use weir_config::MysqlVariables;
+use weir_proxy::snapshot::Hostgroup;
+
+/// Two nodes of a cluster that may write; every client's first statement goes to the first.
+fn cluster() -> Bench {
+    let writers = Hostgroup { is_replicated: true, ..support::hostgroup([0, 1]) };
+    Bench::new(1, &[10, 10], writers, MysqlVariables::default())
+}
+
+fn run(bench: &mut Bench, client: usize, sql: &str) -> Option<(u16, String)> {
+    bench.clients[client].got.clear();
+    bench.query(client, sql);
+    bench.pass_ms(1);
+    assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}");
+    bench.error(client)
+}
+
+#[test]
+fn a_transaction_on_a_node_that_leaves_its_cluster_can_be_begun_again_at_once() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    run(&mut bench, client, "BEGIN");
+    let (node, _) = bench.log[0];
+    let other = 1 - node;
+    bench.outside = vec![node];
+    let (code, message) = run(&mut bench, client, "INSERT INTO t VALUES (2)").unwrap();
+    assert_eq!(code, 1213, "{message}");
+    assert!(message.contains("has left its cluster"), "{message}");
+    assert!(
+        !bench.conns.iter().any(|conn| conn.node == node),
+        "what was begun there ends with its connection"
+    );
+    for sql in ["BEGIN", "INSERT INTO t VALUES (1)", "COMMIT"] {
+        assert_eq!(run(&mut bench, client, sql), None, "{sql}");
+    }
+    let last: Vec<_> = bench.log.iter().rev().take(3).map(|(node, _)| *node).collect();
+    assert_eq!(last, [other; 3]);
+}
+
+#[test]
+fn a_commit_that_such_a_node_turns_away_is_no_unknown_one() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    run(&mut bench, client, "BEGIN");
+    bench.outside = vec![bench.log[0].0];
+    assert_eq!(run(&mut bench, client, "COMMIT").map(|(code, _)| code), Some(1213));
+    assert_eq!(run(&mut bench, client, "INSERT INTO t VALUES (1)"), None);
+}
+
+#[test]
+fn without_a_transaction_the_statement_runs_on_another_node() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    run(&mut bench, client, "SELECT 1 FROM t");
+    bench.outside = vec![0];
+    for sql in ["INSERT INTO t VALUES (1)", "BEGIN", "INSERT INTO t VALUES (1)", "COMMIT"] {
+        assert_eq!(run(&mut bench, client, sql), None, "{sql}");
+    }
+}
+
+#[test]
+fn a_begin_that_is_lost_with_its_server_is_run_again() {
+    for sql in ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK"] {
+        let mut bench = cluster();
+        let client = bench.client(0, "app");
+        bench.hangs_up = true;
+        bench.query(client, sql);
+        bench.hangs_up = false;
+        bench.pass_ms(2_000);
+        assert!(!bench.clients[client].got.is_empty(), "no answer to {sql}");
+        assert_eq!(bench.error(client), None, "{sql}: {:?}", bench.log);
+    }
+}
