@@ -75,5 +75,22 @@ fn failback_drained(env: &Env) -> CaseResult {
         eventually("the role goes back", PATIENCE, || Ok(writer(&weir)? == heavy))
     })?;
     ensure!(weir.log().contains("failback: the writer role is to go"), "{}", weir.log());
+    // All of this is in the topology log, also when Weir has ended.
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    let json = text(&run(&weir, &["status", "--log", "1000", "--json"])?.stdout);
+    let entries: Vec<serde_json::Value> = json.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let moves: Vec<&str> = entries
+        .iter()
+        .filter(|entry| entry["change"] == "switchover" && entry["cluster"] == HOSTGROUP)
+        .filter_map(|entry| entry["reason"].as_str())
+        .collect();
+    ensure!(moves.len() == 2 && moves[1].contains(&format!("-> {heavy}")), "{json}");
+    let is_writer =
+        |entry: &&serde_json::Value| entry["change"] == "writer" && entry["server"] == heavy.as_str();
+    ensure!(entries.iter().filter(is_writer).all(|entry| entry["view"].is_u64()), "{json}");
+    ensure!(entries.iter().filter(is_writer).count() >= 2, "{json}");
+    let words = text(&run(&weir, &["status", "--log"])?.stdout);
+    ensure!(words.lines().count() <= 21 && words.starts_with("time "), "{words}");
     Ok(())
 }

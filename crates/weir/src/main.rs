@@ -16,6 +16,7 @@ mod snapshot;
 mod stats;
 mod status;
 mod tls;
+mod topology_log;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -62,6 +63,7 @@ Exit status: 0 with a report, 1 if no weir runs with this datadir (or it is anot
 const STATUS_EXAMPLES: &str = "Examples:
   weir status -c /etc/weir.toml
   weir status --datadir /var/lib/weir --json | jq -r '.clusters[].writers[]'
+  weir status -c /etc/weir.toml --log 50     the last changes of roles, also of a weir that runs no more
 
 Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it is another
 user's), 2 for wrong use.";
@@ -164,9 +166,12 @@ struct StatsArgs {
 struct StatusArgs {
     #[command(flatten)]
     door: DoorArgs,
-    /// One JSON object instead of tables
+    /// One JSON object instead of tables; with --log one a line
     #[arg(long)]
     json: bool,
+    /// The last N changes of roles, and why, in place of what is so now [default N: 20]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
+    log: Option<usize>,
 }
 
 #[derive(Args)]
@@ -224,7 +229,10 @@ struct DoorArgs {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Stats(args) => at(&args.door, |door| show_stats(&args, door)),
-        Command::Status(args) => at(&args.door, |door| status::status(door, args.json)),
+        Command::Status(args) => at(&args.door, |door| match args.log {
+            Some(count) => status::log(door, count, args.json),
+            None => status::status(door, args.json),
+        }),
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),

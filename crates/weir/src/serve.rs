@@ -25,6 +25,7 @@ use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
 use crate::tls::{self, TlsError};
+use crate::topology_log::TopologyLog;
 
 /// Why `serve` ends with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -73,11 +74,14 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let (roles_events, roles) = (events.clone(), LatestRoles::default());
+    let (log, unopened_log) = TopologyLog::new(&config);
+    let roles_log = log.clone();
     let decided = roles.clone();
     let drained = Drained::load(&config.datadir)?;
     log_drained(&drained);
     let servers_tls = snapshots.servers_tls.for_monitor();
     let monitor = Monitor::start(&config, &drained.all(), &servers_tls, registry, move |roles| {
+        roles_log.roles(&roles);
         decided.set(roles);
         // The main thread outlives the monitor.
         let _ = roles_events.send(Event::Roles);
@@ -94,6 +98,8 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     };
     // Before the first client: a datadir serves one Weir.
     let control = Control::listen(&config.datadir)?;
+    log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
+    unopened_log.open(&config.datadir)?;
     let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
@@ -107,6 +113,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         snapshots,
         roles,
         published: Arc::default(),
+        log,
         drained,
         failbacks: Failbacks::default(),
         publisher,
@@ -122,6 +129,7 @@ struct Server<'a> {
     roles: LatestRoles,
     /// The roles that the workers go by.
     published: Arc<Roles>,
+    log: TopologyLog,
     drained: Drained,
     failbacks: Failbacks,
     publisher: Publisher,
@@ -260,6 +268,7 @@ impl Server<'_> {
         self.snapshots.rsa_key = rsa_key;
         self.snapshots.servers_tls = servers_tls;
         self.snapshots.compile_rules(config);
+        self.log.know_clusters(config);
         self.apply(config);
         Ok(())
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::control::{Door, DoorError, Report, ServerStatus, Status};
 use crate::stats::put_table;
+use crate::topology_log::{self, Entry};
 
 /// Exit status: a cluster is without a writer.
 const NO_WRITER: u8 = 3;
@@ -22,6 +23,46 @@ pub(crate) fn status(door: &Door, is_json: bool) -> Result<ExitCode, DoorError> 
     }
     let has_writers = status.clusters.iter().all(|cluster| !cluster.writers.is_empty());
     Ok(if has_writers { ExitCode::SUCCESS } else { ExitCode::from(NO_WRITER) })
+}
+
+/// Shows the last lines of the topology log, also of a Weir that does not run.
+pub(crate) fn log(door: &Door, count: usize, is_json: bool) -> Result<ExitCode, DoorError> {
+    let datadir = door.datadir();
+    let entries = topology_log::last_entries(datadir, count)
+        .map_err(|error| DoorError::Log { path: datadir.to_path_buf(), error })?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let put = if is_json { put_lines(&entries, &mut out) } else { put_log(&entries, &mut out) };
+    match put.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(DoorError::Output(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn put_lines(entries: &[Entry], out: &mut impl Write) -> io::Result<()> {
+    for entry in entries {
+        serde_json::to_writer(&mut *out, entry)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn put_log(entries: &[Entry], out: &mut impl Write) -> io::Result<()> {
+    let columns = ["time", "cluster", "hostgroup", "server", "view", "epoch", "change", "reason"];
+    let number = |number: Option<u64>| json!(number.map(|number| number.to_string()).unwrap_or_default());
+    let row = |entry: &Entry| {
+        vec![
+            json!(entry.time),
+            number(entry.cluster.map(u64::from)),
+            number(entry.hostgroup.map(u64::from)),
+            json!(entry.server.as_deref().unwrap_or_default()),
+            number(entry.view),
+            number(entry.epoch),
+            json!(entry.change),
+            json!(entry.reason),
+        ]
+    };
+    let rows = entries.iter().map(row).collect();
+    put_table(&Report { columns: columns.map(str::to_owned).to_vec(), rows, dropped: 0 }, out)
 }
 
 fn put_json(status: &Status, out: &mut impl Write) -> io::Result<()> {

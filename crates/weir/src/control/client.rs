@@ -32,6 +32,8 @@ pub(crate) enum DoorError {
     Unexpected(PathBuf),
     #[error("{0}")]
     Refused(String),
+    #[error("{}: {error}", path.display())]
+    Log { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Output(io::Error),
 }
@@ -40,6 +42,11 @@ impl Door {
     /// To the Weir with this `datadir`.
     pub(crate) fn new(datadir: &Path) -> Self {
         Self { path: socket_path(datadir) }
+    }
+
+    /// The datadir behind it.
+    pub(crate) fn datadir(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
     }
 
     /// What has been counted.

@@ -75,6 +75,8 @@ impl Server<'_> {
         })?;
         if changes {
             tracing::info!(server = %endpoint, is_drained, "a user has a server drained, or not");
+            let change = if is_drained { "drain" } else { "undrain" };
+            self.log.event(None, change, format!("{endpoint} is {words}"));
             self.apply(&self.config);
             self.publish();
             self.publisher.settle();

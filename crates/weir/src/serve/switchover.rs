@@ -86,12 +86,16 @@ impl Server<'_> {
                 left.iter()
                     .for_each(|left| tracing::warn!(hostgroup, left, "left to do after the switchover"));
                 let left: String = left.iter().map(|left| format!("\n{left}")).collect();
+                let reason = format!("{from} -> {to}, statements were held for {held_ms} ms");
+                self.log.event(Some(hostgroup), "switchover", reason);
                 Ok(format!(
                     "the writer of hostgroup {hostgroup} is {to} (was {from}); statements were held for {held_ms} ms{left}"
                 ))
             }
             Err(cause) => {
                 tracing::warn!(hostgroup, %from, %to, held_ms, cause, "switchover undone");
+                let reason = format!("{from} -> {to}: {cause}");
+                self.log.event(Some(hostgroup), "switchover undone", reason);
                 let stays = self.writers(&plan) == [from.clone()];
                 let now = if stays {
                     format!("{from} is the writer as before")
