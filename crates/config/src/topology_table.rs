@@ -18,8 +18,8 @@ const WAIT_MS_MAX: u64 = 3_600_000;
 pub const SWITCHOVER_GRACE_MS_MAX: u64 = 30_000;
 /// A day.
 const UPTIME_S_MAX: u64 = 86_400;
-/// Larger results than this are not held back: each session may have one.
-const RETRY_BUFFER_BYTES_MAX: u32 = 1 << 20;
+/// Larger results than this are not held back: a server is not read while so much waits for a client.
+const RETRY_BUFFER_BYTES_MAX: u32 = 256 << 10;
 
 /// A row of `weir_topology`: how one cluster is looked after. Key: writer_hostgroup. A cluster without a row has the
 /// defaults.

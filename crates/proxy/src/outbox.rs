@@ -67,6 +67,8 @@ struct Out {
     owner: Option<Owner>,
     buffer: Vec<u8>,
     sent: usize,
+    /// What is behind this place in the buffer is not to be sent yet, and may be taken back.
+    held_from: Option<usize>,
     is_dirty: bool,
     is_paused: bool,
     /// The core wants to know when everything has been sent.
@@ -94,6 +96,7 @@ impl Outbox {
             owner: Some(owner),
             buffer: Vec::new(),
             sent: 0,
+            held_from: None,
             is_dirty: false,
             is_paused: false,
             wants_drained: false,
@@ -149,6 +152,37 @@ impl Outbox {
     /// Bytes queued and not yet sent.
     pub fn backlog_bytes(&self, socket: SocketId) -> usize {
         self.out(socket).map_or(0, |out| out.buffer.len() - out.sent + out.in_flight)
+    }
+
+    /// What is queued from now on waits for [`Outbox::release`], or is taken back.
+    pub fn hold(&mut self, socket: SocketId) {
+        if let Some(out) = self.out_mut(socket) {
+            out.held_from.get_or_insert(out.buffer.len());
+        }
+    }
+
+    /// Bytes that wait for [`Outbox::release`].
+    pub fn held_bytes(&self, socket: SocketId) -> usize {
+        self.out(socket).map_or(0, |out| out.buffer.len() - out.sendable())
+    }
+
+    /// What was held goes to the driver.
+    pub fn release(&mut self, socket: SocketId) {
+        if let Some(out) = self.out_mut(socket)
+            && out.held_from.take().is_some_and(|from| from < out.buffer.len())
+            && !std::mem::replace(&mut out.is_dirty, true)
+        {
+            self.dirty.push(socket);
+        }
+    }
+
+    /// Forgets what was held, as if it had never been queued.
+    pub fn take_back(&mut self, socket: SocketId) {
+        if let Some(out) = self.out_mut(socket)
+            && let Some(from) = out.held_from.take()
+        {
+            out.buffer.truncate(from);
+        }
     }
 
     /// Asks for `Core::drained` once everything queued has been sent.
@@ -221,18 +255,22 @@ impl Outbox {
         !self.dirty.is_empty()
     }
 
-    /// What is still to be sent.
+    /// What is to be sent now.
     pub fn unsent(&self, socket: SocketId) -> &[u8] {
-        self.out(socket).map_or(&[], |out| &out.buffer[out.sent..])
+        self.out(socket).map_or(&[], |out| &out.buffer[out.sent..out.sendable()])
     }
 
     /// The driver takes what is to be sent; it gets nothing more until it says [`Outbox::all_sent`].
     pub fn take_unsent(&mut self, socket: SocketId) -> Option<Vec<u8>> {
         let out = self.out_mut(socket)?;
-        if out.in_flight > 0 || out.buffer.is_empty() {
+        if out.in_flight > 0 || out.sendable() <= out.sent {
             return None;
         }
         let mut bytes = std::mem::take(&mut out.buffer);
+        if let Some(from) = out.held_from.as_mut() {
+            // An earlier reply is still there: it goes alone.
+            out.buffer = bytes.split_off(std::mem::take(from));
+        }
         bytes.drain(..std::mem::take(&mut out.sent));
         out.in_flight = bytes.len();
         Some(bytes)
@@ -264,9 +302,14 @@ impl Outbox {
             // What is sent goes, or the buffer of a client that is always a little behind would grow for ever.
             if out.sent >= SENT_BYTES_KEPT && out.sent >= out.buffer.len() - out.sent {
                 out.buffer.drain(..out.sent);
+                out.held_from = out.held_from.map(|from| from - out.sent);
                 out.sent = 0;
             }
             return false;
+        }
+        if out.held_from.is_some() {
+            // Nothing is held yet.
+            out.held_from = Some(0);
         }
         out.sent = 0;
         let buffer = std::mem::take(&mut out.buffer);
@@ -298,6 +341,13 @@ impl Outbox {
     }
 }
 
+impl Out {
+    /// How far the buffer may be sent.
+    fn sendable(&self) -> usize {
+        self.held_from.unwrap_or(self.buffer.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,6 +371,43 @@ mod tests {
         let huge = out.take_unsent(socket).expect("there is something to send");
         out.all_sent(socket, huge);
         assert!(out.large.iter().chain(&out.spare).all(|spare| spare.capacity() <= LARGE_BUFFER_BYTES_MAX));
+    }
+
+    #[test]
+    fn what_is_held_is_not_sent_and_can_be_taken_back() {
+        let mut out = Outbox::default();
+        let socket = out.open(Owner::Session(0));
+        out.hold(socket);
+        out.send(socket, b"half");
+        assert_eq!((out.unsent(socket), out.held_bytes(socket)), (&b""[..], 4));
+        assert_eq!((out.take_unsent(socket), out.backlog_bytes(socket)), (None, 4));
+        out.take_back(socket);
+        out.send(socket, b"first");
+        out.hold(socket);
+        out.send(socket, b"second");
+        assert_eq!(out.unsent(socket), b"first");
+        assert!(!out.sent(socket, 5) && out.unsent(socket).is_empty());
+        let mut dirty = Vec::new();
+        out.take_dirty(&mut dirty);
+        out.release(socket);
+        assert!(out.has_dirty() && out.unsent(socket) == b"second");
+        assert!(!out.sent(socket, 6) && out.backlog_bytes(socket) == 0);
+        // As io_uring takes it: whole buffers.
+        out.send(socket, b"third");
+        out.hold(socket);
+        out.send(socket, b"four");
+        assert_eq!(out.take_unsent(socket).as_deref(), Some(&b"third"[..]));
+        assert!(!out.all_sent(socket, Vec::new()) && out.take_unsent(socket).is_none());
+        out.send(socket, b"th");
+        out.release(socket);
+        assert_eq!(out.take_unsent(socket).as_deref(), Some(&b"fourth"[..]));
+        // Held before the last bytes of an earlier reply have gone, and nothing queued since.
+        out.all_sent(socket, Vec::new());
+        out.send(socket, b"fifth");
+        out.hold(socket);
+        out.sent(socket, 5);
+        out.send(socket, b"sixth");
+        assert_eq!((out.unsent(socket), out.held_bytes(socket)), (&b""[..], 5));
     }
 
     #[test]

@@ -131,6 +131,9 @@ pub struct Hostgroup {
     pub balancing: Balancing,
     /// How its sessions wait for a server, if it belongs to a cluster.
     pub holding: Option<Arc<Holding>>,
+    /// Results of reads up to this size are held back until they are complete, so that a read whose server dies in the
+    /// middle is run again elsewhere; 0: none.
+    pub retry_buffer_bytes: u32,
     /// In which time a member that was away comes back to its full share.
     pub slow_start: Duration,
     /// How many connections may be opened for it in a second.

@@ -190,6 +190,7 @@ impl Snapshots {
             let cluster = config.clusters().find(|cluster| cluster.hostgroups().any(|of| of == *id));
             let care = config.topology_of(cluster.map_or(*id, |cluster| cluster.writer_hostgroup));
             hostgroup.slow_start = care.slow_start;
+            hostgroup.retry_buffer_bytes = if cluster.is_some() { care.retry_buffer_bytes } else { 0 };
             hostgroup.holding = cluster.map(|_| self.holding(&care));
             hostgroup.keeps_connections = attributes.is_some_and(|attributes| !attributes.multiplex);
             if let Some(attributes) = attributes {

@@ -23,7 +23,7 @@ fn faults_of_weir_topology() {
         ("slow_start_ms = 600001", "slow_start_ms: 600001 is out of range (0..600000)"),
         ("hold_timeout_ms = 0", "hold_timeout_ms: 0 is out of range (1..3600000)"),
         ("max_held = 0", "max_held: 0 is out of range (1..1000000)"),
-        ("retry_buffer_bytes = 1048577", "retry_buffer_bytes: 1048577 is out of range (0..1048576)"),
+        ("retry_buffer_bytes = 262145", "retry_buffer_bytes: 262145 is out of range (0..262144)"),
         ("drain_grace_ms = \"5s\"", "drain_grace_ms: \"5s\" is not an integer"),
         ("switchover_pin_grace_ms = 30001", "switchover_pin_grace_ms: 30001 is out of range (0..30000)"),
         ("unconfirmed_failover_ms = 999", "unconfirmed_failover_ms: 999 is out of range (1000..3600000)"),

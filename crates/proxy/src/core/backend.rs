@@ -433,6 +433,7 @@ impl Core {
             return self.aside_lost(holder, &endpoint);
         }
         self.lose_lease(holder);
+        self.take_withheld_back(holder);
         let session = &mut self.sessions[holder];
         let pins = session.pins.pins();
         if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {

@@ -465,6 +465,7 @@ impl Core {
 
     /// An error after which the connection ends.
     pub(super) fn fail_session(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        self.take_withheld_back(key);
         self.reply_error(key, error, message);
         let session = &self.sessions[key];
         let (program, code) = (session.program(), error.code);
@@ -474,6 +475,7 @@ impl Core {
 
     /// Closes a session once what is queued for it has been sent. Its lease is freed at once.
     pub(super) fn close_session(&mut self, key: SessionKey) {
+        self.take_withheld_back(key);
         self.abandon(key);
         let session = &mut self.sessions[key];
         session.phase = Phase::Closing;
@@ -538,9 +540,12 @@ impl Core {
     pub(super) fn hold_back(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
         let Some(lease) = session.lease else { return };
-        if self.out.backlog_bytes(session.socket) > BACKLOG_HIGH_BYTES {
+        let socket = session.socket;
+        if self.out.backlog_bytes(socket) > BACKLOG_HIGH_BYTES {
+            // What waits for the server's last byte would wait for ever.
+            self.send_withheld(key);
             self.out.pause(self.backends[lease].socket, true);
-            self.out.notify_drained(session.socket);
+            self.out.notify_drained(socket);
         }
     }
 

@@ -33,6 +33,7 @@ impl Core {
             // with the rest.
             return self.close_session(holder);
         }
+        self.send_withheld(holder);
         let rows = self.backends[key].reply_rows;
         let session = &mut self.sessions[holder];
         session.work.deadline_passed = false;

@@ -41,6 +41,7 @@ mod supply;
 mod timers;
 mod turned_away;
 mod upload;
+mod withhold;
 mod writing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -112,6 +113,8 @@ pub struct Core {
     /// Sessions that wait for any server of their hostgroup.
     parked: VecDeque<(SessionKey, SocketId)>,
     wait_limits: holding::WaitLimits,
+    /// Some hostgroup has a retry buffer.
+    withholds_results: bool,
     /// Sessions to look at again once the current event is dealt with.
     runnable: VecDeque<(SessionKey, SocketId)>,
     fresh: Rc<State>,
@@ -175,6 +178,8 @@ struct Group {
     balancing: Balancing,
     throttle: Arc<Throttle>,
     holding: Option<Arc<Holding>>,
+    /// Results of reads up to this size are held back until they are complete.
+    retry_buffer_bytes: u32,
 }
 
 /// Who a backend connection is logged in as, and with which capabilities.
@@ -266,6 +271,7 @@ impl Core {
             collations: HashMap::new(),
             parked: VecDeque::new(),
             wait_limits: Default::default(),
+            withholds_results: false,
             runnable: VecDeque::new(),
             fresh,
             next_session: 0,

@@ -260,6 +260,8 @@ pub(crate) struct Work {
     pub times_sent: u32,
     /// Something of the reply has reached the client's buffer.
     pub is_answering: bool,
+    /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
+    pub withheld_bytes_max: u32,
     /// The text that goes out instead of the client's.
     pub rewritten: Option<Vec<u8>>,
     /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.

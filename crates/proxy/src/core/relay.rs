@@ -35,6 +35,7 @@ impl Core {
                 let socket = session.socket;
                 self.put_owed_eof(holder);
                 self.out.send(socket, bytes);
+                self.limit_withheld(holder);
                 self.hold_back(holder);
             }
             Step::ColumnsEnd => {
@@ -86,7 +87,12 @@ impl Core {
         }
         let socket = session.socket;
         match control {
-            Control::ColumnCount => self.out.send(socket, bytes),
+            Control::ColumnCount => {
+                if self.withholds_results {
+                    self.withhold(holder);
+                }
+                self.out.send(socket, bytes);
+            }
             Control::Err => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
                 self.put_owed_eof(holder);

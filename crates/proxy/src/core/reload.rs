@@ -32,12 +32,14 @@ impl Core {
                 balancing: hostgroup.balancing,
                 throttle: hostgroup.throttle.clone(),
                 holding: hostgroup.holding.clone(),
+                retry_buffer_bytes: hostgroup.retry_buffer_bytes,
             };
             groups.insert(*id, group);
         }
         self.note_absences(&groups);
         self.groups = groups;
         self.take_wait_limits();
+        self.withholds_results = self.groups.values().any(|group| group.retry_buffer_bytes > 0);
         self.default_dialect.server = snapshot.dialect.server;
         self.renew_accounts();
         self.close_unwanted();

@@ -44,6 +44,7 @@ const CALM: Rules = Rules {
     kills: false,
     may_starve: false,
     is_replicated: false,
+    retry_buffer_bytes: 0,
     leaves_transactions: false,
     aborts: false,
     turns_away: false,
@@ -129,6 +130,25 @@ fn readers_follow_a_writer_and_break() {
         ..CALM
     };
     run("readers_follow_a_writer_and_break", &rules);
+}
+
+#[test]
+fn results_are_held_back_and_servers_break() {
+    let rules = Rules {
+        is_replicated: true,
+        retry_buffer_bytes: 6_000,
+        loses_connections: true,
+        may_starve: true,
+        kills: true,
+        aborts: true,
+        turns_away: true,
+        reloads: true,
+        sleeps: true,
+        vanish_percent: 30,
+        workers: 2,
+        ..CALM
+    };
+    run("results_are_held_back_and_servers_break", &rules);
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     pub may_starve: bool,
     /// One writer, readers that follow.
     pub is_replicated: bool,
+    /// Results of reads up to this size are held back until they are complete.
+    pub retry_buffer_bytes: u32,
     /// Clients send reads of open transactions to the readers.
     pub leaves_transactions: bool,
     /// The cluster rolls back transactions that wait for their next statement (Galera's 1213).

@@ -496,7 +496,10 @@ fn groups(rules: &Rules, nodes: usize) -> Vec<(u32, Hostgroup)> {
     }
     let mut groups = vec![(0, support::hostgroup([0])), (1, support::hostgroup([1, 2]))];
     groups[0].1.reader_hostgroup = Some(1);
-    groups.iter_mut().for_each(|(_, group)| group.is_replicated = true);
+    for (_, group) in &mut groups {
+        group.is_replicated = true;
+        group.retry_buffer_bytes = rules.retry_buffer_bytes;
+    }
     groups
 }
 
