@@ -2,10 +2,11 @@
 
 mod epoch;
 mod failback;
+mod views;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
+use self::views::view_of;
 use crate::judge::{Judge, Out};
 use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
@@ -21,8 +22,6 @@ const DONOR_QUEUE_MAX: u32 = 100;
 /// looked at in the same moment, so that in a busy cluster they say who was looked at last, and each Weir would choose
 /// another writer.
 const WRITER_QUEUE_MAX: u32 = 100;
-/// A view spreads in a fraction of this; a node still in an older one is cut off.
-const VIEW_SPREAD_MS: u64 = 1000;
 /// How long the next writer's choice waits for the other nodes to report the new view, so that it is the best one and
 /// not the one that was first to do so.
 const VIEW_SETTLE_MS: u64 = 200;
@@ -40,6 +39,10 @@ pub(crate) fn decide(
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
     let members = member::members(&hostgroups, intent, |endpoint| working(policy, judge, endpoint));
+    let reported = members
+        .iter()
+        .filter_map(|member| Some((member.endpoint, judge.galera_state(member.endpoint)?)))
+        .collect();
     let mut cluster = Cluster {
         policy,
         members,
@@ -51,6 +54,8 @@ pub(crate) fn decide(
         epoch: judge.policy.epoch.as_ref().filter(|_| policy.max_writers == 1),
         cleared: &judge.policy.cleared,
         tenure: None,
+        unanswered: judge.unanswered().collect(),
+        reported,
         view: None,
         hold: None,
         held_up: Vec::new(),
@@ -82,6 +87,9 @@ fn working<'a>(
     let ServerState::Galera(state) = judge.state(endpoint, policy.timeouts_max)? else {
         return Err(Out::silent(Reason::NotObserved));
     };
+    if judge.is_just_back(endpoint, policy.timeouts_max) {
+        return Err(Out::silent(Reason::JustBack));
+    }
     if !state.connected {
         return Err(Out::lost(Reason::NotConnected));
     }
@@ -121,6 +129,10 @@ struct Cluster<'a> {
     epoch: Option<&'a EpochPolicy>,
     cleared: &'a [Cleared],
     tenure: Option<Tenure>,
+    /// Whose last probe had no answer: what is known of them is of before.
+    unanswered: Vec<&'a Endpoint>,
+    /// What all its nodes say, whether they work or not.
+    reported: Vec<Candidate<'a>>,
     view: Option<View>,
     hold: Option<Hold>,
     held_up: Vec<(Endpoint, Millis)>,
@@ -133,52 +145,6 @@ impl<'a> Cluster<'a> {
 
     fn state_of(&self, endpoint: &Endpoint) -> Option<&'a GaleraState> {
         self.healthy().find(|(member, _)| *member == endpoint).map(|(_, state)| state)
-    }
-
-    /// Nodes may disagree on the history only if one was set up apart. The writer's counts: the present one's, or that
-    /// of the last one while any node has it; else that of most nodes, then that with the most advanced position.
-    fn drop_other_histories(&mut self) {
-        let writer = self.before.writers.iter().find_map(|writer| self.state_of(writer));
-        let last = self.before.writer_view.as_ref().map(|view| view.history.as_str());
-        let last = last.filter(|uuid| self.healthy().any(|(_, state)| state.cluster_state_uuid == *uuid));
-        let mut votes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-        for (_, state) in self.healthy() {
-            let (count, position) = votes.entry(&state.cluster_state_uuid).or_default();
-            *count += 1;
-            *position = (*position).max(state.last_committed);
-        }
-        let most = votes.iter().max_by_key(|(_, votes)| **votes).map(|(uuid, _)| *uuid);
-        let trusted = writer.map(|state| state.cluster_state_uuid.as_str()).or(last).or(most);
-        let Some(trusted) = trusted.map(str::to_owned) else { return };
-        for member in &mut self.members {
-            if let Ok(state) = member.state
-                && state.cluster_state_uuid != trusted
-            {
-                let cluster_state_uuid = state.cluster_state_uuid.clone();
-                member.state = Err(Out::lost(Reason::OtherHistory { cluster_state_uuid }));
-            }
-        }
-    }
-
-    /// A node whose view has been superseded for a while is not in the component that the others are in.
-    fn drop_old_views(&mut self) {
-        let Some((_, newest)) = self.healthy().max_by_key(|(_, state)| state.cluster_conf_id) else { return };
-        let known = self.before.view.as_ref().filter(|view| {
-            view.number == newest.cluster_conf_id && view.history == newest.cluster_state_uuid
-        });
-        let since = known.map_or(self.now, |view| view.since);
-        let view = view_of(newest, since);
-        if self.now.since(since) >= VIEW_SPREAD_MS {
-            for member in &mut self.members {
-                if let Ok(state) = member.state
-                    && state.cluster_conf_id < view.number
-                {
-                    let reason = Reason::OldView { conf_id: state.cluster_conf_id, newest: view.number };
-                    member.state = Err(Out::lost(reason));
-                }
-            }
-        }
-        self.view = Some(view);
     }
 
     /// The hold that is due: writers were lost, and none is left.
@@ -212,11 +178,16 @@ impl<'a> Cluster<'a> {
 
     /// Whom the facts choose, and all who could have been chosen, the best first.
     fn choose_writers(&self) -> (Group, Vec<Candidate<'a>>) {
+        let before = self.before.last_writers();
         let mut candidates = self.candidates(|obstacle| obstacle.is_none());
         if candidates.is_empty() {
             candidates = self
                 .candidates(|obstacle| matches!(obstacle, Some(Reason::Desynced | Reason::DonorCannotWrite)));
         }
+        // Silence is not yet a reason to leave, but one not to begin.
+        candidates.retain(|(member, _)| {
+            before.contains(member.endpoint) || !self.unanswered.contains(&member.endpoint)
+        });
         if !self.is_unconfirmed_due() && self.hold.is_some() {
             let able = candidates.len();
             candidates.retain(|(_, state)| self.confirms_loss(state));
@@ -233,7 +204,6 @@ impl<'a> Cluster<'a> {
             heavier.map(|(member, _)| member.endpoint).collect()
         };
         // Else the present writers come first and in their order.
-        let before = self.before.last_writers();
         // With an epoch the role moves by the row.
         let switch = self.switch_here().filter(|_| self.tenure.is_none());
         candidates.sort_by_key(|(member, state)| {
@@ -415,14 +385,5 @@ impl Reading<GaleraState> for Cluster<'_> {
         let preferred = self.policy.choices.reader_segment?;
         let segment = state.segment;
         (segment != preferred).then_some(Reason::OtherSegment { segment, preferred })
-    }
-}
-
-fn view_of(state: &GaleraState, since: Millis) -> View {
-    View {
-        history: state.cluster_state_uuid.clone(),
-        number: state.cluster_conf_id,
-        writer_address: None,
-        since,
     }
 }

@@ -132,6 +132,11 @@ impl GaleraState {
         (known && self.members.iter().filter(|member| *member == own).count() == 1).then_some(own)
     }
 
+    /// Whether it knows which history its data belongs to; a node that has not joined yet says only zeros.
+    pub(crate) fn has_history(&self) -> bool {
+        self.cluster_state_uuid.contains(|digit| !matches!(digit, '0' | '-'))
+    }
+
     /// Whether it is in the component that has quorum.
     pub fn is_primary(&self) -> bool {
         self.cluster_status.eq_ignore_ascii_case("Primary")

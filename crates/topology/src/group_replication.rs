@@ -138,7 +138,14 @@ impl<'a> Cluster<'a> {
                 is_spread.then(|| Out::lost(reason))
             }
         });
-        self.view = Some(View { history, number: newest, writer_address: None, since });
+        self.view = Some(View {
+            history,
+            number: newest,
+            writer_address: None,
+            since,
+            older_since: None,
+            oldest: newest,
+        });
     }
 
     /// A member that most others do not reach can't commit, and gets nothing new, though it may not know yet.

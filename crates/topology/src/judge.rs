@@ -1,6 +1,6 @@
 //! What is to be thought of a single server.
 
-use crate::{Endpoint, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
+use crate::{Endpoint, GaleraState, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
 
 /// What was seen, and by which rules it counts.
 pub(crate) struct Judge<'a> {
@@ -49,6 +49,27 @@ impl<'a> Judge<'a> {
             Some(_) if seen.timeouts > 0 => None,
             Some(fault) => Some(Reason::Unreachable { cause: fault.to_string() }),
         }
+    }
+
+    /// What a Galera node said last, whatever it is worth.
+    pub(crate) fn galera_state(&self, endpoint: &Endpoint) -> Option<&'a GaleraState> {
+        match self.observation(endpoint)?.state.as_ref()? {
+            ServerState::Galera(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Whether a server that was lost by its silence has only just begun to answer again.
+    pub(crate) fn is_just_back(&self, endpoint: &Endpoint, timeouts_max: u32) -> bool {
+        let back = self.observation(endpoint).and_then(|seen| seen.back);
+        back.is_some_and(|back| {
+            back.timeouts >= timeouts_max && self.now.since(back.at) < crate::observation::BACK_MS
+        })
+    }
+
+    /// The servers whose last probe gave no state.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &'a Endpoint> {
+        self.observations.iter().filter(|seen| seen.fault.is_some()).map(|seen| &seen.endpoint)
     }
 
     /// Why connections to the server are not to be tried.

@@ -6,7 +6,9 @@
 //! else decides a role. The rules:
 //!
 //! 1. A Galera node outside the Primary component, or with another history than the cluster, has no role, not even as
-//!    the last one left. A node that stays in an older view than others is on its way out of the cluster.
+//!    the last one left. A node that stays in an older view than others is on its way out of the cluster; one that was
+//!    lost by its silence is believed after a moment, as its process may have been stopped and not know what has
+//!    happened. Another history than the one so far counts only if more than half of all servers have it.
 //! 2. A writer is wanted, Primary, Synced, not rejecting, not in maintenance and not read_only. Present writers stay
 //!    (failback: never); else the greatest weight in the writer hostgroup wins, then in the backup writers', then the
 //!    segment of the last writer, a short receive queue, the name; the first choice waits until every server has
@@ -70,7 +72,7 @@ pub use epoch::{
 };
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
-pub use observation::{Observation, ProbeError, ServerState};
+pub use observation::{Back, Observation, ProbeError, ServerState};
 pub use policy::{
     Choices, Cleared, ClusterPolicy, DonorReads, Failback, Intent, Policy, ReadOnlyCheck, ReplicationPolicy,
     Switch, SwitchStep, Wish, WriterReads,

@@ -9,6 +9,11 @@ use crate::{Endpoint, EpochRead, GaleraState, GroupState, Millis, ReplicaState};
 /// Pings whose mean counts as the latency (ProxySQL looks at as many).
 const PINGS: u32 = 3;
 
+/// A server that was lost by its silence is believed after it has answered for so long. Its process may have been
+/// stopped: then it says for a moment what was true before, such as that it is in a Primary component which has gone on
+/// without it. Galera finds out within `evs.inactive_check_period`, 0.5 s.
+pub(crate) const BACK_MS: u64 = 1000;
+
 /// Everything that probes have said of one server so far, folded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
@@ -22,6 +27,8 @@ pub struct Observation {
     pub fault: Option<ProbeError>,
     /// Time-outs and the like in a row, up to the last probe.
     pub timeouts: u32,
+    /// How it came back from its last silence.
+    pub back: Option<Back>,
     /// The server's version, since it was first known.
     pub version: Option<Version>,
     /// How connections of the data path fare.
@@ -30,6 +37,15 @@ pub struct Observation {
     pub latency_us: Option<u64>,
     /// What the last causal read of `weir.topology` and `weir.instances` on this server has shown.
     pub epoch: Option<EpochRead>,
+}
+
+/// The end of a silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Probes in a row that had had no answer.
+    pub timeouts: u32,
+    /// When one was answered again.
+    pub at: Millis,
 }
 
 /// What a server says of itself; what it is asked depends on the cluster it belongs to.
@@ -113,10 +129,17 @@ impl Observation {
             ),
             Err(fault) => (None, Some(fault), 0),
         };
+        let back = match (previous, &fault) {
+            // It was another process.
+            (_, Some(ProbeError::Unreachable(_))) => None,
+            (Some(previous), None) if previous.timeouts > 0 => Some(Back { timeouts: previous.timeouts, at }),
+            (previous, _) => previous.and_then(|previous| previous.back),
+        };
         let connects = previous.map(|previous| previous.connects.clone()).unwrap_or_default();
         let latency_us = previous.and_then(|previous| previous.latency_us);
         let epoch = previous.and_then(|previous| previous.epoch.clone());
-        Self { endpoint: endpoint.clone(), at, state, fault, timeouts, version, connects, latency_us, epoch }
+        let endpoint = endpoint.clone();
+        Self { endpoint, at, state, fault, timeouts, back, version, connects, latency_us, epoch }
     }
 
     /// The same with another ping.

@@ -83,6 +83,8 @@ pub enum Reason {
         /// How many.
         timeouts: u32,
     },
+    /// It has begun to answer again after it was lost by its silence, and may not know yet what happened meanwhile.
+    JustBack,
     /// `wsrep_connected` is OFF.
     NotConnected,
     /// `wsrep_ready` is OFF.
@@ -304,6 +306,7 @@ impl fmt::Display for Reason {
             Self::NotObservedForLong { age_ms } => write!(f, "last probed {age_ms} ms ago"),
             Self::Unreachable { cause } => f.write_str(cause),
             Self::TimedOut { timeouts } => write!(f, "{timeouts} probes in a row without an answer"),
+            Self::JustBack => f.write_str("answers again, after it was silent for long, since a moment ago"),
             Self::NotConnected => f.write_str("wsrep_connected is OFF"),
             Self::NotReady => f.write_str("wsrep_ready is OFF"),
             Self::NonPrimary { cluster_status } => write!(f, "wsrep_cluster_status is {cluster_status}"),

@@ -155,6 +155,10 @@ pub struct View {
     pub writer_address: Option<String>,
     /// When it was first seen.
     pub since: Millis,
+    /// Since when only older views of the history are reported, if so.
+    pub older_since: Option<Millis>,
+    /// The oldest view of the history whose members are believed: it takes a moment until all report a new one.
+    pub oldest: u64,
 }
 
 impl Roles {

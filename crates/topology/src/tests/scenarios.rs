@@ -120,6 +120,44 @@ fn single_timeouts_change_nothing() {
 }
 
 #[test]
+fn a_server_that_was_lost_by_its_silence_is_believed_after_a_moment() {
+    let mut world = World::new(policy(WriterReads::No));
+    for _ in 0..3 {
+        world.see(0, Err(ProbeError::Timeout(800)));
+    }
+    world.decide();
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert_eq!(world.picture(), "- BR BR");
+    assert_eq!(
+        world.roles.hostgroup(9101)[0].reason.to_string(),
+        "answers again, after it was silent for long, since a moment ago"
+    );
+    world.pass(1000);
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    // A process that has been started since is another one.
+    for _ in 0..3 {
+        world.see(0, Err(ProbeError::Timeout(800)));
+    }
+    world.see(0, Err(refused()));
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+}
+
+#[test]
+fn a_candidate_that_does_not_answer_just_now_is_no_next_writer() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.see(0, Err(refused()));
+    world.see(1, Err(ProbeError::Timeout(800)));
+    world.see_changed(2, next_view);
+    world.pass(200);
+    world.decide();
+    assert_eq!(world.picture(), "- BR W");
+}
+
+#[test]
 fn of_two_components_only_the_primary_one() {
     let mut world = World::new(policy(WriterReads::No));
     // The writer is alone on its side.
@@ -159,6 +197,54 @@ fn the_writers_history_counts_else_that_of_most() {
 }
 
 #[test]
+fn a_node_that_was_started_as_a_cluster_of_its_own() {
+    // Though it was the writer, and though for a moment no other works.
+    let mut world = World::new(policy(WriterReads::No));
+    world.see_changed(0, |s| s.cluster_state_uuid = "other".into());
+    world.see_changed(1, next_view);
+    world.see_changed(2, next_view);
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+    for index in [1, 2] {
+        world.see_changed(index, |s| s.cluster_status = "non-Primary".into());
+    }
+    world.decide();
+    world.pass(60_000);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    // Two of three: the cluster was made anew.
+    world.see_changed(2, |s| s.cluster_state_uuid = "other".into());
+    world.decide();
+    assert_eq!(world.picture(), "W - BR");
+}
+
+#[test]
+fn a_stopped_node_goes_on_in_its_old_view() {
+    let mut world = World::new(policy(WriterReads::No));
+    for _ in 0..3 {
+        world.see(0, Err(ProbeError::Timeout(800)));
+    }
+    world.see_changed(1, next_view);
+    world.see_changed(2, next_view);
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+    world.pass(5000);
+    for index in [1, 2] {
+        world.see(index, Err(refused()));
+    }
+    world.decide();
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    world.pass(1000);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    assert_eq!(
+        world.roles.hostgroup(9101)[0].reason.to_string(),
+        "still in view 3 of the cluster, others are in 4"
+    );
+}
+
+#[test]
 fn a_reader_returns_at_half_the_limit() {
     let mut world = World::new(policy(WriterReads::No));
     for (queue, picture) in [
@@ -186,9 +272,16 @@ fn all_nodes_gone_and_back() {
     world.decide();
     assert_eq!(world.picture(), "- - -");
     assert!(world.roles.explain(101).contains("192.168.4.233:3306 connection refused"));
-    // A new start of the cluster counts views from 1 again.
+    // A new start of the cluster counts views from 1 again; believed after a moment, for so does a node that was
+    // stopped and goes on in its old view.
     world.pass(60_000);
     world.see_changed(2, |s| s.cluster_conf_id = 1);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    world.pass(2999);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    world.pass(1);
     world.decide();
     assert_eq!(world.picture(), "- - WR");
     world.see_changed(0, |s| s.cluster_conf_id = 2);

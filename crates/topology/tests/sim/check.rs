@@ -1,0 +1,264 @@
+//! The rules that every world must keep, looked at after every step.
+
+use weir_topology::{LocalState, Status};
+
+use crate::node::{endpoint, node_of};
+use crate::queue::{MS, Time};
+use crate::weir::{Move, READERS, Settings, TICK};
+use crate::world::World;
+
+/// A node that was silent for long is believed after it has answered for so long.
+const BACK: Time = 1100 * MS;
+
+/// How long what may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Until a Weir has noticed what a node says, or that it says nothing.
+    pub(crate) detect: Time,
+    /// How old an answer may be by which a node becomes writer.
+    pub(crate) fresh: Time,
+    /// Until there is a writer after the last disturbance, and all is as it stays.
+    pub(crate) writer: Time,
+}
+
+impl Bounds {
+    /// What follows from the settings.
+    pub(crate) fn of(settings: &Settings, suspect: Time) -> Self {
+        let probe = settings.timeout + settings.interval * 11 / 10 + 10 * MS;
+        let detect = settings.timeouts_max() * probe + TICK + 700 * MS;
+        let unconfirmed = settings.unconfirmed_ms() * MS;
+        let fresh = probe + TICK + 10 * MS;
+        Self { detect, fresh, writer: detect.max(suspect) + unconfirmed + 4800 * MS }
+    }
+}
+
+impl World {
+    /// What must hold after every step.
+    pub(crate) fn check(&mut self) {
+        self.note_truth();
+        for weir in 0..self.weirs.len() {
+            if self.weirs[weir].is_awake() {
+                self.check_quorum(weir);
+                self.check_reader(weir);
+                let quiet_since = self.context.disturbed_at.max(self.weirs[weir].awake_since);
+                if self.context.now > quiet_since + self.bounds.writer {
+                    self.check_quiet(weir, quiet_since);
+                }
+            }
+        }
+    }
+
+    /// The first thing that is wrong is what counts.
+    pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            let what = what();
+            self.context.note(|| format!("WRONG: {what}"));
+            self.violation = Some(what);
+        }
+    }
+
+    fn note_truth(&mut self) {
+        let now = self.context.now;
+        for index in 0..self.cluster.nodes.len() {
+            let (quorum, claim) = (self.cluster.has_quorum(index), self.cluster.claims_quorum(index));
+            let node = &mut self.cluster.nodes[index];
+            let since = |lost: Option<Time>, has: bool| if has { None } else { Some(lost.unwrap_or(now)) };
+            node.quorum_lost_at = since(node.quorum_lost_at, quorum || node.history != 0);
+            let is_current = matches!(node.state, LocalState::Synced | LocalState::Donor);
+            node.stale_since = since(node.stale_since, is_current);
+            node.claim_lost_at = since(node.claim_lost_at, claim);
+            node.writable_since = since(node.writable_since, !(quorum && node.wants_writes()));
+            let reads = quorum && node.wants_reads();
+            for (weir, asker) in self.weirs.iter_mut().enumerate() {
+                let path = self.cluster.paths[weir][index];
+                let is_clear = path.works() && path.delay == 0;
+                let good = &mut asker.reach[index];
+                good.clear_since = since(good.clear_since, !is_clear);
+                good.reads_since = since(good.reads_since, !(is_clear && reads));
+            }
+        }
+    }
+
+    /// Rule 1: no writes to a node without quorum for longer than it takes to notice.
+    fn check_quorum(&mut self, weir: usize) {
+        let asker = &self.weirs[weir];
+        let Some(writer) = asker.writer else { return };
+        let node = &self.cluster.nodes[writer];
+        if node.history != 0 && !asker.knew_history {
+            return;
+        }
+        if let Some(lost) = node.quorum_lost_at
+            && self.context.now > lost.max(asker.awake_since) + self.bounds.detect
+        {
+            let ago = (self.context.now - lost) / MS;
+            self.fail(|| format!("weir {weir} sends writes to n{writer}, without quorum for {ago} ms"));
+        }
+    }
+
+    /// Rule 3: somebody reads while a healthy node lives.
+    fn check_reader(&mut self, weir: usize) {
+        let asker = &self.weirs[weir];
+        if asker.has_reader() || !asker.believes_in_cluster() {
+            return;
+        }
+        let (now, detect) = (self.context.now, self.bounds.detect);
+        // Views that count from 1 again are believed after a moment.
+        let recount = if self.cluster.recounted_at > 0 { 3000 * MS } else { 0 };
+        let since = asker.awake_since.max(asker.wished_at).max(self.cluster.recounted_at) + recount;
+        let reads = |node: &usize| {
+            let since = asker.reach[*node].reads_since.map(|good| good.max(since));
+            asker.wants(*node) && since.is_some_and(|since| now > since + detect + BACK)
+        };
+        if let Some(node) = (0..self.cluster.nodes.len()).find(reads) {
+            self.fail(|| format!("weir {weir} has no reader although n{node} could read all the time"));
+        }
+    }
+
+    /// Once the world is quiet everything is as it should be, and stays so.
+    fn check_quiet(&mut self, weir: usize, quiet_since: Time) {
+        let (now, bound) = (self.context.now, self.bounds.writer);
+        let asker = &self.weirs[weir];
+        // Nothing to look at again while nothing happens but probes.
+        if now < asker.checked_at + 50 * MS && asker.checked_at > asker.changed_at {
+            return;
+        }
+        self.weirs[weir].checked_at = now;
+        self.tally.quiet_checks += 1;
+        let asker = &self.weirs[weir];
+        let is_steady = self.cluster.nodes.iter().all(|node| node.apply_us < MS);
+        if is_steady && asker.changed_at > quiet_since + bound {
+            return self.fail(|| format!("weir {weir} changes roles although nothing has happened for long"));
+        }
+        let can_write = |node: usize| {
+            let seen =
+                self.cluster.nodes[node].writable_since.is_some() && self.cluster.paths[weir][node].works();
+            seen && asker.wants(node)
+        };
+        let possible = (0..self.cluster.nodes.len()).find(|node| can_write(*node));
+        match (asker.writer, possible) {
+            (None, Some(possible)) => {
+                return self.fail(|| format!("weir {weir} has no writer although n{possible} could write"));
+            }
+            (Some(writer), Some(possible)) if !can_write(writer) => {
+                let known = asker.knew_history || self.cluster.nodes[writer].history == 0;
+                if known {
+                    return self.fail(|| {
+                        format!("weir {weir} keeps the writer n{writer}, which can't write, although n{possible} could")
+                    });
+                }
+            }
+            (Some(writer), Some(_)) => {
+                let silence = now - asker.acknowledged_at.max(quiet_since + bound);
+                if silence > 3 * asker.settings.client_pause + 3000 * MS {
+                    return self.fail(|| format!("weir {weir} gets no write through on n{writer}"));
+                }
+            }
+            _ => {}
+        }
+        self.check_quiet_readers(weir);
+    }
+
+    fn check_quiet_readers(&mut self, weir: usize) {
+        let asker = &self.weirs[weir];
+        let readers: Vec<usize> = asker
+            .roles
+            .hostgroup(READERS)
+            .iter()
+            .filter(|place| place.status == Status::Online)
+            .map(|place| node_of(&place.endpoint))
+            .collect();
+        let knows = |node: usize| asker.knew_history || self.cluster.nodes[node].history == 0;
+        let wrong = readers.iter().find(|node| !self.cluster.claims_quorum(**node) && knows(**node)).copied();
+        let limit =
+            asker.settings.policy.galera.first().map_or(0, |galera| galera.max_transactions_behind) / 2;
+        let idle = (0..self.cluster.nodes.len()).find(|index| {
+            let node = &self.cluster.nodes[*index];
+            let is_quick = node.apply_us < MS
+                && node.paused_permille < 500
+                && (node.backlog == 0 || node.backlog <= limit);
+            let is_fit =
+                node.state == LocalState::Synced && node.wants_writes() && self.cluster.has_quorum(*index);
+            let is_wanted = asker.wants(*index) && asker.writer != Some(*index) && asker.writer.is_some();
+            let is_ours = asker.writer.is_some_and(|writer| self.cluster.nodes[writer].history == 0);
+            is_quick
+                && is_fit
+                && is_wanted
+                && is_ours
+                && self.cluster.paths[weir][*index].works()
+                && !readers.contains(index)
+        });
+        if let Some(wrong) = wrong {
+            self.fail(|| format!("weir {weir} reads from n{wrong}, which is in no Primary component"));
+        } else if let Some(idle) = idle {
+            self.fail(|| format!("weir {weir} does not read from n{idle}, which is healthy"));
+        }
+    }
+
+    /// Rules 6 and 7: what a change of the writer needs.
+    pub(crate) fn check_move(&mut self, weir: usize, moved: &Move) {
+        let (now, from, to) = (self.context.now, moved.from, moved.to);
+        let asker = &self.weirs[weir];
+        let before = |moment: Time, bound: Time| moment + bound < now;
+        let is_planned = !before(asker.switched_at.max(asker.wished_at), self.bounds.detect)
+            && asker.switched_at.max(asker.wished_at) > 0;
+        let node = &self.cluster.nodes[from];
+        let was_able =
+            node.writable_since.is_some_and(|since| before(since, self.bounds.detect)) && asker.wants(from);
+        let was_awake = before(asker.awake_since, self.bounds.detect);
+        let waited = moved.held_ms.is_some_and(|held| held >= asker.settings.unconfirmed_ms());
+        let was_in_sight =
+            asker.reach[from].clear_since.is_some_and(|since| before(since, self.bounds.detect))
+                && before(asker.probes[from].failed_at, self.bounds.detect);
+        let claim_lost = self.cluster.nodes[to].claim_lost_at;
+        if let Some(since) = self.cluster.nodes[to].stale_since
+            && was_awake
+            && before(since, self.bounds.fresh)
+        {
+            let state = self.cluster.nodes[to].state.name();
+            return self.fail(|| format!("weir {weir} makes n{to} the writer, which is {state}"));
+        }
+        if was_able && was_awake && !is_planned && was_in_sight {
+            return self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
+        }
+        // Where nodes don't tell their addresses, any new view must do.
+        if was_able && was_awake && !is_planned && !waited && !self.cluster.settings.auto {
+            return self
+                .fail(|| format!("weir {weir} moves the writer from n{from}, still a member, to n{to}"));
+        }
+        if let Some(lost) = claim_lost
+            && was_awake
+            && before(lost, self.bounds.fresh)
+        {
+            let ago = (now - lost) / MS;
+            return self.fail(|| format!("weir {weir} makes n{to} the writer, silent for {ago} ms"));
+        }
+        let most = self.context.disturbances + 1;
+        if self.weirs[weir].changes > most {
+            self.fail(|| format!("weir {weir} has moved the writer more often than anything happened"));
+        }
+    }
+
+    /// An acknowledged write must be in the history that lasts.
+    pub(crate) fn check_acknowledged(&mut self, write: usize) {
+        let sent = self.cluster.writes[write];
+        let weir = sent.weir;
+        // What was sent before it could notice is the server's.
+        let is_awake = sent.sent_at > self.weirs[weir].awake_since + self.bounds.detect;
+        match sent.committed {
+            Some((0, position)) => {
+                let kept = self.cluster.logs[0].get(position - 1) == Some(&write);
+                if !kept {
+                    self.fail(|| format!("the acknowledged write {write} of weir {weir} is lost"));
+                }
+                self.weirs[weir].knew_history = true;
+            }
+            Some((history, _)) if self.weirs[weir].knew_history && is_awake => {
+                self.fail(|| {
+                    let node = endpoint(sent.node);
+                    format!("weir {weir} writes on {node} into history {history}, which is not the cluster's")
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Whole worlds around the real decision, in virtual time: Galera nodes that die, hang, are cut off, join and are set
+//! up wrongly, a network that loses and delays, and one to three Weirs with clocks of their own. What a Weir decides is
+//! decided by [`weir_topology::roles`] itself; the rest of the world is modelled. After every step the rules of the
+//! crate are looked at from outside, knowing the truth.
+//!
+//! A seed is a world. `WEIR_SIM_SEED=n cargo test -p weir-topology --test sim one_world -- --nocapture` runs one and
+//! prints the end of its story; `WEIR_SIM_WORLDS=n` and `WEIR_SIM_FIRST=n` run others than the usual ones.
+
+mod breach;
+mod chaos;
+mod check;
+mod cluster;
+mod group;
+mod node;
+mod queue;
+mod random;
+mod weir;
+mod world;
+
+use std::thread;
+
+use breach::Breach;
+use world::{Failure, Tally, run};
+
+/// Worlds in which something was found once; they come first.
+const KEPT: [u64; 0] = [];
+/// Steps of one world.
+const STEPS: u64 = 5000;
+/// Worlds of a usual run: a million steps.
+const WORLDS: u64 = 200;
+/// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many.
+const WORLDS_PER_BREACH: u64 = 200;
+const STEPS_PER_BREACH: u64 = 20_000;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
+}
+
+/// The same world again, with its story.
+fn story(failure: &Failure, breach: Option<Breach>) -> String {
+    let seed = failure.seed;
+    let lines = match run(seed, failure.step, breach, true) {
+        Err(again) => again.trace.join("\n"),
+        Ok(_) => "(it does not happen again: the world does not follow from its seed)".to_owned(),
+    };
+    format!(
+        "{lines}\n\nworld {seed}, step {}: {}\nagain: WEIR_SIM_SEED={seed} cargo test -p weir-topology --test sim \
+         one_world -- --nocapture",
+        failure.step, failure.what
+    )
+}
+
+/// Runs worlds on a few threads and adds up what was seen.
+fn run_all(seeds: &[u64]) -> Result<Tally, Failure> {
+    let threads = thread::available_parallelism().map_or(2, usize::from).min(8);
+    let share = |offset: usize| {
+        let mut sum = Tally::default();
+        for seed in seeds.iter().skip(offset).step_by(threads) {
+            sum = sum.plus(&run(*seed, STEPS, None, false)?);
+        }
+        Ok(sum)
+    };
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|offset| scope.spawn(move || share(offset))).collect();
+        let mut sum = Tally::default();
+        for handle in handles {
+            sum = sum.plus(&handle.join().expect("a world panicked")?);
+        }
+        Ok(sum)
+    })
+}
+
+#[test]
+fn a_million_steps_keep_the_rules() {
+    let first = number("WEIR_SIM_FIRST", 0);
+    let worlds = number("WEIR_SIM_WORLDS", WORLDS);
+    let seeds: Vec<u64> = KEPT.into_iter().chain(first..first + worlds).collect();
+    let tally = match run_all(&seeds) {
+        Ok(tally) => tally,
+        Err(failure) => panic!("{}", story(&failure, None)),
+    };
+    println!("{tally:?}");
+    assert!(tally.steps >= worlds * STEPS, "a world ended early: {tally:?}");
+    // A world without events would keep all rules.
+    assert!(
+        tally.moves > worlds && tally.acknowledged > 20 * worlds && tally.quiet_checks > worlds,
+        "{tally:?}"
+    );
+}
+
+#[test]
+fn one_world() {
+    let Ok(seed) = std::env::var("WEIR_SIM_SEED") else { return };
+    let seed = seed.parse().expect("WEIR_SIM_SEED is a number");
+    if let Err(failure) = run(seed, number("WEIR_SIM_STEPS", STEPS), None, false) {
+        panic!("{}", story(&failure, None));
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in 0..3 {
+        let one = run(seed, 2000, None, false).map(|tally| format!("{tally:?}"));
+        let two = run(seed, 2000, None, true).map(|tally| format!("{tally:?}"));
+        assert_eq!(one.map_err(|failure| failure.step), two.map_err(|failure| failure.step));
+    }
+}
+
+#[test]
+fn every_rule_that_is_broken_is_noticed() {
+    for breach in Breach::ALL {
+        let is_fine = |failure: &Failure| run(failure.seed, failure.step, None, false).is_ok();
+        let mut broken =
+            (0..WORLDS_PER_BREACH).filter_map(|seed| run(seed, STEPS_PER_BREACH, Some(breach), false).err());
+        let found = broken.find(is_fine);
+        let failure =
+            found.unwrap_or_else(|| panic!("{breach:?} was not noticed in {WORLDS_PER_BREACH} worlds"));
+        println!("{breach:?}: world {}, step {}: {}", failure.seed, failure.step, failure.what);
+    }
+}

@@ -1,0 +1,361 @@
+//! One Weir: the real decision, and around it what the owner of the roles does, in virtual time.
+
+use weir_topology::{
+    Choices, ClusterPolicy, DonorReads, Endpoint, Intent, Millis, Observation, Policy, ProbeError, Role,
+    Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
+};
+
+use crate::breach::Breach;
+use crate::cluster::Context;
+use crate::node::{NODES_MAX, endpoint, node_of, uuid_of};
+use crate::queue::{Event, MS, Time};
+use crate::random::Random;
+
+/// The hostgroups of the modelled cluster.
+pub(crate) const WRITERS: u32 = 10;
+pub(crate) const BACKUPS: u32 = 30;
+pub(crate) const READERS: u32 = 20;
+pub(crate) const OFFLINE: u32 = 9999;
+
+/// How often roles are decided although nothing was seen.
+pub(crate) const TICK: Time = 100 * MS;
+/// The pause between probes while the cluster is about to form a new view.
+const HURRY_PAUSE: Time = 10 * MS;
+/// How long probes go as fast as they can.
+const HURRY_MS: u64 = 60_000;
+
+/// What all Weirs of a world have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    pub(crate) intents: Vec<Intent>,
+    pub(crate) interval: Time,
+    pub(crate) timeout: Time,
+    /// The pause between two writes of its clients.
+    pub(crate) client_pause: Time,
+}
+
+impl Settings {
+    /// A policy and rows as users write them.
+    pub(crate) fn any(random: &mut Random, nodes: usize) -> Self {
+        let reads = random.one_of(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]);
+        let galera = ClusterPolicy {
+            writer_hostgroup: WRITERS,
+            backup_writer_hostgroup: BACKUPS,
+            reader_hostgroup: READERS,
+            offline_hostgroup: OFFLINE,
+            max_writers: 1,
+            writer_reads: reads,
+            max_transactions_behind: random.one_of(&[0, 10, 100]),
+            timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
+            choices: Choices {
+                unconfirmed_failover_ms: random.within(500..4000),
+                donor_reads: random.one_of(&[DonorReads::WhileQueueIsShort, DonorReads::AsLastResort]),
+                ..Choices::default()
+            },
+        };
+        let policy = Policy { galera: vec![galera], ..Policy::default() };
+        let mut intents = Vec::new();
+        for node in 0..nodes {
+            let row = |hostgroup: u32, weight: u64| Intent {
+                endpoint: endpoint(node),
+                hostgroup,
+                wish: Wish::Online,
+                weight: u32::try_from(weight).unwrap_or(1),
+                max_connections: 100,
+                latency_max_us: 0,
+                lag_max_s: 0,
+            };
+            if random.chance(60) {
+                intents.push(row(WRITERS, random.one_of(&[1, 100, 100, 10_000])));
+            }
+            intents.push(row(READERS, random.one_of(&[1, 100, 1000])));
+        }
+        let timeout = random.within(200..800) * MS;
+        let interval = random.within(100..400) * MS;
+        Self { policy, intents, interval, timeout, client_pause: random.within(60..250) * MS }
+    }
+
+    /// How long a lost writer is waited for in an old view.
+    pub(crate) fn unconfirmed_ms(&self) -> u64 {
+        self.policy.galera.first().map_or(0, |galera| galera.choices.unconfirmed_failover_ms)
+    }
+
+    pub(crate) fn timeouts_max(&self) -> u64 {
+        self.policy.galera.first().map_or(1, |galera| u64::from(galera.timeouts_max))
+    }
+}
+
+/// The probe of one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Probe {
+    /// Counts the questions; the present or the last one.
+    pub(crate) id: u64,
+    pub(crate) is_asking: bool,
+    /// Look again at once.
+    pub(crate) again: bool,
+    /// Counts the pauses, so that one that was cut short is known.
+    pub(crate) turn: u64,
+    pub(crate) suspected_at: Time,
+    /// When it last failed or was late.
+    pub(crate) failed_at: Time,
+}
+
+/// A process with its own clock.
+pub(crate) struct Weir {
+    pub(crate) index: usize,
+    pub(crate) life: u32,
+    pub(crate) runs: bool,
+    pub(crate) stopped: bool,
+    /// When it was started or went on last.
+    pub(crate) awake_since: Time,
+    /// Events that wait for it to go on.
+    pub(crate) waiting: Vec<Event>,
+    clock_start: u64,
+    clock_ppm: i64,
+    pub(crate) settings: Settings,
+    pub(crate) seen: Vec<Observation>,
+    pub(crate) roles: Roles,
+    pub(crate) probes: Vec<Probe>,
+    hurry: bool,
+    /// The writer that clients are sent to, and the one before the hold.
+    pub(crate) writer: Option<usize>,
+    pub(crate) last_writer: Option<usize>,
+    pub(crate) changes: u64,
+    pub(crate) changed_at: Time,
+    /// When the user last changed what he wants.
+    pub(crate) wished_at: Time,
+    pub(crate) switched_at: Time,
+    pub(crate) acknowledged_at: Time,
+    pub(crate) checked_at: Time,
+    /// It has written into the cluster's history in this life.
+    pub(crate) knew_history: bool,
+    pub(crate) reach: [Reach; NODES_MAX],
+}
+
+/// Since when a Weir could do what with a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// The way there and back works without delay.
+    pub(crate) clear_since: Option<Time>,
+    /// And the node could read.
+    pub(crate) reads_since: Option<Time>,
+}
+
+/// A change of the writer.
+pub(crate) struct Move {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) held_ms: Option<u64>,
+}
+
+impl Weir {
+    pub(crate) fn new(index: usize, settings: Settings, clock_start: u64, clock_ppm: i64) -> Self {
+        Self {
+            index,
+            life: 0,
+            runs: false,
+            stopped: false,
+            awake_since: 0,
+            waiting: Vec::new(),
+            clock_start,
+            clock_ppm,
+            settings,
+            seen: Vec::new(),
+            roles: Roles::default(),
+            probes: Vec::new(),
+            hurry: false,
+            writer: None,
+            last_writer: None,
+            changes: 0,
+            changed_at: 0,
+            wished_at: 0,
+            switched_at: 0,
+            acknowledged_at: 0,
+            checked_at: 0,
+            knew_history: false,
+            reach: [Reach { clear_since: Some(0), reads_since: Some(0) }; NODES_MAX],
+        }
+    }
+
+    /// Its own clock, which drifts.
+    pub(crate) fn clock(&self, now: Time) -> Millis {
+        let local = i128::from(now) + i128::from(now) * i128::from(self.clock_ppm) / 1_000_000;
+        Millis(self.clock_start + u64::try_from(local).unwrap_or(0) / MS)
+    }
+
+    pub(crate) fn is_awake(&self) -> bool {
+        self.runs && !self.stopped
+    }
+
+    /// A new process, which knows nothing.
+    pub(crate) fn start(&mut self, context: &mut Context, nodes: usize) {
+        let (index, life) = (self.index, self.life);
+        context.disturb(|| format!("weir {index} starts"));
+        (self.runs, self.stopped, self.awake_since) = (true, false, context.now);
+        (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
+        (self.writer, self.last_writer, self.knew_history) = (None, None, false);
+        self.waiting.clear();
+        self.settings.policy.switch = None;
+        self.probes = vec![Probe::default(); nodes];
+        for node in 0..nodes {
+            context.within(0..5 * MS, Event::Probe { weir: index, life, node, turn: 0 });
+        }
+        context.after(TICK, Event::Tick { weir: index, life });
+        let client = Event::Client { weir: index, life };
+        context.within(0..self.settings.client_pause, client);
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self, context: &mut Context) {
+        let index = self.index;
+        context.disturb(|| format!("weir {index} is killed"));
+        (self.runs, self.stopped) = (false, false);
+        self.life += 1;
+        self.waiting.clear();
+        self.writer = None;
+    }
+
+    /// Folds what a probe has seen into what was seen before; whether the probe had failed.
+    pub(crate) fn observe(&mut self, now: Time, node: usize, result: Result<ServerState, ProbeError>) {
+        let at = self.clock(now);
+        let server = endpoint(node);
+        if result.is_err() {
+            self.probes[node].failed_at = now;
+        }
+        let before = self.seen.iter().position(|seen| seen.endpoint == server);
+        let after = Observation::after(before.map(|before| &self.seen[before]), &server, at, result);
+        match before {
+            Some(before) => self.seen[before] = after,
+            None => self.seen.push(after),
+        }
+    }
+
+    /// The pause after a probe.
+    pub(crate) fn pause(&self, random: &mut Random, answered: bool) -> Time {
+        if answered && self.hurry {
+            return HURRY_PAUSE.min(self.settings.interval);
+        }
+        self.settings.interval * random.within(90..111) / 100
+    }
+
+    /// Has a node looked at now, unless it has been just now.
+    pub(crate) fn suspect(&mut self, context: &mut Context, node: usize) {
+        let probe = &mut self.probes[node];
+        if context.now < probe.suspected_at + 20 * MS {
+            return;
+        }
+        probe.suspected_at = context.now;
+        self.look_now(context, node);
+    }
+
+    fn look_now(&mut self, context: &mut Context, node: usize) {
+        let (weir, life) = (self.index, self.life);
+        let probe = &mut self.probes[node];
+        if probe.is_asking {
+            probe.again = true;
+        } else {
+            probe.turn += 1;
+            let turn = probe.turn;
+            context.after(0, Event::Probe { weir, life, node, turn });
+        }
+    }
+
+    /// Decides; returns the change of the writer, if there was one.
+    pub(crate) fn decide(&mut self, context: &mut Context, breach: Option<Breach>) -> Option<Move> {
+        let now = self.clock(context.now);
+        let mut decided = match breach {
+            None => roles(&self.settings.policy, &self.settings.intents, &self.seen, &self.roles, now),
+            Some(breach) => breach.roles(self, now),
+        };
+        self.settings.policy.switch = None;
+        std::mem::swap(&mut self.roles, &mut decided);
+        let previous = decided;
+        if !self.roles.same_as(&previous) {
+            self.changed_at = context.now;
+            self.note_changes(context, &previous);
+        }
+        let is_fresh = |since: Millis| now.since(since) < HURRY_MS;
+        let hurry = self
+            .roles
+            .groups
+            .iter()
+            .any(|group| group.hold.as_ref().is_some_and(|hold| is_fresh(hold.since)));
+        let begins = hurry && !self.hurry;
+        self.hurry = hurry;
+        if begins {
+            (0..self.probes.len()).for_each(|node| self.look_now(context, node));
+        }
+        self.follow(&previous, now)
+    }
+
+    fn note_changes(&self, context: &mut Context, previous: &Roles) {
+        if context.trace.is_none() {
+            return;
+        }
+        let index = self.index;
+        for change in self.roles.changes(previous) {
+            context.note(|| format!("    weir {index}: {change}"));
+        }
+        let hold = |roles: &Roles| roles.groups.first().and_then(|group| group.hold.clone());
+        if hold(&self.roles).is_some() != hold(previous).is_some() {
+            let word = if hold(&self.roles).is_some() { "begins" } else { "ends" };
+            context.note(|| format!("    weir {index}: a hold {word}"));
+        }
+    }
+
+    /// Sends clients to the writer that was decided.
+    fn follow(&mut self, previous: &Roles, now: Millis) -> Option<Move> {
+        let writer = self.published_writer();
+        self.writer = writer;
+        let to = writer?;
+        let from = self.last_writer.replace(to)?;
+        if from == to {
+            return None;
+        }
+        self.changes += 1;
+        let hold = previous.groups.first().and_then(|group| group.hold.as_ref());
+        Some(Move { from, to, held_ms: hold.map(|hold| now.since(hold.since)) })
+    }
+
+    /// Where the roles send writes.
+    fn published_writer(&self) -> Option<usize> {
+        let online = |status: Status| status == Status::Online;
+        let mut places = self.roles.hostgroup(WRITERS).iter();
+        places
+            .find(|place| place.role == Role::Writer && online(place.status))
+            .map(|place| node_of(&place.endpoint))
+    }
+
+    /// Whether somebody reads.
+    pub(crate) fn has_reader(&self) -> bool {
+        self.roles.hostgroup(READERS).iter().any(|place| place.status == Status::Online)
+    }
+
+    /// Whether it takes the cluster's history for the right one: a Weir that has seen nothing but a node that was set
+    /// up apart can't know better.
+    pub(crate) fn believes_in_cluster(&self) -> bool {
+        let view = self.roles.groups.first().and_then(|group| group.view.as_ref());
+        view.is_none_or(|view| view.history == uuid_of(0))
+    }
+
+    /// What the user wants of a node.
+    pub(crate) fn wish(&mut self, node: usize, wish: Wish) {
+        let server = endpoint(node);
+        for row in self.settings.intents.iter_mut().filter(|row| row.endpoint == server) {
+            row.wish = wish;
+        }
+    }
+
+    /// Whether the user wants a node to work.
+    pub(crate) fn wants(&self, node: usize) -> bool {
+        let server: Endpoint = endpoint(node);
+        self.settings.intents.iter().all(|row| row.endpoint != server || row.wish == Wish::Online)
+    }
+
+    /// A planned change of the writer.
+    pub(crate) fn switch_to(&mut self, node: usize) {
+        self.settings.policy.switch =
+            Some(Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move });
+    }
+}

@@ -1,0 +1,328 @@
+//! The world: the one place where events become what they do.
+
+use std::collections::VecDeque;
+
+use weir_topology::{ProbeError, ServerState};
+
+use crate::breach::Breach;
+use crate::chaos::Chaos;
+use crate::check::Bounds;
+use crate::cluster::{Cluster, ClusterSettings, Context, Path, Write};
+use crate::node::Process;
+use crate::queue::{Event, MS, Queue, Reply, Time};
+use crate::random::Random;
+use crate::weir::{self, Weir};
+
+/// What is wrong, with the way there.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) seed: u64,
+    pub(crate) step: u64,
+    pub(crate) what: String,
+    pub(crate) trace: Vec<String>,
+}
+
+/// What a run has seen, to know that it was worth something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) steps: u64,
+    pub(crate) disturbances: u64,
+    pub(crate) moves: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) quiet_checks: u64,
+}
+
+impl Tally {
+    /// Both together.
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            disturbances: self.disturbances + other.disturbances,
+            moves: self.moves + other.moves,
+            acknowledged: self.acknowledged + other.acknowledged,
+            quiet_checks: self.quiet_checks + other.quiet_checks,
+        }
+    }
+}
+
+/// Everything.
+pub(crate) struct World {
+    pub(crate) context: Context,
+    pub(crate) cluster: Cluster,
+    pub(crate) weirs: Vec<Weir>,
+    pub(crate) bounds: Bounds,
+    pub(crate) chaos: Chaos,
+    pub(crate) breach: Option<Breach>,
+    pub(crate) tally: Tally,
+    /// The first rule that was seen broken.
+    pub(crate) violation: Option<String>,
+}
+
+/// Runs the world of a seed for so many steps.
+pub(crate) fn run(seed: u64, steps: u64, breach: Option<Breach>, traced: bool) -> Result<Tally, Failure> {
+    let mut world = World::of_seed(seed, breach, traced);
+    world.begin();
+    while world.tally.steps < steps {
+        if !world.step() {
+            break;
+        }
+        if let Some(what) = world.violation.take() {
+            let trace = world.context.trace.take().unwrap_or_default().into();
+            return Err(Failure { seed, step: world.tally.steps, what, trace });
+        }
+    }
+    world.tally.disturbances = world.context.disturbances;
+    world.tally.moves = world.weirs.iter().map(|weir| weir.changes).sum();
+    Ok(world.tally)
+}
+
+impl World {
+    fn of_seed(seed: u64, breach: Option<Breach>, traced: bool) -> Self {
+        let mut random = Random::new(seed);
+        let nodes = random.one_of(&[2, 3, 3, 3, 3, 5]);
+        let weirs = random.one_of(&[1, 1, 1, 2, 3]);
+        let has_segments = random.chance(25);
+        let segments: Vec<u8> =
+            (0..nodes).map(|_| if has_segments { random.one_of(&[0, 1]) } else { 0 }).collect();
+        let mut weights = [1; crate::node::NODES_MAX];
+        if random.chance(20) {
+            weights.iter_mut().for_each(|weight| *weight = random.one_of(&[1, 2, 3]));
+        }
+        let settings = ClusterSettings {
+            suspect: if random.chance(20) {
+                random.within(20 * MS..200 * MS)
+            } else {
+                random.within(500 * MS..3000 * MS)
+            },
+            weights,
+            auto: random.chance(15),
+            transfer: random.within(500 * MS..4000 * MS),
+        };
+        let policy = weir::Settings::any(&mut random, nodes);
+        let weirs = (0..weirs).map(|index| {
+            let ppm = i64::try_from(random.within(0..400)).unwrap_or(0) - 200;
+            Weir::new(index, policy.clone(), random.within(0..1_000_000), ppm)
+        });
+        let weirs = weirs.collect();
+        let trace = traced.then(VecDeque::new);
+        let context =
+            Context { now: 0, queue: Queue::default(), random, disturbed_at: 0, disturbances: 0, trace };
+        Self {
+            bounds: Bounds::of(&policy, settings.suspect),
+            cluster: Cluster::new(settings, &segments),
+            context,
+            weirs,
+            chaos: Chaos::default(),
+            breach,
+            tally: Tally::default(),
+            violation: None,
+        }
+    }
+
+    fn begin(&mut self) {
+        let (settings, policy) = (&self.cluster.settings, self.weirs.first().map(|weir| &weir.settings));
+        let nodes = self.cluster.nodes.len();
+        self.context.note(|| format!("{nodes} nodes, {settings:?}"));
+        self.context.note(|| format!("{policy:?}"));
+        for weir in &mut self.weirs {
+            weir.start(&mut self.context, nodes);
+        }
+        self.context.after(1000 * MS, Event::Chaos);
+    }
+
+    /// The next event; false if there is none.
+    fn step(&mut self) -> bool {
+        let Some((at, event)) = self.context.queue.next() else { return false };
+        self.tally.steps += 1;
+        self.context.now = at;
+        match event.handled_by() {
+            Some((weir, life)) if self.weirs[weir].life != life || !self.weirs[weir].runs => {}
+            Some((weir, _)) if self.weirs[weir].stopped => self.weirs[weir].waiting.push(event),
+            _ => self.handle(event),
+        }
+        self.check();
+        true
+    }
+
+    fn handle(&mut self, event: Event) {
+        let (cluster, context) = (&mut self.cluster, &mut self.context);
+        match event {
+            Event::Chaos => self.chaos(),
+            Event::Act(action) => self.act(action),
+            Event::Operator => self.operate(),
+            Event::Regroup => cluster.regroup(context),
+            Event::Install { node, life, view } => cluster.install(context, node, life, view),
+            Event::Join { node, life, transfer } => cluster.join(context, node, life, transfer),
+            Event::Transferred { joiner, donor } => cluster.transferred(context, joiner, donor),
+            Event::Synced { node, life, transfer } => cluster.synced(context, node, life, transfer),
+            Event::Probe { weir, node, turn, .. } => self.ask(weir, node, turn),
+            Event::Asked { weir, life, node, probe, deadline } => {
+                self.asked(weir, life, node, probe, deadline)
+            }
+            Event::Answered { weir, node, probe, result, .. } => {
+                let result = result.map(ServerState::from);
+                self.answered(weir, node, probe, result);
+            }
+            Event::Tick { weir, life } => {
+                context.after(weir::TICK, Event::Tick { weir, life });
+                self.decide(weir);
+            }
+            Event::Client { weir, life } => self.client(weir, life),
+            Event::Written { write } => cluster.take_write(context, cluster.writes[write].node, write),
+            Event::Replied { write, reply } => self.replied(write, reply),
+            Event::Continue { weir, life } => self.go_on(weir, life),
+            Event::Restart { weir } if !self.weirs[weir].runs => {
+                self.weirs[weir].start(context, cluster.nodes.len());
+            }
+            Event::Restart { .. } => {}
+        }
+    }
+
+    /// A person bootstraps a cluster that can't help itself.
+    fn operate(&mut self) {
+        let (cluster, context) = (&mut self.cluster, &mut self.context);
+        let count = cluster.nodes.len();
+        let is_whole = |node: usize| cluster.nodes[node].process != Process::Hung;
+        if (0..count).any(|node| cluster.has_quorum(node)) {
+            return;
+        }
+        if (0..count).all(is_whole) && !(0..count).any(|one| cluster.cut[one].iter().any(|cut| *cut)) {
+            cluster.bootstrap(context);
+        }
+        context.after(3000 * MS, Event::Operator);
+    }
+
+    fn go_on(&mut self, weir: usize, life: u32) {
+        let goes_on = &mut self.weirs[weir];
+        if goes_on.life != life || !goes_on.stopped {
+            return;
+        }
+        self.context.disturb(|| format!("weir {weir} goes on"));
+        (goes_on.stopped, goes_on.awake_since) = (false, self.context.now);
+        for event in std::mem::take(&mut goes_on.waiting) {
+            self.context.after(0, event);
+        }
+    }
+
+    // ---- probes ----
+
+    fn ask(&mut self, weir: usize, node: usize, turn: u64) {
+        let asking = &mut self.weirs[weir];
+        let probe = &mut asking.probes[node];
+        if probe.turn != turn || probe.is_asking {
+            return;
+        }
+        probe.id += 1;
+        probe.is_asking = true;
+        let (id, life, timeout) = (probe.id, asking.life, asking.settings.timeout);
+        let deadline = self.context.now + timeout;
+        let path = self.cluster.paths[weir][node];
+        let travel = self.travel(path.delay);
+        if path.there_broken || travel > timeout {
+            self.note_late(path);
+            return self.time_out(weir, node, id, deadline);
+        }
+        self.context.after(travel, Event::Asked { weir, life, node, probe: id, deadline });
+    }
+
+    fn travel(&mut self, delay: Time) -> Time {
+        let random = &mut self.context.random;
+        let usual = random.within(100..1500);
+        if delay > 0 && random.chance(50) { usual + random.within(0..delay) } else { usual }
+    }
+
+    fn time_out(&mut self, weir: usize, node: usize, probe: u64, deadline: Time) {
+        let (life, timeout) = (self.weirs[weir].life, self.weirs[weir].settings.timeout);
+        let result = Box::new(Err(ProbeError::Timeout(timeout / MS)));
+        self.context.queue.add(deadline, Event::Answered { weir, life, node, probe, result });
+    }
+
+    /// A world is not quiet in which answers come too late now and then.
+    fn note_late(&mut self, path: Path) {
+        if path.delay > 0 {
+            self.context.disturbed_at = self.context.now;
+        }
+    }
+
+    fn asked(&mut self, weir: usize, life: u32, node: usize, probe: u64, deadline: Time) {
+        if self.weirs[weir].life != life {
+            return;
+        }
+        let path = self.cluster.paths[weir][node];
+        let travel = self.travel(path.delay);
+        let now = self.context.now;
+        match self.cluster.asked(&self.context, node) {
+            None if now + 50 * MS < deadline => {
+                self.context.after(50 * MS, Event::Asked { weir, life, node, probe, deadline });
+            }
+            Some(result) if !path.back_broken && now + travel < deadline => {
+                let result = Box::new(result);
+                self.context.after(travel, Event::Answered { weir, life, node, probe, result });
+            }
+            _ => {
+                self.note_late(path);
+                self.time_out(weir, node, probe, deadline);
+            }
+        }
+    }
+
+    fn answered(&mut self, weir: usize, node: usize, id: u64, result: Result<ServerState, ProbeError>) {
+        let asking = &mut self.weirs[weir];
+        let probe = &mut asking.probes[node];
+        if probe.id != id || !probe.is_asking {
+            return;
+        }
+        probe.is_asking = false;
+        probe.turn += 1;
+        let (turn, again) = (probe.turn, std::mem::take(&mut probe.again));
+        let (life, answered) = (asking.life, result.is_ok());
+        let pause = if again { 0 } else { asking.pause(&mut self.context.random, answered) };
+        self.context.after(pause, Event::Probe { weir, life, node, turn });
+        asking.observe(self.context.now, node, result);
+        self.decide(weir);
+    }
+
+    /// Has a Weir decide.
+    pub(crate) fn decide(&mut self, weir: usize) {
+        if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.breach) {
+            self.check_move(weir, &moved);
+        }
+    }
+
+    // ---- clients ----
+
+    fn client(&mut self, weir: usize, life: u32) {
+        let pause = self.weirs[weir].settings.client_pause;
+        self.context.within(pause / 2..pause * 3 / 2, Event::Client { weir, life });
+        let Some(node) = self.weirs[weir].writer else { return };
+        let write = self.cluster.writes.len();
+        let node_life = self.cluster.nodes[node].life;
+        self.cluster.writes.push(Write {
+            weir,
+            weir_life: life,
+            node,
+            node_life,
+            committed: None,
+            acknowledged: false,
+            sent_at: self.context.now,
+        });
+        if !self.cluster.paths[weir][node].there_broken {
+            self.context.within(100..1500, Event::Written { write });
+        }
+    }
+
+    fn replied(&mut self, write: usize, reply: Reply) {
+        let Write { weir, weir_life, node, .. } = self.cluster.writes[write];
+        if self.weirs[weir].life != weir_life || self.cluster.paths[weir][node].back_broken {
+            return;
+        }
+        if reply == Reply::Acknowledged {
+            self.cluster.writes[write].acknowledged = true;
+            self.weirs[weir].acknowledged_at = self.context.now;
+            self.tally.acknowledged += 1;
+            self.check_acknowledged(write);
+        } else if self.weirs[weir].is_awake() {
+            self.weirs[weir].suspect(&mut self.context, node);
+        }
+    }
+}
