@@ -17,6 +17,7 @@ mod eviction;
 mod failover_basic;
 mod fake_server;
 mod galera;
+mod group_failures;
 mod group_switchover;
 mod hostile;
 mod listeners;
@@ -62,6 +63,7 @@ fn cases() -> Vec<Case> {
         failover_basic::trials(),
         fake_server::trials(),
         galera::trials(),
+        group_failures::trials(),
         group_switchover::trials(),
         hostile::trials(),
         listeners::trials(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_testkit::{Weir, weir_binary};
+use weir_tests::session::Param;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("switchover::under_load_without_an_error", under_load),
         Case::parallel("switchover::a_pin_has_it_undone_or_is_closed", pinned),
         Case::parallel("switchover::a_transaction_is_waited_for", transaction),
+        Case::parallel("switchover::sessions_of_a_primary_listener_move_with_their_next_statement", bound),
         Case::parallel("switchover::what_can_not_be_is_explained", faults),
     ]
 }
@@ -138,6 +140,43 @@ fn pinned(env: &Env) -> CaseResult {
     let error = session.run("INSERT INTO mine VALUES (2)").err().ok_or("the session is still there")?;
     ensure!(error.to_string().contains("temporary_table"), "{error}");
     other.run("DO 1")?;
+    Ok(())
+}
+
+/// A session that keeps its connection, with variables and a prepared statement.
+fn bound(env: &Env) -> CaseResult {
+    let (primary, schema) = (env.free_address()?, env.schema()?);
+    let weir = env.weir(|config| {
+        let row = [("address", primary.to_string().into()), ("mode", "primary".into())];
+        config.push("weir_listeners", &row);
+    })?;
+    wait_writer(&weir)?;
+    let mut session = Session::open(primary, &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    session.run("SET SESSION group_concat_max_len = 77777")?;
+    let insert = session.prepare("INSERT INTO t VALUES (?)")?;
+    let node = "SELECT @@wsrep_node_name";
+    let mut idle = Session::open(primary, &schema)?;
+    let mut nodes = vec![session.value(node)?];
+    ensure!(idle.value(node)? == nodes[0], "two sessions at two writers");
+    for round in 0..4 {
+        session.execute(&insert, &[Param::Int(round)])?.done()?;
+        let done = run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
+        ensure!(done.status.success(), "{done:?}");
+        nodes.push(session.value(node)?);
+        ensure!(session.value("SELECT COUNT(*) FROM t")? == (round + 1).to_string(), "rows are missing");
+        ensure!(session.value("SELECT @@group_concat_max_len")? == "77777", "a variable is lost");
+    }
+    ensure!(nodes.windows(2).all(|pair| pair[0] != pair[1]), "{nodes:?}");
+    ensure!(Some(idle.value(node)?) == nodes.last().cloned(), "an idle session has stayed");
+
+    // In a transaction it stays, and is waited for.
+    session.run("BEGIN")?;
+    session.run("INSERT INTO t VALUES (100)")?;
+    let undone = run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "200"])?;
+    ensure!(text(&undone.stderr).contains("1 session (transaction)"), "{undone:?}");
+    session.run("COMMIT")?;
+    ensure!(Some(session.value(node)?) == nodes.last().cloned(), "it has moved although it was undone");
     Ok(())
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn decide(
     cluster.drop_other_groups();
     cluster.drop_old_views();
     cluster.drop_unreachable();
+    cluster.give_up_expelled(judge);
     let mut group = cluster.choose_writers();
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
@@ -161,6 +162,29 @@ impl<'a> Cluster<'a> {
             let others = state.members.len().saturating_sub(1);
             (2 * doubts > others).then(|| Out::silent(Reason::OutOfGroupsSight))
         });
+    }
+
+    /// A silent member that the group goes on without: what is under way there can't commit any more, and when it
+    /// speaks again it has to join anew. Its connections are let go, where those of one that is only silent are kept.
+    fn give_up_expelled(&mut self, judge: &Judge<'_>) {
+        let Some(View { history, number: newest, .. }) = self.view.clone() else { return };
+        let in_newest = |state: &&GroupState| state.view_number == newest;
+        let Some(listed) = healthy(&self.members).map(|(_, state)| state).find(in_newest).map(ids) else {
+            return;
+        };
+        for member in &mut self.members {
+            let is_silent = member.state.as_ref().is_err_and(|out| {
+                matches!(out.reason, Reason::TimedOut { .. } | Reason::NotObservedForLong { .. })
+            });
+            if let Some(ServerState::Group(last)) = judge.last_state(member.endpoint)
+                && is_silent
+                && last.history() == history
+                && last.view_number < newest
+                && !listed.contains(&last.server_uuid)
+            {
+                member.state = Err(Out::lost(Reason::SilentAndExpelled { newest }));
+            }
+        }
     }
 
     /// Whether the group has one primary. While it changes over, members may differ: then the stricter rules hold.

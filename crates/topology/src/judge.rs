@@ -82,6 +82,11 @@ impl<'a> Judge<'a> {
         self.observation(endpoint)?.latency_us
     }
 
+    /// What a server said of itself last, before it became silent.
+    pub(crate) fn last_state(&self, endpoint: &Endpoint) -> Option<&'a ServerState> {
+        self.observation(endpoint)?.state.as_ref()
+    }
+
     /// What a server of a cluster says of itself, or why nothing that counts is known.
     pub(crate) fn state(&self, endpoint: &Endpoint, timeouts_max: u32) -> Result<&'a ServerState, Out> {
         let Some(seen) = self.observation(endpoint) else { return Err(Out::silent(Reason::NotObserved)) };

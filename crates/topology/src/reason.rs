@@ -217,6 +217,11 @@ pub enum Reason {
         /// The number of that view.
         newest: u64,
     },
+    /// It does not answer, and the group's newest view has no such member.
+    SilentAndExpelled {
+        /// The number of that view.
+        newest: u64,
+    },
     /// Most other members of the group do not reach it.
     OutOfGroupsSight,
     /// Too many transactions behind its group to read.
@@ -364,6 +369,9 @@ impl fmt::Display for Reason {
             Self::OtherGroup { group } => write!(f, "in another group, {group}"),
             Self::GroupsDiffer => f.write_str("servers report different groups"),
             Self::Expelled { newest } => write!(f, "no member of the group's view {newest}"),
+            Self::SilentAndExpelled { newest } => {
+                write!(f, "does not answer, and is no member of the group's view {newest} any more")
+            }
             Self::OutOfGroupsSight => f.write_str("most other members of the group do not reach it"),
             Self::Behind { transactions, limit } => {
                 write!(f, "{transactions} transactions behind, more than {limit}")

@@ -298,6 +298,29 @@ fn a_primary_cut_off_with_the_minority() {
     assert_eq!(world.picture(), "- WR R");
 }
 
+/// A hung member is kept until its group has gone on without it; then its connections are let go.
+#[test]
+fn a_hung_primary() {
+    let mut world = World::group(group_policy(WriterReads::No));
+    for _ in 0..3 {
+        world.see_state(0, Err(ProbeError::Timeout(800)));
+    }
+    world.decide();
+    assert_eq!(world.picture(), "- R R");
+    let status = |world: &World| world.roles.hostgroup(9101)[0].status;
+    assert_eq!(status(&world), Status::OfflineSoft, "it may go on");
+    (1..3).for_each(|index| world.see_member(index, elected));
+    world.decide();
+    assert_eq!(world.picture(), "- W R");
+    assert_eq!(status(&world), Status::OfflineHard);
+    assert_eq!(world.reason(9101), "does not answer, and is no member of the group's view 4 any more");
+    // It wakes up and does not know yet.
+    world.see_member(0, |_| {});
+    world.decide();
+    assert_eq!(world.picture(), "- W R");
+    assert_eq!(world.reason(9101), "no member of the group's view 4");
+}
+
 /// Half is not more than half: of a group of two nobody goes on when they lose each other.
 #[test]
 fn half_of_a_group_has_no_quorum() {
