@@ -78,3 +78,15 @@ fn a_begin_that_is_lost_with_its_server_is_run_again() {
         assert_eq!(bench.error(client), None, "{sql}: {:?}", bench.log);
     }
 }
+
+/// The member has undone it, and the others may have got it: nobody knows, and nobody may run it again.
+#[test]
+fn a_write_that_a_member_gives_up_when_it_leaves_its_group_is_unknown() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    bench.cut_off = vec![0, 1];
+    let (code, message) = run(&mut bench, client, "INSERT INTO t VALUES (1)").unwrap();
+    assert_eq!(code, 1053, "{message}");
+    assert!(message.contains("it may or may not have taken effect"), "{message}");
+    assert_eq!(bench.log.len(), 1, "it was run again: {:?}", bench.log);
+}

@@ -19,7 +19,7 @@ const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 /// its application would see neither the SQLSTATE nor the cause.
 const GOODBYE: u16 = error::SERVER_SHUTDOWN.code;
 /// "Transaction resolution unknown" in the SQL standard: the statement may or may not have taken effect.
-const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
+pub(super) const OUTCOME_UNKNOWN: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08007" };
 /// The connection that held a session's state is gone, between statements.
 pub(super) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate: *b"08S01" };
 

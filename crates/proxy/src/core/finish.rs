@@ -37,8 +37,8 @@ impl Core {
         let rows = self.backends[key].reply_rows;
         let session = &mut self.sessions[holder];
         session.work.deadline_passed = false;
-        if std::mem::take(&mut session.work.is_turned_away) {
-            return self.turned_away(key, holder);
+        if let Some(refusal) = session.work.refusal.take() {
+            return self.refused(key, holder, refusal);
         }
         if session.work.kind == WorkKind::Reset {
             return self.finish_reset_on(key, holder);

@@ -252,8 +252,8 @@ pub(crate) struct Work {
     /// When Weir had it from the client.
     pub begun_at: Nanos,
     pub started_at: Nanos,
-    /// The server has refused it before doing anything with it.
-    pub is_turned_away: bool,
+    /// The server has answered with an error that is not for the client as it is.
+    pub refusal: Option<Refusal>,
     /// It has gone out to the server that has it now.
     pub is_sent: bool,
     /// How often it has gone out to any.
@@ -570,8 +570,19 @@ pub(crate) enum Poison {
     Aged,
     /// No answer to a ping within ping_timeout_server.
     Silent,
-    /// The server has left its cluster, and what was begun on it is lost.
+    /// The server takes no statements, or no writes, any more, and what was begun on it is lost.
+    TurnedAway,
+}
+
+/// What an error of a server's means that its client does not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A Galera node has left its component: it has done nothing, and can't commit anything.
     LeftCluster,
+    /// The server has been made read_only: the statement has done nothing.
+    ReadOnly,
+    /// The server has undone what its group may commit all the same.
+    OutcomeUnknown,
 }
 
 #[cfg(test)]

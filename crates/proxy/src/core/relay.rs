@@ -69,8 +69,10 @@ impl Core {
         control: Control,
         bytes: &[u8],
     ) -> Result<(), BrokenReply> {
-        if control == Control::Err && self.is_turned_away(key, holder, &bytes[HEADER_LEN..]) {
-            self.sessions[holder].work.is_turned_away = true;
+        if control == Control::Err
+            && let Some(refusal) = self.refusal(key, holder, &bytes[HEADER_LEN..])
+        {
+            self.sessions[holder].work.refusal = Some(refusal);
             return Ok(());
         }
         if control == Control::LocalInfile {

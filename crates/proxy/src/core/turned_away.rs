@@ -1,13 +1,19 @@
-//! Statements that a server turns away before it does anything with them: another server may take them.
+//! Errors of servers that are not for the client as they are.
 //!
-//! | error | who | when |
-//! | --- | --- | --- |
-//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else |
-//! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole |
+//! | error | who | when | so |
+//! | --- | --- | --- | --- |
+//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else | another server takes it; a transaction is over (1213) |
+//! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
+//! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
 //!
 //! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
 //! only for statements that are undone as a whole, and only at a server that was to write: on a reader it is the answer
 //! to the statement.
+//!
+//! That a commit which ended with 3100 was there afterwards was seen on MySQL 9.7: a primary without a majority gives up
+//! after `group_replication_unreachable_majority_timeout`, and the majority that comes back finds the transaction among
+//! what it has received. 3101 is another matter: the group has decided against the transaction, on every member alike,
+//! and its SQLSTATE (40000) says so.
 
 use weir_protocol::error;
 use weir_protocol::ok::ErrPacket;
@@ -15,42 +21,65 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Phase, Poison, Session, SessionKey, WorkKind};
+use super::backend::OUTCOME_UNKNOWN;
+use super::model::{BackendKey, Phase, Poison, Refusal, Session, SessionKey, WorkKind};
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
 const OPTION_PREVENTS: u16 = 1290;
+/// ER_RUN_HOOK_ERROR; the text names the hook.
+const RUN_HOOK: u16 = 3100;
 
 impl Core {
-    /// Whether a server has turned a statement away, and another may take it, or the session can go on without the
-    /// transaction that the server has lost.
-    pub(super) fn is_turned_away(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> bool {
+    /// What is to become of a statement that a server answers with an error; nothing if its client gets the error.
+    pub(super) fn refusal(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> Option<Refusal> {
         let session = &self.sessions[holder];
+        if session.work.is_answering || !self.backends[key].reply.is_done() {
+            return None;
+        }
+        let group = self.groups.get(&session.work.hostgroup)?;
+        let err = ErrPacket::parse(payload).ok()?;
+        if group.is_replicated && is_cut_off(err.code, err.message) {
+            return Some(Refusal::OutcomeUnknown);
+        }
         let is_in_transaction = session.pins.pins() == Pins::TRANSACTION && session.aside.is_none();
         let can_move = (session.pins.is_empty() || is_in_transaction)
-            && !session.work.is_answering
             && !session.work.statement.multi
             && session.upload.is_none()
             && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
             && session.work.kind != WorkKind::Reset;
-        let Some(group) = self.groups.get(&session.work.hostgroup).filter(|_| can_move) else { return false };
-        let is_refusal = |err: ErrPacket<'_>| {
-            let is_writers = group.reader_hostgroup.is_some();
-            (group.is_replicated && is_wsrep_refusal(err.code, err.message))
-                || (is_writers
-                    && !is_in_transaction
-                    && is_undone_as_a_whole(session)
-                    && is_read_only(err.code, err.message))
-        };
-        ErrPacket::parse(payload).is_ok_and(is_refusal) && self.backends[key].reply.is_done()
+        let is_writers = group.reader_hostgroup.is_some();
+        if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
+            Some(Refusal::LeftCluster)
+        } else if can_move
+            && is_writers
+            && is_undone_as_a_whole(session)
+            && is_read_only(err.code, err.message)
+        {
+            Some(Refusal::ReadOnly)
+        } else {
+            None
+        }
     }
 
-    /// A server takes no statements although it is in the hostgroup: the work goes to another one, and this one is
-    /// left alone until the monitor has had a look.
-    pub(super) fn turned_away(&mut self, key: BackendKey, holder: SessionKey) {
+    /// Does what [`Core::refusal`] has found to be due. A server that takes no statements although it is in the hostgroup
+    /// is left alone until the monitor has had a look.
+    pub(super) fn refused(&mut self, key: BackendKey, holder: SessionKey, refusal: Refusal) {
         let server = self.backends[key].server;
         self.suspect(server);
+        let endpoint = self.servers[server].server.endpoint.clone();
+        let because = match refusal {
+            Refusal::LeftCluster => "has left its cluster",
+            Refusal::ReadOnly => "has become read_only",
+            Refusal::OutcomeUnknown => {
+                let message = format!(
+                    "{endpoint} has left its group while the group was to decide on the transaction: it may or may not \
+                     have taken effect"
+                );
+                return self.fail_session(holder, OUTCOME_UNKNOWN, &message);
+            }
+        };
         if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
-            return self.transaction_turned_away(key, holder);
+            return self.transaction_refused(key, holder, &format!("{endpoint} {because}"));
         }
         self.keep(key, holder);
         let session = &mut self.sessions[holder];
@@ -62,20 +91,16 @@ impl Core {
         self.acquire(holder);
     }
 
-    /// A node that has left its component can't commit what was begun there, and has not begun to: the transaction ends
+    /// A server that takes no statements can't commit what was begun there, and has not begun to: the transaction ends
     /// with its connection, and the session goes on where statements are taken.
-    fn transaction_turned_away(&mut self, key: BackendKey, holder: SessionKey) {
-        let backend = &mut self.backends[key];
-        backend.holder = None;
-        let endpoint = self.servers[backend.server].server.endpoint.clone();
-        self.discard(key, Some(Poison::LeftCluster));
+    fn transaction_refused(&mut self, key: BackendKey, holder: SessionKey, because: &str) {
+        self.backends[key].holder = None;
+        self.discard(key, Some(Poison::TurnedAway));
         self.lose_lease(holder);
         let session = &mut self.sessions[holder];
         session.pins.remove(Pins::TRANSACTION);
         session.is_read_only = false;
-        let message = format!(
-            "{endpoint} has left its cluster, the transaction is rolled back; try restarting transaction"
-        );
+        let message = format!("{because}, the transaction is rolled back; try restarting transaction");
         self.reply_error(holder, error::LOCK_DEADLOCK, &message);
         self.answered_here(holder);
     }
@@ -89,6 +114,11 @@ pub(super) fn is_wsrep_refusal(code: u16, message: &[u8]) -> bool {
 /// Whether an error says that a server is read_only or super_read_only.
 fn is_read_only(code: u16, message: &[u8]) -> bool {
     code == OPTION_PREVENTS && contains(message, b"read-only")
+}
+
+/// Whether an error says that a member has left its group in the middle of a commit.
+fn is_cut_off(code: u16, message: &[u8]) -> bool {
+    code == RUN_HOOK && contains(message, b"before_commit")
 }
 
 /// Whether a statement that fails has left nothing behind, neither in tables nor in its session.
@@ -107,6 +137,8 @@ fn is_undone_as_a_whole(session: &Session) -> bool {
             | Kind::DropTable
             | Kind::Truncate
             | Kind::RenameTable
+            // Refused before it has begun.
+            | Kind::Commit
     );
     let leaves = Effects::LAST_INSERT_ID_SET | Effects::TABLE_DROPPED;
     is_whole
@@ -131,6 +163,7 @@ mod tests {
         let outfile = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
         assert!(is_read_only(1290, mysql.as_bytes()) && is_read_only(1290, mariadb.as_bytes()));
         assert!(!is_read_only(1290, outfile.as_bytes()) && !is_read_only(1792, mysql.as_bytes()));
+        assert!(is_cut_off(3100, b"Error on observer while running replication hook 'before_commit'."));
         assert!(is_wsrep_refusal(1047, b"WSREP has not yet prepared node for application use"));
         assert!(!is_wsrep_refusal(1047, b"Unknown command"));
     }

@@ -19,6 +19,8 @@ use weir_routing::Rules;
 
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
 
+/// What a member of a group says when it gives up a commit.
+const CUT_OFF: &str = "Error on observer while running replication hook 'before_commit'.";
 /// What a server says to a write while it is read_only.
 const READ_ONLY: &str =
     "The MySQL server is running with the --read-only option so it cannot execute this statement";
@@ -43,11 +45,13 @@ pub struct Bench {
     pub own: Vec<(usize, String)>,
     /// Statements of Weir's own with this in them are answered with error 1193.
     pub refused: &'static str,
+    /// These servers leave their group while it is to decide on an INSERT: error 3100.
+    pub cut_off: Vec<usize>,
     /// These servers are read_only: INSERT and CALL are answered with error 1290.
     pub read_only: Vec<usize>,
-    /// Servers do not answer COM_PING.
     /// Nodes that are outside of their cluster.
     pub outside: Vec<usize>,
+    /// Servers do not answer COM_PING.
     pub ignores_pings: bool,
     /// What the workers have told of servers that could not be connected to.
     pub failures: Arc<AtomicU32>,
@@ -117,6 +121,7 @@ impl Bench {
             down: Vec::new(),
             own: Vec::new(),
             refused: "\0",
+            cut_off: Vec::new(),
             read_only: Vec::new(),
             outside: Vec::new(),
             ignores_pings: false,
@@ -331,6 +336,9 @@ impl Bench {
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                }
+                if self.cut_off.contains(&conn.node) && text.starts_with("INSERT") {
+                    answer = super::error(sequence, 3100, CUT_OFF);
                 }
                 if self.read_only.contains(&conn.node)
                     && ["INSERT", "CALL"].iter().any(|w| text.starts_with(w))
