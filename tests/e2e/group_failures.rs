@@ -99,6 +99,10 @@ fn no_quorum(env: &Env) -> CaseResult {
     ensure!(writer(&weir)? == first, "the primary does not write");
     mysql.server(2).kill()?;
     mysql.server(3).kill()?;
+    // Nobody knows what becomes of a write that the primary gets before it has noticed.
+    let mut early = Session::open(weir.addr(), "test")?;
+    let error = early.run("INSERT INTO numbers VALUES (2, 1)").err().ok_or("written without quorum")?;
+    ensure!(error.to_string().contains("it may or may not have taken effect"), "{error}");
     let address = mysql.server(1).addr().to_string();
     eventually("the primary has lost its group", PATIENCE, || {
         let is_alone = |(_, reason): (String, String)| reason.contains("does not reach 2 of 3 members");
@@ -112,14 +116,6 @@ fn no_quorum(env: &Env) -> CaseResult {
         let error = error.err().ok_or(format!("{sql} has run without quorum"))?.to_string();
         ensure!(error.contains("without quorum"), "{sql}: {error}");
     }
-    // The survivor goes on when its user has made it the whole group, and not before.
-    mysql.server(1).root_query(
-        "SET GLOBAL group_replication_force_members = @@GLOBAL.group_replication_local_address",
-    )?;
-    eventually("it writes again", PATIENCE, || Ok(writer(&weir).is_ok_and(|id| id == first)))?;
-    mysql.server(1).root_query("SET GLOBAL group_replication_force_members = ''")?;
-    mysql.server(2).start()?;
-    mysql.server(2).join_group()?;
-    let second = id(&mysql, 2)?;
-    eventually("the one that is back reads", PATIENCE, || Ok(readers(&weir, &mysql)? == [second.clone()]))
+    ensure!(writer(&weir).is_err(), "it writes without quorum");
+    Ok(())
 }
