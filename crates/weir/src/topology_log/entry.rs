@@ -137,7 +137,14 @@ mod tests {
             reason,
             trouble: None,
         };
-        let view = View { history: "uuid".to_owned(), number: 7, writer_address: None, since: Millis(1) };
+        let view = View {
+            history: "uuid".to_owned(),
+            number: 7,
+            writer_address: None,
+            since: Millis(1),
+            older_since: None,
+            oldest: 7,
+        };
         let group = Group { writer_hostgroup: 10, view: Some(view), hold, ..Group::default() };
         Roles { places: vec![place], groups: vec![group], server_version: None }
     }
