@@ -21,6 +21,25 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::last_insert_id_costs_one_statement_more", last_insert_id_cost),
         Case::parallel("diagnostics::row_count_is_that_of_the_statement_before", row_count),
         Case::parallel("diagnostics::found_rows_is_that_of_the_query_before", found_rows),
+        Case::parallel("diagnostics::found_rows_follows_queries_that_do_not_show", |env| {
+            let own = [
+                "EXECUTE IMMEDIATE 'DELETE FROM log'",
+                "EXECUTE IMMEDIATE 'SELECT v FROM t LIMIT 2'",
+                "BEGIN NOT ATOMIC DELETE FROM log; END",
+                "BEGIN NOT ATOMIC SELECT v FROM t LIMIT 2; DELETE FROM log; END",
+                "UPDATE t SET v = v",
+                "INSERT INTO log (t_id) SELECT v FROM t LIMIT 6 RETURNING t_id",
+                "SET STATEMENT max_statement_time = 9 FOR SELECT v FROM t LIMIT 5",
+                "SET STATEMENT max_statement_time = 9 FOR DELETE FROM log",
+            ];
+            found_rows_of_hidden_queries(Trio::new(env)?, &own)
+        }),
+        Case::parallel("diagnostics::found_rows_follows_queries_that_do_not_show_at_mysql", |env| {
+            let own = ["VALUES ROW(1), ROW(2)", "TABLE t", "TABLE t LIMIT 3 OFFSET 2"];
+            found_rows_of_hidden_queries(Trio::at_mysql(env)?, &own)
+        }),
+        Case::parallel("diagnostics::found_rows_prepared", |env| found_rows_prepared(Trio::new(env)?)),
+        Case::parallel("diagnostics::found_rows_says_what_it_does_not_know", unknown_found_rows),
         Case::parallel("diagnostics::connection_id_is_that_of_the_greeting", connection_id),
         Case::parallel("diagnostics::warnings_stay_until_they_are_outdated", warnings),
         Case::parallel("diagnostics::errors_are_shown_to_whom_they_belong", errors),
@@ -230,6 +249,125 @@ fn found_rows(env: &Env) -> CaseResult {
         "INSERT INTO log (t_id) VALUES (FOUND_ROWS())",
     ])?;
     trio.same("SELECT t_id FROM log")
+}
+
+/// Statements that run a query or none, which their text or their reply does not show. The number is asked for while the
+/// connection has another session's.
+fn found_rows_of_hidden_queries(mut trio: Trio, own: &[&str]) -> CaseResult {
+    let routines = [
+        "CREATE PROCEDURE p_none() SET @x = 1",
+        "CREATE PROCEDURE p_into() SELECT v INTO @x FROM t LIMIT 1",
+        "CREATE PROCEDURE p_rows() SELECT v FROM t LIMIT 3",
+        "CREATE PROCEDURE p_write() INSERT INTO log (t_id) VALUES (1)",
+        "CREATE PROCEDURE p_copy() INSERT INTO log (t_id) SELECT v FROM t LIMIT 2",
+        "CREATE PROCEDURE p_fail() BEGIN SET @x = 1; SIGNAL SQLSTATE '45000'; END",
+        "CREATE PROCEDURE p_query_fails() BEGIN SELECT v FROM t LIMIT 2; SIGNAL SQLSTATE '45000'; END",
+        "CREATE FUNCTION f_query() RETURNS INT READS SQL DATA RETURN (SELECT COUNT(*) FROM t)",
+        "CREATE FUNCTION f_none() RETURNS INT DETERMINISTIC RETURN 3",
+    ];
+    trio.all_same(&["INSERT INTO t (v) VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9)"])?;
+    trio.all_same(&routines)?;
+    let common = [
+        "CALL p_none()",
+        "CALL p_into()",
+        "CALL p_rows()",
+        "CALL p_write()",
+        "CALL p_copy()",
+        "CALL p_fail()",
+        "CALL p_query_fails()",
+        "SET time_zone = '+01:00'",
+        "DO f_query()",
+        "SELECT f_query()",
+        "SELECT f_none() FROM t LIMIT 4",
+        "INSERT INTO log (t_id) SELECT v FROM t LIMIT 6",
+        "INSERT INTO log (t_id) VALUES ((SELECT MAX(v) FROM t))",
+        "INSERT INTO log (t_id) VALUES (f_none())",
+        "REPLACE INTO log (t_id) SELECT 5 FROM t WHERE v > 3",
+        "CREATE TABLE copied AS SELECT v FROM t WHERE v < 3",
+        "DROP TABLE copied",
+        "SHOW TABLES",
+        "SHOW CREATE TABLE t",
+        "SHOW GRANTS",
+        "EXPLAIN SELECT 1",
+        "CHECK TABLE t",
+        "ANALYZE TABLE t",
+        "HELP 'nothing like it'",
+        "SELECT v FROM t ORDER BY id LIMIT 2 OFFSET 3",
+        "SELECT v FROM t ORDER BY id LIMIT 4, 2",
+        "SELECT v FROM t ORDER BY id LIMIT 2 OFFSET 300",
+        "SELECT v FROM (SELECT v FROM t LIMIT 3 OFFSET 2) d LIMIT 2",
+        "(SELECT v FROM t LIMIT 2) UNION (SELECT v FROM t LIMIT 2) LIMIT 1 OFFSET 1",
+        "SELECT v FROM t LIMIT 1 INTO @q",
+        "SET NAMES latin1",
+        "SHOW COUNT(*) WARNINGS",
+        "DELETE FROM log",
+        "TRUNCATE TABLE log",
+    ];
+    for sql in common.iter().chain(own) {
+        for before in ["SELECT v FROM t LIMIT 4", "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 7", "SELECT 1"] {
+            trio.all_same(&[before, sql])?;
+            trio.same_found_rows()?;
+            trio.same_found_rows()?;
+            trio.begin_anew()?;
+        }
+        trio.all_same(&["SELECT v FROM t WHERE v < 3", sql, sql, "USE test"])?;
+        trio.same_found_rows()?;
+        trio.begin_anew()?;
+    }
+    // Where variables hold the connection.
+    for sql in ["SET @a = (SELECT MAX(v) FROM t)", "SET @a = f_none()", "EXECUTE p", "DEALLOCATE PREPARE p"] {
+        trio.all_same(&["SELECT v FROM t LIMIT 4", "PREPARE p FROM 'SET @b = 1'", sql])?;
+        trio.same_found_rows()?;
+        trio.begin_anew()?;
+        trio.all_same(&["PREPARE p FROM 'SELECT v INTO @b FROM t LIMIT 1'", "SELECT v FROM t LIMIT 4", sql])?;
+        trio.same_found_rows()?;
+        trio.begin_anew()?;
+    }
+    // More than a few rows.
+    trio.all_same(&["SELECT a.v FROM t a, t b, t c", "CALL p_none()", "CALL p_write()"])?;
+    trio.same_found_rows()?;
+    trio.all_same(&[
+        "BEGIN",
+        "CALL p_write()",
+        "SELECT v FROM t LIMIT 8",
+        "CALL p_none()",
+        "CALL p_write()",
+    ])?;
+    trio.same_found_rows()?;
+    trio.same("ROLLBACK")?;
+    trio.same_found_rows()
+}
+
+/// A prepared SELECT FOUND_ROWS() has the number of the session that executes it.
+fn found_rows_prepared(mut trio: Trio) -> CaseResult {
+    trio.all_same(&["INSERT INTO t (v) VALUES (1), (2), (3), (4), (5)", "SELECT v FROM t LIMIT 4"])?;
+    let text = "SELECT FOUND_ROWS()";
+    let (ours, theirs) = (trio.mine.prepare(text)?, trio.reference.prepare(text)?);
+    for sql in ["DO 0", "SELECT v FROM t LIMIT 2", "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 2"] {
+        trio.same(sql)?;
+        trio.disturb()?;
+        let rows = trio.mine.execute(&ours, &[])?.binary_rows()?;
+        let expected = trio.reference.execute(&theirs, &[])?.binary_rows()?;
+        ensure!(rows == expected, "{sql}: {rows:?}, straight {expected:?}");
+    }
+    Ok(())
+}
+
+/// What nobody can know any more is refused, and nothing is made up.
+fn unknown_found_rows(env: &Env) -> CaseResult {
+    let mut trio = Trio::at_mysql(env)?;
+    trio.mine.run("INSERT INTO t (v) VALUES (1), (2), (3)")?;
+    trio.mine.run("SELECT v FROM t LIMIT 2")?;
+    // MySQL counts what an UPDATE has looked at. Asked at once, it is told.
+    trio.mine.run("UPDATE t SET v = 2")?;
+    ensure!(trio.mine.value("SELECT FOUND_ROWS()")? == "3", "not what the UPDATE has read");
+    trio.mine.run("SELECT v FROM t LIMIT 2")?;
+    trio.mine.run("UPDATE t SET v = 3")?;
+    trio.disturb()?;
+    trio.mine.refused("SELECT FOUND_ROWS()", UNKNOWN_ERROR)?;
+    trio.mine.run("SELECT v FROM t LIMIT 2")?;
+    ensure!(trio.mine.value("SELECT FOUND_ROWS()")? == "2", "it is known again behind a query");
+    Ok(())
 }
 
 fn connection_id(env: &Env) -> CaseResult {

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("login::every_plugin_leads_in_or_is_switched", every_plugin_leads_in),
         Case::parallel("login::caching_sha2_as_the_default_plugin", caching_sha2_as_the_default),
         Case::parallel("login::a_user_known_by_its_native_hash", known_by_native_hash),
+        Case::parallel("login::an_additional_password_while_one_is_changed", additional_password),
         Case::parallel("login::the_mariadb_client_logs_in", the_mariadb_client),
         Case::parallel("login::change_user_is_a_new_login", change_user),
         Case::parallel("login::change_user_with_a_wrong_password_changes_nothing", change_user_refused),
@@ -34,6 +35,25 @@ pub(crate) fn trials() -> Vec<Case> {
     cases.extend(limits::trials());
     cases.extend(tls::trials());
     cases
+}
+
+/// Servers are shown the first password, whichever the client has.
+fn additional_password(env: &Env) -> CaseResult {
+    let weir = env.weir(|config| {
+        config.user_column(Account::APP.user, "attributes", r#"{"additional_password": "before"}"#);
+    })?;
+    let old = Account { password: "before", ..Account::APP };
+    for account in [Account::APP, old] {
+        let mut session = Session::with(weir.addr(), &Login::new(account))?;
+        session.run("SET @held = 1")?;
+        ensure!(session.value("SELECT CURRENT_USER()")?.starts_with("app@"), "somebody else is logged in");
+        session.change_user(old, "test")?.done()?;
+        ensure!(session.value("SELECT @held IS NULL")? == "1", "the session is the old one");
+    }
+    let wrong = Account { password: "before that", ..Account::APP };
+    let refused = RawClient::connect(weir.addr())?.authenticate(&Login::new(wrong))?;
+    ensure!(refused.err()?.code == 1045, "{refused}");
+    Ok(())
 }
 
 fn wrong_password_and_unknown_user(env: &Env) -> CaseResult {

@@ -32,7 +32,7 @@ fn add_rules(config: &mut WeirConfig, rules: &[&str]) {
 }
 
 /// Weir in front of all nodes with these rules: n1 writes, n2 and n3 read.
-fn weir(env: &Env, rules: &[&str]) -> Result<Weir, String> {
+pub(crate) fn weir(env: &Env, rules: &[&str]) -> Result<Weir, String> {
     weir_with(env, rules, |_| {})
 }
 

@@ -12,6 +12,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("server_tls::encrypted_without_an_authority", unverified),
         Case::parallel("server_tls::the_authority_is_verified", verified),
+        Case::parallel("server_tls::authorities_of_a_directory_and_chosen_ciphers", directory_and_ciphers),
         Case::parallel("server_tls::a_client_certificate_is_shown", client_certificate),
         Case::parallel("server_tls::a_reload_encrypts_what_was_in_clear", reload),
         Case::parallel("server_tls::a_server_without_tls_is_not_spoken_to", no_tls),
@@ -91,6 +92,36 @@ fn verified(env: &Env) -> CaseResult {
     wrong.variable("connect_timeout_server_max", 1500);
     let weir = env.weir_with(&wrong)?;
     let message = refusal(&weir)?;
+    ensure!(message.contains("certificate"), "{message}");
+    Ok(())
+}
+
+fn directory_and_ciphers(env: &Env) -> CaseResult {
+    let mysql = env.mysql()?;
+    let (right, wrong) = (env.dir()?.join("authorities"), env.dir()?.join("authorities-of-others"));
+    let other = rcgen::generate_simple_self_signed(vec!["somebody.example".to_owned()])?;
+    for dir in [&right, &wrong] {
+        std::fs::create_dir_all(dir)?;
+        std::fs::write(dir.join("other.pem"), other.cert.pem())?;
+    }
+    std::fs::copy(mysql.source().ca_path(), right.join("mysql.pem"))?;
+    let (cipher, iana) = ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_CHACHA20_POLY1305_SHA256");
+    for (ciphers, versions, wanted) in [(cipher, "TLSv1.2", cipher), (iana, "", iana)] {
+        let mut config = config(env, mysql, 1)?;
+        let capath = right.display().to_string();
+        params(
+            &mut config,
+            mysql,
+            &[("ssl_capath", &capath), ("ssl_cipher", ciphers), ("tls_version", versions)],
+        );
+        let weir = env.weir_with(&config)?;
+        let rows = Session::open(weir.addr(), "test")?.rows("SHOW STATUS LIKE 'Ssl_cipher'")?;
+        ensure!(rows == [["Ssl_cipher", wanted]], "{ciphers}: {rows:?}");
+    }
+    let mut config = config(env, mysql, 1)?;
+    params(&mut config, mysql, &[("ssl_capath", &wrong.display().to_string())]);
+    config.variable("connect_timeout_server_max", 1500);
+    let message = refusal(&env.weir_with(&config)?)?;
     ensure!(message.contains("certificate"), "{message}");
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! Several statements in one text: each sees what it would see straight at the server, and so does what follows,
 //! although another session uses the connection in between.
 
+mod troubles;
+
 use weir_tests::{Case, CaseResult, Env, ensure};
 
 use crate::diagnostics::Trio;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         Case::parallel("several::statements_see_what_they_would_see_straight", |env| {
             compare(Trio::new(env)?.with_several()?, &[COMMON, MARIADB])
         }),
@@ -15,7 +17,9 @@ pub(crate) fn trials() -> Vec<Case> {
             compare(Trio::at_mysql(env)?.with_several()?, &[COMMON])
         }),
         Case::parallel("several::warnings_of_others_are_not_shown", warnings_of_others),
-    ]
+    ];
+    cases.extend(troubles::trials());
+    cases
 }
 
 /// Texts of one session, one after the other; after each row the session is reset.

@@ -48,7 +48,7 @@ pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use password::{Password, Secret};
-pub use server_tls::{ServerSslParams, ServerTlsParams, TlsVersions};
+pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
 pub use variables::{AuthPlugin, IoDriver, MysqlVariables};

@@ -14,9 +14,17 @@ use crate::types::TlsFiles;
 /// How connections to a server are encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerTlsParams {
-    /// The authorities (PEM) of which one must have signed the server's certificate. None: any certificate will do,
-    /// so that nobody can listen in, but somebody could pretend to be the server.
+    /// The authorities (PEM) of which one must have signed the server's certificate. None here and in `ca_dir`: any
+    /// certificate will do, so that nobody can listen in, but somebody could pretend to be the server.
     pub ca: Option<PathBuf>,
+    /// A directory with more of them.
+    pub ca_dir: Option<PathBuf>,
+    /// Lists (PEM) of certificates that their authorities have revoked.
+    pub crl: Option<PathBuf>,
+    /// A directory with more of them.
+    pub crl_dir: Option<PathBuf>,
+    /// The ciphers that may be used, of the versions of TLS for which one is named.
+    pub ciphers: Vec<TlsCipher>,
     /// What Weir shows to a server that asks for a certificate.
     pub own: Option<TlsFiles>,
     /// The versions of TLS that are spoken.
@@ -37,6 +45,72 @@ impl Default for TlsVersions {
         Self { v12: true, v13: true }
     }
 }
+
+/// A cipher of TLS that Weir speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlsCipher {
+    /// OpenSSL's name.
+    pub openssl: &'static str,
+    /// IANA's name; for TLS 1.3 OpenSSL has the same.
+    pub iana: &'static str,
+    /// Of TLS 1.3, otherwise of 1.2.
+    pub is_v13: bool,
+}
+
+/// Those of AES-GCM and ChaCha20-Poly1305 with forward secrecy (RFC 5289, 7905, 8446).
+const CIPHERS: [TlsCipher; 9] = [
+    v13("TLS_AES_256_GCM_SHA384"),
+    v13("TLS_AES_128_GCM_SHA256"),
+    v13("TLS_CHACHA20_POLY1305_SHA256"),
+    v12("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    v12("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    v12("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+    v12("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    v12("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    v12("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+];
+
+const fn v12(openssl: &'static str, iana: &'static str) -> TlsCipher {
+    TlsCipher { openssl, iana, is_v13: false }
+}
+
+const fn v13(name: &'static str) -> TlsCipher {
+    TlsCipher { openssl: name, iana: name, is_v13: true }
+}
+
+/// The names of a table's columns, or of the variables that stand for them.
+struct Names {
+    ca: &'static str,
+    ca_dir: &'static str,
+    crl: &'static str,
+    crl_dir: &'static str,
+    cert: &'static str,
+    key: &'static str,
+    ciphers: &'static str,
+    versions: Option<&'static str>,
+}
+
+const COLUMNS: Names = Names {
+    ca: "ssl_ca",
+    ca_dir: "ssl_capath",
+    crl: "ssl_crl",
+    crl_dir: "ssl_crlpath",
+    cert: "ssl_cert",
+    key: "ssl_key",
+    ciphers: "ssl_cipher",
+    versions: Some("tls_version"),
+};
+
+const VARIABLES: Names = Names {
+    ca: "ssl_p2s_ca",
+    ca_dir: "ssl_p2s_capath",
+    crl: "ssl_p2s_crl",
+    crl_dir: "ssl_p2s_crlpath",
+    cert: "ssl_p2s_cert",
+    key: "ssl_p2s_key",
+    ciphers: "ssl_p2s_cipher",
+    versions: None,
+};
 
 /// A row of `mysql_servers_ssl_params`. Key: (hostname, port).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,43 +137,73 @@ pub(crate) fn ssl_params(row: &Row<'_>, report: &mut Report) -> Option<ServerSsl
     let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
     let hostname = tables::hostname(&mut f);
     let port = tables::port(&mut f);
-    let params = params(&mut f, ["ssl_ca", "ssl_cert", "ssl_key"], Some("tls_version"));
-    for name in ["username", "ssl_capath", "ssl_crl", "ssl_crlpath", "ssl_cipher"] {
-        if f.optional_text(name, 4096).is_some_and(|text| !text.is_empty()) {
-            f.refuse(name, "not built yet (only an empty string)");
-        }
+    let params = params(&mut f, &COLUMNS);
+    if f.optional_text("username", 4096).is_some_and(|text| !text.is_empty()) {
+        f.refuse("username", "not built yet (only an empty string): connections go from one user to another");
     }
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
     f.finish(|_, _| None, &[]);
     Some(ServerSslParams { endpoint: Endpoint::new(&hostname?, port), params, comment })
 }
 
-/// `ssl_p2s_ca`, `ssl_p2s_cert` and `ssl_p2s_key`: for servers without a row.
+/// `ssl_p2s_ca` and so on: for servers without a row.
 pub(crate) fn variables(f: &mut Fields<'_, '_>) -> ServerTlsParams {
-    params(f, ["ssl_p2s_ca", "ssl_p2s_cert", "ssl_p2s_key"], None)
+    params(f, &VARIABLES)
 }
 
-fn params(
-    f: &mut Fields<'_, '_>,
-    [ca, cert, key]: [&'static str; 3],
-    version: Option<&'static str>,
-) -> ServerTlsParams {
+fn params(f: &mut Fields<'_, '_>, names: &Names) -> ServerTlsParams {
     let mut path = |name| f.optional_text(name, 4096).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let (authorities, files) = (path(ca), (path(cert), path(key)));
-    let own = match files {
+    let (ca, ca_dir) = (path(names.ca), path(names.ca_dir));
+    let (crl, crl_dir) = (path(names.crl), path(names.crl_dir));
+    let own = match (path(names.cert), path(names.key)) {
         (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
         (None, None) => None,
         (Some(_), None) => {
-            f.refuse(cert, format!("needs {key} too"));
+            f.refuse(names.cert, format!("needs {} too", names.key));
             None
         }
         (None, Some(_)) => {
-            f.refuse(key, format!("needs {cert} too"));
+            f.refuse(names.key, format!("needs {} too", names.cert));
             None
         }
     };
-    let versions = version.and_then(|name| tls_versions(f, name)).unwrap_or_default();
-    ServerTlsParams { ca: authorities, own, versions }
+    if ca.is_none() && ca_dir.is_none() {
+        for (name, _) in
+            [(names.crl, &crl), (names.crl_dir, &crl_dir)].iter().filter(|(_, path)| path.is_some())
+        {
+            f.refuse(
+                name,
+                format!(
+                    "needs {} or {}: without authorities any certificate will do",
+                    names.ca, names.ca_dir
+                ),
+            );
+        }
+    }
+    let versions = names.versions.and_then(|name| tls_versions(f, name)).unwrap_or_default();
+    let ciphers = ciphers(f, names.ciphers, versions);
+    ServerTlsParams { ca, ca_dir, crl, crl_dir, ciphers, own, versions }
+}
+
+/// A list with colons such as OpenSSL's, of ciphers and not of groups of them.
+fn ciphers(f: &mut Fields<'_, '_>, name: &'static str, versions: TlsVersions) -> Vec<TlsCipher> {
+    let Some(text) = f.optional_text(name, 4096) else { return Vec::new() };
+    let mut ciphers = Vec::new();
+    for word in text.split(':').map(str::trim).filter(|word| !word.is_empty()) {
+        let is_it = |cipher: &&TlsCipher| word == cipher.openssl || word == cipher.iana;
+        let Some(cipher) = CIPHERS.iter().find(is_it) else {
+            let known = CIPHERS.map(|cipher| cipher.openssl);
+            f.refuse(name, unknown_word(&quotable(word), &known));
+            return Vec::new();
+        };
+        if !(if cipher.is_v13 { versions.v13 } else { versions.v12 }) {
+            let version = if cipher.is_v13 { "TLSv1.3" } else { "TLSv1.2" };
+            f.refuse(name, format!("{word} is of {version}, which tls_version leaves out"));
+            return Vec::new();
+        }
+        ciphers.push(*cipher);
+    }
+    ciphers
 }
 
 /// A list such as `TLSv1.2,TLSv1.3`; none if it is empty or faulty.

@@ -313,7 +313,7 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
     let transaction_persistent = f.boolean("transaction_persistent", true);
     let schema_locked = f.boolean("schema_locked", false);
     let fast_forward = f.boolean("fast_forward", false);
-    let default_isolation = user_attributes(&mut f);
+    let attributes = user_attributes(&mut f, &password);
     f.finish(|_, _| None, &[]);
     let username = username.filter(|name| !name.is_empty())?;
     Some(MysqlUser {
@@ -326,7 +326,8 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
         schema_locked,
         fast_forward,
         transaction_persistent,
-        default_isolation,
+        default_isolation: attributes.isolation,
+        additional_password: attributes.additional_password,
         max_connections,
         comment,
     })

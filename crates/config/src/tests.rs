@@ -135,9 +135,26 @@ fn faults_of_users() {
         ("attributes = '[]'", "attributes: is not a JSON object"),
         (
             "attributes = '{\"isolation\":1}'",
-            "attributes: unknown attribute \"isolation\", there is default-transaction_isolation",
+            "attributes: unknown attribute \"isolation\", there are default-transaction_isolation and additional_password",
         ),
-        ("attributes = '{\"spiffe_id\":\"spiffe://a/b\"}'", "attributes: spiffe_id is not built yet"),
+        (
+            "attributes = '{\"spiffe_id\":\"spiffe://a/b\"}'",
+            "attributes: spiffe_id is not built yet: Weir asks clients for no certificate",
+        ),
+        ("attributes = '{\"additional_password\":1}'", "attributes: additional_password is not a string"),
+        (
+            "attributes = '{\"additional_password\":\"\"}'",
+            "attributes: additional_password is empty, too long or contains a zero byte",
+        ),
+        (
+            "attributes = '{\"additional_password\":\"*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9\"}'",
+            "attributes: additional_password has to be in clear text",
+        ),
+        (
+            "attributes = '{\"additional_password\":\"x\"}'\npassword = \"*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9\"",
+            "attributes: additional_password needs a password in clear text: Weir could not log in at servers for a \
+             client that shows the additional one",
+        ),
         (
             "attributes = '{\"default-transaction_isolation\":\"SNAPSHOT\"}'",
             "attributes: default-transaction_isolation is none of \"READ UNCOMMITTED\", \"READ COMMITTED\", \
@@ -278,7 +295,10 @@ fn faults_of_variables() {
             "query_digests_groups_grouping_limit: 2090 is out of range (0..2089)",
         ),
         ("ssl_p2s_cert = \"c.pem\"", "ssl_p2s_cert: needs ssl_p2s_key too"),
-        ("ssl_p2s_crl = \"crl.pem\"", "ssl_p2s_crl: not built yet"),
+        (
+            "ssl_p2s_crl = \"crl.pem\"",
+            "ssl_p2s_crl: needs ssl_p2s_ca or ssl_p2s_capath: without authorities any certificate will do",
+        ),
         ("connection_max_age_ms = 86400001", "connection_max_age_ms: 86400001 is out of range (0..86400000)"),
     ] {
         assert_fault("[mysql_variables]\n", line, &format!("mysql_variables.{message}"));

@@ -7,7 +7,7 @@ use weir_routing::{FastRoute, Options, QueryRule};
 use weir_topology::Endpoint;
 
 use crate::{
-    ClusterHostgroup, HostgroupAttributes, Listener, MysqlVariables, Password, ReplicationHostgroup,
+    ClusterHostgroup, HostgroupAttributes, Listener, MysqlVariables, Password, ReplicationHostgroup, Secret,
     ServerSslParams, WeirHostgroup, WeirTopology,
 };
 
@@ -153,6 +153,8 @@ pub struct MysqlUser {
     pub transaction_persistent: bool,
     /// `default-transaction_isolation` of its attributes: the isolation level with which its sessions begin.
     pub default_isolation: Option<IsolationLevel>,
+    /// `additional_password` of its attributes: clients may log in with this one, too.
+    pub additional_password: Option<Secret>,
     /// The most clients of this account at a time, default 10000.
     pub max_connections: u32,
     /// For humans.

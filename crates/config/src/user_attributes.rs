@@ -3,36 +3,74 @@
 use serde_json::Value;
 
 use crate::fields::{Fields, quotable};
+use crate::password::{Password, Secret};
 use crate::types::IsolationLevel;
 
 const ATTRIBUTES_CHARS_MAX: usize = 64 << 10;
-/// The only attribute that is built, with ProxySQL's name.
+const PASSWORD_CHARS_MAX: usize = 256;
+/// Names of attributes, as ProxySQL has them.
 const ISOLATION: &str = "default-transaction_isolation";
-/// Attributes that ProxySQL has as well.
-const NOT_BUILT: [&str; 2] = ["spiffe_id", "additional_password"];
+const ADDITIONAL_PASSWORD: &str = "additional_password";
+const SPIFFE_ID: &str = "spiffe_id";
 
-/// The isolation level with which the user's sessions begin, if the attributes name one.
-pub(crate) fn user_attributes(f: &mut Fields<'_, '_>) -> Option<IsolationLevel> {
-    let text = f.optional_text("attributes", ATTRIBUTES_CHARS_MAX).filter(|text| !text.trim().is_empty())?;
-    parse(&text).unwrap_or_else(|fault| {
+/// What the attributes of a user say.
+#[derive(Debug, Default)]
+pub(crate) struct UserAttributes {
+    /// The isolation level with which the user's sessions begin.
+    pub isolation: Option<IsolationLevel>,
+    /// With which clients may log in as well.
+    pub additional_password: Option<Secret>,
+}
+
+/// Reads the attributes of a user with this password.
+pub(crate) fn user_attributes(f: &mut Fields<'_, '_>, password: &Password) -> UserAttributes {
+    let text = f.optional_text("attributes", ATTRIBUTES_CHARS_MAX).filter(|text| !text.trim().is_empty());
+    let attributes = text.map(|text| parse(&text, password)).unwrap_or_else(|| Ok(UserAttributes::default()));
+    attributes.unwrap_or_else(|fault| {
         f.refuse("attributes", fault);
-        None
+        UserAttributes::default()
     })
 }
 
-fn parse(text: &str) -> Result<Option<IsolationLevel>, String> {
+fn parse(text: &str, password: &Password) -> Result<UserAttributes, String> {
     let value: Value =
         serde_json::from_str(text).map_err(|fault| quotable(&format!("is not JSON: {fault}")))?;
     let Value::Object(attributes) = value else { return Err("is not a JSON object".to_owned()) };
-    let mut level = None;
+    let mut read = UserAttributes::default();
     for (name, value) in &attributes {
         match name.as_str() {
-            ISOLATION => level = Some(isolation_level(value)?),
-            name if NOT_BUILT.contains(&name) => return Err(format!("{name} is not built yet")),
-            name => return Err(format!("unknown attribute \"{}\", there is {ISOLATION}", quotable(name))),
+            ISOLATION => read.isolation = Some(isolation_level(value)?),
+            ADDITIONAL_PASSWORD => read.additional_password = Some(additional_password(value, password)?),
+            SPIFFE_ID => {
+                return Err(format!("{name} is not built yet: Weir asks clients for no certificate"));
+            }
+            name => {
+                let name = quotable(name);
+                return Err(format!(
+                    "unknown attribute \"{name}\", there are {ISOLATION} and {ADDITIONAL_PASSWORD}"
+                ));
+            }
         }
     }
-    Ok(level)
+    Ok(read)
+}
+
+/// Both passwords in clear text: whichever a client has shown, servers are shown the first.
+fn additional_password(value: &Value, password: &Password) -> Result<Secret, String> {
+    if !matches!(password, Password::Clear(_)) {
+        return Err(format!(
+            "{ADDITIONAL_PASSWORD} needs a password in clear text: Weir could not log in at servers for a client that \
+             shows the additional one"
+        ));
+    }
+    let text = value.as_str().ok_or_else(|| format!("{ADDITIONAL_PASSWORD} is not a string"))?;
+    if text.is_empty() || text.chars().count() > PASSWORD_CHARS_MAX || text.contains('\0') {
+        return Err(format!("{ADDITIONAL_PASSWORD} is empty, too long or contains a zero byte"));
+    }
+    match Password::parse(text) {
+        Ok(Password::Clear(secret)) => Ok(secret),
+        _ => Err(format!("{ADDITIONAL_PASSWORD} has to be in clear text")),
+    }
 }
 
 /// A level in SQL's words or as servers show it, in any case.

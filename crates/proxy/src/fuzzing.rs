@@ -1,6 +1,8 @@
 //! What the fuzz targets and the corpus test run: a worker whose client, or whose server, says anything. A broken
 //! rule panics, and so does nothing else.
 
+mod aside;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -15,6 +17,7 @@ use weir_protocol::handshake::{AuthSwitchRequest, Greeting, HandshakeResponse, M
 use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket};
 use weir_protocol::resultset::{ColumnDefinition, TextResult};
 use weir_protocol::status::StatusFlags;
+use weir_routing::Rules;
 use weir_topology::{Endpoint, ServerShared};
 
 use crate::core::Core;
@@ -22,6 +25,8 @@ use crate::listener::Peer;
 use crate::outbox::{Order, SocketId};
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+
+pub use aside::fuzz_core_aside;
 
 /// Fewer steps than this lead to an end, whatever comes.
 const STEPS_MAX: usize = 10_000;
@@ -104,11 +109,11 @@ enum Role {
     Answers,
 }
 
-/// A worker with one client and any number of connections to one server.
+/// A worker with one client and any number of connections to its servers.
 struct Bench {
     core: Core,
     shared: Arc<Shared>,
-    backend: Arc<Server>,
+    servers: Vec<Arc<Server>>,
     client: Option<SocketId>,
     to_client: Vec<u8>,
     conns: Vec<Conn>,
@@ -125,30 +130,27 @@ struct Conn {
     is_logged_in: bool,
     /// It has asked for a file, whose packets come now.
     wants_file: bool,
+    /// Of the transaction that is open.
+    status: StatusFlags,
 }
 
 impl Bench {
+    /// With one server, and without rules.
     fn new() -> Self {
-        let endpoint = Endpoint::new("127.0.0.1", 3306);
-        let backend = Arc::new(Server {
-            endpoint: endpoint.to_string(),
-            addr: SocketAddr::from(([127, 0, 0, 1], 3306)),
-            max_connections: 2,
-            is_gone: false,
-            tls: None,
-            is_leaving: false,
-            leave_by: None,
-            care: Default::default(),
-            shared: Arc::new(ServerShared::new(endpoint)),
-        });
-        let snapshot = snapshot(&backend);
+        Self::with(&[3306], Arc::default(), true)
+    }
+
+    /// With a server on each port, alone in the hostgroup of its place.
+    fn with(ports: &[u16], rules: Arc<Rules>, is_persistent: bool) -> Self {
+        let servers: Vec<Arc<Server>> = ports.iter().map(|port| Arc::new(server(*port))).collect();
+        let snapshot = snapshot(&servers, rules, is_persistent);
         let (shared, _) = Shared::new(1, Box::new(|_| ())).expect("an eventfd");
         let mut core = Core::new(0, shared.clone(), snapshot, [7; 32], 1);
         let listener = Listener::split(ListenAddress::Unix("/run/weir.sock".into()));
         let client = core.accept(Peer::Unix, &Arc::new(listener), 1);
         let (conns, to_client) = (Vec::new(), Vec::new());
         let mut bench =
-            Self { core, shared, backend, client, to_client, conns, server: Role::Answers, now: 1, steps: 0 };
+            Self { core, shared, servers, client, to_client, conns, server: Role::Answers, now: 1, steps: 0 };
         bench.settle();
         bench
     }
@@ -250,7 +252,8 @@ impl Bench {
         let census = self.core.census();
         assert_eq!((census.sessions, census.backends, census.parked), (0, 0, 0), "{census:?}");
         assert!(census.pools.iter().all(|pool| pool.open == 0 && pool.dialing == 0 && pool.handovers == 0));
-        assert_eq!(self.backend.shared.connections_open.load(Ordering::Relaxed), 0);
+        let open = |server: &Arc<Server>| server.shared.connections_open.load(Ordering::Relaxed);
+        assert!(self.servers.iter().all(|server| open(server) == 0));
         assert_eq!(self.shared.clients.load(Ordering::Relaxed), 0);
     }
 
@@ -301,7 +304,15 @@ impl Bench {
         match order {
             Order::Connect(id, _) => {
                 let (inbox, wants_file) = (Vec::new(), false);
-                self.conns.push(Conn { id, inbox, is_greeted: false, is_logged_in: false, wants_file });
+                let status = StatusFlags::AUTOCOMMIT;
+                self.conns.push(Conn {
+                    id,
+                    inbox,
+                    is_greeted: false,
+                    is_logged_in: false,
+                    wants_file,
+                    status,
+                });
                 self.core.connected(id, Ok(()), self.now);
             }
             Order::Resume(_) => {}
@@ -356,7 +367,7 @@ impl Conn {
         let Some((sequence, payload)) = take_packet(&mut self.inbox) else { return out };
         let mut sequence = sequence.wrapping_add(1);
         if !std::mem::replace(&mut self.is_logged_in, true) {
-            put_ok(&mut out, &mut sequence);
+            put_ok(&mut out, &mut sequence, self.status);
             return out;
         }
         if self.wants_file {
@@ -364,32 +375,31 @@ impl Conn {
             if self.wants_file {
                 return self.step();
             }
-            put_ok(&mut out, &mut sequence);
+            put_ok(&mut out, &mut sequence, self.status);
             return out;
         }
+        self.note_transaction(&payload);
         match payload.first().copied().and_then(Command::parse) {
             Some(Command::Query) if payload[1..].starts_with(b"LOAD") => {
                 self.wants_file = true;
                 frame::write_packet(&mut out, &mut sequence, b"\xFBf");
             }
             Some(Command::StmtFetch | Command::FieldList) => {
-                let end =
-                    OkPacket::new(OK_AS_EOF_HEADER, StatusFlags::AUTOCOMMIT | StatusFlags::LAST_ROW_SENT);
+                let end = OkPacket::new(OK_AS_EOF_HEADER, self.status | StatusFlags::LAST_ROW_SENT);
                 frame::packet(&mut out, &mut sequence, |out| end.write(SERVER_CAPABILITIES, out));
             }
             Some(Command::StmtExecute) if payload.get(5) == Some(&1) => {
                 let columns = [ColumnDefinition::text(b"c", 100)];
-                let status = StatusFlags::AUTOCOMMIT | StatusFlags::CURSOR_EXISTS;
+                let status = self.status | StatusFlags::CURSOR_EXISTS;
                 TextResult::begin(&mut out, &mut sequence, SERVER_CAPABILITIES, status, &columns)
                     .finish(status, 0);
             }
             Some(Command::Query) if payload[1..].starts_with(b"SELECT") => {
                 let columns = [ColumnDefinition::text(b"c", 100), ColumnDefinition::text(b"d", 100)];
-                let status = StatusFlags::AUTOCOMMIT;
                 let mut result =
-                    TextResult::begin(&mut out, &mut sequence, SERVER_CAPABILITIES, status, &columns);
+                    TextResult::begin(&mut out, &mut sequence, SERVER_CAPABILITIES, self.status, &columns);
                 result.row([Some(&b"1"[..]), Some(b"2")]);
-                result.finish(status, 0);
+                result.finish(self.status, 0);
             }
             Some(Command::StmtPrepare) => {
                 let params = payload.iter().filter(|byte| **byte == b'?').count().min(100) as u16;
@@ -407,14 +417,27 @@ impl Conn {
                 self.is_logged_in = false;
             }
             Some(Command::StmtClose | Command::StmtSendLongData | Command::Quit) => return self.step(),
-            _ => put_ok(&mut out, &mut sequence),
+            _ => put_ok(&mut out, &mut sequence, self.status),
         }
         out
     }
+
+    /// What a transaction's beginning and its end do to the flags.
+    fn note_transaction(&mut self, payload: &[u8]) {
+        let ends = [&b"COMMIT"[..], b"ROLLBACK"];
+        match payload.split_first() {
+            Some((3, text)) if text.starts_with(b"BEGIN") => self.status |= StatusFlags::IN_TRANS,
+            Some((3, text)) if ends.iter().any(|end| text.starts_with(end)) => {
+                self.status = StatusFlags::AUTOCOMMIT;
+            }
+            Some((17 | 31, _)) => self.status = StatusFlags::AUTOCOMMIT,
+            _ => {}
+        }
+    }
 }
 
-fn put_ok(out: &mut Vec<u8>, sequence: &mut u8) {
-    let ok = OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT);
+fn put_ok(out: &mut Vec<u8>, sequence: &mut u8, status: StatusFlags) {
+    let ok = OkPacket::new(OK_HEADER, status);
     frame::packet(out, sequence, |out| ok.write(SERVER_CAPABILITIES, out));
 }
 
@@ -425,7 +448,22 @@ fn take_packet(bytes: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
     Some((header.seq, payload))
 }
 
-fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
+fn server(port: u16) -> Server {
+    let endpoint = Endpoint::new("127.0.0.1", port);
+    Server {
+        endpoint: endpoint.to_string(),
+        addr: SocketAddr::from(([127, 0, 0, 1], port)),
+        max_connections: 2,
+        is_gone: false,
+        tls: None,
+        is_leaving: false,
+        leave_by: None,
+        care: Default::default(),
+        shared: Arc::new(ServerShared::new(endpoint)),
+    }
+}
+
+fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> Arc<Snapshot> {
     let account = Account {
         user: MysqlUser {
             username: "app".into(),
@@ -436,24 +474,26 @@ fn snapshot(server: &Arc<Server>) -> Arc<Snapshot> {
             default_schema: None,
             schema_locked: false,
             fast_forward: false,
-            transaction_persistent: true,
+            transaction_persistent: is_persistent,
             default_isolation: None,
+            additional_password: None,
             max_connections: 10,
             comment: String::new(),
         },
+        additional: None,
         stored: Arc::new(StoredPassword::ClearText(b"secret"[..].into())),
         clients: Default::default(),
         credential: Mutex::new(Some(Credential::clear_text(b"secret"))),
     };
-    let hostgroup = Hostgroup {
-        members: vec![Member { server: 0, weight: 1, standing: Default::default() }],
-        ..Hostgroup::default()
-    };
+    let hostgroups = (0..servers.len()).map(|server| {
+        let members = vec![Member { server, weight: 1, standing: Default::default() }];
+        (server as u32, Hostgroup { members, ..Hostgroup::default() })
+    });
     Arc::new(Snapshot {
         users: HashMap::from([(b"app".to_vec(), Arc::new(account))]),
-        servers: vec![server.clone()],
-        hostgroups: HashMap::from([(0, hostgroup)]),
-        rules: Arc::default(),
+        servers: servers.to_vec(),
+        hostgroups: hostgroups.collect(),
+        rules,
         variables: MysqlVariables::default(),
         server_version: "5.5.5-10.11.19-MariaDB".into(),
         is_mariadb: true,

@@ -50,6 +50,8 @@ pub struct Account {
     pub user: MysqlUser,
     /// The password in a form that can be checked.
     pub stored: Arc<StoredPassword>,
+    /// Another one that clients may show.
+    pub additional: Option<Arc<StoredPassword>>,
     /// Clients logged in as this user.
     pub clients: AtomicU32,
     /// What backends accept, once it is known: a hash in the configuration alone does not tell it, a client's

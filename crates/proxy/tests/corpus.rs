@@ -19,6 +19,11 @@ fn core_server() {
     run("core_server", fuzzing::fuzz_core_server);
 }
 
+#[test]
+fn core_aside() {
+    run("core_aside", fuzzing::fuzz_core_aside);
+}
+
 fn run(target: &str, check: fn(&[u8])) {
     let seeds = corpus(target);
     for (name, seed) in &seeds {

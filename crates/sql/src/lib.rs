@@ -44,5 +44,5 @@ pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use digest::{Digest, DigestOptions, Digester};
 pub use lex::{Flaws, Lexer, Token, TokenKind};
 pub use scan::scan;
-pub use statement::{Access, Effects, Kind, Statement, Uses};
+pub use statement::{Access, Counts, Effects, Kind, Statement, Uses};
 pub use words::Word;

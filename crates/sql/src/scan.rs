@@ -13,7 +13,7 @@ pub(crate) use verb::created_object;
 
 use crate::dialect::Dialect;
 use crate::lex::{Lexer, Token, TokenKind, is_space};
-use crate::statement::{Access, Effects, Kind, Statement, Uses};
+use crate::statement::{Access, Counts, Effects, Kind, Statement, Uses};
 
 /// Reads `text`, the body of a COM_QUERY or COM_STMT_PREPARE, as the server of `dialect` would.
 ///
@@ -27,8 +27,10 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         effects: Effects::empty(),
         uses: Uses::empty(),
         multi: false,
+        counts: Counts::empty(),
     };
     let mut ended = false;
+    let mut kills = false;
     loop {
         scanner.start();
         if scanner.now().kind == TokenKind::End {
@@ -37,6 +39,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         if scanner.now().kind != TokenKind::Semicolon {
             let kind = scanner.statement();
             scanner.rest();
+            kills |= kind == Kind::Kill;
             if statement.kind == Kind::Empty {
                 statement.kind = kind;
                 statement.access = kind.access();
@@ -63,7 +66,9 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         statement.access = Access::Inspect;
     }
     statement.effects = scanner.effects;
+    statement.effects.set(Effects::KILL, kills && statement.multi);
     statement.uses = scanner.uses;
+    statement.counts = scanner.counts;
     statement
 }
 
@@ -120,6 +125,9 @@ struct Scanner<'a> {
     dialect: Dialect,
     effects: Effects,
     uses: Uses,
+    counts: Counts,
+    /// A LIMIT has come.
+    is_limited: bool,
     /// Nothing was found yet that a sure read must not have.
     sure: bool,
     /// A system variable is read, whose value is that of one session or server.
@@ -169,6 +177,8 @@ impl<'a> Scanner<'a> {
             dialect,
             effects: Effects::empty(),
             uses: Uses::empty(),
+            counts: Counts::empty(),
+            is_limited: false,
             sure: true,
             inspects: false,
             multi: false,

@@ -19,6 +19,8 @@ pub struct Statement {
     /// client with CLIENT_MULTI_STATEMENTS). A comment is enough: the server answers it with ER_EMPTY_QUERY.
     /// False for the semicolons inside the body of a routine, trigger or event that is being created.
     pub multi: bool,
+    /// What its text tells about FOUND_ROWS() afterwards; of several statements, all together.
+    pub counts: Counts,
 }
 
 /// Where a statement may run.
@@ -102,6 +104,8 @@ bitflags! {
         /// `SET @@name =` without a scope: the session's variable changes, and MariaDB 10.11 does not report it.
         /// See [`scoped_assignments`](crate::scoped_assignments).
         const UNTRACKED = 1 << 28;
+        /// KILL, as one of several statements.
+        const KILL = 1 << 29;
         /// Nothing is known: an unknown verb, or text that cannot be read with certainty.
         const UNKNOWN = 1 << 31;
     }
@@ -130,6 +134,17 @@ bitflags! {
     }
 }
 
+bitflags! {
+    /// What of a statement's text matters to FOUND_ROWS() behind it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Counts: u8 {
+        /// A query stands in it, or what may be one: SELECT, TABLE, UNION and the like.
+        const QUERY = 1 << 0;
+        /// A LIMIT may skip rows, which are counted with those that are sent.
+        const OFFSET = 1 << 1;
+    }
+}
+
 impl Default for Statement {
     /// What stands for a command that has no SQL text: nothing is known of it.
     fn default() -> Self {
@@ -139,6 +154,7 @@ impl Default for Statement {
             effects: Effects::empty(),
             uses: Uses::empty(),
             multi: false,
+            counts: Counts::empty(),
         }
     }
 }

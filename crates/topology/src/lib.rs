@@ -47,6 +47,8 @@ mod decide;
 mod endpoint;
 mod epoch;
 pub mod eviction;
+#[doc(hidden)]
+pub mod fuzzing;
 mod galera;
 mod galera_state;
 mod group_replication;

@@ -5,17 +5,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use weir_config::{Config, ServerTlsParams};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
+};
+use weir_config::{Config, ServerTlsParams, TlsCipher};
 use weir_proxy::snapshot::ServerTls;
 use weir_topology::Endpoint;
+
+/// More files in a directory of authorities or of lists of revoked certificates are taken for the wrong directory.
+const FILES_MAX: usize = 4096;
 
 /// How connections to servers are encrypted; servers that are missing are spoken to in clear. A server has the same
 /// object as long as nothing about it changes, the content of its files included.
@@ -40,6 +44,10 @@ pub(crate) enum ServerTlsError {
     Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
     #[error("{path} has no certificate that can be trusted: {error}")]
     Authority { path: PathBuf, error: rustls::Error },
+    #[error("{path} has no list of revoked certificates that can be read: {error}")]
+    Revoked { path: PathBuf, error: Box<dyn std::error::Error + Send + Sync> },
+    #[error("{path}: more than {FILES_MAX} files")]
+    TooMany { path: PathBuf },
     #[error("certificate {cert} and its key can't be used: {error}")]
     Unusable { cert: PathBuf, error: rustls::Error },
     #[error("{0}: no name for TLS: use an address, or a name of letters, digits and hyphens")]
@@ -48,10 +56,14 @@ pub(crate) enum ServerTlsError {
     Tls(#[from] rustls::Error),
 }
 
+/// A file's path and content.
+type File = (PathBuf, Vec<u8>);
+
 /// What the files of a configuration hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Files {
-    ca: Option<Vec<u8>>,
+    authorities: Vec<File>,
+    revoked: Vec<File>,
     own: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -90,16 +102,38 @@ impl ServersTls {
 
 impl Files {
     fn read(params: &ServerTlsParams) -> Result<Self, ServerTlsError> {
-        let read = |path: &Path| {
-            std::fs::read(path).map_err(|error| ServerTlsError::File { path: path.into(), error })
-        };
-        let ca = params.ca.as_deref().map(read).transpose()?;
         let own = match &params.own {
-            Some(files) => Some((read(&files.cert)?, read(&files.key)?)),
+            Some(files) => Some((content(&files.cert)?, content(&files.key)?)),
             None => None,
         };
-        Ok(Self { ca, own })
+        let authorities = file_and_directory(params.ca.as_deref(), params.ca_dir.as_deref())?;
+        let revoked = file_and_directory(params.crl.as_deref(), params.crl_dir.as_deref())?;
+        Ok(Self { authorities, revoked, own })
     }
+}
+
+fn content(path: &Path) -> Result<Vec<u8>, ServerTlsError> {
+    std::fs::read(path).map_err(|error| ServerTlsError::File { path: path.into(), error })
+}
+
+/// A file, and all files of a directory in the order of their names, links to files included.
+fn file_and_directory(file: Option<&Path>, directory: Option<&Path>) -> Result<Vec<File>, ServerTlsError> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    if let Some(directory) = directory {
+        let unreadable = |error| ServerTlsError::File { path: directory.into(), error };
+        for entry in std::fs::read_dir(directory).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.is_file() {
+                paths.push(path);
+            }
+            if paths.len() > FILES_MAX {
+                return Err(ServerTlsError::TooMany { path: directory.into() });
+            }
+        }
+        paths.sort();
+    }
+    paths.extend(file.map(Path::to_path_buf));
+    paths.into_iter().map(|path| content(&path).map(|bytes| (path, bytes))).collect()
 }
 
 fn server_tls(
@@ -109,7 +143,7 @@ fn server_tls(
 ) -> Result<ServerTls, ServerTlsError> {
     let name = ServerName::try_from(endpoint.host.to_string())
         .map_err(|_| ServerTlsError::Name(endpoint.clone()))?;
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider(&params.ciphers));
     let mut versions = Vec::new();
     if params.versions.v13 {
         versions.push(&TLS13);
@@ -117,14 +151,18 @@ fn server_tls(
     if params.versions.v12 {
         versions.push(&TLS12);
     }
-    let roots = match (&params.ca, &files.ca) {
-        (Some(path), Some(bytes)) => Some(authorities(path, bytes)?),
-        _ => None,
+    let authorities = match (&params.ca, &params.ca_dir) {
+        (None, None) => None,
+        (file, directory) => {
+            // The directory's fault unless there is only the file.
+            let named = directory.as_ref().or(file.as_ref()).cloned().unwrap_or_default();
+            Some(verifier(&named, params, files, &provider)?)
+        }
     };
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust { roots, provider }));
+        .with_custom_certificate_verifier(Arc::new(Trust { authorities, provider }));
     let config = match (&params.own, &files.own) {
         (Some(paths), Some((cert, key))) => {
             let pem = |path: &Path| {
@@ -143,17 +181,53 @@ fn server_tls(
     Ok(ServerTls { config: Arc::new(config), name })
 }
 
-fn authorities(path: &Path, bytes: &[u8]) -> Result<RootCertStore, ServerTlsError> {
+/// What is spoken, with the ciphers of a version where some of it are named.
+fn provider(named: &[TlsCipher]) -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| {
+        let is_v13 = suite.version().version == ProtocolVersion::TLSv1_3;
+        let mut of_version = named.iter().filter(|cipher| cipher.is_v13 == is_v13).peekable();
+        // rustls calls those of TLS 1.3 TLS13_...
+        let name = suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1);
+        of_version.peek().is_none() || of_version.any(|cipher| cipher.iana == name)
+    });
+    provider
+}
+
+/// Of a server's certificate: that an authority has signed it, and none has revoked it or one in between.
+fn verifier(
+    named: &Path,
+    params: &ServerTlsParams,
+    files: &Files,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, ServerTlsError> {
     let mut roots = RootCertStore::empty();
-    for cert in CertificateDer::pem_slice_iter(bytes) {
-        let cert = cert.map_err(|error| ServerTlsError::Pem { path: path.into(), error })?;
-        roots.add(cert).map_err(|error| ServerTlsError::Authority { path: path.into(), error })?;
+    for (path, bytes) in &files.authorities {
+        for cert in CertificateDer::pem_slice_iter(bytes) {
+            let cert = cert.map_err(|error| ServerTlsError::Pem { path: path.into(), error })?;
+            roots.add(cert).map_err(|error| ServerTlsError::Authority { path: path.into(), error })?;
+        }
     }
     if roots.is_empty() {
         let error = rustls::Error::General("there is none in it".into());
-        return Err(ServerTlsError::Authority { path: path.into(), error });
+        return Err(ServerTlsError::Authority { path: named.into(), error });
     }
-    Ok(roots)
+    let mut lists = Vec::new();
+    for (path, bytes) in &files.revoked {
+        let read: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(bytes).collect();
+        lists.extend(
+            read.map_err(|error| ServerTlsError::Revoked { path: path.into(), error: error.into() })?,
+        );
+    }
+    if let Some(path) = params.crl.as_ref().or(params.crl_dir.as_ref()).filter(|_| lists.is_empty()) {
+        return Err(ServerTlsError::Revoked { path: path.into(), error: "there is none in it".into() });
+    }
+    // Of each certificate a list must tell that it is not revoked, and the list must not be out of date.
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .with_crls(lists)
+        .enforce_revocation_expiration();
+    let path = params.crl.as_ref().or(params.crl_dir.as_ref()).map_or(named, PathBuf::as_path);
+    builder.build().map_err(|error| ServerTlsError::Revoked { path: path.into(), error: error.into() })
 }
 
 /// Trusts what one of the authorities has signed, for whatever name: MySQL and MariaDB make certificates that carry
@@ -161,7 +235,7 @@ fn authorities(path: &Path, bytes: &[u8]) -> Result<RootCertStore, ServerTlsErro
 /// no certificate at all: some that servers make by themselves are of X.509 version 1.
 #[derive(Debug)]
 struct Trust {
-    roots: Option<RootCertStore>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -170,16 +244,18 @@ impl ServerCertVerifier for Trust {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp_response: &[u8],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if let Some(roots) = &self.roots {
-            let cert = ParsedCertificate::try_from(end_entity)?;
-            let algorithms = self.provider.signature_verification_algorithms.all;
-            verify_server_cert_signed_by_trust_anchor(&cert, roots, intermediates, now, algorithms)?;
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(end_entity, intermediates, name, ocsp_response, now) {
+            // The name is looked at when all else is in order.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
         }
-        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -188,7 +264,7 @@ impl ServerCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
+        if self.authorities.is_none() {
             return Ok(HandshakeSignatureValid::assertion());
         }
         let algorithms = &self.provider.signature_verification_algorithms;
@@ -201,7 +277,7 @@ impl ServerCertVerifier for Trust {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        if self.roots.is_none() {
+        if self.authorities.is_none() {
             return Ok(HandshakeSignatureValid::assertion());
         }
         let algorithms = &self.provider.signature_verification_algorithms;
@@ -214,55 +290,4 @@ impl ServerCertVerifier for Trust {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(dir: &Path, params: &str) -> Config {
-        let text = format!(
-            "[[mysql_servers]]\nhostgroup_id = 0\nhostname = \"db1\"\nuse_ssl = 1\n\
-             [[mysql_servers_ssl_params]]\nhostname = \"db1\"\n{}",
-            params.replace("DIR", &dir.display().to_string())
-        );
-        weir_config::parse(&text, "weir.toml").unwrap()
-    }
-
-    #[test]
-    fn the_same_object_as_long_as_nothing_changes() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str| {
-            let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
-            std::fs::write(dir.path().join("ca.pem"), made.cert.pem()).unwrap();
-            std::fs::write(dir.path().join("c.pem"), made.cert.pem()).unwrap();
-            std::fs::write(dir.path().join("k.pem"), made.signing_key.serialize_pem()).unwrap();
-        };
-        write("one");
-        let params = "ssl_ca = \"DIR/ca.pem\"\nssl_cert = \"DIR/c.pem\"\nssl_key = \"DIR/k.pem\"\n";
-        let config = config(dir.path(), params);
-        let endpoint = Endpoint::new("db1", 3306);
-        let first = ServersTls::default().read(&config).unwrap();
-        let again = first.read(&config).unwrap();
-        assert!(Arc::ptr_eq(first.of(&endpoint).unwrap(), again.of(&endpoint).unwrap()));
-        write("two");
-        let changed = again.read(&config).unwrap();
-        assert!(!Arc::ptr_eq(first.of(&endpoint).unwrap(), changed.of(&endpoint).unwrap()));
-        assert!(changed.read(&Config::default()).unwrap().of(&endpoint).is_none());
-        assert_eq!(changed.for_monitor().len(), 1);
-    }
-
-    #[test]
-    fn files_that_are_no_good_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("junk.pem"), "junk").unwrap();
-        for (params, wanted) in [
-            ("ssl_ca = \"DIR/none.pem\"", "none.pem: No such file"),
-            ("ssl_ca = \"DIR/junk.pem\"", "junk.pem has no certificate that can be trusted"),
-            (
-                "ssl_cert = \"DIR/junk.pem\"\nssl_key = \"DIR/junk.pem\"",
-                "junk.pem is no PEM file with what is needed",
-            ),
-        ] {
-            let error = ServersTls::default().read(&config(dir.path(), params)).unwrap_err().to_string();
-            assert!(error.contains(wanted), "{error}");
-        }
-    }
-}
+mod tests;

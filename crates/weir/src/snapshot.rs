@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use weir_config::{Config, MysqlServer, MysqlUser, Password, WeirTopology};
+use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
 use weir_control::monotonic_ns;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
@@ -260,6 +260,8 @@ fn account(user: &MysqlUser) -> Account {
         }
         Password::Sha2Hash(text) => StoredPassword::parse(text.expose().as_bytes()),
     };
+    let in_clear = |password: &Secret| StoredPassword::ClearText(password.expose().as_bytes().into());
+    let additional = user.additional_password.as_ref().map(in_clear);
     let credential = match &user.password {
         Password::Clear(password) => Some(Credential::clear_text(password.expose().as_bytes())),
         Password::NativeHash(_) | Password::Sha2Hash(_) => None,
@@ -267,6 +269,7 @@ fn account(user: &MysqlUser) -> Account {
     Account {
         user: user.clone(),
         stored: Arc::new(stored),
+        additional: additional.map(Arc::new),
         clients: AtomicU32::new(0),
         credential: Mutex::new(credential),
     }

@@ -7,7 +7,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Weir, WeirConfig};
-use weir_tests::session::{Answer, Done, Outcome};
+use weir_tests::session::{Answer, Done, Outcome, Prepared};
 use weir_tests::{CaseResult, Env, Session, ensure};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
@@ -85,6 +85,20 @@ impl Trio {
         Ok([whole(&through), whole(&straight).replace(reference, mine)])
     }
 
+    /// Both answers to a COM_STMT_PREPARE.
+    pub(crate) fn prepare_both(&mut self, sql: &str) -> Result<[String; 2], Box<dyn Error>> {
+        let [through, straight] =
+            [&mut self.mine, &mut self.reference].map(|session| session.try_prepare(sql));
+        let shown = |answer| match answer {
+            Ok(prepared) => {
+                let Prepared { params, columns, .. } = prepared;
+                format!("{params} parameters, {} columns", columns.len())
+            }
+            Err(refused) => format!("{refused:?}"),
+        };
+        Ok([shown(through?), shown(straight?)])
+    }
+
     fn with(weir: Weir, server: SocketAddrV4, schemas: Vec<String>) -> Result<Trio, Box<dyn Error>> {
         let [mine, other, reference] = schemas.as_slice() else { return Err("three schemas".into()) };
         Ok(Trio {
@@ -123,6 +137,17 @@ impl Trio {
             answer.rows()?
         );
         Ok(text.replace(reference, mine))
+    }
+
+    /// FOUND_ROWS() through Weir and straight, whose use MySQL warns of where no literal stands in its place.
+    pub(super) fn same_found_rows(&mut self) -> CaseResult {
+        const FOUND: &str = "SELECT FOUND_ROWS()";
+        self.disturb()?;
+        self.history.push(FOUND.to_owned());
+        let (through, straight) = (self.mine.query(FOUND)?.rows()?, self.reference.value(FOUND)?);
+        let before = &self.history[self.history.len().saturating_sub(6)..];
+        ensure!(through == [[&*straight]], "{}: {through:?}, straight {straight}", before.join("; "));
+        Ok(())
     }
 
     /// Leaves the connection with other ids, counts and warnings, if it can be had.

@@ -9,10 +9,26 @@ fn faults_of_tls_towards_servers() {
     for (line, message) in [
         ("ssl_cert = \"c.pem\"", "ssl_cert: needs ssl_key too"),
         ("ssl_key = \"k.pem\"", "ssl_key: needs ssl_cert too"),
-        ("ssl_capath = \"/etc/ssl\"", "ssl_capath: not built yet (only an empty string)"),
-        ("ssl_crl = \"crl.pem\"", "ssl_crl: not built yet (only an empty string)"),
-        ("ssl_cipher = \"AES\"", "ssl_cipher: not built yet (only an empty string)"),
-        ("username = \"app\"", "username: not built yet (only an empty string)"),
+        (
+            "ssl_crl = \"crl.pem\"",
+            "ssl_crl: needs ssl_ca or ssl_capath: without authorities any certificate will do",
+        ),
+        (
+            "ssl_crlpath = \"crls\"",
+            "ssl_crlpath: needs ssl_ca or ssl_capath: without authorities any certificate will do",
+        ),
+        (
+            "ssl_cipher = \"ECDHE-RSA-AES256-GCM-SHA512\"",
+            "ssl_cipher: unknown word \"ECDHE-RSA-AES256-GCM-SHA512\", did you mean \"ECDHE-RSA-AES256-GCM-SHA384\"?",
+        ),
+        (
+            "ssl_cipher = \"TLS_AES_128_GCM_SHA256\"\ntls_version = \"TLSv1.2\"",
+            "ssl_cipher: TLS_AES_128_GCM_SHA256 is of TLSv1.3, which tls_version leaves out",
+        ),
+        (
+            "username = \"app\"",
+            "username: not built yet (only an empty string): connections go from one user to another",
+        ),
         ("tls_version = \"TLSv1.1\"", "tls_version: TLSv1.1 is broken and not spoken (TLSv1.2, TLSv1.3)"),
         ("tls_version = \"TLSv1.4\"", "tls_version: unknown word \"TLSv1.4\", did you mean \"TLSv1.2\"?"),
         ("ssl_certs = \"c\"", "ssl_certs: unknown key, did you mean \"ssl_cert\"?"),
@@ -41,7 +57,8 @@ fn tls_towards_servers() {
     let text = format!(
         "{SERVER}use_ssl = 1\n{}use_ssl = true\n{}\
          [[mysql_servers_ssl_params]]\nhostname = \"db1\"\nssl_ca = \"ca.pem\"\ntls_version = \"TLSv1.3\"\n\
-         [mysql_variables]\nssl_p2s_cert = \"c.pem\"\nssl_p2s_key = \"k.pem\"\n",
+         ssl_capath = \"cas\"\nssl_crl = \"crl.pem\"\nssl_crlpath = \"crls\"\nssl_cipher = \"TLS_AES_128_GCM_SHA256\"\n\
+         [mysql_variables]\nssl_p2s_cipher = \"ECDHE-RSA-AES128-GCM-SHA256:TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\"\nssl_p2s_cert = \"c.pem\"\nssl_p2s_key = \"k.pem\"\n",
         SERVER.replace("db1", "db2"),
         SERVER.replace("db1", "db3")
     );
@@ -50,8 +67,19 @@ fn tls_towards_servers() {
     let first = of("db1").unwrap();
     assert_eq!((first.ca.as_deref(), &first.own), (Some(Path::new("ca.pem")), &None));
     assert_eq!(first.versions, TlsVersions { v12: false, v13: true });
+    assert_eq!(first.ca_dir.as_deref(), Some(Path::new("cas")));
+    assert_eq!(
+        (first.crl.as_deref(), first.crl_dir.as_deref()),
+        (Some(Path::new("crl.pem")), Some(Path::new("crls")))
+    );
+    assert_eq!(
+        first.ciphers.iter().map(|cipher| cipher.iana).collect::<Vec<_>>(),
+        ["TLS_AES_128_GCM_SHA256"]
+    );
     let second = of("db2").unwrap();
     assert_eq!((second.ca, second.versions), (None, TlsVersions::default()));
+    let suites = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"];
+    assert_eq!(second.ciphers.iter().map(|cipher| cipher.iana).collect::<Vec<_>>(), suites);
     assert_eq!(second.own.unwrap().key, Path::new("k.pem"));
     assert_eq!(of("db3"), None);
 }

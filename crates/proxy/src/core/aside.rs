@@ -62,7 +62,6 @@ impl Core {
     /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
     pub(super) fn come_back(&mut self, key: SessionKey) {
         let leaves_warnings = self.leaves_warnings(key);
-        let changes_found_rows = self.changes_found_rows(key);
         let session = &mut self.sessions[key];
         let Some(mut aside) = session.aside.take() else { return };
         let pins = session.pins.pins();
@@ -70,7 +69,7 @@ impl Core {
             aside.keeps -= Keeps::WARNINGS;
         }
         let has_rows = matches!(session.work.ending, Ending::Ok { has_rows: true, .. });
-        if session.keeps.contains(Keeps::FOUND_ROWS) || (has_rows && changes_found_rows) {
+        if session.keeps.contains(Keeps::FOUND_ROWS) || has_rows {
             aside.keeps -= Keeps::FOUND_ROWS;
         }
         if let Some(other) = session.lease.take() {

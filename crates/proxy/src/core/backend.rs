@@ -199,6 +199,7 @@ impl Core {
             | Expected::Init
             | Expected::Prepare(_)
             | Expected::InsertId
+            | Expected::FoundRows
             | Expected::Discard
             | Expected::Reset
             | Expected::ChangeUser
@@ -285,6 +286,7 @@ impl Core {
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Fetch(_)) => self.fetch_refused(key, ServerError { code, sqlstate }, &text),
+            Some(Expected::FoundRows) => self.found_rows_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::InsertId) => self.insert_id_refused(key, ServerError { code, sqlstate }, &text),
             _ => {}
         }
@@ -303,6 +305,17 @@ impl Core {
                 format!("{text} (in front of the statement, which may or may not have taken effect)");
             return self.fail_session(holder, OUTCOME_UNKNOWN, &message);
         }
+        self.refused_in_front(key, holder, error, text);
+    }
+
+    /// The holder's statement, which has not been sent, gets the error of what was sent in front of it.
+    pub(super) fn refused_in_front(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        error: ServerError,
+        text: &str,
+    ) {
         self.reply_error(holder, error, text);
         self.sessions[holder].phase = Phase::Settling;
         self.ask(key, Settle::Status);

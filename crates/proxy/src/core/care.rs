@@ -87,6 +87,7 @@ impl Core {
                     | Expected::Sync(_)
                     | Expected::Reset
                     | Expected::InsertId
+                    | Expected::FoundRows
                     | Expected::Leave
                     | Expected::Settle(_)
                     | Expected::Fetch(_)

@@ -141,7 +141,7 @@ impl Core {
             track: None,
             last_insert_id: 0,
             row_count: 0,
-            found_rows: 0,
+            found_rows: Some(0),
             saved_warnings: None,
             saved_text: SavedText::default(),
             last_error: None,
@@ -238,6 +238,7 @@ impl Core {
             let account = snapshot.users.get(name)?;
             Some(LoginUser {
                 stored: account.stored.clone(),
+                additional: account.additional.clone(),
                 requires_tls: account.user.use_ssl,
                 known: account.credential.lock().ok().and_then(|known| known.clone()),
                 rsa_key: snapshot.rsa_key.clone(),
@@ -383,7 +384,7 @@ impl Core {
         session.last_insert_id = 0;
         session.is_insert_id_lost = false;
         session.row_count = 0;
-        session.found_rows = 0;
+        session.found_rows = Some(0);
         session.saved_warnings = None;
         session.is_autocommit = true;
         session.owed_error = None;

@@ -124,6 +124,7 @@ impl Core {
             | Uses::SESSION_TRACK
             | Uses::DIAGNOSTICS;
         if statement.effects.contains(Effects::SESSION_TRACK)
+            || statement.effects.contains(Effects::KILL)
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)
         {

@@ -8,7 +8,6 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::keep::is_select;
 use super::model::{
     BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
@@ -16,7 +15,7 @@ use super::model::{
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
 /// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
-const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
+pub(super) const REFUSED: [u16; 10] = [1044, 1046, 1049, 1054, 1064, 1142, 1143, 1146, 1193, 1305];
 /// SET statements whose effect on the collation is remembered.
 const COLLATIONS_MAX: usize = 256;
 
@@ -85,14 +84,9 @@ impl Core {
                     Kind::GetDiagnostics if !statement.multi => -1,
                     _ => count,
                 };
-                if has_rows && self.changes_found_rows(holder) {
-                    self.sessions[holder].found_rows = rows;
-                }
                 self.note_kept(holder, insert_id, warnings, has_rows);
-                if self.sessions[holder].work.has_cursor {
-                    // Rows that are not sent.
-                    self.keep_anew(holder, Keeps::FOUND_ROWS);
-                }
+                let counted = self.counted(holder, has_rows.then_some(rows));
+                self.note_found_rows(key, holder, counted);
                 self.apply_effects(holder);
             }
             Ending::Err(_) => {
@@ -116,6 +110,10 @@ impl Core {
             return self.settle_down(key, holder);
         }
         self.sessions[holder].phase = Phase::Settling;
+        if settle == Settle::Collation && self.sessions[holder].keeps.contains(Keeps::FOUND_ROWS) {
+            // The question is a query, and has a number of rows itself.
+            self.save_diagnostics(key, holder);
+        }
         self.ask(key, settle);
     }
 
@@ -126,6 +124,7 @@ impl Core {
         backend.settle_bytes.clear();
         backend.settle_again = false;
         backend.settle_refusals = 0;
+        backend.found_rows = None;
         // A KILL may be on its way.
         if backend.kills_pending == 0 && backend.expected.is_empty() {
             self.recycle(key, false);
@@ -142,6 +141,7 @@ impl Core {
         self.finish_reset(holder);
         self.backends[key].statements.clear();
         self.backends[key].insert_id = Some(0);
+        self.backends[key].found_rows = None;
         let schema = self.backends[key].state.schema().to_vec();
         let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
         self.backends[key].state = fresh;
@@ -190,13 +190,9 @@ impl Core {
             // A row before the one that failed has set it.
             self.keep_insert_id(holder);
         }
-        // A query that fails on its way leaves a number of the server's own (MariaDB 10.11).
-        let work = &self.sessions[holder].work;
-        let has_begun = is_select(statement.kind)
-            && work.kind != WorkKind::Prepare
-            && matches!(work.ending, Ending::Err(code) if code != LOCK_DEADLOCK.code && !REFUSED.contains(&code));
-        if has_begun || self.may_have_selected(holder) {
-            self.keep_anew(holder, Keeps::FOUND_ROWS);
+        if let Some(lease) = self.sessions[holder].lease {
+            let counted = self.counted_before_error(holder);
+            self.note_found_rows(lease, holder, counted);
         }
         let session = &mut self.sessions[holder];
         if session.upload.is_some() && session.work.kind == WorkKind::Query {

@@ -15,8 +15,6 @@ use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SavedText, Session,
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
-/// What makes one query of several.
-const COMBINING: [&[u8]; 3] = [b"UNION", b"EXCEPT", b"INTERSECT"];
 
 impl Core {
     /// What the reply tells about the diagnostics that a statement has left.
@@ -36,39 +34,6 @@ impl Core {
         let has_warned = warnings > 0 || self.sessions[key].work.has_warned;
         if has_warned && self.sessions[key].work.kind != WorkKind::InitDb {
             self.keep_warnings(key);
-        }
-        // SELECT ... INTO has rows that are not sent.
-        let has_hidden_rows = statement.effects.contains(Effects::FOUND_ROWS_CALC)
-            || (is_select(statement.kind) && !has_rows)
-            || self.may_have_selected(key);
-        if has_hidden_rows {
-            self.keep_anew(key, Keeps::FOUND_ROWS);
-        } else if has_rows && self.changes_found_rows(key) {
-            self.outdate(key, Keeps::FOUND_ROWS);
-        }
-    }
-
-    /// Whether rows may have been counted that are not those of the reply's end: by a routine, or in one of several
-    /// statements.
-    pub(super) fn may_have_selected(&self, key: SessionKey) -> bool {
-        let statement = self.sessions[key].work.statement;
-        statement.effects.contains(Effects::ROUTINE)
-            || (self.sessions[key].runs_several() && super::several::may_count_rows(self.text(key)))
-    }
-
-    /// Whether the rows of the session's statement set FOUND_ROWS() (seen on MariaDB 10.11).
-    pub(super) fn changes_found_rows(&self, key: SessionKey) -> bool {
-        let combines = |text: &[u8]| {
-            let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-            words.any(|word| COMBINING.iter().any(|known| word.eq_ignore_ascii_case(known)))
-        };
-        match self.sessions[key].work.statement.kind {
-            // Those with RETURNING.
-            Kind::Insert | Kind::Replace | Kind::Delete => false,
-            Kind::ShowWarnings | Kind::ShowErrors => false,
-            // A list of rows is no query until it is combined with another one.
-            Kind::Values => combines(self.statement_text(key)),
-            _ => true,
         }
     }
 
@@ -97,6 +62,7 @@ impl Core {
 
     /// Nothing of the kind is wanted any more.
     pub(super) fn outdate(&mut self, key: SessionKey, what: Keeps) {
+        let what = if what.contains(Keeps::FOUND_ROWS) { what | Keeps::UNASKED } else { what };
         let session = &mut self.sessions[key];
         session.keeps -= what;
         let Some(kept) = session.kept else { return };
@@ -182,7 +148,7 @@ impl Core {
     }
 
     /// The text of the session's statement, also of one that was prepared.
-    fn statement_text(&self, key: SessionKey) -> &[u8] {
+    pub(super) fn statement_text(&self, key: SessionKey) -> &[u8] {
         match &self.sessions[key].work.prepared {
             Some(prepared) => prepared.text(),
             None => self.text(key),
@@ -240,7 +206,13 @@ impl Core {
         if kept.what.contains(Keeps::WARNINGS) {
             fetch(self, Keeps::WARNINGS, b"SHOW WARNINGS", false);
         }
-        let numbers = kept.what - Keeps::WARNINGS;
+        let mut numbers = kept.what - Keeps::WARNINGS;
+        if numbers.contains(Keeps::UNASKED) {
+            numbers -= Keeps::FOUND_ROWS | Keeps::UNASKED;
+            let owner = &mut self.sessions[kept.session];
+            owner.keeps -= Keeps::FOUND_ROWS | Keeps::UNASKED;
+            owner.found_rows = None;
+        }
         if !numbers.is_empty() {
             // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
             let rows = if numbers.contains(Keeps::FOUND_ROWS) { "FOUND_ROWS()" } else { "0" };
@@ -282,15 +254,24 @@ impl Core {
         }
     }
 
-    /// Whether a statement has to wait for LAST_INSERT_ID() from a connection other than its lease.
+    /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
+    pub(super) fn save_diagnostics(&mut self, key: BackendKey, holder: SessionKey) {
+        self.keep(key, holder);
+        self.fetch_kept(key, SessionKey::MAX);
+    }
+
+    /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
     pub(super) fn waits_for_kept(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
-        if !session.work.depends_on_insert_id() {
+        let mut needed = Keeps::empty();
+        needed.set(Keeps::INSERT_ID, session.work.depends_on_insert_id());
+        needed.set(Keeps::FOUND_ROWS, self.needs_found_rows(holder));
+        if needed.is_empty() {
             return false;
         }
         if let Some(kept) = session.kept
             && kept != key
-            && session.keeps.contains(Keeps::INSERT_ID)
+            && session.keeps.intersects(needed)
         {
             self.fetch_kept(kept, SessionKey::MAX);
         }
@@ -337,10 +318,13 @@ impl Core {
                     self.backends[key].insert_id.get_or_insert(insert_id);
                 }
                 if fetch.what.contains(Keeps::FOUND_ROWS) {
-                    session.found_rows = found_rows;
+                    session.found_rows = Some(found_rows);
                 }
             } else {
                 session.is_insert_id_lost |= fetch.what.contains(Keeps::INSERT_ID);
+                if fetch.what.contains(Keeps::FOUND_ROWS) {
+                    session.found_rows = None;
+                }
             }
             self.runnable.push_back((fetch.session, fetch.socket));
         }
@@ -391,15 +375,24 @@ impl Core {
         }
     }
 
-    /// Refuses a statement that asks for an id that nobody knows any more: an older one would pass for it.
-    pub(super) fn refuses_lost_id(&mut self, holder: SessionKey) -> bool {
+    /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
+    pub(super) fn refuses_lost(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
         let work = &session.work;
-        let asks = work.statement.uses.contains(Uses::LAST_INSERT_ID) && !work.statement.multi;
-        if !session.is_insert_id_lost || !asks || work.kind == WorkKind::Prepare {
+        let asks = |uses| {
+            work.statement.uses.contains(uses) && !work.statement.multi && work.kind != WorkKind::Prepare
+        };
+        let message = if session.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
+            "LAST_INSERT_ID() is not known any more: the connection that knew it is gone"
+        } else if asks(Uses::FOUND_ROWS)
+            && session.found_rows.is_none()
+            && !self.has_own_found_rows(key, holder)
+        {
+            "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
+             that may have run a query or not"
+        } else {
             return false;
-        }
-        let message = "LAST_INSERT_ID() is not known any more: the connection that knew it is gone";
+        };
         if session.upload.is_some() {
             self.fail_session(holder, error::UNKNOWN_ERROR, message);
         } else {
@@ -415,6 +408,9 @@ impl Session {
     /// The connection that knew this is gone.
     fn lose(&mut self, what: Keeps) {
         self.is_insert_id_lost |= what.contains(Keeps::INSERT_ID);
+        if what.contains(Keeps::FOUND_ROWS) {
+            self.found_rows = None;
+        }
         if what.contains(Keeps::WARNINGS) {
             self.saved_warnings = Some([].into());
         }
@@ -431,11 +427,6 @@ impl Fetch {
             self.is_too_long = true;
         }
     }
-}
-
-/// Whether a statement is a query.
-pub(super) fn is_select(kind: Kind) -> bool {
-    matches!(kind, Kind::Select | Kind::With | Kind::Values | Kind::Table)
 }
 
 /// The two numbers of the last row among these packets.

@@ -14,10 +14,14 @@ use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Use
 
 use super::Core;
 use super::model::{Keeps, SessionKey, WorkKind};
+use super::several::is_known_before;
 use crate::snapshot::Account;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
+
+/// A server would take Weir's connection ids for its own.
+pub(super) const KILL_ALONE: &str = "Weir maps connection ids itself: KILL has to be a COM_QUERY of its own";
 
 /// Whether a command still needs a server.
 pub(super) enum Outcome {
@@ -35,6 +39,10 @@ impl Core {
         let statement = self.sessions[key].work.statement;
         if self.fetches_from_elsewhere(key) {
             return Outcome::Asked;
+        }
+        if statement.effects.contains(Effects::KILL) && self.sessions[key].runs_several() {
+            self.refuse(key, KILL_ALONE);
+            return Outcome::Answered;
         }
         if statement.kind == Kind::Kill {
             self.outdate_kept(key);
@@ -149,7 +157,7 @@ impl Core {
             if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
                 at = put_item_end(&mut rewritten, text, at, &done);
             }
-            if !self.is_known_before(key, &place) {
+            if !is_known_before(&place) {
                 continue;
             }
             let literal = match &place.what {
@@ -164,7 +172,10 @@ impl Core {
                 }
                 What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
-                What::Function(SessionFunction::FoundRows) => session.found_rows.to_string(),
+                What::Function(SessionFunction::FoundRows) => match session.found_rows {
+                    Some(rows) => rows.to_string(),
+                    None => continue,
+                },
                 What::DiagnosticsCount { .. } if session.keeps.contains(Keeps::WARNINGS) => continue,
                 What::DiagnosticsCount { errors_only } => {
                     session.saved_rows(*errors_only).count().to_string()

@@ -17,6 +17,7 @@ mod command;
 mod counting;
 mod cursor;
 mod finish;
+mod found_rows;
 mod get_diagnostics;
 mod holding;
 mod infile;

@@ -109,7 +109,8 @@ pub(crate) struct Session {
     pub fetching: u32,
     pub last_insert_id: u64,
     pub row_count: i64,
-    pub found_rows: u64,
+    /// FOUND_ROWS(), unless only a connection knows it ([`Keeps::FOUND_ROWS`]). None: nobody knows it any more.
+    pub found_rows: Option<u64>,
     /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
     /// Nothing but bytes that are no packets, if they are lost.
     pub saved_warnings: Option<Box<[u8]>>,
@@ -412,6 +413,8 @@ pub(crate) struct Backend {
     pub next_identity: Option<usize>,
     /// What LAST_INSERT_ID() is on this connection; `None` where only the server knows.
     pub insert_id: Option<u64>,
+    /// What FOUND_ROWS() is on this connection; `None` where only the server knows.
+    pub found_rows: Option<u64>,
     /// Rows of the last result of the last reply.
     pub reply_rows: u64,
     /// The rows of an answer to [`Expected::Settle`].
@@ -450,8 +453,10 @@ bitflags::bitflags! {
         const INSERT_ID = 1;
         /// Warnings, or the error.
         const WARNINGS = 1 << 1;
-        /// FOUND_ROWS() after SQL_CALC_FOUND_ROWS.
+        /// FOUND_ROWS(), where it is not the number of the rows that were sent.
         const FOUND_ROWS = 1 << 2;
+        /// When another session takes the connection, FOUND_ROWS() is lost instead of asked for.
+        const UNASKED = 1 << 3;
     }
 }
 
@@ -521,6 +526,8 @@ pub(crate) enum Expected {
     Leave,
     /// SET last_insert_id, in front of a statement that asks for it.
     InsertId,
+    /// A query of as many rows as FOUND_ROWS() is to be, in front of a statement that may leave it as it is.
+    FoundRows,
     /// COM_PING of an idle connection.
     Ping,
     /// What Weir asks at the end of a statement.

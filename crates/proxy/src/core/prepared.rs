@@ -7,10 +7,11 @@ use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData, Prepared};
-use weir_sql::{Access, Statement, Uses};
+use weir_sql::{Access, Kind, Statement, Uses};
 
 use super::Core;
 use super::command::statement_id;
+use super::local::KILL_ALONE;
 use super::model::{BackendKey, Expected, SessionKey, WorkKind};
 use super::route::Routed;
 
@@ -37,6 +38,11 @@ impl Core {
         let mut statement = self.scan_command(key);
         if !self.is_surely_read(key) && statement.access == Access::Read {
             statement.access = Access::Write; // for its executions, too
+        }
+        if statement.kind == Kind::Kill {
+            self.refuse(key, KILL_ALONE);
+            self.command_done(key);
+            return true;
         }
         let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Prepare;

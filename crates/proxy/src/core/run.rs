@@ -13,7 +13,7 @@ use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
+use super::model::{BackendKey, Expected, Keeps, Phase, SessionKey, WorkKind};
 
 impl Core {
     /// Takes note of a reply that is to come, behind those that are owed already.
@@ -32,6 +32,10 @@ impl Core {
         if let Some(buffer) = self.out.buffer(socket) {
             command::put_query(buffer, text);
         }
+        if text.starts_with(b"SELECT") || text.starts_with(b"DO") {
+            // All of Weir's own have one row.
+            self.backends[key].found_rows = Some(1);
+        }
     }
 
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
@@ -47,7 +51,14 @@ impl Core {
         if is_owed || is_aside || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
-        if self.waits_for_kept(key, holder) || self.refuses_lost_id(holder) {
+        if self.waits_for_kept(key, holder) || self.refuses_lost(key, holder) {
+            return;
+        }
+        if self.sessions[holder].work.needs_no_conditions
+            && self.sessions[holder].keeps.contains(Keeps::FOUND_ROWS)
+        {
+            // What ends them is a query itself.
+            self.save_diagnostics(key, holder);
             return;
         }
         if self.put_announced(key, holder) || self.end_conditions(key, holder) {
@@ -87,7 +98,7 @@ impl Core {
         };
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         if Rc::ptr_eq(&backend.state, &state) {
-            if self.before_insert_id(key, holder) {
+            if self.before_insert_id(key, holder) || self.before_found_rows(key, holder) {
                 return;
             }
             return self.run(key, holder);
@@ -96,7 +107,8 @@ impl Core {
         let is_safe = work.is_read
             && session.upload.is_none()
             && work.kind == WorkKind::Query
-            && !work.depends_on_insert_id();
+            && !work.depends_on_insert_id()
+            && !self.needs_found_rows(holder);
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
             self.run(key, holder);

@@ -44,7 +44,7 @@ impl Core {
         self.outdate(key, Keeps::FOUND_ROWS);
         let session = &mut self.sessions[key];
         session.row_count = -1;
-        session.found_rows = 1;
+        session.found_rows = Some(1);
         let status = session.status();
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let columns = [ColumnDefinition::integer(name.as_bytes())];

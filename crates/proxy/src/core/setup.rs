@@ -33,6 +33,7 @@ impl Core {
         for statement in &server.care.init_connect {
             self.send_query(key, statement.as_bytes());
             self.expect(key, Expected::Init);
+            self.backends[key].found_rows = None;
         }
     }
 

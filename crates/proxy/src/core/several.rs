@@ -12,7 +12,7 @@ use super::model::{BackendKey, Expected, Keeps, SessionKey};
 const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
 
 /// Statements with one of these may give rows, and so set FOUND_ROWS().
-const GIVING_ROWS: [&[u8]; 13] = [
+const GIVING_ROWS: [&[u8]; 15] = [
     b"SELECT",
     b"SHOW",
     b"CALL",
@@ -26,6 +26,8 @@ const GIVING_ROWS: [&[u8]; 13] = [
     b"OPTIMIZE",
     b"REPAIR",
     b"HANDLER",
+    b"DO",
+    b"UPDATE",
 ];
 
 impl Core {
@@ -79,18 +81,17 @@ impl Core {
         self.expect(key, Expected::Sync(None));
         true
     }
+}
 
-    /// Whether what stands here is known before the text runs, also behind other statements of it.
-    pub(super) fn is_known_before(&self, key: SessionKey, place: &Substitution) -> bool {
-        let before = || self.text(key).get(..place.statement_start).unwrap_or_default();
-        match &place.what {
-            _ if place.statement == 0 => true,
-            What::Function(SessionFunction::RowCount) | What::DiagnosticsCount { .. } => false,
-            What::Function(SessionFunction::FoundRows) => !may_count_rows(before()),
-            What::Function(SessionFunction::ConnectionId)
-            | What::ThreadIdVariable
-            | What::SessionTrackVariable(_) => true,
-        }
+/// Whether what stands here is known before the text runs, also behind other statements of it.
+pub(super) fn is_known_before(place: &Substitution) -> bool {
+    match &place.what {
+        _ if place.statement == 0 => true,
+        What::Function(SessionFunction::RowCount | SessionFunction::FoundRows)
+        | What::DiagnosticsCount { .. } => false,
+        What::Function(SessionFunction::ConnectionId)
+        | What::ThreadIdVariable
+        | What::SessionTrackVariable(_) => true,
     }
 }
 

@@ -148,6 +148,7 @@ impl Core {
         backend.stage = Stage::HandingOver;
         backend.statements.clear();
         backend.insert_id = Some(0);
+        backend.found_rows = None;
         backend.state = self.fresh.clone();
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         let takes_attributes = backend.greeted.takes_attributes;
@@ -228,6 +229,7 @@ impl Core {
             has_served: false,
             next_identity: None,
             insert_id: Some(0),
+            found_rows: Some(0),
             reply_rows: 0,
             settle_bytes: Vec::new(),
             settle_again: false,
@@ -532,6 +534,7 @@ impl Core {
         }
         backend.statements.clear();
         backend.insert_id = Some(0);
+        backend.found_rows = None;
         let schema = backend.state.schema().to_vec();
         let fresh = self.interner.intern(State::fresh().with_schema(&schema));
         let backend = &mut self.backends[key];

@@ -292,6 +292,9 @@ impl Conn {
                 "COMMIT" => self.end(cluster, true),
                 "ROLLBACK" => self.end(cluster, false),
                 "SHOW WARNINGS" => self.show_warnings(),
+                // The session's FOUND_ROWS(), in front of a statement that may leave it as it is.
+                "SELECT 1" => self.rows(&["1"], &[&["1"]]),
+                "SELECT 1 LIMIT 0" => self.rows(&["1"], &[]),
                 "SELECT LAST_INSERT_ID(), FOUND_ROWS()" | "SELECT LAST_INSERT_ID(), 0" => {
                     let id = self.session.insert_id.to_string();
                     self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);

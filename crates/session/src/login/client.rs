@@ -28,12 +28,28 @@ const PROGRAM_CHARS_MAX: usize = 64;
 pub struct LoginUser {
     /// The password in one of its stored forms.
     pub stored: Arc<StoredPassword>,
+    /// Another password that will do, in clear text as the first one is then.
+    pub additional: Option<Arc<StoredPassword>>,
     /// The user may log in over TLS only.
     pub requires_tls: bool,
     /// What earlier logins have shown of the password.
     pub known: Option<Credential>,
     /// With which clients may seal a password.
     pub rsa_key: Option<Arc<RsaKey>>,
+}
+
+impl LoginUser {
+    /// Checks what a client sent against both passwords. What logs in at servers is the first, whichever was shown.
+    fn verify(&self, method: Method, sent: &[u8], scramble: &Scramble) -> Option<Credential> {
+        if let Some(credential) = self.stored.verify(method, sent, scramble) {
+            return Some(credential);
+        }
+        self.additional.as_ref()?.verify(method, sent, scramble)?;
+        match &*self.stored {
+            StoredPassword::ClearText(password) => Some(Credential::clear_text(password)),
+            _ => None,
+        }
+    }
 }
 
 /// What comes of a packet.
@@ -322,7 +338,7 @@ impl ClientLogin {
             return self.denied(!sent.is_empty());
         }
         match self.plugin {
-            Plugin::Native => match user.stored.verify(Method::Native, sent, &self.scramble) {
+            Plugin::Native => match user.verify(Method::Native, sent, &self.scramble) {
                 Some(credential) => self.verified(credential),
                 None => self.denied(!sent.is_empty()),
             },
@@ -356,7 +372,7 @@ impl ClientLogin {
 
     /// The fast path: against the stored password, or against what an earlier login has shown of it.
     fn sha2_fast(&self, sent: &[u8], user: &LoginUser) -> Option<Credential> {
-        if let Some(credential) = user.stored.verify(Method::Sha2Fast, sent, &self.scramble) {
+        if let Some(credential) = user.verify(Method::Sha2Fast, sent, &self.scramble) {
             return Some(credential);
         }
         let known = user.known.as_ref()?;

@@ -44,8 +44,6 @@ pub struct Substitution {
     pub what: What,
     /// In which statement of the text, from 0 on.
     pub statement: usize,
-    /// Where that statement begins.
-    pub statement_start: usize,
     /// It is a whole item of the outermost select list and has no alias.
     pub select_item: bool,
     /// The bytes of the item of the outermost select list around it, where that surely has no alias: with an
@@ -108,7 +106,6 @@ fn evaluates(cursor: &mut Cursor<'_>) -> bool {
 
 fn statement(cursor: &mut Cursor<'_>, number: usize, found: &mut Vec<Substitution>) {
     let assigns = cursor.now().word == Word::SET;
-    let statement_start = cursor.tokens.get(cursor.first).map_or(0, Token::start);
     let mut in_select_list = false;
     let mut item: Option<Item> = None;
     while !cursor.at_end() {
@@ -137,14 +134,7 @@ fn statement(cursor: &mut Cursor<'_>, number: usize, found: &mut Vec<Substitutio
             cursor.advance();
         }
         let range = now.start()..end;
-        found.push(Substitution {
-            range,
-            what,
-            statement: number,
-            statement_start,
-            select_item: false,
-            item: None,
-        });
+        found.push(Substitution { range, what, statement: number, select_item: false, item: None });
     }
     end_item(cursor, item, found);
 }

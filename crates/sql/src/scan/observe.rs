@@ -2,7 +2,7 @@
 
 use super::{Calls, Pending, Scanner, Tokens as _, Watched};
 use crate::lex::TokenKind;
-use crate::statement::{Effects, Uses};
+use crate::statement::{Counts, Effects, Uses};
 use crate::words::Word;
 
 impl Scanner<'_> {
@@ -39,6 +39,10 @@ impl Scanner<'_> {
             }
             TokenKind::RightParen => self.right_paren(),
             TokenKind::Comma => {
+                if self.is_limited {
+                    // LIMIT 1, 2; or something else, which costs a question at most.
+                    self.counts |= Counts::OFFSET;
+                }
                 if let Some((Watched::Point(commas), depth)) = &mut self.watched
                     && *depth == self.depth
                 {
@@ -95,12 +99,19 @@ impl Scanner<'_> {
                     self.calls = Calls::Anywhere;
                 }
                 self.common_tables_end();
+                self.counts |= Counts::QUERY;
             }
+            Word::LIMIT => self.is_limited = true,
+            Word::OFFSET if self.is_limited => self.counts |= Counts::OFFSET,
+            Word::UNION | Word::EXCEPT | Word::INTERSECT => self.counts |= Counts::QUERY,
             Word::VALUES | Word::VALUE | Word::SET | Word::TABLE => {
                 if self.calls == Calls::AfterValues {
                     self.calls = Calls::Anywhere;
                 }
                 self.common_tables_end();
+                if self.now().word == Word::TABLE {
+                    self.counts |= Counts::QUERY;
+                }
             }
             Word::UPDATE | Word::DELETE => {
                 self.sure = false;

@@ -1,5 +1,7 @@
 //! Logins at both ends, and against each other.
 
+mod attributes;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +10,6 @@ use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_protocol::auth::rsa::{self, RsaKey};
 use weir_protocol::capability::Capabilities;
-use weir_protocol::command::ChangeUser;
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::handshake::{
@@ -29,7 +30,7 @@ const OFFERED: Capabilities =
     BACKEND_CAPABILITIES.union(Capabilities::SSL).union(Capabilities::CONNECT_WITH_DB);
 
 fn user(stored: StoredPassword) -> LoginUser {
-    LoginUser { stored: Arc::new(stored), requires_tls: false, known: None, rsa_key: None }
+    LoginUser { stored: Arc::new(stored), additional: None, requires_tls: false, known: None, rsa_key: None }
 }
 
 fn clear(password: &[u8]) -> LoginUser {
@@ -293,6 +294,21 @@ fn what_an_earlier_login_has_shown_makes_the_fast_path() {
 }
 
 #[test]
+fn an_additional_password_logs_in_and_servers_are_shown_the_first() {
+    for plugin in [Plugin::Native, Plugin::CachingSha2] {
+        let additional = Some(Arc::new(StoredPassword::ClearText(b"old"[..].into())));
+        for (password, is_right) in [(&b"secret"[..], true), (b"old", true), (b"older", false), (b"", false)]
+        {
+            let user = LoginUser { additional: additional.clone(), ..clear(b"secret") };
+            let name = if plugin == Plugin::Native { MYSQL_NATIVE_PASSWORD } else { CACHING_SHA2_PASSWORD };
+            let proof = if password.is_empty() { Vec::new() } else { proof(password, name) };
+            let step = Client::new(user, plugin).responds(b"app", name, &proof);
+            assert_eq!(is_verified(&step, b"secret"), is_right, "{}: {step:?}", password.escape_ascii());
+        }
+    }
+}
+
+#[test]
 fn a_user_who_needs_tls_gets_nowhere_without() {
     let user = LoginUser { requires_tls: true, ..clear(b"secret") };
     let sent = proof(b"secret", MYSQL_NATIVE_PASSWORD);
@@ -300,37 +316,6 @@ fn a_user_who_needs_tls_gets_nowhere_without() {
     assert_eq!(code(&client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent)), Some(error::ACCESS_DENIED.code));
     let mut client = Client { channel: Channel::Tls, ..Client::new(user, Plugin::Native) };
     assert!(matches!(client.responds(b"app", MYSQL_NATIVE_PASSWORD, &sent), LoginStep::Verified(_)));
-}
-
-#[test]
-fn a_clients_name_of_itself_is_made_fit_for_a_log() {
-    let long = "\u{e9}".repeat(200);
-    for (name, wanted) in [
-        (&b"nightly report"[..], Some("nightly report")),
-        (b"a\x1b[31m\nb\xff", Some("a[31mb\u{fffd}")),
-        (long.as_bytes(), Some(&*"\u{e9}".repeat(64))),
-        (b"", None),
-    ] {
-        let mut attributes = Vec::new();
-        ConnectAttributes::put(&mut attributes, b"_os", b"Linux");
-        ConnectAttributes::put(&mut attributes, b"program_name", name);
-        let response = HandshakeResponse {
-            capabilities: OFFERED - Capabilities::SSL,
-            max_packet_size: 1 << 24,
-            collation: 45,
-            user: b"app",
-            auth_data: &proof(b"secret", MYSQL_NATIVE_PASSWORD),
-            database: None,
-            auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
-            attributes: ConnectAttributes::parse(&attributes).expect("attributes"),
-            zstd_level: None,
-        };
-        let mut payload = Vec::new();
-        response.write(&mut payload);
-        let mut client = Client::new(clear(b"secret"), Plugin::Native);
-        let LoginStep::Verified(verified) = client.packet(1, &payload) else { panic!("not verified") };
-        assert_eq!(verified.program.as_deref(), wanted);
-    }
 }
 
 #[test]
@@ -377,7 +362,7 @@ fn ok() -> Vec<u8> {
 }
 
 /// What Weir says of itself.
-fn attributes() -> Arc<[u8]> {
+fn weir_attributes() -> Arc<[u8]> {
     let mut encoded = Vec::new();
     ConnectAttributes::put(&mut encoded, b"program_name", b"weir");
     encoded.into()
@@ -386,7 +371,7 @@ fn attributes() -> Arc<[u8]> {
 /// Feeds a server's packets; the last step, what Weir sent, and what it knows.
 fn at_server(packets: &[Vec<u8>]) -> (BackendStep, Vec<u8>, Greeted) {
     let credential = Credential::clear_text(b"secret");
-    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS, false, attributes());
+    let mut login = BackendLogin::new(b"app", credential, Capabilities::FOUND_ROWS, false, weir_attributes());
     let (mut known, mut sent, mut step) = (Greeted::default(), Vec::new(), BackendStep::Wait);
     for (at, payload) in packets.iter().enumerate() {
         step = login.packet(2 * at as u8, payload, &mut known, &mut sent);
@@ -463,7 +448,7 @@ fn a_server_that_wants_the_password_gets_it_under_its_key() {
     assert!(matches!(step, BackendStep::Refused { .. }));
     // A hash is not enough for it.
     let hash = Credential::Sha256(weir_protocol::auth::sha2::HashStage1::of(b"secret"));
-    let mut login = BackendLogin::new(b"app", hash, Capabilities::empty(), false, attributes());
+    let mut login = BackendLogin::new(b"app", hash, Capabilities::empty(), false, weir_attributes());
     let (mut known, mut out) = (Greeted::default(), Vec::new());
     login.packet(0, &greeting(CACHING_SHA2_PASSWORD, OFFERED), &mut known, &mut out);
     let step = login.packet(2, &more(&[4]), &mut known, &mut out);
@@ -478,7 +463,7 @@ fn at_a_server_with_tls_nothing_goes_before_it() {
             Credential::clear_text(b"secret"),
             Capabilities::empty(),
             true,
-            attributes(),
+            weir_attributes(),
         )
     };
     let (mut known, mut out) = (Greeted::default(), Vec::new());
@@ -522,7 +507,7 @@ fn both_ends_understand_each_other() {
                 Credential::clear_text(stored),
                 Capabilities::empty(),
                 false,
-                attributes(),
+                weir_attributes(),
             );
             let mut known = Greeted::default();
             let mut from_server = here.got.clone();
@@ -565,38 +550,6 @@ proptest! {
 }
 
 #[test]
-fn a_server_that_takes_them_is_told_who_logs_in() {
-    let offered = OFFERED | Capabilities::CONNECT_ATTRS;
-    for uses_tls in [false, true] {
-        let credential = Credential::clear_text(b"secret");
-        let mut login = BackendLogin::new(b"app", credential, Capabilities::empty(), uses_tls, attributes());
-        let (mut known, mut out) = (Greeted::default(), Vec::new());
-        login.packet(0, &greeting(MYSQL_NATIVE_PASSWORD, offered), &mut known, &mut out);
-        assert!(known.takes_attributes);
-        if uses_tls {
-            let request = SslRequest::parse(&out[HEADER_LEN..]).expect("a request");
-            assert!(request.capabilities.contains(Capabilities::CONNECT_ATTRS));
-            out.clear();
-            login.encrypted(&mut out);
-        }
-        let response = HandshakeResponse::parse(&out[HEADER_LEN..]).expect("a response");
-        assert!(response.capabilities.contains(Capabilities::CONNECT_ATTRS));
-        assert_eq!(response.attributes.value(b"program_name"), Some(&b"weir"[..]));
-        assert_eq!(response.auth_plugin, Some(MYSQL_NATIVE_PASSWORD));
-    }
-    for (attributes, told) in [(attributes(), Some(&b"weir"[..])), (Arc::default(), None)] {
-        let (credential, none) = (Credential::clear_text(b"secret"), Capabilities::empty());
-        let mut command = Vec::new();
-        BackendLogin::change_user(b"app", credential, none, false, attributes, &mut command);
-        let mut agreed = BACKEND_CAPABILITIES;
-        agreed.set(Capabilities::CONNECT_ATTRS, told.is_some());
-        let change = ChangeUser::parse(&command[HEADER_LEN..], agreed).expect("a command");
-        assert_eq!(change.attributes.value(b"program_name"), told);
-        assert_eq!(change.auth_plugin, Some(MYSQL_NATIVE_PASSWORD));
-    }
-}
-
-#[test]
 fn a_change_of_user_begins_with_a_switch() {
     let mut command = Vec::new();
     let mut login = BackendLogin::change_user(
@@ -604,7 +557,7 @@ fn a_change_of_user_begins_with_a_switch() {
         Credential::clear_text(b"secret"),
         Capabilities::empty(),
         false,
-        attributes(),
+        weir_attributes(),
         &mut command,
     );
     let mut server = ClientLogin::new(OFFERED, Plugin::Native, SCRAMBLE, HOST);

@@ -1,0 +1,92 @@
+//! What the fuzz target and the corpus test run: servers that say anything of themselves. A broken rule panics, and so
+//! does nothing else.
+
+use crate::{GaleraState, GroupState, Lag, MemberRow, ReadOnlyCheck, ReplicaState};
+
+/// More is not kept of any server.
+const MEMBERS_MAX: usize = 128;
+
+/// Lines of names and values (a tab between them, no tab for NULL), in sections that an empty line ends: the first has
+/// variables. What follows is read as members of a group, a line each, and as sources of a replica, a section each.
+pub fn fuzz_states(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut sections = text.split("\n\n");
+    let variables: Vec<(&str, &str)> = pairs(sections.next().unwrap_or_default())
+        .map(|(name, value)| (name, value.unwrap_or_default()))
+        .collect();
+    let sections: Vec<&str> = sections.collect();
+    check_group(&variables, &sections);
+    check_replica(&variables, &sections);
+    let state = GaleraState::from_rows(variables.iter().copied());
+    assert!(state.members.len() <= MEMBERS_MAX);
+    assert!(variables.iter().any(|(name, _)| name.eq_ignore_ascii_case("wsrep_ready")) || !state.ready);
+}
+
+fn check_group(variables: &[(&str, &str)], sections: &[&str]) {
+    let rows: Vec<MemberRow<'_>> =
+        sections.iter().flat_map(|section| section.lines()).map(member_row).collect();
+    let state = GroupState::from_rows(variables.iter().copied(), rows.iter().copied());
+    assert!(state.members.windows(2).all(|pair| pair[0].id != pair[1].id && pair[0] < pair[1]));
+    assert!(state.members.iter().all(|member| !member.id.is_empty()));
+    assert!(state.members.is_empty() || state.members.len() == rows.len());
+    // Nobody is well without being in the list that it shows.
+    assert!(!state.is_online() || state.own().is_some_and(|own| own.state.is_reachable()));
+    assert!(!state.has_quorum() || !state.members.is_empty());
+    assert!(!state.is_online() || (state.view_number > 0 && !state.view_prefix.is_empty()));
+    let is_off = |wanted: &str| variables.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    assert!(is_off("read_only") || state.read_only, "writable without having said so");
+    // The order of the rows is the server's whim.
+    let reversed = GroupState::from_rows(variables.iter().copied(), rows.iter().rev().copied());
+    assert_eq!(reversed.members, state.members);
+}
+
+fn check_replica(variables: &[(&str, &str)], sections: &[&str]) {
+    let state = |sources: &[&str]| {
+        ReplicaState::from_rows(variables.iter().copied(), sources.iter().map(|source| pairs(source)))
+    };
+    let whole = state(sections);
+    assert_eq!(whole.lag == Lag::NoReplica, sections.is_empty());
+    for source in sections {
+        assert!(state(&[source]).lag <= whole.lag, "another source makes it look better");
+        assert!(
+            !source.to_ascii_lowercase().contains("running") || is_told_right(source, state(&[source]).lag)
+        );
+    }
+    if let (Ok(both), Ok(either)) =
+        (whole.is_read_only(ReadOnlyCheck::Both), whole.is_read_only(ReadOnlyCheck::Either))
+    {
+        assert!(!both || either);
+    }
+}
+
+/// A number of seconds is told only where no thread is said to stand still.
+fn is_told_right(source: &str, lag: Lag) -> bool {
+    let stands = pairs(source).any(|(name, value)| {
+        let is_thread =
+            ["replica_io_running", "replica_sql_running", "slave_io_running", "slave_sql_running"]
+                .iter()
+                .any(|thread| name.eq_ignore_ascii_case(thread));
+        is_thread && !value.is_some_and(|value| value.trim().eq_ignore_ascii_case("Yes"))
+    });
+    !stands || lag == Lag::Stopped
+}
+
+fn pairs(section: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    section.lines().map(|line| match line.split_once('\t') {
+        Some((name, value)) => (name, Some(value)),
+        None => (line, None),
+    })
+}
+
+fn member_row(line: &str) -> MemberRow<'_> {
+    let mut columns = line.split('\t');
+    let mut next = || columns.next().unwrap_or_default();
+    MemberRow {
+        id: next(),
+        state: next(),
+        role: next(),
+        view_id: next(),
+        certification_queue: next(),
+        applier_queue: next(),
+    }
+}
