@@ -106,6 +106,11 @@ pub enum Reason {
         /// Theirs.
         newest: u64,
     },
+    /// It does not answer, and the others have gone on without it.
+    NotInView {
+        /// Their `wsrep_cluster_conf_id`.
+        newest: u64,
+    },
     /// Joining or Joined.
     NotSynced {
         /// `wsrep_local_state`
@@ -320,6 +325,9 @@ impl fmt::Display for Reason {
             }
             Self::OldView { conf_id, newest } => {
                 write!(f, "still in view {conf_id} of the cluster, others are in {newest}")
+            }
+            Self::NotInView { newest } => {
+                write!(f, "it does not answer, and view {newest} of the cluster is without it")
             }
             Self::NotSynced { local_state } => write!(f, "wsrep_local_state is {}", local_state.name()),
             Self::DonorRejectsQueries => f.write_str("donor that rejects queries"),

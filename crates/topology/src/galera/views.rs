@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Cluster;
 use crate::judge::Out;
-use crate::{GaleraState, Millis, Reason, View};
+use crate::{GaleraState, Millis, Reason, Status, View};
 
 /// A view spreads in a fraction of this; a node still in an older one is cut off.
 const VIEW_SPREAD_MS: u64 = 1000;
@@ -98,6 +98,26 @@ impl<'a> Cluster<'a> {
             }
         }
         self.view = Some(view);
+    }
+
+    /// A silent node may still answer what it was asked, unless the others have gone on without it: then nothing of
+    /// that will ever be committed, and clients need not wait for it.
+    pub(super) fn give_up_silent(&mut self) {
+        let Some((_, newest)) = self.healthy().max_by_key(|(_, state)| state.cluster_conf_id) else { return };
+        let reported = &self.reported;
+        for member in &mut self.members {
+            let Err(out) = &mut member.state else { continue };
+            let last = reported.iter().find(|(endpoint, _)| *endpoint == member.endpoint);
+            let Some((_, last)) = last.filter(|_| out.lost && out.status == Status::OfflineSoft) else {
+                continue;
+            };
+            let is_out = last.cluster_state_uuid == newest.cluster_state_uuid
+                && last.cluster_conf_id < newest.cluster_conf_id
+                && last.own_address().is_some_and(|own| newest.members.iter().all(|member| member != own));
+            if is_out {
+                *out = Out::lost(Reason::NotInView { newest: newest.cluster_conf_id });
+            }
+        }
     }
 
     /// Whether some node, which may not be able to work, has just said that it is in an older view.

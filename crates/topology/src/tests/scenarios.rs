@@ -158,6 +158,33 @@ fn a_candidate_that_does_not_answer_just_now_is_no_next_writer() {
 }
 
 #[test]
+fn a_hung_node_is_waited_for_until_the_others_go_on_without_it() {
+    let mut world = World::new(policy(WriterReads::No));
+    let hang = |world: &mut World| {
+        for index in [0, 2] {
+            world.see(index, Err(ProbeError::Timeout(800)));
+        }
+    };
+    (0..3).for_each(|_| hang(&mut world));
+    world.decide();
+    // What they were asked may still be answered.
+    let statuses = |world: &World| {
+        let places = world.roles.hostgroup(9101).iter();
+        places.map(|place| place.status).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(&world), [Status::OfflineSoft, Status::OfflineSoft]);
+    // The next view is without the first, and still has the third.
+    world.see_changed(1, next_view);
+    hang(&mut world);
+    world.decide();
+    assert_eq!(statuses(&world), [Status::OfflineHard, Status::OfflineSoft]);
+    assert_eq!(
+        world.roles.hostgroup(9101)[0].reason.to_string(),
+        "it does not answer, and view 4 of the cluster is without it"
+    );
+}
+
+#[test]
 fn of_two_components_only_the_primary_one() {
     let mut world = World::new(policy(WriterReads::No));
     // The writer is alone on its side.
