@@ -36,9 +36,9 @@ bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in tu
 	@$(CARGO) build --release -p weir -p weir-bench
 	@exec $(CARGO) run --quiet --release -p weir-bench -- $(ARGS)
 
-failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed"]
+failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed", CYCLES=200]
 	@$(CARGO) build --release -p weir -p weir-failover
-	@exec $(CARGO) run --quiet --release -p weir-failover -- $(ARGS)
+	@exec $(CARGO) run --quiet --release -p weir-failover -- $(if $(CYCLES),--only cycles --cycles $(CYCLES)) $(ARGS)
 
 lint: ## formatting, clippy, and licences and advisories (if cargo-deny is installed)
 	$(CARGO) fmt --all --check

@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Planned switchovers [default: 50]
     #[arg(long, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
     switchovers: Option<u32>,
+    /// Kills and returns of writers, as often with assisted eviction as without [default: 6]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
+    cycles: Option<u32>,
     /// sysbench's threads; 0 for probes alone [default: 32]
     #[arg(long, value_parser = value_parser!(u32).range(0..=1000), value_name = "N")]
     threads: Option<u32>,
@@ -58,6 +61,8 @@ pub(crate) struct Args {
 pub(crate) struct Scale {
     /// Planned switchovers.
     pub(crate) switchovers: u32,
+    /// Kills and returns.
+    pub(crate) cycles: u32,
     /// Load beside the probes.
     pub(crate) load: Amount,
     /// Undisturbed time before the event.
@@ -68,14 +73,21 @@ pub(crate) struct Scale {
 
 const FULL: Scale = Scale {
     switchovers: 50,
+    cycles: 6,
     load: Amount { threads: 32, rate: 0, tables: 4, table_rows: 20_000 },
     warm_up: Duration::from_secs(5),
     settle: Duration::from_secs(3),
 };
-const QUICK: Scale =
-    Scale { switchovers: 10, warm_up: Duration::from_secs(3), settle: Duration::from_secs(2), ..FULL };
+const QUICK: Scale = Scale {
+    switchovers: 10,
+    cycles: 2,
+    warm_up: Duration::from_secs(3),
+    settle: Duration::from_secs(2),
+    ..FULL
+};
 const SMOKE: Scale = Scale {
     switchovers: 3,
+    cycles: 1,
     load: Amount { threads: 4, rate: 0, tables: 1, table_rows: 1_000 },
     warm_up: Duration::from_secs(1),
     settle: Duration::from_secs(1),
@@ -108,6 +120,7 @@ impl Args {
         };
         Scale {
             switchovers: self.switchovers.unwrap_or(scale.switchovers),
+            cycles: self.cycles.unwrap_or(scale.cycles),
             load: Amount {
                 threads: self.threads.unwrap_or(scale.load.threads),
                 rate: self.rate.unwrap_or(scale.load.rate),

@@ -8,6 +8,7 @@ mod args;
 mod clock;
 mod error;
 mod load;
+mod network;
 mod peer;
 mod probe;
 mod record;
@@ -16,6 +17,7 @@ mod rows;
 mod run;
 mod scenario;
 mod scenarios;
+mod servers;
 mod stage;
 mod svg;
 mod trial;
@@ -24,6 +26,7 @@ mod watch;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -31,6 +34,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use args::Args;
 use error::FailoverError;
 use report::{Output, Report};
+use scenario::Place;
 use stage::{Stage, progress};
 
 /// What a shell reports for a program that ended by Ctrl-C.
@@ -57,16 +61,34 @@ fn run(args: &Args) -> Result<bool, FailoverError> {
     let cancel = cancel_on_signals()?;
     args.weir_binary()?;
     let output = Output::create(&args.out)?;
-    let stage = Stage::new(args, cancel);
     let mut report = Report::new(args);
-    for scenario in args.scenarios() {
-        report.trials.extend(scenarios::run(&stage, scenario, &output)?);
-        report.machine = report.machine.or_else(|| stage.machine().cloned());
-        report.write(&output)?;
+    for place in Place::ALL {
+        // In a thread of its own, which may move into a network namespace.
+        let trials =
+            thread::scope(|scope| scope.spawn(|| run_at(args, place, &cancel, &output, &mut report)).join());
+        trials.unwrap_or_else(|_| Err(FailoverError::Impossible("a thread has panicked".to_owned())))?;
     }
     print!("{}", report.summary());
     progress(&format!("report and time-lines: {}", output.dir().display()));
     Ok(report.is_good())
+}
+
+/// The scenarios that need the same servers, in turn.
+fn run_at(
+    args: &Args,
+    place: Place,
+    cancel: &Arc<AtomicBool>,
+    output: &Output,
+    report: &mut Report<'_>,
+) -> Result<(), FailoverError> {
+    let stage = Stage::new(args, place, Arc::clone(cancel));
+    for scenario in args.scenarios().into_iter().filter(|scenario| scenario.place() == place) {
+        report.trials.extend(scenarios::run(&stage, scenario, output)?);
+        report.machine = report.machine.take().or_else(|| stage.machine().cloned());
+        report.trials.sort_by_key(|trial| trial.scenario);
+        report.write(output)?;
+    }
+    Ok(())
 }
 
 /// The first Ctrl-C (or SIGTERM) asks for an orderly end, the second one ends at once: the next run then removes what

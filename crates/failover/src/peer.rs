@@ -7,11 +7,18 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use weir_testkit::{HaProxy, HaProxyCheck, HaProxyOptions, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, HaProxy, HaProxyCheck, HaProxyOptions, Process, Weir, WeirConfig, hostgroup};
 
 use crate::error::FailoverError;
+use crate::network::{Member, client_address};
 use crate::probe::Target;
+use crate::servers::Servers;
 use crate::stage::{CHECK_USER, Stage, free_address};
+
+/// Where a proxy in a namespace listens.
+const PORT: u16 = 6033;
+/// The longest that Weir may take to know a writer.
+const READY_TIMEOUT_S: u64 = 30;
 
 /// Who stands between clients and servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -58,7 +65,11 @@ impl Peer {
             PeerKind::Weir => Ok(Peer::Weir(WeirPeer::start(stage, |_| {})?)),
             PeerKind::HaProxy => haproxy(stage),
             PeerKind::MysqlRouter => {
-                Err(FailoverError::Impossible("MySQL Router does not know Galera".to_owned()))
+                Err(FailoverError::Impossible(
+                "MySQL Router finds a group's primary by the metadata of InnoDB Cluster, which only MySQL Shell makes; \
+                 it is not among Debian's packages"
+                    .to_owned(),
+            ))
             }
         }
     }
@@ -106,29 +117,54 @@ pub(crate) struct Told {
 }
 
 impl WeirPeer {
-    /// Starts one in front of the cluster; `change` may change its configuration.
+    /// Starts one in front of the stage's servers; `change` may change its configuration.
     pub(crate) fn start(
         stage: &Stage<'_>,
         change: impl FnOnce(&mut WeirConfig),
     ) -> Result<WeirPeer, FailoverError> {
-        let cluster = stage.cluster()?;
-        let mut config = WeirConfig::for_cluster(cluster, free_address()?);
+        let listen = free_address()?;
+        let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
+        let mut config = match stage.servers()? {
+            Servers::Galera(_) => WeirConfig::for_servers(&servers, listen),
+            Servers::Group(_) => group_config(&servers, listen),
+        };
         change(&mut config);
-        WeirPeer::with(stage, &config, cluster.dir())
+        let name = format!("weir-{}", stage.number());
+        let binary = stage.args.weir_binary()?;
+        let weir = Weir::start(&binary, &config, stage.dir()?, &name)?;
+        WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
     }
 
-    /// Starts one with any configuration; its files go to `dir`.
-    pub(crate) fn with(
-        stage: &Stage<'_>,
-        config: &WeirConfig,
-        dir: &std::path::Path,
-    ) -> Result<WeirPeer, FailoverError> {
-        let binary = stage.args.weir_binary()?;
+    /// Starts proxy `k` of the stage's network.
+    pub(crate) fn start_in_network(stage: &Stage<'_>, k: u8) -> Result<WeirPeer, FailoverError> {
+        let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
+        let config = WeirConfig::for_servers(&servers, SocketAddrV4::new(client_address(k), PORT));
+        let namespace = stage.network()?.namespace(Member::Proxy(k));
         let name = format!("weir-{}", stage.number());
-        let weir = Weir::start(&binary, config, dir, &name)?;
-        let peer = WeirPeer { weir, binary, log_path: dir.join(format!("{name}.log")) };
-        stage.wait("a writer in Weir's roles", 30, || Ok(peer.writer()?.is_some()))?;
-        Ok(peer)
+        let binary = stage.args.weir_binary()?;
+        let weir = Weir::start_in(&namespace, &binary, &config, stage.dir()?, &name)?;
+        WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
+    }
+
+    fn ready(self, stage: &Stage<'_>) -> Result<WeirPeer, FailoverError> {
+        stage.wait("a writer in Weir's roles", READY_TIMEOUT_S, || Ok(self.writer()?.is_some()))?;
+        Ok(self)
+    }
+
+    /// Kills it and starts it again with the same configuration, at once.
+    pub(crate) fn restart(self, stage: &Stage<'_>) -> Result<WeirPeer, FailoverError> {
+        let WeirPeer { weir, binary, log_path } = self;
+        WeirPeer { weir: weir.restart(&binary)?, binary, log_path }.ready(stage)
+    }
+
+    /// Whether its log has this text.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.weir.log().contains(text)
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> &Process {
+        self.weir.process()
     }
 
     /// Where clients connect.
@@ -178,6 +214,24 @@ impl WeirPeer {
     pub(crate) fn hostgroup() -> String {
         hostgroup::WRITER.to_string()
     }
+}
+
+/// Read/write split over the members of a group.
+fn group_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+    let mut config = WeirConfig::new(listen);
+    for server in servers {
+        config.server(*server, hostgroup::WRITER, &[]);
+    }
+    let row = [
+        ("writer_hostgroup", hostgroup::WRITER.into()),
+        ("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()),
+        ("reader_hostgroup", hostgroup::READER.into()),
+        ("offline_hostgroup", hostgroup::OFFLINE.into()),
+    ];
+    config.push("mysql_group_replication_hostgroups", &row).user(Account::APP, hostgroup::WRITER, &[]);
+    config.variable("monitor_username", Account::MONITOR.user);
+    config.variable("monitor_password", Account::MONITOR.password);
+    config
 }
 
 /// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.

@@ -24,6 +24,8 @@ const FAILURES_MAX: usize = 20_000;
 /// Lost connections as clients and proxies tell them; 2027 is what MariaDB's client library makes of an error with a
 /// number of its own.
 const LOST: [u16; 4] = [2006, 2013, 2027, 2055];
+/// Server shutdown in progress, connection killed: nothing more comes, and what was asked has had no effect.
+const ENDED: [u16; 2] = [1053, 1927];
 /// "Transaction resolution unknown" in the SQL standard.
 const UNKNOWN: &str = "08007";
 /// The row that reads look for.
@@ -224,7 +226,9 @@ impl Probe {
 /// Whether a client knows that nothing more comes on a connection with this error.
 fn ends_connection(error: &Error) -> bool {
     match error {
-        Error::Server { code, sqlstate, .. } => LOST.contains(code) || sqlstate == UNKNOWN,
+        Error::Server { code, sqlstate, .. } => {
+            LOST.contains(code) || ENDED.contains(code) || sqlstate == UNKNOWN
+        }
         _ => true,
     }
 }

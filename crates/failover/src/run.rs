@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::clock::Moment;
 use crate::error::FailoverError;
-use crate::load::Load;
+use crate::load::{Amount, Load};
 use crate::probe::{Probes, Target};
 use crate::record::{Mark, Recording, Source};
 use crate::stage::Stage;
@@ -15,6 +15,7 @@ use crate::watch::{Log, Watch};
 pub(crate) struct Run {
     begun: Moment,
     table: String,
+    threads: u32,
     probes: Probes,
     load: Option<Load>,
     watch: Watch,
@@ -29,11 +30,13 @@ impl Run {
         logs: Vec<Log>,
         dir: &Path,
         stage: &Stage<'_>,
+        threads: u32,
     ) -> Result<Run, FailoverError> {
-        let load = stage.scale.load.start(target, dir, &format!("sysbench-{table}"))?;
+        let amount = Amount { threads, ..stage.scale.load };
+        let load = amount.start(target, dir, &format!("sysbench-{table}"))?;
         let watch = Watch::start(logs);
         let probes = Probes::start(target, &table);
-        Ok(Run { begun: Moment::now(), table, probes, load, watch, marks: Vec::new() })
+        Ok(Run { begun: Moment::now(), table, threads, probes, load, watch, marks: Vec::new() })
     }
 
     /// Whether every probe has had an answer.
@@ -46,6 +49,11 @@ impl Run {
         let at = Moment::now();
         self.marks.push(Mark { at, text: text.into(), source: Source::Scenario });
         at
+    }
+
+    /// sysbench's threads.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
     }
 
     /// The table with the rows.

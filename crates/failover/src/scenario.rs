@@ -17,6 +17,44 @@ pub(crate) enum Scenario {
     WriterTerminated,
     /// SIGKILL of the writer.
     WriterKilled,
+    /// SIGSTOP of the writer, and after a while SIGCONT.
+    WriterHung,
+    /// The path between one of two Weirs and the writer is gone.
+    Path,
+    /// The writer and one of two Weirs are cut off from everything else.
+    Partition,
+    /// The writer and one more of three nodes are killed at once.
+    TwoKilled,
+    /// A donor, a desynced node, flow control, read_only, a drained writer.
+    Care,
+    /// Weir is killed, with another one beside it.
+    WeirKilled,
+    /// A killed node comes back under load.
+    Rejoin,
+    /// Nodes are killed and come back, in turn.
+    Cycles,
+    /// A group's planned switchovers.
+    GroupSwitchover,
+    /// SIGTERM of a group's primary.
+    GroupTerminated,
+    /// SIGKILL of a group's primary.
+    GroupKilled,
+}
+
+/// The servers that a scenario needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Three Galera nodes on loopback addresses.
+    Galera,
+    /// Three Galera nodes, each in a network namespace.
+    Namespaces,
+    /// Three members of a MySQL group.
+    Group,
+}
+
+impl Place {
+    /// In the order in which they are set up; one at a time, for memory's sake.
+    pub(crate) const ALL: [Place; 3] = [Place::Galera, Place::Namespaces, Place::Group];
 }
 
 impl Scenario {
@@ -32,6 +70,26 @@ impl Scenario {
             Scenario::Reader => "drain and stop a reader, start it again",
             Scenario::WriterTerminated => "SIGTERM of the writer",
             Scenario::WriterKilled => "SIGKILL of the writer",
+            Scenario::WriterHung => "SIGSTOP of the writer, then SIGCONT",
+            Scenario::Path => "the path between one of two Weirs and the writer breaks",
+            Scenario::Partition => "the writer is cut off, together with one of two Weirs",
+            Scenario::TwoKilled => "two of three nodes are killed at once, and come back",
+            Scenario::Care => "donor, desync, flow control, read_only, a drained writer",
+            Scenario::WeirKilled => "Weir is killed, a second one beside it",
+            Scenario::Rejoin => "a killed node comes back under load",
+            Scenario::Cycles => "nodes are killed and come back, in turn",
+            Scenario::GroupSwitchover => "Group Replication: planned switchovers",
+            Scenario::GroupTerminated => "Group Replication: SIGTERM of the primary",
+            Scenario::GroupKilled => "Group Replication: SIGKILL of the primary",
+        }
+    }
+
+    /// The servers that it needs.
+    pub(crate) fn place(self) -> Place {
+        match self {
+            Scenario::Path | Scenario::Partition => Place::Namespaces,
+            Scenario::GroupSwitchover | Scenario::GroupTerminated | Scenario::GroupKilled => Place::Group,
+            _ => Place::Galera,
         }
     }
 

@@ -1,34 +1,38 @@
-//! What all scenarios on Galera share: the cluster, its proxies, and how a run is recorded.
+//! What scenarios share: the servers, and how a run through proxies is recorded and checked.
 
 use std::cell::{Cell, OnceCell};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::report::Machine;
-use weir_testkit::{Galera, GaleraOptions, Node, preflight};
+use weir_testkit::{Account, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench, preflight};
 
 use crate::args::{Args, Scale};
 use crate::error::FailoverError;
+use crate::network::Network;
 use crate::peer::{Peer, PeerKind};
+use crate::probe::Target;
 use crate::record::{Recording, Source};
-use crate::rows::{self, Audit};
+use crate::rows::{self, Audit, Rows};
 use crate::run::Run;
+use crate::scenario::Place;
+use crate::servers::{Server, Servers};
 use crate::watch::Log;
 
 /// How quickly a Ctrl-C is noticed.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest that a proxy may take to serve writes and reads.
 const READY_TIMEOUT_S: u64 = 60;
-/// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster.
+/// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster by itself.
 const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
-/// A statement that a server sees the end of others before.
-const CAUSAL: &str = "SET SESSION wsrep_sync_wait = 15";
 /// HAProxy's check logs in with it.
 pub(crate) const CHECK_USER: &str = "haproxy_check";
+const SERVERS: u8 = 3;
 
 /// What is asked for, and the servers once a scenario needs them.
 #[derive(Debug)]
@@ -37,134 +41,193 @@ pub(crate) struct Stage<'a> {
     pub(crate) args: &'a Args,
     /// How much of everything.
     pub(crate) scale: Scale,
+    place: Place,
     cancel: Arc<AtomicBool>,
-    cluster: OnceCell<Galera>,
+    // Dropped in this order: servers before the network that they are in.
+    servers: OnceCell<Servers>,
+    network: OnceCell<Network>,
     machine: OnceCell<Machine>,
     next: Cell<u32>,
 }
 
 impl<'a> Stage<'a> {
     /// Nothing is started yet.
-    pub(crate) fn new(args: &'a Args, cancel: Arc<AtomicBool>) -> Stage<'a> {
+    pub(crate) fn new(args: &'a Args, place: Place, cancel: Arc<AtomicBool>) -> Stage<'a> {
         Stage {
             args,
             scale: args.scale(),
+            place,
             cancel,
-            cluster: OnceCell::new(),
+            servers: OnceCell::new(),
+            network: OnceCell::new(),
             machine: OnceCell::new(),
             next: Cell::new(1),
         }
     }
 
-    /// Raised by Ctrl-C.
-    pub(crate) fn cancel(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.cancel)
-    }
-
-    /// The cluster; the first caller waits for it.
-    pub(crate) fn cluster(&self) -> Result<&Galera, FailoverError> {
-        if self.cluster.get().is_none() {
-            let cluster = self.start_cluster()?;
-            // Nobody else has set it meanwhile: there is one thread.
-            let _ = self.cluster.set(cluster);
+    /// The servers; the first caller waits for them.
+    pub(crate) fn servers(&self) -> Result<&Servers, FailoverError> {
+        if self.servers.get().is_none() {
+            let servers = self.start()?;
+            // Nobody else has set it meanwhile: a stage belongs to one thread.
+            let _ = self.servers.set(servers);
         }
-        self.cluster.get().ok_or_else(|| FailoverError::Impossible("there is no cluster".to_owned()))
+        self.servers.get().ok_or_else(|| FailoverError::Impossible("there are no servers".to_owned()))
     }
 
-    /// What it runs on, once a cluster was started.
+    /// The Galera cluster.
+    pub(crate) fn cluster(&self) -> Result<&Galera, FailoverError> {
+        self.servers()?.galera()
+    }
+
+    /// The network of namespaces that the servers are in.
+    pub(crate) fn network(&self) -> Result<&Network, FailoverError> {
+        self.network.get().ok_or_else(|| FailoverError::Impossible("the servers are on loopback".to_owned()))
+    }
+
+    /// What it runs on, once servers were started.
     pub(crate) fn machine(&self) -> Option<&Machine> {
         self.machine.get()
     }
 
-    fn start_cluster(&self) -> Result<Galera, FailoverError> {
+    fn start(&self) -> Result<Servers, FailoverError> {
+        let servers = match self.place {
+            Place::Galera => Servers::Galera(self.start_galera(Vec::new())?),
+            Place::Namespaces => {
+                let network = Network::create()?;
+                network.enter()?;
+                let places = network.places();
+                let _ = self.network.set(network);
+                Servers::Galera(self.start_galera(places)?)
+            }
+            Place::Group => Servers::Group(self.start_group()?),
+        };
+        progress("filling sysbench's tables");
+        let first = servers.all().first().map(|server| server.address);
+        let first = first.ok_or_else(|| FailoverError::Impossible("there are no servers".to_owned()))?;
+        let amount = self.scale.load;
+        let direct = Target { writes: first, reads: first };
+        Sysbench { threads: amount.tables, ..amount.sysbench("oltp_read_write", direct) }.prepare()?;
+        servers.root_query(1, &rows::schema_sql())?;
+        servers.root_query(1, &format!("CREATE USER {CHECK_USER}@'%'"))?;
+        Ok(servers)
+    }
+
+    fn start_galera(&self, places: Vec<weir_testkit::Place>) -> Result<Galera, FailoverError> {
         let cluster = Galera::start(GaleraOptions {
             keep: self.args.keep,
             progress,
-            cancel: self.cancel(),
+            cancel: Arc::clone(&self.cancel),
             provider_options: PROVIDER_OPTIONS.to_owned(),
+            places,
             ..GaleraOptions::new("failover", self.args.address)
         })?;
-        let first = cluster.node(1);
         let _ = self.machine.set(Machine::observe(&cluster)?);
-        progress("filling sysbench's tables");
-        let direct = crate::probe::Target { writes: first.addr(), reads: first.addr() };
-        let amount = self.scale.load;
-        weir_testkit::Sysbench { threads: amount.tables, ..amount.sysbench("oltp_read_write", direct) }
-            .prepare()?;
-        first.root_query(&rows::schema_sql())?;
-        first.root_query(&format!("CREATE USER {CHECK_USER}@'%'"))?;
         Ok(cluster)
     }
 
-    /// All nodes up and Synced, each with its own number in the table `node`.
-    pub(crate) fn healthy_cluster(&self) -> Result<&Galera, FailoverError> {
-        let cluster = self.cluster()?;
-        cluster.repair()?;
-        for node in cluster.nodes() {
-            self.name_node(node)?;
-        }
-        Ok(cluster)
+    fn start_group(&self) -> Result<Mysql, FailoverError> {
+        progress("starting a group of three MySQL servers");
+        let first = Ipv4Addr::from_bits(self.args.address.to_bits() | 1 << 16);
+        let group = Mysql::start(&MysqlOptions {
+            purpose: "failovergr".to_owned(),
+            servers: SERVERS,
+            first_address: first,
+            group: true,
+            keep: self.args.keep,
+            progress,
+            cancel: Arc::clone(&self.cancel),
+            ..MysqlOptions::tests()
+        });
+        let group = group.map_err(|error| match error {
+            error @ weir_testkit::TestkitError::NoMysql { .. } => {
+                FailoverError::Impossible(error.to_string())
+            }
+            error => error.into(),
+        })?;
+        let Account { user, .. } = Account::MONITOR;
+        // For `weir switchover`: the monitor's account asks the group for another primary.
+        group.source().root_query(&format!("GRANT GROUP_REPLICATION_ADMIN ON *.* TO {user}@'%'"))?;
+        Ok(group)
     }
 
-    /// Writes a node's number into its own table `node`.
-    pub(crate) fn name_node(&self, node: &Node) -> Result<(), FailoverError> {
-        node.root_query(CAUSAL)?;
-        node.root_query(&rows::node_sql(node.index(), "wsrep_on = OFF"))?;
-        Ok(())
+    /// All servers up and well.
+    pub(crate) fn healthy(&self) -> Result<&Servers, FailoverError> {
+        let servers = self.servers()?;
+        servers.repair()?;
+        Ok(servers)
     }
 
-    /// A table for a run's rows, on all nodes.
-    pub(crate) fn table(&self) -> Result<String, FailoverError> {
+    /// A table for a run's rows, on all servers that run. `writer` is one that can write.
+    fn table(&self) -> Result<String, FailoverError> {
         let table = format!("rows_{}", self.number());
-        let cluster = self.cluster()?;
-        let running: Vec<&Node> = cluster.nodes().iter().filter(|node| node.is_running()).collect();
-        let first = running.first().ok_or_else(|| FailoverError::Impossible("no node runs".to_owned()))?;
-        first.root_query(&rows::table_sql(&table))?;
-        let servers: Vec<SocketAddrV4> = running.iter().map(|node| node.addr()).collect();
-        rows::wait_for_table(&servers, &table)?;
+        let servers = self.servers()?;
+        let awake = servers.awake();
+        let sql = rows::table_sql(&table);
+        // A group's secondaries refuse it, and one of the servers does not.
+        let mut refused = None;
+        let made = awake.iter().any(|server| match servers.root_query(server.index, &sql) {
+            Ok(_) => true,
+            Err(error) => {
+                refused = Some(error);
+                false
+            }
+        });
+        if let Some(error) = refused.filter(|_| !made) {
+            return Err(error.into());
+        }
+        let addresses: Vec<SocketAddrV4> = awake.iter().map(|server| server.address).collect();
+        rows::wait_for_table(&addresses, &table)?;
         Ok(table)
     }
 
-    /// A number that no other run has.
+    /// A number that nothing else has.
     pub(crate) fn number(&self) -> u32 {
         self.next.replace(self.next.get() + 1)
     }
 
-    /// Starts a proxy in front of the healthy cluster, and a run through it that is under load and undisturbed for a
+    /// Starts a proxy in front of healthy servers, and a run through it that is under load and undisturbed for a
     /// moment.
     pub(crate) fn begin(&self, kind: PeerKind) -> Result<(Peer, Run), FailoverError> {
-        self.healthy_cluster()?;
+        self.healthy()?;
         let peer = Peer::start(kind, self)?;
-        let run = self.run(&[&peer])?;
+        let run = self.run(&[&peer], true)?;
         Ok((peer, run))
     }
 
-    /// A run through the first of these proxies. All of them and the nodes are watched.
-    pub(crate) fn run(&self, peers: &[&Peer]) -> Result<Run, FailoverError> {
+    /// A run through the first of these proxies, with load or with probes alone. All of them and the servers are
+    /// watched.
+    pub(crate) fn run(&self, peers: &[&Peer], has_load: bool) -> Result<Run, FailoverError> {
         let first = peers.first().ok_or_else(|| FailoverError::Impossible("no proxy".to_owned()))?;
-        let cluster = self.cluster()?;
+        let servers = self.servers()?;
         let table = self.table()?;
-        let nodes = cluster.nodes().iter().map(|node| Log {
-            source: Source::Server(u8::try_from(node.index()).unwrap_or(0)),
-            path: node.log_path(),
-        });
-        let proxies = peers
-            .iter()
-            .zip(1..)
-            .filter_map(|(peer, number)| Some(Log { source: Source::Proxy(number), path: peer.log_path()? }));
-        let run = Run::start(first.target(), table, nodes.chain(proxies).collect(), cluster.dir(), self)?;
+        let log = |server: &Server| Log {
+            source: Source::Server(u8::try_from(server.index).unwrap_or(0)),
+            path: servers.log_path(server.index),
+        };
+        let mut logs: Vec<Log> = servers.all().iter().map(log).collect();
+        logs.extend(peers.iter().zip(1..).filter_map(|(peer, number)| {
+            Some(Log { source: Source::Proxy(number), path: peer.log_path()? })
+        }));
+        let threads = if has_load { self.scale.load.threads } else { 0 };
+        let run = Run::start(first.target(), table, logs, servers.dir(), self, threads)?;
         self.wait("writes and reads through the proxy", READY_TIMEOUT_S, || Ok(run.probes_answered()))?;
         self.pause(self.scale.warm_up)?;
         Ok(run)
     }
 
-    /// What a run's rows have become: asks every node that runs and is Synced.
-    pub(crate) fn audit(&self, table: &str, recording: &Recording) -> Result<Audit, FailoverError> {
-        let mut servers = Vec::new();
-        for node in self.cluster()?.nodes().iter().filter(|node| node.is_running() && !node.is_paused()) {
-            servers.push((node.name(), rows::rows(node.addr(), table, Some(CAUSAL))?));
+    /// Ends a run, and compares what was acknowledged with what every server that runs has.
+    pub(crate) fn finish(&self, run: Run) -> Result<Finished, FailoverError> {
+        let (table, threads) = (run.table().to_owned(), run.threads());
+        let recording = run.finish()?;
+        let servers = self.servers()?;
+        let mut found: Vec<(String, Rows)> = Vec::new();
+        for server in servers.awake() {
+            found.push((server.name, rows::rows(server.address, &table, Some(servers.causal()))?));
         }
-        Ok(Audit::of(recording, &servers))
+        let audit = Audit::of(&recording, &found);
+        let rows = found.into_iter().next().map(|(_, rows)| rows).unwrap_or_default();
+        Ok(Finished { recording, audit, rows, threads })
     }
 
     /// Waits, unless somebody presses Ctrl-C.
@@ -198,6 +261,24 @@ impl<'a> Stage<'a> {
         }
         Ok(())
     }
+
+    /// The directory of the servers' data and logs; proxies put theirs beside them.
+    pub(crate) fn dir(&self) -> Result<&Path, FailoverError> {
+        Ok(self.servers()?.dir())
+    }
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// What was seen.
+    pub(crate) recording: Recording,
+    /// What became of the rows.
+    pub(crate) audit: Audit,
+    /// The rows as one server has them.
+    pub(crate) rows: Rows,
+    /// sysbench's threads.
+    pub(crate) threads: u32,
 }
 
 /// An address of 127.0.0.1 that nobody uses.

@@ -9,6 +9,7 @@ use crate::peer::PeerKind;
 use crate::record::{Kind, Pause, Recording, Source};
 use crate::rows::Audit;
 use crate::scenario::Scenario;
+use crate::stage::Finished;
 use crate::watch::VIEW;
 
 /// Different texts of errors that are shown; the others are summed up.
@@ -110,7 +111,11 @@ pub(crate) struct Figures {
 
 impl Figures {
     /// Counts and measures.
-    pub(crate) fn of(recording: &Recording, audit: &Audit, threads: u32) -> Figures {
+    pub(crate) fn of(finished: &Finished) -> Figures {
+        Figures::from_parts(&finished.recording, &finished.audit, finished.threads)
+    }
+
+    fn from_parts(recording: &Recording, audit: &Audit, threads: u32) -> Figures {
         let count = |kind| recording.failures.iter().filter(|failure| failure.kind == kind).count();
         let (begun, event, ended) = (recording.begun, recording.event(), recording.ended);
         let ms = |pause: Option<Pause>| pause.map_or(0.0, |pause| pause.ms());
@@ -144,6 +149,30 @@ impl Figures {
             }),
             load_tps: tps.iter().sum::<f64>() / tps.len().max(1) as f64,
             texts: texts(recording),
+        }
+    }
+}
+
+impl Figures {
+    /// Sums up what can be summed up, and takes the longer pauses.
+    pub(crate) fn add(&mut self, other: &Figures) {
+        self.outside += other.outside;
+        self.inside += other.inside;
+        self.deadlocks += other.deadlocks;
+        self.unknown += other.unknown;
+        self.stale += other.stale;
+        self.clients = self.clients.max(other.clients);
+        self.acknowledged += other.acknowledged;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.refused_and_there += other.refused_and_there;
+        self.write_pause_ms = self.write_pause_ms.max(other.write_pause_ms);
+        self.read_pause_ms = self.read_pause_ms.max(other.read_pause_ms);
+        self.undisturbed_ms = self.undisturbed_ms.max(other.undisturbed_ms);
+        self.writers = Some(self.writers.unwrap_or(0) + other.writers.unwrap_or(0));
+        self.load_tps = other.load_tps;
+        for (text, count) in &other.texts {
+            *self.texts.entry(text.clone()).or_default() += count;
         }
     }
 }
@@ -256,6 +285,15 @@ impl Judge {
         }
     }
 
+    /// Weir's own part of a failover: from the servers' new view on.
+    pub(crate) fn own_share(&mut self, figures: &Figures, limit_ms: f64) {
+        match figures.own_share_ms {
+            Some(ms) => self.within("write pause after the new view", ms, limit_ms),
+            // No pause waited for the view.
+            None => self.within("write pause", figures.write_pause_ms, limit_ms),
+        }
+    }
+
     /// No row may be lost, twice, or there against an error's word; nothing stale; unknown ones at most one per client.
     pub(crate) fn data(&mut self, figures: &Figures) {
         self.none("acknowledged rows lost", figures.lost);
@@ -277,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_groups_time_and_the_proxys_share_are_told_apart() {
-        let figures = Figures::of(&example(), &Audit::default(), 32);
+        let figures = Figures::from_parts(&example(), &Audit::default(), 32);
         assert!((figures.write_pause_ms - 305.0).abs() < 1e-6, "{figures:?}");
         assert!((figures.read_pause_ms - 5.0).abs() < 1e-6);
         assert_eq!(figures.group_ms.map(f64::round), Some(280.0));

@@ -134,9 +134,8 @@ fn server_says(line: &str) -> Option<String> {
     if shifts.is_some_and(|shift| shift.contains("-> DONOR/DESYNCED")) {
         return Some(DONOR.to_owned());
     }
-    // Group Replication (MY-011500, MY-011498): who is primary, and who has gone.
-    let (_, primary) = line.split_once("A new primary with address ")?;
-    Some(format!("{VIEW}: primary {}", primary.split(' ').next().unwrap_or_default()))
+    // Group Replication: the member that becomes primary says so when it has applied everything (MY-011510).
+    line.contains("This server is working as primary member").then(|| format!("{VIEW}: primary"))
 }
 
 /// What Weir says of roles.

@@ -29,7 +29,7 @@ pub mod wire;
 
 pub use error::{PortHolder, TestkitError};
 pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
-pub use galera::{Account, Galera, GaleraOptions, Node};
+pub use galera::{Account, Galera, GaleraOptions, Node, Place};
 pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
 pub use mysql::{Family, Mysql, MysqlOptions, MysqlServer};
 pub use process::Process;

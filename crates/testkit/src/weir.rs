@@ -175,6 +175,23 @@ impl Weir {
     /// What it prints goes to `DIR/NAME.log`.
     pub fn start(binary: &Path, config: &WeirConfig, dir: &Path, name: &str) -> Result<Weir, TestkitError> {
         preflight::port_is_free(config.listen())?;
+        Weir::run(Command::new(binary), config, dir, name)
+    }
+
+    /// The same in a network namespace, which has to be reachable from the caller's.
+    pub fn start_in(
+        namespace: &str,
+        binary: &Path,
+        config: &WeirConfig,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Weir, TestkitError> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(binary);
+        Weir::run(command, config, dir, name)
+    }
+
+    fn run(mut command: Command, config: &WeirConfig, dir: &Path, name: &str) -> Result<Weir, TestkitError> {
         let datadir = dir.join(format!("{name}-data"));
         fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
         let config_path = dir.join(format!("{name}.toml"));
@@ -182,12 +199,26 @@ impl Weir {
         write_config(&config_path, config, &datadir)?;
         let doing = || TestkitError::io(format!("write {}", log_path.display()));
         let log = File::create(&log_path).map_err(doing())?;
-        let mut command = Command::new(binary);
         command.arg("serve").arg("-c").arg(&config_path);
         let stdout = log.try_clone().map_err(doing())?;
         let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
         wait_for_port(config.listen(), &process, &log_path, START_TIMEOUT)?;
         Ok(Weir { process, listen: config.listen(), config_path, log_path, datadir })
+    }
+
+    /// Starts it again after its end, or after killing it, with the configuration that it had. Its log goes on.
+    pub fn restart(self, binary: &Path) -> Result<Weir, TestkitError> {
+        let Weir { process, listen, config_path, log_path, datadir } = self;
+        let name = process.name().to_owned();
+        drop(process);
+        let doing = || TestkitError::io(format!("write {}", log_path.display()));
+        let log = File::options().append(true).open(&log_path).map_err(doing())?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("-c").arg(&config_path);
+        let stdout = log.try_clone().map_err(doing())?;
+        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
+        wait_for_port(listen, &process, &log_path, START_TIMEOUT)?;
+        Ok(Weir { process, listen, config_path, log_path, datadir })
     }
 
     /// Where clients connect.

@@ -1,12 +1,18 @@
 //! The writer goes: in good order, or not.
 
-use weir_testkit::{Node, TestkitError};
+use std::time::Duration;
 
+use weir_testkit::Signal;
+
+use crate::clock::Moment;
 use crate::error::FailoverError;
 use crate::peer::{Peer, PeerKind};
+use crate::record::{RowId, Source};
 use crate::scenarios::Seen;
-use crate::stage::Stage;
+use crate::servers::Server;
+use crate::stage::{Finished, Stage};
 use crate::trial::{Figures, Judge};
+use crate::watch::SYNCED;
 
 /// The longest that clients may have to wait for answers.
 const RECOVERY_TIMEOUT_S: u64 = 40;
@@ -14,62 +20,125 @@ const RECOVERY_TIMEOUT_S: u64 = 40;
 const TERMINATED_PAUSE_MS: f64 = 1000.0;
 /// Weir's own part of a failover, from the group's new view on.
 pub(super) const OWN_SHARE_MS: f64 = 100.0;
+/// A hung node stays hung for so long after the others serve again.
+const HUNG: Duration = Duration::from_secs(6);
+/// The longest that a node which goes on may take to be Synced again.
+const SYNCED_TIMEOUT_S: u64 = 60;
 
-/// SIGTERM: the node says goodbye to its cluster.
-pub(super) fn terminated(stage: &Stage<'_>, peer: PeerKind) -> Result<Seen, FailoverError> {
-    gone(stage, peer, "SIGTERM", Node::stop)
+/// How a server goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// SIGTERM: it says goodbye to the others.
+    Terminated,
+    /// SIGKILL: nobody says anything.
+    Killed,
 }
 
-/// SIGKILL: nobody says anything.
-pub(super) fn killed(stage: &Stage<'_>, peer: PeerKind) -> Result<Seen, FailoverError> {
-    gone(stage, peer, "SIGKILL", Node::kill)
-}
-
-fn gone(
-    stage: &Stage<'_>,
-    kind: PeerKind,
-    signal: &str,
-    go: fn(&Node) -> Result<(), TestkitError>,
-) -> Result<Seen, FailoverError> {
+/// The writer of a cluster, or the primary of a group, goes and stays away.
+pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, FailoverError> {
     let (peer, mut run) = stage.begin(kind)?;
     let victim = writer(stage, &peer)?;
-    let event = run.mark(format!("{signal} of {}", victim.name()));
-    go(victim)?;
+    let servers = stage.servers()?;
+    let event = match end {
+        End::Terminated => {
+            let event = run.mark(format!("SIGTERM of {}", victim.name));
+            servers.stop(victim.index)?;
+            event
+        }
+        End::Killed => {
+            let event = run.mark(format!("SIGKILL of {}", victim.name));
+            servers.kill(victim.index)?;
+            event
+        }
+    };
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
     stage.pause(stage.scale.settle)?;
-    let table = run.table().to_owned();
-    let recording = run.finish()?;
-    let audit = stage.audit(&table, &recording)?;
-    let figures = Figures::of(&recording, &audit, stage.scale.load.threads);
-    let mut notes = audit.named;
-    if !answered {
-        notes.push(format!("After {RECOVERY_TIMEOUT_S} s there were probes without an answer."));
-    }
+    let finished = stage.finish(run)?;
+    let figures = Figures::of(&finished);
     let mut judge = Judge::new(stage.args.smoke);
     if kind == PeerKind::Weir {
-        judge.must("every client is served again", if answered { "yes" } else { "no" }, answered);
+        judge.must("every client is served again", yes(answered), answered);
         judge.none("errors outside transactions", figures.outside);
         judge.data(&figures);
-        if signal == "SIGTERM" {
-            judge.within("write pause", figures.write_pause_ms, TERMINATED_PAUSE_MS);
-        } else {
-            judge.within(
-                "write pause after the new view",
-                figures.own_share_ms.unwrap_or(f64::INFINITY),
-                OWN_SHARE_MS,
-            );
+        match (end, servers) {
+            // A group's own time is not Weir's.
+            (End::Terminated, crate::servers::Servers::Group(_)) => {
+                let share = figures.own_share_ms.unwrap_or(figures.write_pause_ms);
+                judge.within("write pause after the new primary", share, TERMINATED_PAUSE_MS);
+            }
+            (End::Terminated, _) => judge.within("write pause", figures.write_pause_ms, TERMINATED_PAUSE_MS),
+            (End::Killed, _) => judge.own_share(&figures, OWN_SHARE_MS),
         }
     }
-    Ok(Seen { variant: String::new(), recording, figures, checks: judge.checks, notes })
+    Ok(Seen::new(finished, figures, judge))
 }
 
-/// The node that gets the writes: Weir says it, HAProxy's first one is the first.
-pub(super) fn writer<'s>(stage: &'s Stage<'_>, peer: &Peer) -> Result<&'s Node, FailoverError> {
+/// SIGSTOP: its sockets stay open and nothing comes; later it goes on as if nothing had been.
+pub(super) fn hung(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    let (peer, mut run) = stage.begin(PeerKind::Weir)?;
+    let victim = writer(stage, &peer)?;
     let cluster = stage.cluster()?;
-    let address = match peer.weir() {
-        Some(weir) => weir.writer()?,
-        None => Some(cluster.node(1).addr()),
+    let node = cluster.node(victim.index);
+    let process =
+        node.process().ok_or_else(|| FailoverError::Impossible("the writer does not run".to_owned()))?;
+    let event = run.mark(format!("SIGSTOP of {}", victim.name));
+    node.pause()?;
+    let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
+    stage.pause(HUNG)?;
+    let back = run.mark(format!("SIGCONT of {}", victim.name));
+    // Not before its mark, and whatever the node thinks of itself.
+    node.resume()?;
+    let went_on = process.signal(Signal::CONT).is_ok();
+    stage.wait("the node that was hung to be Synced", SYNCED_TIMEOUT_S, || {
+        Ok(node.status("wsrep_local_state_comment").is_ok_and(|state| state == "Synced")
+            && node.status("wsrep_cluster_status").is_ok_and(|status| status == "Primary"))
+    })?;
+    stage.pause(stage.scale.settle)?;
+    let finished = stage.finish(run)?;
+    let figures = Figures::of(&finished);
+    let mut judge = Judge::new(stage.args.smoke);
+    judge.must("every client is served again", yes(answered && went_on), answered && went_on);
+    judge.none("errors outside transactions", figures.outside);
+    judge.data(&figures);
+    judge.own_share(&figures, OWN_SHARE_MS);
+    let early = reads_before_synced(&finished, &victim, back);
+    judge.none("reads on the returning node before it was Synced", early);
+    judge.none("writes on the old writer after SIGSTOP", writes_on(&finished, &victim, event));
+    Ok(Seen::new(finished, figures, judge))
+}
+
+/// Acknowledged writes that were begun after `moment` and executed by `server`.
+pub(super) fn writes_on(finished: &Finished, server: &Server, moment: Moment) -> usize {
+    let samples = finished.recording.samples.iter();
+    let late = samples.filter(|sample| sample.stream.writes() && sample.sent > moment);
+    let node = |stream: u8, number: u64| finished.rows.get(&RowId { stream, number }).map(|row| row.node);
+    late.filter(|sample| node(sample.stream.number(), sample.number).map(usize::from) == Some(server.index))
+        .count()
+}
+
+fn reads_before_synced(finished: &Finished, server: &Server, back: Moment) -> usize {
+    let recording = &finished.recording;
+    let source = Source::Server(u8::try_from(server.index).unwrap_or(0));
+    let said = |text: &str| {
+        let mut marks = recording.marks.iter();
+        marks.find(|m| m.source == source && m.at > back && m.text == text).map(|m| m.at)
     };
-    let node = cluster.nodes().iter().find(|node| Some(node.addr()) == address);
-    node.ok_or_else(|| FailoverError::Impossible(format!("the writer is {address:?}")))
+    let synced = said(SYNCED).unwrap_or(recording.ended);
+    let reads = recording.samples.iter().filter(|sample| usize::from(sample.node) == server.index);
+    reads.filter(|sample| sample.done > back && sample.done < synced).count()
+}
+
+/// The server that gets the writes: Weir says it; HAProxy's first one is the first; Router's is the primary.
+pub(super) fn writer(stage: &Stage<'_>, peer: &Peer) -> Result<Server, FailoverError> {
+    let servers = stage.servers()?;
+    let first = || servers.all().into_iter().next();
+    let server = match peer {
+        Peer::Weir(weir) => weir.writer()?.map(|address| servers.at(address)).transpose()?,
+        Peer::HaProxy { .. } => first(),
+    };
+    server.ok_or_else(|| FailoverError::Impossible("there is no writer".to_owned()))
+}
+
+pub(super) fn yes(holds: bool) -> &'static str {
+    if holds { "yes" } else { "no" }
 }

@@ -1,17 +1,24 @@
 //! What each scenario does to the servers, and its goals.
 
+mod apart;
+mod care;
+mod cycles;
 mod lost;
+mod quorum;
 mod reader;
+mod rejoin;
 mod switchover;
+mod weir_killed;
 
 use crate::error::FailoverError;
 use crate::peer::PeerKind;
 use crate::record::Recording;
-use crate::report::Output;
+use crate::report::{Output, check_line};
 use crate::scenario::Scenario;
-use crate::stage::{Stage, progress};
+use crate::stage::{Finished, Stage, progress};
 use crate::svg;
-use crate::trial::{Check, Figures, Measured, Outcome, Trial};
+use crate::trial::{Check, Figures, Judge, Measured, Outcome, Trial};
+use lost::End;
 
 /// What a scenario has seen through one proxy.
 pub(crate) struct Seen {
@@ -25,6 +32,28 @@ pub(crate) struct Seen {
     pub(crate) checks: Vec<Check>,
     /// For the reader of the report.
     pub(crate) notes: Vec<String>,
+}
+
+impl Seen {
+    fn new(finished: Finished, figures: Figures, judge: Judge) -> Seen {
+        Seen {
+            variant: String::new(),
+            recording: finished.recording,
+            figures,
+            checks: judge.checks,
+            notes: finished.audit.named,
+        }
+    }
+
+    fn variant(mut self, variant: &str) -> Seen {
+        self.variant = variant.to_owned();
+        self
+    }
+
+    fn note(mut self, note: impl Into<String>) -> Seen {
+        self.notes.push(note.into());
+        self
+    }
 }
 
 /// Runs a scenario through every proxy that it is for and that takes part.
@@ -41,7 +70,9 @@ pub(crate) fn run(
         progress(&format!("{scenario} through {peer}: {}", scenario.title()));
         let outcome = match one(stage, scenario, peer) {
             Ok(seen) => {
-                trials.push(measured(scenario, peer, seen, output)?);
+                for seen in seen {
+                    trials.push(measured(scenario, peer, seen, output)?);
+                }
                 continue;
             }
             Err(FailoverError::Interrupted) => return Err(FailoverError::Interrupted),
@@ -56,32 +87,41 @@ pub(crate) fn run(
     Ok(trials)
 }
 
-/// The proxies that a scenario is for.
+/// The proxies that a scenario is for: those that have an equivalent.
 fn peers(scenario: Scenario) -> &'static [PeerKind] {
     match scenario {
         Scenario::WriterTerminated | Scenario::WriterKilled => &[PeerKind::Weir, PeerKind::HaProxy],
-        // Nobody else has an equivalent.
-        Scenario::Switchover | Scenario::Reader => &[PeerKind::Weir],
+        Scenario::GroupTerminated | Scenario::GroupKilled => &[PeerKind::Weir, PeerKind::MysqlRouter],
+        _ => &[PeerKind::Weir],
     }
 }
 
-fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Seen, FailoverError> {
-    match scenario {
-        Scenario::Switchover => switchover::run(stage),
-        Scenario::Reader => reader::run(stage),
-        Scenario::WriterTerminated => lost::terminated(stage, peer),
-        Scenario::WriterKilled => lost::killed(stage, peer),
-    }
+fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen>, FailoverError> {
+    let seen = match scenario {
+        Scenario::Switchover | Scenario::GroupSwitchover => switchover::run(stage)?,
+        Scenario::Reader => reader::run(stage)?,
+        Scenario::WriterTerminated | Scenario::GroupTerminated => lost::gone(stage, peer, End::Terminated)?,
+        Scenario::WriterKilled | Scenario::GroupKilled => lost::gone(stage, peer, End::Killed)?,
+        Scenario::WriterHung => lost::hung(stage)?,
+        Scenario::Path => return apart::path(stage),
+        Scenario::Partition => return apart::partition(stage),
+        Scenario::TwoKilled => quorum::run(stage)?,
+        Scenario::Care => care::run(stage)?,
+        Scenario::WeirKilled => return weir_killed::run(stage),
+        Scenario::Rejoin => rejoin::run(stage)?,
+        Scenario::Cycles => return cycles::run(stage),
+    };
+    Ok(vec![seen])
 }
 
 fn measured(scenario: Scenario, peer: PeerKind, seen: Seen, output: &Output) -> Result<Trial, FailoverError> {
     let Seen { variant, recording, figures, checks, notes } = seen;
     let dash = if variant.is_empty() { "" } else { "-" };
     let name = format!("{scenario}-{peer}{dash}{}.svg", variant.replace(' ', "-"));
-    let title = format!("{}, through {peer}", scenario.title());
-    output.write(&name, &svg::plot(&recording, &title))?;
+    let through = if variant.is_empty() { peer.to_string() } else { format!("{peer} ({variant})") };
+    output.write(&name, &svg::plot(&recording, &format!("{}, through {through}", scenario.title())))?;
     for check in &checks {
-        progress(&format!("  {}", crate::report::check_line(check)));
+        progress(&format!("  {}", check_line(check)));
     }
     let measured = Measured { figures, checks, notes, plot: Some(name) };
     Ok(Trial { scenario, peer, variant, outcome: Outcome::Measured(Box::new(measured)) })

@@ -39,7 +39,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     stage.pause(stage.scale.settle)?;
     run.mark(format!("start {}", reader.name()));
     cluster.start_node(reader.index())?;
-    stage.name_node(reader)?;
+    stage.servers()?.number(reader.index())?;
     run.mark(format!("undrain {}", reader.name()));
     order(weir, &["undrain", &address])?;
     stage.wait("the reader reads again", DRAIN_TIMEOUT_S, || Ok(weir.readers()?.contains(&reader.addr())))?;
@@ -50,10 +50,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
             result.join().unwrap_or_else(|_| Err("a reader of a large result panicked".to_owned())).err(),
         );
     }
-    let table = run.table().to_owned();
-    let recording = run.finish()?;
-    let audit = stage.audit(&table, &recording)?;
-    let mut figures = Figures::of(&recording, &audit, stage.scale.load.threads);
+    let finished = stage.finish(run)?;
+    let mut figures = Figures::of(&finished);
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
     let mut judge = Judge::new(stage.args.smoke);
@@ -68,8 +66,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     );
     let mut notes = vec![format!("The reader was idle {:.0} ms after the drain.", idle.ms_since(drained))];
     notes.extend(cut);
-    notes.extend(audit.named);
-    Ok(Seen { variant: String::new(), recording, figures, checks: judge.checks, notes })
+    notes.extend(finished.audit.named);
+    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: judge.checks, notes })
 }
 
 /// Reads many rows through the proxy, and counts them.
@@ -85,7 +83,7 @@ fn large_result(server: std::net::SocketAddrV4) -> Result<(), String> {
     }
 }
 
-fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), FailoverError> {
+pub(super) fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), FailoverError> {
     let told = weir.tell(arguments)?;
     match told.succeeded {
         true => Ok(()),

@@ -21,6 +21,7 @@ const PAUSE_P99_MS: f64 = 100.0;
 /// Transactions in progress are waited for so long, else the switchover is undone.
 const GRACE_MS: &str = "5000";
 
+/// On Galera or on a group.
 pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
     let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
@@ -43,10 +44,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
         stage.pause(GAP)?;
     }
     stage.pause(stage.scale.settle)?;
-    let table = run.table().to_owned();
-    let recording = run.finish()?;
-    let audit = stage.audit(&table, &recording)?;
-    let mut figures = Figures::of(&recording, &audit, stage.scale.load.threads);
+    let finished = stage.finish(run)?;
+    let mut figures = Figures::of(&finished);
     // Each member of the cluster stays where it is: there is no new view.
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
@@ -60,7 +59,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     judge.none("errors in transactions", figures.inside);
     judge.none("unknown", figures.unknown);
     judge.data(&figures);
-    let pauses = sorted_pauses(&recording, &spans);
+    let pauses = sorted_pauses(&finished.recording, &spans);
     let p99 = percentile(&pauses, 99.0).unwrap_or(f64::INFINITY);
     judge.within("write pause, 99th percentile", p99, PAUSE_P99_MS);
     let mut notes = vec![format!(
@@ -70,12 +69,12 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
         percentile(&pauses, 50.0).unwrap_or_default(),
         percentile(&pauses, 90.0).unwrap_or_default(),
         pauses.last().copied().unwrap_or_default(),
-        percentile(&calm_pauses(&recording, &spans), 50.0).unwrap_or_default(),
-        calm_pauses(&recording, &spans).last().copied().unwrap_or_default(),
+        percentile(&calm_pauses(&finished.recording, &spans), 50.0).unwrap_or_default(),
+        calm_pauses(&finished.recording, &spans).last().copied().unwrap_or_default(),
     )];
     notes.extend(undone.into_iter().take(5).map(|text| format!("Undone: {text}")));
-    notes.extend(audit.named);
-    Ok(Seen { variant: String::new(), recording, figures, checks: judge.checks, notes })
+    notes.extend(finished.audit.named);
+    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: judge.checks, notes })
 }
 
 /// The longest pause of each switchover, ascending.

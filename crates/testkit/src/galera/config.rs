@@ -28,6 +28,8 @@ pub(super) struct NodeConfig {
     pub(super) cluster_name: String,
     pub(super) extra_cnf: String,
     pub(super) provider_options: String,
+    /// The network namespace that the server runs in, if it is another than ours.
+    pub(super) namespace: Option<String>,
 }
 
 impl NodeConfig {
@@ -120,6 +122,7 @@ mod tests {
             cluster_name: "weir-x".to_owned(),
             extra_cnf: "wsrep_slave_threads=4".to_owned(),
             provider_options: String::new(),
+            namespace: None,
         };
         let text = config.render(Path::new("/lib/galera.so"), true);
         for line in [

@@ -50,6 +50,15 @@ impl Account {
     pub const ASSIST: Account = Account { user: "assist", password: "assist" };
 }
 
+/// Where a node stands that is not on loopback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// A network namespace as `ip netns` knows it; the caller makes and removes it, and has to be root.
+    pub namespace: String,
+    /// The node's address within.
+    pub address: Ipv4Addr,
+}
+
 /// What cluster to start, and where.
 #[derive(Debug, Clone)]
 pub struct GaleraOptions {
@@ -59,6 +68,8 @@ pub struct GaleraOptions {
     pub nodes: u8,
     /// The first node's address; node N gets the N-1st address after it.
     pub first_address: Ipv4Addr,
+    /// Network namespaces, one for each node, instead of loopback addresses; empty: none.
+    pub places: Vec<Place>,
     /// The port for clients, the same on all addresses. 4567, 4568 and 4444 are used beside it.
     pub port: u16,
     /// Further lines for every node's `[mysqld]` section; they win over the ones before.
@@ -95,6 +106,7 @@ impl GaleraOptions {
             purpose: purpose.to_owned(),
             nodes: 3,
             first_address,
+            places: Vec::new(),
             port: 3306,
             extra_cnf: String::new(),
             provider_options: String::new(),
@@ -105,15 +117,22 @@ impl GaleraOptions {
     }
 
     fn node_configs(&self, dir: &Path) -> Result<Vec<NodeConfig>, TestkitError> {
-        if !(1..=9).contains(&self.nodes) || !self.first_address.is_loopback() {
+        let nodes = usize::from(self.nodes);
+        if !self.places.is_empty() && self.places.len() != nodes {
+            let places = self.places.len();
+            return Err(TestkitError::Options(format!("{nodes} nodes have {places} namespaces")));
+        }
+        if !(1..=9).contains(&nodes) || !self.first_address.is_loopback() {
             let (nodes, address) = (self.nodes, self.first_address);
             return Err(TestkitError::Options(format!(
                 "a cluster has 1 to 9 nodes on loopback addresses, not {nodes} from {address} on"
             )));
         }
-        let addresses: Vec<Ipv4Addr> = (0..self.nodes)
-            .map(|i| Ipv4Addr::from_bits(self.first_address.to_bits() + u32::from(i)))
-            .collect();
+        let loopback = |i: u8| Ipv4Addr::from_bits(self.first_address.to_bits() + u32::from(i));
+        let addresses: Vec<Ipv4Addr> = match self.places.is_empty() {
+            true => (0..self.nodes).map(loopback).collect(),
+            false => self.places.iter().map(|place| place.address).collect(),
+        };
         let config = |(i, &address): (usize, &Ipv4Addr)| NodeConfig {
             index: i + 1,
             dir: dir.to_owned(),
@@ -122,6 +141,7 @@ impl GaleraOptions {
             cluster_name: format!("weir-{}", self.purpose),
             extra_cnf: self.extra_cnf.clone(),
             provider_options: self.provider_options.clone(),
+            namespace: self.places.get(i).map(|place| place.namespace.clone()),
         };
         Ok(addresses.iter().enumerate().map(config).collect())
     }
@@ -251,7 +271,8 @@ fn check_cancel(cancel: &AtomicBool) -> Result<(), TestkitError> {
 }
 
 fn check_machine(options: &GaleraOptions, nodes: &[NodeConfig]) -> Result<(), TestkitError> {
-    for node in nodes {
+    // What is in use in a namespace can't be seen from here.
+    for node in nodes.iter().filter(|node| node.namespace.is_none()) {
         for port in GALERA_PORTS.into_iter().chain([options.port]) {
             preflight::port_is_free(SocketAddrV4::new(*node.address.ip(), port))?;
         }

@@ -259,7 +259,15 @@ impl Node {
     }
 
     fn server_command(&self, cnf: &Path) -> Command {
-        let mut command = Command::new(&self.programs.server);
+        let mut command = match &self.config.namespace {
+            None => Command::new(&self.programs.server),
+            // It becomes the program that it starts, so that the process is the server.
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(&self.programs.server);
+                command
+            }
+        };
         command.arg(format!("--defaults-file={}", cnf.display()));
         command
     }

@@ -1,0 +1,155 @@
+//! Writers are killed and come back, many times: with assisted eviction, and without.
+
+use weir_testkit::report::{Spread, percentile};
+use weir_testkit::{Account, hostgroup};
+
+use crate::clock::Moment;
+use crate::error::FailoverError;
+use crate::peer::{Peer, WeirPeer};
+use crate::record::{Pause, Source};
+use crate::scenarios::Seen;
+use crate::scenarios::lost::writer;
+use crate::stage::{Finished, Stage, progress};
+use crate::trial::{Figures, Judge};
+use crate::watch::LOST_QUORUM;
+
+/// The longest that clients may have to wait after a kill.
+const RECOVERY_TIMEOUT_S: u64 = 40;
+/// The longest until Weir reads from the node again that has come back.
+const READER_TIMEOUT_S: u64 = 60;
+/// The value of `assist` that switches it off.
+const OFF: &str = "off";
+/// What Weir says when it can do it, and the longest until then.
+const ASSIST_ON: &str = "assisted eviction is on";
+const ASSIST_TIMEOUT_S: u64 = 30;
+/// A recording holds so many cycles at most.
+const BATCH: u32 = 20;
+/// With assisted eviction: the median of the downtimes, and the longest, a five-nines day.
+const MEDIAN_MS: f64 = 150.0;
+const LONGEST_MS: f64 = 864.0;
+
+/// What all batches have shown.
+#[derive(Debug, Default)]
+struct Cycles {
+    /// Write downtime of each, ascending at the end.
+    stalls_ms: Vec<f64>,
+    figures: Figures,
+    quorum_lost: usize,
+    /// Nodes whose evict list was not empty after a cycle.
+    left_in_lists: usize,
+    named: Vec<String>,
+    last: Option<Finished>,
+}
+
+pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+    let mut seen = Vec::new();
+    for assist in ["dead", OFF] {
+        let mut cycles = Cycles::default();
+        let mut left = stage.scale.cycles;
+        while left > 0 {
+            let count = left.min(BATCH);
+            cycles.batch(stage, assist, count)?;
+            left -= count;
+            progress(&format!("  assist {assist}: {} of {}", cycles.stalls_ms.len(), stage.scale.cycles));
+        }
+        seen.push(cycles.seen(stage, assist)?);
+    }
+    Ok(seen)
+}
+
+impl Cycles {
+    fn batch(&mut self, stage: &Stage<'_>, assist: &str, count: u32) -> Result<(), FailoverError> {
+        let servers = stage.healthy()?;
+        let weir = WeirPeer::start(stage, |config| {
+            let Account { user, password } = Account::APP;
+            let row = [
+                ("writer_hostgroup", hostgroup::WRITER.into()),
+                ("assist", assist.into()),
+                ("assist_username", user.into()),
+                ("assist_password", password.into()),
+            ];
+            // An account without eviction would be refused.
+            let wanted = if assist == OFF { 2 } else { row.len() };
+            config.push("weir_topology", row.get(..wanted).unwrap_or_default());
+        })?;
+        if assist != OFF {
+            stage.wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || Ok(weir.has_logged(ASSIST_ON)))?;
+        }
+        let peer = Peer::Weir(weir);
+        let mut run = stage.run(&[&peer], true)?;
+        let mut kills: Vec<(Moment, usize, Moment)> = Vec::new();
+        for _ in 0..count {
+            let victim = writer(stage, &peer)?;
+            let event = run.mark(format!("SIGKILL of {}", victim.name));
+            servers.kill(victim.index)?;
+            if !run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)? {
+                self.named.push(format!("After the kill of {} some client was not served.", victim.name));
+            }
+            stage.pause(stage.scale.settle)?;
+            kills.push((event, victim.index, Moment::now()));
+            stage.cluster()?.start_node(victim.index)?;
+            servers.number(victim.index)?;
+            stage.wait("the node reads again", READER_TIMEOUT_S, || {
+                let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+                Ok(weir.readers()?.contains(&victim.address))
+            })?;
+            stage.pause(stage.scale.settle)?;
+            for server in servers.all() {
+                let list = stage.cluster()?.node(server.index).status("wsrep_evs_evict_list")?;
+                self.left_in_lists += usize::from(!list.trim().is_empty());
+            }
+        }
+        let finished = stage.finish(run)?;
+        self.add(finished, &kills);
+        Ok(())
+    }
+
+    fn add(&mut self, finished: Finished, kills: &[(Moment, usize, Moment)]) {
+        let recording = &finished.recording;
+        for &(event, victim, until) in kills {
+            let longest = Pause::longest(&recording.pauses(true, event, until));
+            self.stalls_ms.push(longest.map_or(f64::INFINITY, |pause| pause.ms()));
+            // A node that starts is alone for a moment; what counts are the others.
+            let lost = recording.marks.iter().filter(|mark| {
+                matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
+                    && mark.at >= event
+                    && mark.at <= until
+                    && mark.text.starts_with(LOST_QUORUM)
+            });
+            self.quorum_lost += usize::from(lost.count() > 0);
+        }
+        self.figures.add(&Figures::of(&finished));
+        self.named.extend(finished.audit.named.iter().cloned());
+        self.last = Some(finished);
+    }
+
+    fn seen(mut self, stage: &Stage<'_>, assist: &str) -> Result<Seen, FailoverError> {
+        let finished = self.last.take().ok_or_else(|| FailoverError::Impossible("no cycles".to_owned()))?;
+        self.stalls_ms.sort_by(f64::total_cmp);
+        let Spread { median, max, min } = Spread::of(self.stalls_ms.iter().copied())
+            .ok_or_else(|| FailoverError::Impossible("no cycles".to_owned()))?;
+        let mut judge = Judge::new(stage.args.smoke);
+        judge.none("errors outside transactions", self.figures.outside);
+        judge.none("acknowledged rows lost", self.figures.lost);
+        judge.none("rows written twice", self.figures.doubled);
+        judge.none("refused rows that are there", self.figures.refused_and_there);
+        judge.none("cycles in which survivors lost their quorum", self.quorum_lost);
+        judge.none("evict lists with an entry after a cycle", self.left_in_lists);
+        if assist != OFF {
+            judge.within("write downtime, median", median, MEDIAN_MS);
+            judge.within("write downtime, longest", max, LONGEST_MS);
+        }
+        let p99 = percentile(&self.stalls_ms, 99.0).unwrap_or_default();
+        let note = format!(
+            "{} cycles: write downtime {min:.0} ms at least, median {median:.0} ms, 99th percentile {p99:.0} ms, longest \
+             {max:.0} ms. The time-line shows the last {BATCH} at most.",
+            self.stalls_ms.len()
+        );
+        let mut figures = self.figures;
+        (figures.group_ms, figures.own_share_ms) = (None, None);
+        figures.write_pause_ms = max;
+        let mut seen = Seen::new(finished, figures, judge).variant(&format!("assist {assist}")).note(note);
+        seen.notes.extend(self.named.into_iter().take(5));
+        Ok(seen)
+    }
+}

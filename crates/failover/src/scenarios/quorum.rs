@@ -1,0 +1,63 @@
+//! Two of three nodes are killed at once: nobody is left who may serve. Then they come back.
+
+use std::time::Duration;
+
+use crate::error::FailoverError;
+use crate::peer::PeerKind;
+use crate::scenarios::Seen;
+use crate::scenarios::lost::{writer, yes};
+use crate::stage::Stage;
+use crate::trial::{Figures, Judge};
+use crate::watch::LOST_QUORUM;
+
+/// Longer than statements are held (10 s by default), so that the error is seen.
+const DOWN: Duration = Duration::from_secs(15);
+/// Statements are held for so long at least before they fail.
+const HELD_MS: f64 = 9_000.0;
+/// A probe's interval, and the time that its answer may take.
+const NOTICED_MS: u64 = 1_500;
+/// The longest from the nodes' start to the first answers.
+const BACK_TIMEOUT_S: u64 = 60;
+
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    let (peer, mut run) = stage.begin(PeerKind::Weir)?;
+    let victim = writer(stage, &peer)?;
+    let servers = stage.servers()?;
+    let other = servers.all().into_iter().rfind(|server| server.index != victim.index);
+    let other = other.ok_or_else(|| FailoverError::Impossible("no second node".to_owned()))?;
+    let event = run.mark(format!("SIGKILL of {} and {}", victim.name, other.name));
+    servers.kill(victim.index)?;
+    servers.kill(other.index)?;
+    stage.pause(DOWN)?;
+    let started = run.mark("both are started again");
+    for index in [victim.index, other.index] {
+        stage.cluster()?.spawn_node(index)?;
+    }
+    let answered = run.wait_answers(stage, started, BACK_TIMEOUT_S)?;
+    stage.pause(stage.scale.settle)?;
+    // The rows are looked for on all three, which Galera may need a moment for.
+    servers.repair()?;
+    let finished = stage.finish(run)?;
+    let mut figures = Figures::of(&finished);
+    (figures.group_ms, figures.own_share_ms) = (None, None);
+
+    let mut judge = Judge::new(stage.args.smoke);
+    let is_clear = |text: &str| text.contains("hostgroup");
+    let outside: Vec<_> = (finished.recording.failures.iter())
+        .filter(|failure| failure.kind == crate::record::Kind::Outside)
+        .collect();
+    let early = outside.iter().filter(|failure| failure.at.ms_since(event) < HELD_MS).count();
+    judge.none(&format!("errors outside transactions in the first {} s", HELD_MS / 1000.0), early);
+    let obscure = outside.iter().filter(|failure| !is_clear(&failure.text)).count();
+    judge.none("later errors that do not say which hostgroup has no server", obscure);
+    // Until the survivor knows that it is alone, it may read.
+    let mut marks = finished.recording.marks.iter();
+    let alone = marks.find(|mark| mark.at > event && mark.text.starts_with(LOST_QUORUM));
+    let alone = alone.map_or(event, |mark| mark.at).plus_ms(NOTICED_MS);
+    let samples = finished.recording.samples.iter();
+    let answers = samples.filter(|sample| sample.sent > alone && sample.done < started);
+    judge.none("statements that the node without quorum answered", answers.count());
+    judge.must("served again by itself", yes(answered), answered);
+    judge.data(&figures);
+    Ok(Seen::new(finished, figures, judge))
+}

@@ -1,0 +1,48 @@
+//! A killed node comes back under load: another one gives it what it has missed.
+
+use std::time::Duration;
+
+use crate::error::FailoverError;
+use crate::peer::PeerKind;
+use crate::record::Pause;
+use crate::scenarios::Seen;
+use crate::scenarios::lost::writer;
+use crate::stage::Stage;
+use crate::trial::{Figures, Judge};
+
+/// How long it is away.
+const AWAY: Duration = Duration::from_secs(10);
+/// The longest that writes may stall meanwhile.
+const STALL_MS: f64 = 200.0;
+
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    stage.healthy()?;
+    let peer = crate::peer::Peer::start(PeerKind::Weir, stage)?;
+    // The writer's failover is another scenario: here a reader goes before the run, and misses what follows.
+    let victim = writer(stage, &peer)?;
+    let servers = stage.servers()?;
+    let reader = servers.all().into_iter().rfind(|server| server.index != victim.index);
+    let reader = reader.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))?;
+    servers.kill(reader.index)?;
+    let mut run = stage.run(&[&peer], true)?;
+    stage.pause(AWAY)?;
+    let started = run.mark(format!("start of {}", reader.name));
+    stage.cluster()?.start_node(reader.index)?;
+    let synced = run.mark(format!("{} is Synced", reader.name));
+    stage.pause(stage.scale.settle)?;
+    let finished = stage.finish(run)?;
+    let mut figures = Figures::of(&finished);
+    (figures.group_ms, figures.own_share_ms) = (None, None);
+    let stall = finished.recording.pauses(true, started, finished.recording.ended);
+    let stall_ms = Pause::longest(&stall).map_or(f64::INFINITY, |pause| pause.ms());
+
+    let mut judge = Judge::new(stage.args.smoke);
+    judge.none("errors outside transactions", figures.outside);
+    judge.none("errors in transactions", figures.inside);
+    judge.none("unknown", figures.unknown);
+    judge.data(&figures);
+    judge.within("longest write stall", stall_ms, STALL_MS);
+    let took = synced.ms_since(started) / 1000.0;
+    Ok(Seen::new(finished, figures, judge)
+        .note(format!("{} was Synced {took:.1} s after its start.", reader.name)))
+}

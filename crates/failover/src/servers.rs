@@ -1,0 +1,193 @@
+//! The servers of a stage: a Galera cluster or a Group Replication group, as far as scenarios treat them alike.
+
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weir_testkit::{Galera, Mysql, TestkitError};
+
+use crate::error::FailoverError;
+use crate::rows;
+
+/// The longest that a group may take to be whole again.
+const GROUP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Running servers; they end with it.
+#[derive(Debug)]
+pub(crate) enum Servers {
+    /// MariaDB Galera, n1 and following.
+    Galera(Galera),
+    /// MySQL Group Replication, m1 and following.
+    Group(Mysql),
+}
+
+/// One of them, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Counted from 1.
+    pub(crate) index: usize,
+    /// n1, or m1.
+    pub(crate) name: String,
+    /// Where clients connect.
+    pub(crate) address: SocketAddrV4,
+    /// Whether its process runs and is not stopped by a signal.
+    pub(crate) is_awake: bool,
+}
+
+impl Servers {
+    /// The Galera cluster.
+    pub(crate) fn galera(&self) -> Result<&Galera, FailoverError> {
+        match self {
+            Servers::Galera(galera) => Ok(galera),
+            Servers::Group(_) => Err(FailoverError::Impossible("this is no Galera cluster".to_owned())),
+        }
+    }
+
+    /// The directory of their data and logs.
+    pub(crate) fn dir(&self) -> &Path {
+        match self {
+            Servers::Galera(galera) => galera.dir(),
+            Servers::Group(group) => group.dir(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Server> {
+        match self {
+            Servers::Galera(galera) => {
+                let server = |node: &weir_testkit::Node| Server {
+                    index: node.index(),
+                    name: node.name(),
+                    address: node.addr(),
+                    is_awake: node.is_running() && !node.is_paused(),
+                };
+                galera.nodes().iter().map(server).collect()
+            }
+            Servers::Group(group) => {
+                let server = |(server, index): (&weir_testkit::MysqlServer, usize)| Server {
+                    index,
+                    name: server.name(),
+                    address: server.addr(),
+                    is_awake: server.process().is_some(),
+                };
+                group.servers().iter().zip(1..).map(server).collect()
+            }
+        }
+    }
+
+    /// Those that run.
+    pub(crate) fn awake(&self) -> Vec<Server> {
+        self.all().into_iter().filter(|server| server.is_awake).collect()
+    }
+
+    /// The one with this address.
+    pub(crate) fn at(&self, address: SocketAddrV4) -> Result<Server, FailoverError> {
+        let server = self.all().into_iter().find(|server| server.address == address);
+        server.ok_or_else(|| FailoverError::Impossible(format!("{address} is none of the servers")))
+    }
+
+    /// Its error log.
+    pub(crate) fn log_path(&self, index: usize) -> PathBuf {
+        match self {
+            Servers::Galera(galera) => galera.node(index).log_path(),
+            Servers::Group(group) => group.server(index).log_path(),
+        }
+    }
+
+    /// Statements as root on one of them.
+    pub(crate) fn root_query(&self, index: usize, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
+        match self {
+            Servers::Galera(galera) => galera.node(index).root_query(sql),
+            Servers::Group(group) => group.server(index).root_query(sql),
+        }
+    }
+
+    /// What a session says to see everything that was committed before.
+    pub(crate) fn causal(&self) -> &'static str {
+        match self {
+            Servers::Galera(_) => "SET SESSION wsrep_sync_wait = 15",
+            Servers::Group(_) => "SET SESSION group_replication_consistency = 'BEFORE'",
+        }
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub(crate) fn stop(&self, index: usize) -> Result<(), TestkitError> {
+        match self {
+            Servers::Galera(galera) => galera.node(index).stop(),
+            Servers::Group(group) => group.server(index).stop(),
+        }
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&self, index: usize) -> Result<(), TestkitError> {
+        match self {
+            Servers::Galera(galera) => galera.node(index).kill(),
+            Servers::Group(group) => group.server(index).kill(),
+        }
+    }
+
+    /// Everything runs, is well, and has its own number in the table `node`.
+    pub(crate) fn repair(&self) -> Result<(), FailoverError> {
+        match self {
+            Servers::Galera(galera) => galera.repair()?,
+            Servers::Group(group) => repair_group(group)?,
+        }
+        self.all().iter().try_for_each(|server| self.number(server.index))
+    }
+
+    /// Writes a server's number into its own table `node`, and nobody else's.
+    pub(crate) fn number(&self, index: usize) -> Result<(), FailoverError> {
+        self.root_query(index, &format!("{}; SELECT COUNT(*) FROM {}.node", self.causal(), rows::SCHEMA))?;
+        let sql = match self {
+            Servers::Galera(_) => rows::node_sql(index, "wsrep_on = OFF"),
+            Servers::Group(_) => {
+                let is_read_only = self.root_query(index, "SELECT @@GLOBAL.super_read_only")?;
+                let alone = rows::node_sql(index, "sql_log_bin = OFF");
+                match is_read_only.concat().concat() == "1" {
+                    false => alone,
+                    true => {
+                        format!("SET GLOBAL super_read_only = OFF; {alone}; SET GLOBAL super_read_only = ON")
+                    }
+                }
+            }
+        };
+        self.root_query(index, &sql)?;
+        Ok(())
+    }
+}
+
+/// Members that are down are started and join; one that its group has expelled joins again.
+fn repair_group(group: &Mysql) -> Result<(), FailoverError> {
+    for server in group.servers() {
+        if server.process().is_none() {
+            server.start()?;
+        }
+        let state = server.root_query(
+            "SELECT MEMBER_STATE FROM performance_schema.replication_group_members \
+             WHERE MEMBER_ID = @@GLOBAL.server_uuid",
+        )?;
+        match state.concat().concat().as_str() {
+            "ONLINE" => {}
+            "RECOVERING" => wait_online(server)?,
+            _ => {
+                server.root_query("STOP GROUP_REPLICATION")?;
+                server.join_group()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn wait_online(server: &weir_testkit::MysqlServer) -> Result<(), FailoverError> {
+    let deadline = std::time::Instant::now() + GROUP_TIMEOUT;
+    let state = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members \
+                 WHERE MEMBER_ID = @@GLOBAL.server_uuid";
+    while server.root_query(state)?.concat().concat() != "ONLINE" {
+        if std::time::Instant::now() > deadline {
+            let what = format!("{} in its group", server.name());
+            return Err(FailoverError::Timeout { what, timeout_s: GROUP_TIMEOUT.as_secs() });
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
