@@ -4,13 +4,14 @@
 use std::process::Command;
 use std::time::Duration;
 
-use weir_testkit::{Account, Node, Signal, Weir, weir_binary};
+use weir_testkit::{Account, Node, Signal, TestkitError, Weir, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::serial("eviction::killed_nodes_leave_at_once_and_come_back", killed_nodes),
+        Case::serial("eviction::a_writer_is_no_donor", no_donor),
         Case::serial("eviction::two_weirs_evict_as_one", two_weirs),
         Case::serial("eviction::weir_dies_at_each_step", weir_dies),
         Case::serial("eviction::what_was_left_behind_is_cleared", left_behind),
@@ -114,6 +115,33 @@ fn killed_nodes(env: &Env) -> CaseResult {
         })?;
     }
     ensure!(count(&weir, EVICTED) == 4, "{} evictions in four rounds", count(&weir, EVICTED));
+    Ok(())
+}
+
+/// The last node of the view sends a joining one what it has missed; so it is not the writer any more by then.
+fn no_donor(env: &Env) -> CaseResult {
+    let (cluster, schema, weir) = (env.cluster()?, env.schema()?, assisted(env)?);
+    let mut nodes: Vec<(String, &Node)> = cluster
+        .nodes()
+        .iter()
+        .map(|node| Ok((node.status("wsrep_local_index")?, node)))
+        .collect::<Result<_, TestkitError>>()?;
+    nodes.sort_by(|a, b| a.0.cmp(&b.0));
+    let [(_, first), _, (_, last)] = nodes.as_slice() else { return Err("no three nodes".into()) };
+    let to = last.addr().to_string();
+    let mut command = Command::new(weir_binary()?);
+    command.args(["switchover", "100", "--to", &to, "-c"]).arg(weir.config_path());
+    let moved = command.output()?;
+    let is_there = String::from_utf8_lossy(&moved.stderr).contains("is the writer already");
+    ensure!(moved.status.success() || is_there, "{moved:?}");
+    first.kill()?;
+    weir.wait_log(CLEAN, PATIENCE)?;
+    wait_clean(env, 2)?;
+    cluster.start_node(first.index())?;
+    weir.wait_log("a node joins: the writer role leaves the server that will send it its state", PATIENCE)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    let writer = session.value("SELECT @@wsrep_node_name FOR UPDATE")?;
+    ensure!(writer != last.name(), "{writer} is the donor and still the writer");
     Ok(())
 }
 

@@ -266,12 +266,23 @@ impl Owner {
             let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
             probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
         }
+        self.rank_assists(now);
         let is_fresh = |hold: &Hold| now.since(hold.since) < HURRY_MS;
         let hurry = self.roles.groups.iter().any(|group| group.hold.as_ref().is_some_and(is_fresh));
         if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
             self.probes.values().for_each(|probe| probe.order(Order::Now));
         } else if !hurry {
             self.hurry.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Which of several Weirs is to evict dead nodes, as far as the epoch's rows tell.
+    fn rank_assists(&self, now: Millis) {
+        for assist in &self.assists {
+            let group = self.roles.group(assist.settings.writer_hostgroup);
+            let tenure = group.and_then(|group| group.tenure.as_ref());
+            let epoch = self.settings.policy.epoch.as_ref();
+            assist.rank(tenure.zip(epoch).map_or(0, |(tenure, epoch)| tenure.rank(epoch, now)));
         }
     }
 

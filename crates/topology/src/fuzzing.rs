@@ -1,7 +1,8 @@
 //! What the fuzz target and the corpus test run: servers that say anything of themselves. A broken rule panics, and so
 //! does nothing else.
 
-use crate::{GaleraState, GroupState, Lag, MemberRow, ReadOnlyCheck, ReplicaState};
+use crate::eviction::Membership;
+use crate::{GaleraState, GroupState, Lag, MemberRow, Millis, ReadOnlyCheck, ReplicaState};
 
 /// More is not kept of any server.
 const MEMBERS_MAX: usize = 128;
@@ -19,7 +20,16 @@ pub fn fuzz_states(data: &[u8]) {
     check_replica(&variables, &sections);
     let state = GaleraState::from_rows(variables.iter().copied());
     assert!(state.members.len() <= MEMBERS_MAX);
+    check_membership(&variables);
     assert!(variables.iter().any(|(name, _)| name.eq_ignore_ascii_case("wsrep_ready")) || !state.ready);
+}
+
+fn check_membership(variables: &[(&str, &str)]) {
+    let membership = Membership::from_rows(Millis(0), variables.iter().copied());
+    assert!(membership.evicted.len() <= MEMBERS_MAX);
+    assert!(membership.evicted.iter().all(|uuid| uuid.len() == 36));
+    assert!(membership.obstacles().iter().all(|obstacle| !obstacle.to_string().is_empty()));
+    membership.provider.group_address();
 }
 
 fn check_group(variables: &[(&str, &str)], sections: &[&str]) {

@@ -2,6 +2,7 @@
 
 mod epoch;
 mod failback;
+mod transfer;
 mod views;
 
 use std::cmp::Reverse;
@@ -70,6 +71,7 @@ pub(crate) fn decide(
     cluster.agree(&mut group, candidates);
     cluster.note_readiness(&mut group);
     cluster.propose_failback(&mut group);
+    cluster.propose_to_yield(&mut group);
     group.held_up = cluster.held_up.clone();
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);

@@ -41,6 +41,8 @@ pub struct GaleraState {
     pub last_committed: u64,
     /// `wsrep_local_index`: the node's index in the view.
     pub local_index: Option<u32>,
+    /// `wsrep_local_cached_downto`: the oldest transaction that it could send to a node that joins.
+    pub cached_downto: u64,
     /// `wsrep_node_name`
     pub node_name: String,
     /// `gmcast.segment` of `wsrep_provider_options`: the network segment, 0 by default.
@@ -119,6 +121,7 @@ impl GaleraState {
             "wsrep_flow_control_paused_ns" => self.flow_control_paused_ns = value.parse().unwrap_or(0),
             "wsrep_last_committed" => self.last_committed = value.parse().unwrap_or(0),
             "wsrep_local_index" => self.local_index = value.parse().ok(),
+            "wsrep_local_cached_downto" => self.cached_downto = value.parse().unwrap_or(0),
             "wsrep_node_name" => self.node_name = value.to_owned(),
             "wsrep_provider_options" => self.segment = segment(value).unwrap_or(0),
             _ => {}

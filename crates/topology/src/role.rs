@@ -114,6 +114,12 @@ pub struct Group {
     pub ready_since: Vec<(Endpoint, Millis)>,
     /// Who is to get the writer role back by a switchover.
     pub failback: Option<Endpoint>,
+    /// Members of the newest view of a Galera cluster.
+    pub view_size: u32,
+    /// When that view was first seen, if it has more members than the one before.
+    pub joined_at: Option<Millis>,
+    /// Who is to take the writer role by a switchover, because the writer is about to give a joining node its state.
+    pub yields_to: Option<Endpoint>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -231,7 +237,8 @@ impl Group {
     fn same_as(&self, other: &Self) -> bool {
         let agreed =
             |group: &'_ Self| group.tenure.clone().map(|tenure| (tenure.row, tenure.awaited, tenure.deposed));
-        (&self.writers, &self.hold, &self.failback) == (&other.writers, &other.hold, &other.failback)
+        (&self.writers, &self.hold, &self.failback, &self.yields_to)
+            == (&other.writers, &other.hold, &other.failback, &other.yields_to)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
             && agreed(self) == agreed(other)
     }

@@ -103,6 +103,12 @@ pub(crate) enum Verdict {
 }
 
 impl Tenure {
+    /// How many of the other Weirs that have been heard of lately come before this one, by name.
+    pub fn rank(&self, policy: &EpochPolicy, now: Millis) -> u32 {
+        let before = |peer: &&Peer| peer.instance < policy.instance && peer.is_live(policy, now);
+        u32::try_from(self.peers.iter().filter(before).count()).unwrap_or(u32::MAX)
+    }
+
     /// Until when writes may be sent; none: without limit, since there is no epoch yet.
     pub fn writes_until(&self) -> Option<Millis> {
         self.row.as_ref()?;

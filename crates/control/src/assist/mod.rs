@@ -18,6 +18,7 @@ mod keeper;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ pub(crate) struct AssistSettings {
 /// A running assistant.
 pub(crate) struct AssistHandle {
     pub(crate) settings: AssistSettings,
+    /// How many other Weirs come before this one.
+    rank: Arc<AtomicU32>,
     orders: Sender<()>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -65,6 +68,7 @@ impl AssistHandle {
         let (orders, inbox) = channel();
         let (dialed, calls) = channel();
         let clock = Clock(Instant::now());
+        let rank = Arc::new(AtomicU32::new(0));
         let keepers = settings
             .nodes
             .iter()
@@ -75,6 +79,7 @@ impl AssistHandle {
         let assist = Assist {
             hostgroup: settings.writer_hostgroup,
             evicts_hung: settings.evicts_hung,
+            rank: rank.clone(),
             keepers,
             assistant: Assistant::default(),
             bell,
@@ -86,7 +91,12 @@ impl AssistHandle {
         };
         let name = format!("assist {}", settings.writer_hostgroup);
         let thread = thread::Builder::new().name(name).spawn(move || assist.run())?;
-        Ok(Self { settings, orders, waker, thread: Some(thread) })
+        Ok(Self { settings, rank, orders, waker, thread: Some(thread) })
+    }
+
+    /// Tells it how many other Weirs come before this one.
+    pub(crate) fn rank(&self, rank: u32) {
+        self.rank.store(rank, Ordering::Relaxed);
     }
 
     /// Tells it to end.
@@ -140,6 +150,7 @@ pub(crate) fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::
 struct Assist {
     hostgroup: u32,
     evicts_hung: bool,
+    rank: Arc<AtomicU32>,
     keepers: Vec<Keeper>,
     assistant: Assistant,
     bell: UnixStream,
@@ -181,7 +192,8 @@ impl Assist {
     fn step(&mut self) -> bool {
         let nodes: Vec<Node> = self.keepers.iter().map(Keeper::node).collect();
         self.note_deaths(&nodes);
-        let step = self.assistant.step(&nodes, true, self.evicts_hung, self.clock.now());
+        let rank = self.rank.load(Ordering::Relaxed);
+        let step = self.assistant.step(&nodes, rank, self.evicts_hung, self.clock.now());
         self.say(step.note);
         match step.act {
             Act::Nothing => false,

@@ -10,6 +10,9 @@ const GIVE_UP_MS: u64 = 15_000;
 /// For how long entries that nobody seems to need any more are left alone, since another Weir may be at it.
 const LEFT_OVER_MS: u64 = 5000;
 
+/// How long each Weir that comes first has to act: the evict list then says that it has.
+const RANK_MS: u64 = 100;
+
 /// Decides what to do next about the dead nodes of one cluster; keeps what is under way.
 #[derive(Debug, Default)]
 pub struct Assistant {
@@ -77,11 +80,14 @@ enum Stage {
 }
 
 impl Assistant {
-    /// What to do, given what is known of all nodes of the cluster. `decides`: whether this Weir is the one that
-    /// evicts; `keeps_hung`: whether lists are kept for nodes that hang.
-    pub fn step(&mut self, nodes: &[Node], decides: bool, keeps_hung: bool, now: Millis) -> Step {
+    /// What to do, given what is known of all nodes of the cluster. `rank`: how many other Weirs come before this one;
+    /// `keeps_hung`: whether lists are kept for nodes that hang.
+    ///
+    /// Several Weirs that know the same decide the same, and an eviction that is made twice on the same node is one.
+    /// Their ranks only see to it that usually one is at work.
+    pub fn step(&mut self, nodes: &[Node], rank: u32, keeps_hung: bool, now: Millis) -> Step {
         match &mut self.stage {
-            Stage::Ready => self.ready(nodes, decides, keeps_hung, now),
+            Stage::Ready => self.ready(nodes, rank, keeps_hung, now),
             Stage::Evicted { .. } => self.evicted(nodes, now),
             Stage::Keeping { .. } => self.keeping(nodes, now),
             Stage::Clearing { since } => {
@@ -96,7 +102,7 @@ impl Assistant {
         self.stage = Stage::Ready;
     }
 
-    fn ready(&mut self, nodes: &[Node], decides: bool, keeps_hung: bool, now: Millis) -> Step {
+    fn ready(&mut self, nodes: &[Node], rank: u32, keeps_hung: bool, now: Millis) -> Step {
         let listing: Vec<Endpoint> = living(nodes)
             .filter(|(_, seen)| !seen.evicted.is_empty())
             .map(|(node, _)| node.endpoint.clone())
@@ -115,8 +121,8 @@ impl Assistant {
             Verdict::Nothing => Step::default(),
             Verdict::Ask(nodes) => Step { act: Act::Ask(nodes), note: None },
             Verdict::Refrain(doubt) => Step { act: Act::Nothing, note: Some(Note::Refrained(doubt)) },
-            Verdict::Evict(_) if !decides => {
-                Step { act: Act::Nothing, note: Some(Note::Refrained(Doubt::NotDecider)) }
+            Verdict::Evict(eviction) if now.since(eviction.since) < RANK_MS * u64::from(rank) => {
+                Step { act: Act::Nothing, note: Some(Note::Refrained(Doubt::NotFirst)) }
             }
             Verdict::Evict(eviction) => {
                 self.stage = Stage::Evicted { eviction: eviction.clone(), at: now, is_late: false };

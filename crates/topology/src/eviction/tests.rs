@@ -207,7 +207,7 @@ fn asked(nodes: &mut [Node], asked_at: u64) {
 fn from_the_death_to_the_last_empty_list() {
     let mut assistant = Assistant::default();
     let mut nodes = one_dead(1);
-    let mut step = |nodes: &[Node], now| assistant.step(nodes, true, false, Millis(now));
+    let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, false, Millis(now));
     assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
     let survivors = vec![endpoint(2), endpoint(3)];
     // The old view: once more. One list is full now, and nothing is cleared before the view.
@@ -235,7 +235,7 @@ fn from_the_death_to_the_last_empty_list() {
 fn no_view_comes() {
     let mut assistant = Assistant::default();
     let mut nodes = one_dead(1);
-    let mut step = |nodes: &[Node], now| assistant.step(nodes, true, false, Millis(now));
+    let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, false, Millis(now));
     assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
     last(&mut nodes, 2).evicted.insert(uuid(1));
     assert!(matches!(step(&nodes, 3099).act, Act::Ask(_)));
@@ -249,9 +249,9 @@ fn no_view_comes() {
 fn a_refused_eviction_leaves_nothing_to_wait_for() {
     let mut assistant = Assistant::default();
     let nodes = one_dead(1);
-    assert!(matches!(assistant.step(&nodes, true, false, Millis(100)).act, Act::Evict(_)));
+    assert!(matches!(assistant.step(&nodes, 0, false, Millis(100)).act, Act::Evict(_)));
     assistant.not_done();
-    assert!(matches!(assistant.step(&nodes, true, false, Millis(101)).act, Act::Evict(_)));
+    assert!(matches!(assistant.step(&nodes, 0, false, Millis(101)).act, Act::Evict(_)));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_another_has_left_behind_is_cleared() {
     go_on(&mut nodes, 120);
     last(&mut nodes, 3).evicted.insert(uuid(1));
     let mut assistant = Assistant::default();
-    let step = assistant.step(&nodes, true, false, Millis(121));
+    let step = assistant.step(&nodes, 0, false, Millis(121));
     assert_eq!(step.act, Act::Clear(vec![endpoint(3)]));
     assert_eq!(step.note, Some(Note::LeftOver(endpoint(3))));
     // The victim is still in the view: another may be about to see to it.
@@ -269,8 +269,8 @@ fn what_another_has_left_behind_is_cleared() {
     last(&mut nodes, 2).evicted.insert(uuid(1));
     let mut assistant = Assistant::default();
     let doubt = Note::Refrained(Doubt::ListNotEmpty(endpoint(2)));
-    assert_eq!(assistant.step(&nodes, true, false, Millis(121)).note, Some(doubt));
-    assert!(matches!(assistant.step(&nodes, true, false, Millis(5121)).act, Act::Clear(_)));
+    assert_eq!(assistant.step(&nodes, 0, false, Millis(121)).note, Some(doubt));
+    assert!(matches!(assistant.step(&nodes, 0, false, Millis(5121)).act, Act::Clear(_)));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
         let mut assistant = Assistant::default();
         let mut nodes = cluster(3);
         nodes[0].life = Life::Hung { since: Millis(100) };
-        let mut step = |nodes: &[Node], now| assistant.step(nodes, true, true, Millis(now));
+        let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, true, Millis(now));
         assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
         go_on(&mut nodes, 110);
         last(&mut nodes, 2).evicted.insert(uuid(1));
@@ -301,10 +301,16 @@ fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
 }
 
 #[test]
-fn only_one_decides() {
-    let step = Assistant::default().step(&one_dead(1), false, false, Millis(100));
-    let note = Some(Note::Refrained(Doubt::NotDecider));
-    assert_eq!(step, Step { act: Act::Nothing, note });
+fn the_next_in_rank_acts_if_the_first_does_not() {
+    let mut assistant = Assistant::default();
+    let mut nodes = one_dead(1);
+    let note = Some(Note::Refrained(Doubt::NotFirst));
+    assert_eq!(assistant.step(&nodes, 2, false, Millis(299)), Step { act: Act::Nothing, note });
+    assert!(matches!(assistant.step(&nodes, 2, false, Millis(300)).act, Act::Evict(_)));
+    // The first has acted.
+    last(&mut nodes, 2).evicted.insert(uuid(1));
+    let note = Some(Note::Refrained(Doubt::ListNotEmpty(endpoint(2))));
+    assert_eq!(Assistant::default().step(&nodes, 2, false, Millis(300)).note, note);
 }
 
 /// Whatever the nodes say: an eviction names only the proven dead, leaves a majority, and asks the group's speaker.

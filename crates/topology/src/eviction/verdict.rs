@@ -59,6 +59,8 @@ pub struct Eviction {
     pub victims: Vec<Victim>,
     /// Who stays, the evictor too.
     pub survivors: Vec<Endpoint>,
+    /// When the last of the victims was known to be dead.
+    pub since: Millis,
     /// The history of the view.
     pub history: String,
     /// The view's number.
@@ -77,8 +79,8 @@ pub struct Victim {
 /// Why nothing is done about a dead node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Another Weir decides for this cluster.
-    NotDecider,
+    /// Another Weir in front of this cluster comes first; if it does nothing, this one does.
+    NotFirst,
     /// Something speaks against it in general.
     Obstacle(Endpoint, Obstacle),
     /// The survivors are not of one view.
@@ -134,7 +136,7 @@ pub fn judge(nodes: &[Node]) -> Verdict {
     }
     match doubt(&survivors, &dead) {
         Some(doubt) => Verdict::Refrain(doubt),
-        None => eviction(&survivors, &dead),
+        None => eviction(&survivors, &dead, since),
     }
 }
 
@@ -144,7 +146,11 @@ fn living_member(node: &Node) -> Option<(&Node, &Membership)> {
     Some((node, seen))
 }
 
-fn eviction(survivors: &[(&Node, &Membership)], dead: &[(&Node, &Membership, Millis)]) -> Verdict {
+fn eviction(
+    survivors: &[(&Node, &Membership)],
+    dead: &[(&Node, &Membership, Millis)],
+    since: Millis,
+) -> Verdict {
     let Some((evictor, seen)) = survivors.iter().min_by_key(|(_, seen)| &seen.uuid) else {
         return Verdict::Nothing;
     };
@@ -156,6 +162,7 @@ fn eviction(survivors: &[(&Node, &Membership)], dead: &[(&Node, &Membership, Mil
         evictor: evictor.endpoint.clone(),
         victims: dead.iter().map(victim).collect(),
         survivors: survivors.iter().map(|(node, _)| node.endpoint.clone()).collect(),
+        since,
         history: seen.history.clone(),
         view: seen.view,
     })
@@ -205,7 +212,7 @@ fn doubt(survivors: &[(&Node, &Membership)], dead: &[(&Node, &Membership, Millis
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotDecider => f.write_str("another instance decides for this cluster"),
+            Self::NotFirst => f.write_str("another Weir comes first"),
             Self::Obstacle(node, obstacle) => write!(f, "{node}: {obstacle}"),
             Self::ViewsDiffer => f.write_str("the survivors are not of one view"),
             Self::MembersUnaccounted { known, size } => {

@@ -389,3 +389,87 @@ fn the_first_writer_is_chosen_when_all_have_been_seen() {
     world.decide();
     assert_eq!(world.picture(), "- W BR");
 }
+
+/// A node is away, and then the view has it again. Of the two others the later one in the view will send it its state.
+fn rejoin_of(away: usize, change: impl Fn(usize, &mut GaleraState)) -> Option<Endpoint> {
+    let mut world = World::new(policy(WriterReads::No));
+    let stay: Vec<usize> = (0..3).filter(|index| *index != away).collect();
+    for (conf_id, size) in [(4, 2), (5, 3)] {
+        world.pass(1000);
+        world.see(away, Err(refused()));
+        for index in stay.clone() {
+            world.see_changed(index, |s| {
+                (s.cluster_conf_id, s.cluster_size, s.members) = (conf_id, size, Vec::new());
+                change(index, s);
+            });
+        }
+        world.decide();
+    }
+    world.roles.groups[0].yields_to.clone()
+}
+
+#[test]
+fn a_writer_that_will_be_a_donor_gives_way_before() {
+    // The writer is node 0, and the last node in the view sends.
+    assert_eq!(rejoin_of(1, |_, _| {}), None);
+    assert_eq!(rejoin_of(2, |_, _| {}), None);
+    // It is the last, or keeps fewer transactions.
+    let last = |index: usize, s: &mut GaleraState| s.local_index = (index == 0).then_some(2).or(Some(0));
+    assert_eq!(rejoin_of(1, last), Some(node(2)));
+    let fewest = |index: usize, s: &mut GaleraState| s.cached_downto = if index == 0 { 90 } else { 14 };
+    assert_eq!(rejoin_of(2, fewest), Some(node(1)));
+    // Not where the other can't send anyway, where it can't write, or a transfer runs already.
+    let desynced = |index: usize, s: &mut GaleraState| {
+        fewest(index, s);
+        if index == 0 { s.desync = true } else { s.local_state = LocalState::Donor }
+    };
+    assert_eq!(rejoin_of(2, desynced), None);
+    let read_only = |index: usize, s: &mut GaleraState| {
+        fewest(index, s);
+        s.read_only = index != 0;
+    };
+    assert_eq!(rejoin_of(2, read_only), None);
+}
+
+#[test]
+fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
+    let fewest = |index: usize, s: &mut GaleraState| s.cached_downto = if index == 0 { 90 } else { 14 };
+    let mut world = World::new(policy(WriterReads::No));
+    // A reader has died, and the view still has it.
+    world.see(2, Err(refused()));
+    for index in [0, 1] {
+        world.see_changed(index, |s| fewest(index, s));
+    }
+    world.decide();
+    assert_eq!(world.roles.groups[0].yields_to, None);
+    let see = |world: &mut World, conf_id, size| {
+        world.see(2, Err(refused()));
+        for index in [0, 1] {
+            world.see_changed(index, |s| {
+                (s.cluster_conf_id, s.cluster_size) = (conf_id, size);
+                fewest(index, s);
+            });
+        }
+        world.decide();
+    };
+    see(&mut world, 4, 2);
+    assert_eq!(world.roles.groups[0].yields_to, None);
+    see(&mut world, 5, 3);
+    assert_eq!(world.roles.groups[0].yields_to, Some(node(1)));
+    // Nobody has followed; then it is too late.
+    world.pass(10_000);
+    see(&mut world, 5, 3);
+    assert_eq!(world.roles.groups[0].yields_to, None);
+    // It comes, and goes without a word: the view still has it, and nobody joins.
+    let mut world = World::new(policy(WriterReads::No));
+    see(&mut world, 4, 2);
+    for index in 0..3 {
+        world.see_changed(index, |s| {
+            s.cluster_conf_id = 5;
+            fewest(index, s);
+        });
+    }
+    world.decide();
+    see(&mut world, 5, 3);
+    assert_eq!(world.roles.groups[0].yields_to, None);
+}

@@ -1,7 +1,9 @@
-//! Failback `drained`: a switchover that Weir begins by itself.
+//! Switchovers that Weir begins by itself: failback `drained`, and of a writer that is about to be a donor.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use weir_topology::{Endpoint, Group};
 
 use super::Server;
 use crate::control::{Steps, Switchover};
@@ -24,16 +26,16 @@ impl Server<'_> {
     /// Moves the writer roles that are to go back and whose time has come.
     pub(super) fn fail_back(&mut self) {
         let roles = self.roles.latest();
-        let wanted = |hostgroup: &u32| roles.group(*hostgroup).is_some_and(|group| group.failback.is_some());
+        let wanted = |hostgroup: &u32| roles.group(*hostgroup).is_some_and(|group| proposal(group).is_some());
         self.failbacks.0.retain(|hostgroup, _| wanted(hostgroup));
         for group in &roles.groups {
             let hostgroup = group.writer_hostgroup;
             let is_due = self.failbacks.0.get(&hostgroup).is_none_or(|at| *at <= Instant::now());
-            let Some(to) = group.failback.clone().filter(|_| is_due) else { continue };
-            tracing::info!(hostgroup, %to, "failback: the writer role is to go to the server with the greatest weight");
+            let Some((to, why)) = proposal(group).filter(|_| is_due) else { continue };
+            tracing::info!(hostgroup, %to, "{why}");
             let wanted = Switchover {
                 writer_hostgroup: hostgroup,
-                to: Some(to),
+                to: Some(to.clone()),
                 force: false,
                 dry_run: false,
                 grace_ms: None,
@@ -45,4 +47,12 @@ impl Server<'_> {
             }
         }
     }
+}
+
+/// To whom the writer role is to go, and why.
+fn proposal(group: &Group) -> Option<(&Endpoint, &'static str)> {
+    let yields = "a node joins: the writer role leaves the server that will send it its state";
+    let returns = "failback: the writer role is to go to the server with the greatest weight";
+    let yields_to = group.yields_to.as_ref().map(|to| (to, yields));
+    yields_to.or(group.failback.as_ref().map(|to| (to, returns)))
 }
