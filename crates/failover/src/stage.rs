@@ -147,7 +147,7 @@ impl<'a> Stage<'a> {
         })?;
         let Account { user, .. } = Account::MONITOR;
         // For `weir switchover`: the monitor's account asks the group for another primary.
-        group.source().root_query(&format!("GRANT GROUP_REPLICATION_ADMIN ON *.* TO {user}@'%'"))?;
+        group.source().root_query(&format!("GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO {user}@'%'"))?;
         Ok(group)
     }
 
