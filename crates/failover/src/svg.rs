@@ -7,10 +7,10 @@ use crate::record::{Failure, Kind, Mark, Recording, Source};
 use crate::trial::is_new_writer;
 use crate::watch::{LOST_QUORUM, SYNCED, VIEW};
 
-/// Answers are counted per so many milliseconds.
+/// Answers are counted per so many milliseconds, or a multiple of it where that would be less than a point.
 const BUCKET_MS: u64 = 10;
 const WIDTH: f64 = 1200.0;
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 95.0;
 const RIGHT: f64 = 20.0;
 const LANE: f64 = 110.0;
 const LANE_GAP: f64 = 34.0;
@@ -79,16 +79,23 @@ impl Frame {
         self.from <= at && at <= self.to
     }
 
-    /// Answers per bucket as one filled outline; a bucket is at least as wide as half a point.
+    fn bucket_ms(&self) -> u64 {
+        let points = WIDTH - LEFT - RIGHT;
+        let buckets = self.to.ms_since(self.from) / points / BUCKET_MS as f64;
+        (buckets.ceil() as u64).max(1) * BUCKET_MS
+    }
+
+    /// Answers per bucket as one filled outline.
     fn lane(&self, svg: &mut String, recording: &Recording, top: f64, writes: bool) {
         let name = if writes { "writes" } else { "reads" };
         let color = if writes { "#2f6fb0" } else { "#3a9a5b" };
         let span_ms = self.to.ms_since(self.from).max(1.0);
-        let count = (span_ms / BUCKET_MS as f64).ceil() as usize + 1;
+        let bucket_ms = self.bucket_ms();
+        let count = (span_ms / bucket_ms as f64).ceil() as usize + 1;
         let mut buckets = vec![0u32; count];
         let samples = recording.samples.iter().filter(|sample| sample.stream.writes() == writes);
         for sample in samples.filter(|sample| self.has(sample.done)) {
-            let at = (sample.done.ms_since(self.from) / BUCKET_MS as f64) as usize;
+            let at = (sample.done.ms_since(self.from) / bucket_ms as f64) as usize;
             if let Some(bucket) = buckets.get_mut(at) {
                 *bucket += 1;
             }
@@ -97,8 +104,8 @@ impl Frame {
         let y = |count: u32| top + LANE - f64::from(count) / f64::from(most) * LANE;
         let mut path = format!("M{LEFT:.1} {:.1}", top + LANE);
         for (at, &count) in buckets.iter().enumerate() {
-            let begin = self.x(self.from.plus_ms(at as u64 * BUCKET_MS)).min(WIDTH - RIGHT);
-            let end = self.x(self.from.plus_ms((at as u64 + 1) * BUCKET_MS)).min(WIDTH - RIGHT);
+            let begin = self.x(self.from.plus_ms(at as u64 * bucket_ms)).min(WIDTH - RIGHT);
+            let end = self.x(self.from.plus_ms((at as u64 + 1) * bucket_ms)).min(WIDTH - RIGHT);
             let _ = write!(path, "L{begin:.1} {:.1}H{end:.1}", y(count));
         }
         let base = top + LANE;
@@ -108,7 +115,7 @@ impl Frame {
             "<path d=\"{path}V{base:.1}Z\" fill=\"{color}\"/>\n\
              <path d=\"M{LEFT} {base:.1}H{right}\" stroke=\"#444\" stroke-width=\"0.5\"/>\n\
              <text x=\"{x}\" y=\"{label:.1}\" text-anchor=\"end\" font-weight=\"bold\">{name}</text>\n\
-             <text x=\"{x}\" y=\"{unit:.1}\" text-anchor=\"end\" fill=\"#666\">per {BUCKET_MS} ms</text>\n\
+             <text x=\"{x}\" y=\"{unit:.1}\" text-anchor=\"end\" fill=\"#666\">per {bucket_ms} ms</text>\n\
              <text x=\"{x}\" y=\"{max:.1}\" text-anchor=\"end\" fill=\"#666\">{most}</text>\n",
             x = LEFT - 8.0,
             label = top + LANE / 2.0,
