@@ -27,6 +27,8 @@ use crate::watch::Log;
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest that a proxy may take to serve writes and reads.
 const READY_TIMEOUT_S: u64 = 60;
+/// The longest until a server tells which rows it has.
+const ROWS_TIMEOUT_S: u64 = 30;
 /// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster by itself.
 const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
@@ -223,7 +225,16 @@ impl<'a> Stage<'a> {
         let servers = self.servers()?;
         let mut found: Vec<(String, Rows)> = Vec::new();
         for server in servers.awake() {
-            found.push((server.name, rows::rows(server.address, &table, Some(servers.causal()))?));
+            // A node that has just come back may need a moment.
+            let mut rows = Err(FailoverError::Impossible("nobody was asked".to_owned()));
+            let asked = self.wait("an answer about the rows", ROWS_TIMEOUT_S, || {
+                rows = rows::rows(server.address, &table, Some(servers.causal()));
+                Ok(rows.is_ok())
+            });
+            match (asked, rows) {
+                (Err(FailoverError::Interrupted), _) => return Err(FailoverError::Interrupted),
+                (_, rows) => found.push((server.name, rows?)),
+            }
         }
         let audit = Audit::of(&recording, &found);
         let rows = found.into_iter().next().map(|(_, rows)| rows).unwrap_or_default();

@@ -23,7 +23,7 @@ pub(super) const OWN_SHARE_MS: f64 = 100.0;
 /// A hung node stays hung for so long after the others serve again.
 const HUNG: Duration = Duration::from_secs(6);
 /// The longest that a node which goes on may take to be Synced again.
-const SYNCED_TIMEOUT_S: u64 = 60;
+const SYNCED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a server goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,10 +89,8 @@ pub(super) fn hung(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     // Not before its mark, and whatever the node thinks of itself.
     node.resume()?;
     let went_on = process.signal(Signal::CONT).is_ok();
-    stage.wait("the node that was hung to be Synced", SYNCED_TIMEOUT_S, || {
-        Ok(node.status("wsrep_local_state_comment").is_ok_and(|state| state == "Synced")
-            && node.status("wsrep_cluster_status").is_ok_and(|status| status == "Primary"))
-    })?;
+    // It says Synced until it has seen that the others have gone on without it; they tell when it is back.
+    cluster.wait_synced(SYNCED_TIMEOUT)?;
     stage.pause(stage.scale.settle)?;
     let finished = stage.finish(run)?;
     let figures = Figures::of(&finished);
