@@ -11,7 +11,7 @@ use crate::scenarios::Seen;
 use crate::scenarios::lost::writer;
 use crate::stage::{Finished, Stage, progress};
 use crate::trial::{Figures, Judge};
-use crate::watch::LOST_QUORUM;
+use crate::watch::{LOST_QUORUM, VIEW};
 
 /// The longest that clients may have to wait after a kill.
 const RECOVERY_TIMEOUT_S: u64 = 40;
@@ -33,6 +33,8 @@ const LONGEST_MS: f64 = 864.0;
 struct Cycles {
     /// Write downtime of each, ascending at the end.
     stalls_ms: Vec<f64>,
+    /// From each kill to the survivors' new view.
+    views_ms: Vec<f64>,
     figures: Figures,
     quorum_lost: usize,
     /// Nodes whose evict list was not empty after a cycle.
@@ -109,6 +111,12 @@ impl Cycles {
         for &(event, victim, until) in kills {
             let longest = Pause::longest(&recording.pauses(true, event, until));
             self.stalls_ms.push(longest.map_or(f64::INFINITY, |pause| pause.ms()));
+            let mut views = recording.marks.iter().filter(|mark| {
+                matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
+                    && mark.at >= event
+                    && mark.text.starts_with(VIEW)
+            });
+            self.views_ms.extend(views.next().map(|mark| mark.at.ms_since(event)));
             // A node that starts is alone for a moment; what counts are the others.
             let lost = recording.marks.iter().filter(|mark| {
                 matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
@@ -140,9 +148,10 @@ impl Cycles {
             judge.within("write downtime, longest", max, LONGEST_MS);
         }
         let p99 = percentile(&self.stalls_ms, 99.0).unwrap_or_default();
+        let view = Spread::of(self.views_ms.iter().copied()).map_or(0.0, |views| views.median);
         let note = format!(
             "{} cycles: write downtime {min:.0} ms at least, median {median:.0} ms, 99th percentile {p99:.0} ms, longest \
-             {max:.0} ms. The time-line shows the last {BATCH} at most.",
+             {max:.0} ms; the survivors' new view came after {view:.0} ms (median). The time-line shows the last {BATCH} at most.",
             self.stalls_ms.len()
         );
         let mut figures = self.figures;
