@@ -90,3 +90,23 @@ fn a_write_that_a_member_gives_up_when_it_leaves_its_group_is_unknown() {
     assert!(message.contains("it may or may not have taken effect"), "{message}");
     assert_eq!(bench.log.len(), 1, "it was run again: {:?}", bench.log);
 }
+
+#[test]
+fn statements_at_a_primary_that_hands_over_run_elsewhere() {
+    for sql in ["SELECT 1 FROM t", "INSERT INTO t VALUES (1)", "BEGIN", "CREATE TABLE z (id INT)"] {
+        let mut bench = cluster();
+        let client = bench.client(0, "app");
+        bench.handing_over = vec![0, 1];
+        bench.query(client, sql);
+        bench.pass_ms(1);
+        bench.handing_over = vec![bench.log[0].0];
+        bench.pass_ms(100);
+        assert!(bench.error(client).is_none(), "{sql}");
+        let (first, last) = (bench.log[0].0, bench.log[bench.log.len() - 1].0);
+        assert_eq!(last, 1 - first, "{sql}");
+    }
+    let mut bench = cluster();
+    bench.handing_over = vec![0, 1];
+    let client = bench.client(0, "app");
+    assert_eq!(run(&mut bench, client, "CALL p()").map(|(code, _)| code), Some(4094), "it may have begun");
+}

@@ -588,6 +588,8 @@ pub(crate) enum Refusal {
     LeftCluster,
     /// The server has been made read_only: the statement has done nothing.
     ReadOnly,
+    /// The server is about to hand its role to another: the statement has done nothing.
+    HandsOver,
     /// The server has undone what its group may commit all the same.
     OutcomeUnknown,
 }

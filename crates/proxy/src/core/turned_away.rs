@@ -4,6 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else | another server takes it; a transaction is over (1213) |
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
+//! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
 //! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
 //!
 //! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
@@ -26,6 +27,8 @@ use super::model::{BackendKey, Phase, Poison, Refusal, Session, SessionKey, Work
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
 const OPTION_PREVENTS: u16 = 1290;
+/// All queries are blocked while group_replication_set_as_primary() is executing.
+const BLOCKED: u16 = 4094;
 /// ER_RUN_HOOK_ERROR; the text names the hook.
 const RUN_HOOK: u16 = 3100;
 
@@ -51,6 +54,13 @@ impl Core {
         if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
             Some(Refusal::LeftCluster)
         } else if can_move
+            && group.is_replicated
+            && !is_in_transaction
+            && is_one_statement(session)
+            && is_handing_over(err.code, err.message)
+        {
+            Some(Refusal::HandsOver)
+        } else if can_move
             && is_writers
             && is_undone_as_a_whole(session)
             && is_read_only(err.code, err.message)
@@ -70,6 +80,7 @@ impl Core {
         let because = match refusal {
             Refusal::LeftCluster => "has left its cluster",
             Refusal::ReadOnly => "has become read_only",
+            Refusal::HandsOver => "hands over its role",
             Refusal::OutcomeUnknown => {
                 let message = format!(
                     "{endpoint} has left its group while the group was to decide on the transaction: it may or may not \
@@ -121,6 +132,19 @@ fn is_cut_off(code: u16, message: &[u8]) -> bool {
     code == RUN_HOOK && contains(message, b"before_commit")
 }
 
+/// Whether an error says that a primary takes no statements while it hands over.
+fn is_handing_over(code: u16, message: &[u8]) -> bool {
+    code == BLOCKED && contains(message, b"group_replication_set_as_primary")
+}
+
+/// Whether a command is a single statement that runs no others, so that an error at its begin is one before anything.
+fn is_one_statement(session: &Session) -> bool {
+    let statement = session.work.statement;
+    matches!(session.work.kind, WorkKind::Query | WorkKind::Execute)
+        && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+        && !matches!(statement.kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
+}
+
 /// Whether a statement that fails has left nothing behind, neither in tables nor in its session.
 fn is_undone_as_a_whole(session: &Session) -> bool {
     let statement = session.work.statement;
@@ -163,6 +187,10 @@ mod tests {
         let outfile = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
         assert!(is_read_only(1290, mysql.as_bytes()) && is_read_only(1290, mariadb.as_bytes()));
         assert!(!is_read_only(1290, outfile.as_bytes()) && !is_read_only(1792, mysql.as_bytes()));
+        assert!(is_handing_over(
+            4094,
+            b"All queries have been blocked while function 'group_replication_set_as_primary()' is executing."
+        ));
         assert!(is_cut_off(3100, b"Error on observer while running replication hook 'before_commit'."));
         assert!(is_wsrep_refusal(1047, b"WSREP has not yet prepared node for application use"));
         assert!(!is_wsrep_refusal(1047, b"Unknown command"));

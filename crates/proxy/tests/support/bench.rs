@@ -21,6 +21,9 @@ const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::I
 
 /// What a member of a group says when it gives up a commit.
 const CUT_OFF: &str = "Error on observer while running replication hook 'before_commit'.";
+/// What a primary says to everything while it hands over.
+const HANDING_OVER: &str = "All queries have been blocked while function 'group_replication_set_as_primary()' is \
+                            executing. Please refer timeout parameter of function 'group_replication_set_as_primary()'.";
 /// What a server says to a write while it is read_only.
 const READ_ONLY: &str =
     "The MySQL server is running with the --read-only option so it cannot execute this statement";
@@ -47,6 +50,8 @@ pub struct Bench {
     pub refused: &'static str,
     /// These servers leave their group while it is to decide on an INSERT: error 3100.
     pub cut_off: Vec<usize>,
+    /// These servers hand over the primary's role: every statement is answered with error 4094.
+    pub handing_over: Vec<usize>,
     /// These servers are read_only: INSERT and CALL are answered with error 1290.
     pub read_only: Vec<usize>,
     /// Nodes that are outside of their cluster.
@@ -122,6 +127,7 @@ impl Bench {
             own: Vec::new(),
             refused: "\0",
             cut_off: Vec::new(),
+            handing_over: Vec::new(),
             read_only: Vec::new(),
             outside: Vec::new(),
             ignores_pings: false,
@@ -336,6 +342,9 @@ impl Bench {
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                }
+                if self.handing_over.contains(&conn.node) {
+                    answer = super::error(sequence, 4094, HANDING_OVER);
                 }
                 if self.cut_off.contains(&conn.node) && text.starts_with("INSERT") {
                     answer = super::error(sequence, 3100, CUT_OFF);
