@@ -6,6 +6,7 @@
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
 //! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
 //! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
+//! | 1180 with `Not connected to Primary Component` in its text | a Galera node that leaves its component while it replicates a write set | the node has undone it; whether the others have got it is not told | the same |
 //!
 //! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
 //! only for statements that are undone as a whole, and only at a server that was to write: on a reader it is the answer
@@ -29,6 +30,8 @@ use super::model::{BackendKey, Phase, Poison, Refusal, Session, SessionKey, Work
 const OPTION_PREVENTS: u16 = 1290;
 /// All queries are blocked while group_replication_set_as_primary() is executing.
 const BLOCKED: u16 = 4094;
+/// ER_ERROR_DURING_COMMIT; the text names what Galera has said.
+const DURING_COMMIT: u16 = 1180;
 /// ER_RUN_HOOK_ERROR; the text names the hook.
 const RUN_HOOK: u16 = 3100;
 
@@ -83,8 +86,8 @@ impl Core {
             Refusal::HandsOver => "hands over its role",
             Refusal::OutcomeUnknown => {
                 let message = format!(
-                    "{endpoint} has left its group while the group was to decide on the transaction: it may or may not \
-                     have taken effect"
+                    "{endpoint} has left its cluster while that was to decide on the transaction: it may or may not have \
+                     taken effect"
                 );
                 return self.fail_session(holder, OUTCOME_UNKNOWN, &message);
             }
@@ -127,9 +130,10 @@ fn is_read_only(code: u16, message: &[u8]) -> bool {
     code == OPTION_PREVENTS && contains(message, b"read-only")
 }
 
-/// Whether an error says that a member has left its group in the middle of a commit.
+/// Whether an error says that a server has left its cluster in the middle of a commit.
 fn is_cut_off(code: u16, message: &[u8]) -> bool {
-    code == RUN_HOOK && contains(message, b"before_commit")
+    (code == RUN_HOOK && contains(message, b"before_commit"))
+        || (code == DURING_COMMIT && contains(message, b"Not connected to Primary Component"))
 }
 
 /// Whether an error says that a primary takes no statements while it hands over.
@@ -191,6 +195,8 @@ mod tests {
             4094,
             b"All queries have been blocked while function 'group_replication_set_as_primary()' is executing."
         ));
+        let galera = b"Error while appending streaming replication fragment(provider status: Not connected to Primary Component)";
+        assert!(is_cut_off(1180, galera) && !is_cut_off(1180, b"Got error 5 during COMMIT"));
         assert!(is_cut_off(3100, b"Error on observer while running replication hook 'before_commit'."));
         assert!(is_wsrep_refusal(1047, b"WSREP has not yet prepared node for application use"));
         assert!(!is_wsrep_refusal(1047, b"Unknown command"));
