@@ -60,7 +60,7 @@ impl Cluster<'_> {
         let case = Case {
             choice: first.map(|(endpoint, _)| endpoint),
             address: first.and_then(|(_, state)| state.own_address()),
-            ground: self.ground(first.map(|(_, state)| state)),
+            ground: self.ground(first.map(|(_, state)| state), &tenure),
             is_former_gone: first.is_some_and(|(_, state)| has_left(&tenure, state)),
             knows_writer: self.members.iter().any(|member| is(member.endpoint)),
             sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
@@ -92,9 +92,15 @@ impl Cluster<'_> {
         group.tenure = Some(tenure);
     }
 
-    fn ground(&self, chosen: Option<&GaleraState>) -> Ground {
+    fn ground(&self, chosen: Option<&GaleraState>, tenure: &Tenure) -> Ground {
+        // Where nodes don't tell their addresses, a new view may still have the writer that another Weir reaches.
+        let last = self.before.writer_view.as_ref();
+        let is_named = last.is_none_or(|view| view.writer_address.is_some());
+        let is_seen = self.epoch.is_some_and(|policy| tenure.peer_with_writer(policy, self.now).is_some());
         match chosen {
-            Some(state) if self.hold.is_some() && self.confirms_loss(state) => Ground::NewView,
+            Some(state) if self.hold.is_some() && self.confirms_loss(state) && (is_named || !is_seen) => {
+                Ground::NewView
+            }
             Some(_) if self.hold.is_some() => Ground::Unconfirmed,
             _ => Ground::InOrder,
         }

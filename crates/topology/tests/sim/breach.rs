@@ -1,10 +1,40 @@
 //! Rules broken on purpose, to see that the simulator notices.
 
 use weir_topology::{
-    LocalState, Maintenance, Millis, Observation, Policy, Roles, ServerState, Status, roles,
+    InstanceId, LocalState, Maintenance, Millis, Observation, Policy, Roles, ServerState, Status, roles,
 };
 
+use crate::chaos::Action;
+use crate::cluster::Path;
+use crate::queue::MS;
+use crate::random::Random;
 use crate::weir::{READERS, WRITERS, Weir};
+
+/// How a world is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// As it comes.
+    Plain,
+    /// What makes a rule count happens more often.
+    Provoked(Breach),
+    /// And the rule is broken.
+    Broken(Breach),
+}
+
+impl Trial {
+    /// The rule that matters in it.
+    pub(crate) fn rule(self) -> Option<Breach> {
+        match self {
+            Self::Plain => None,
+            Self::Provoked(breach) | Self::Broken(breach) => Some(breach),
+        }
+    }
+
+    /// The rule that is broken.
+    pub(crate) fn breach(self) -> Option<Breach> {
+        if let Self::Broken(breach) = self { Some(breach) } else { None }
+    }
+}
 
 /// A rule that the decision does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +59,19 @@ pub(crate) enum Breach {
     IgnoresState,
     /// A node in maintenance goes on.
     IgnoresMaintenance,
+    /// Writes go on after the lease is over.
+    IgnoresLease,
+    /// An epoch is claimed whatever has become of the row that was read.
+    ComparesNothing,
+    /// The next writer is written to before every lease by the epoch before is over.
+    AwaitsNoLease,
+    /// Other Weirs do not count.
+    IgnoresPeers,
 }
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -44,18 +82,47 @@ impl Breach {
         Self::IgnoresHistory,
         Self::IgnoresState,
         Self::IgnoresMaintenance,
+        Self::IgnoresLease,
+        Self::ComparesNothing,
+        Self::IgnoresPeers,
     ];
+
+    /// Whether it takes several Weirs that agree on an epoch.
+    pub(crate) fn is_of_agreement(self) -> bool {
+        matches!(self, Self::IgnoresLease | Self::ComparesNothing | Self::AwaitsNoLease | Self::IgnoresPeers)
+    }
+
+    /// What makes the rule count; done more often than in other worlds.
+    pub(crate) fn provocation(self, random: &mut Random, weir: usize, node: usize) -> Action {
+        let broken = Path { there_broken: true, back_broken: true, delay: 0 };
+        match self {
+            Self::IgnoresReadOnly => Action::ReadOnly(node, true),
+            Self::IgnoresMaintenance => Action::Maintain(node, true),
+            Self::IgnoresHistory => Action::SetApart(node),
+            Self::IgnoresTimeouts => Action::Hang(node),
+            // One that has not heard of the next epoch yet.
+            Self::AwaitsNoLease if random.chance(60) => {
+                Action::StopWeir(weir, random.within(100 * MS..2500 * MS))
+            }
+            Self::ComparesNothing | Self::AwaitsNoLease | Self::IgnoresPeers => {
+                Action::SetPath(weir, node, broken)
+            }
+            Self::IgnoresLease => Action::StopWeir(weir, 8000 * MS),
+            _ => Action::Kill(node),
+        }
+    }
 
     /// The roles as a Weir would decide them that breaks the rule.
     pub(crate) fn roles(self, weir: &Weir, now: Millis) -> Roles {
         let mut policy = weir.settings.policy.clone();
+        let instance = policy.epoch.as_ref().map_or_else(|| "".into(), |epoch| epoch.instance.clone());
         let mut seen = weir.seen.clone();
         let mut previous = weir.roles.clone();
         match self {
             Self::AwaitsNoNewView => set_wait(&mut policy, 0),
             Self::HoldsForEver => set_wait(&mut policy, u64::MAX),
             Self::FailsBack => previous = forget_writers(previous),
-            _ => seen.iter_mut().for_each(|seen| self.embellish(seen, now)),
+            _ => seen.iter_mut().for_each(|seen| self.embellish(seen, &instance, now)),
         }
         if self == Self::HoldsForEver {
             // No view is ever new enough.
@@ -76,9 +143,21 @@ impl Breach {
     }
 
     /// Makes a node look as the broken rule has it.
-    fn embellish(self, seen: &mut Observation, now: Millis) {
+    fn embellish(self, seen: &mut Observation, instance: &InstanceId, now: Millis) {
         if self == Self::IgnoresTimeouts && seen.timeouts > 0 {
             (seen.timeouts, seen.fault, seen.at) = (0, None, now);
+        }
+        if let Some(read) = &mut seen.epoch {
+            if let (Self::AwaitsNoLease, Some(row)) = (self, &mut read.row) {
+                row.is_open = true;
+            }
+            if self == Self::IgnoresPeers {
+                read.instances.retain(|row| &row.instance == instance);
+            }
+            if self == Self::AwaitsNoLease {
+                // Else a claim is made only when other Weirs are silent, whose leases are mostly over by then.
+                read.instances.iter_mut().for_each(|row| row.says.sees_writer &= &row.instance == instance);
+            }
         }
         let Some(ServerState::Galera(state)) = &mut seen.state else { return };
         match self {

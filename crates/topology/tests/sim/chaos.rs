@@ -74,7 +74,8 @@ impl World {
         }
         if is_last {
             self.chaos.burst_ended_at = now;
-            self.chaos.awaits_quiet = self.context.random.chance(45);
+            let agrees = self.weirs.iter().any(|weir| weir.settings.policy.epoch.is_some());
+            self.chaos.awaits_quiet = self.context.random.chance(if agrees { 35 } else { 45 });
         }
         let random = &mut self.context.random;
         let pause = match random.within(0..10) {
@@ -96,6 +97,11 @@ impl World {
             _ => node,
         };
         let other = if other == node { (node + 1) % self.cluster.nodes.len() } else { other };
+        if let Some(rule) = self.trial.rule()
+            && random.chance(20)
+        {
+            return rule.provocation(random, weir, node);
+        }
         match random.within(0..100) {
             0..16 => Action::Kill(node),
             16..22 => Action::Leave(node),
@@ -227,14 +233,16 @@ impl World {
 
     /// A planned change of the writer.
     fn switch(&mut self, node: usize) {
-        // Several Weirs have to agree on it first.
-        if let [weir] = &mut *self.weirs
-            && weir.is_awake()
-        {
-            self.context.disturb(|| format!("the writer is to be n{node}"));
-            weir.switch_to(node);
-            weir.switched_at = self.context.now;
-            self.decide(0);
+        let count = self.weirs.len();
+        let chosen = self.context.random.index(count);
+        let weir = &mut self.weirs[chosen];
+        // By facts alone several Weirs can't agree on it.
+        if weir.is_awake() && (count == 1 || weir.settings.policy.epoch.is_some()) {
+            let now = self.context.now;
+            self.context.disturb(|| format!("weir {chosen} is to make n{node} the writer"));
+            weir.switch_to(node, now);
+            self.weirs.iter_mut().for_each(|weir| weir.switched_at = now);
+            self.decide(chosen);
         }
     }
 

@@ -1,10 +1,11 @@
 //! The rules that every world must keep, looked at after every step.
 
-use weir_topology::{LocalState, Status};
+use weir_topology::{EpochPolicy, LocalState, Status, drift_ms};
 
+use crate::breach::Breach;
 use crate::node::{endpoint, node_of};
 use crate::queue::{MS, Time};
-use crate::weir::{Move, READERS, Settings, TICK};
+use crate::weir::{Move, READERS, Settings, TICK, Weir};
 use crate::world::World;
 
 /// A node that was silent for long is believed after it has answered for so long.
@@ -28,7 +29,11 @@ impl Bounds {
         let detect = settings.timeouts_max() * probe + TICK + 700 * MS;
         let unconfirmed = settings.unconfirmed_ms() * MS;
         let fresh = probe + TICK + 10 * MS;
-        Self { detect, fresh, writer: detect.max(suspect) + unconfirmed + 4800 * MS }
+        // Where several agree: a claim, and every lease by the epoch before.
+        let lease =
+            |epoch: &EpochPolicy| epoch.lone_lease_ms.max(epoch.peer_timeout_ms) + epoch.lease_ms + 2500;
+        let agree = settings.policy.epoch.as_ref().map_or(0, lease) * MS;
+        Self { detect, fresh, writer: detect.max(suspect) + unconfirmed + agree + 4800 * MS }
     }
 }
 
@@ -136,6 +141,8 @@ impl World {
         };
         let possible = (0..self.cluster.nodes.len()).find(|node| can_write(*node));
         match (asker.writer, possible) {
+            // It may be that another reaches the writer, or that one that reaches nobody may still be writing.
+            (None, Some(_)) if asker.settings.policy.epoch.is_some() && self.is_somebody_cut_off() => {}
             (None, Some(possible)) => {
                 return self.fail(|| format!("weir {weir} has no writer although n{possible} could write"));
             }
@@ -155,7 +162,59 @@ impl World {
             }
             _ => {}
         }
+        self.check_agreement();
         self.check_quiet_readers(weir);
+    }
+
+    /// Whether a Weir does not reach some node that works.
+    fn is_somebody_cut_off(&self) -> bool {
+        let is_cut = |weir: usize, node: usize| {
+            let path = self.cluster.paths[weir][node];
+            self.cluster.has_quorum(node) && (!path.works() || path.delay > 0)
+        };
+        let misses = |weir: usize| (0..self.cluster.nodes.len()).any(|node| is_cut(weir, node));
+        (0..self.weirs.len()).any(|weir| !self.weirs[weir].is_awake() || misses(weir))
+    }
+
+    /// Rule 9: several Weirs with an epoch have one writer.
+    fn check_agreement(&mut self) {
+        let agrees =
+            |weir: &&Weir| weir.settings.policy.epoch.is_some() && weir.is_awake() && weir.knew_history;
+        let writers: Vec<usize> = self.weirs.iter().filter(agrees).filter_map(|weir| weir.writer).collect();
+        if writers.windows(2).any(|pair| pair[0] != pair[1]) {
+            self.fail(|| format!("the Weirs write on different nodes: {writers:?}"));
+        }
+    }
+
+    /// Rule 9: no write under an old epoch. `epoch` is that of a write which is sent now.
+    pub(crate) fn check_epoch(&mut self, weir: usize, node: usize, epoch: Option<u64>) {
+        let (Some(epoch), Some(policy)) = (epoch, self.weirs[weir].settings.policy.epoch.clone()) else {
+            return;
+        };
+        let now = self.context.now;
+        let lease_ms = policy.lone_lease_ms.max(policy.lease_ms);
+        let later = self.cluster.epochs.iter().find(|(later, ..)| *later > epoch);
+        if let Some((later, begun, _)) = later.copied()
+            && now > begun + (lease_ms + drift_ms(lease_ms)) * MS
+        {
+            let ago = (now - begun) / MS;
+            return self
+                .fail(|| format!("weir {weir} writes by epoch {epoch}, {ago} ms after epoch {later} began"));
+        }
+        // The cluster may still have the former writer of an epoch that was closed when it was claimed.
+        let used = self.first_writes.iter().find(|(later, first)| *later > epoch && *first != node);
+        let is_closed =
+            |later: u64| self.cluster.epochs.iter().any(|(known, _, closed)| *known == later && *closed);
+        if let Some((later, first)) = used.copied()
+            && is_closed(later)
+        {
+            return self.fail(|| {
+                format!("weir {weir} writes on n{node} by epoch {epoch}, after n{first} was written to by epoch {later}")
+            });
+        }
+        if !self.first_writes.iter().any(|(known, _)| *known == epoch) {
+            self.first_writes.push((epoch, node));
+        }
     }
 
     fn check_quiet_readers(&mut self, weir: usize) {
@@ -199,16 +258,35 @@ impl World {
         let (now, from, to) = (self.context.now, moved.from, moved.to);
         let asker = &self.weirs[weir];
         let before = |moment: Time, bound: Time| moment + bound < now;
-        let is_planned = !before(asker.switched_at.max(asker.wished_at), self.bounds.detect)
-            && asker.switched_at.max(asker.wished_at) > 0;
-        let node = &self.cluster.nodes[from];
-        let was_able =
-            node.writable_since.is_some_and(|since| before(since, self.bounds.detect)) && asker.wants(from);
+        let planned_at =
+            self.weirs.iter().map(|weir| weir.switched_at.max(weir.wished_at)).max().unwrap_or(0);
+        let agrees = asker.settings.policy.epoch.is_some();
+        let planned_for = if agrees { self.bounds.writer } else { self.bounds.detect };
+        let is_planned = planned_at > 0 && !before(planned_at, planned_for);
+        let recounted = self.cluster.recounted_at;
+        let is_recounted = recounted == 0 || before(recounted, self.bounds.detect + 3000 * MS);
+        let able_since =
+            self.cluster.nodes[from].writable_since.filter(|_| is_recounted && asker.wants(from));
+        let was_able = able_since.is_some_and(|since| before(since, self.bounds.detect));
         let was_awake = before(asker.awake_since, self.bounds.detect);
         let waited = moved.held_ms.is_some_and(|held| held >= asker.settings.unconfirmed_ms());
-        let was_in_sight =
-            asker.reach[from].clear_since.is_some_and(|since| before(since, self.bounds.detect))
-                && before(asker.probes[from].failed_at, self.bounds.detect);
+        // With an epoch it is enough that one Weir sees the writer.
+        let for_long = self.bounds.detect + if agrees { 2000 * MS } else { 0 };
+        let sees = |weir: &Weir| {
+            weir.is_awake()
+                && before(weir.awake_since, for_long)
+                && weir.reach[from].clear_since.is_some_and(|since| before(since, for_long))
+                && before(weir.probes[from].failed_at, for_long)
+        };
+        // Broken on purpose together with it.
+        let agrees_silently = self.trial.breach() == Some(Breach::AwaitsNoLease);
+        let was_in_sight = if agrees_silently {
+            false
+        } else if agrees {
+            self.weirs.iter().any(sees)
+        } else {
+            sees(asker)
+        };
         let claim_lost = self.cluster.nodes[to].claim_lost_at;
         if let Some(since) = self.cluster.nodes[to].stale_since
             && was_awake
@@ -221,7 +299,7 @@ impl World {
             return self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
         }
         // Where nodes don't tell their addresses, any new view must do.
-        if was_able && was_awake && !is_planned && !waited && !self.cluster.settings.auto {
+        if was_able && was_awake && !is_planned && !waited && !agrees && !self.cluster.settings.auto {
             return self
                 .fail(|| format!("weir {weir} moves the writer from n{from}, still a member, to n{to}"));
         }
@@ -240,7 +318,7 @@ impl World {
 
     /// An acknowledged write must be in the history that lasts.
     pub(crate) fn check_acknowledged(&mut self, write: usize) {
-        let sent = self.cluster.writes[write];
+        let sent = self.cluster.writes[write].clone();
         let weir = sent.weir;
         // What was sent before it could notice is the server's.
         let is_awake = sent.sent_at > self.weirs[weir].awake_since + self.bounds.detect;

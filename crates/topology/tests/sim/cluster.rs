@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use weir_topology::{GaleraState, LocalState, ProbeError};
 
+use crate::accord::{Entry, Tables};
+use crate::breach::Breach;
 use crate::node::{self, NODES_MAX, Node, Process, View};
 use crate::queue::{Event, MS, Queue, Reply, Time};
 use crate::random::Random;
@@ -72,7 +74,7 @@ impl Path {
 }
 
 /// A write that a Weir has sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) weir: usize,
     pub(crate) weir_life: u32,
@@ -80,8 +82,17 @@ pub(crate) struct Write {
     pub(crate) node_life: u32,
     /// Its history and its place there, once it is committed.
     pub(crate) committed: Option<(usize, usize)>,
-    pub(crate) acknowledged: bool,
     pub(crate) sent_at: Time,
+    pub(crate) deed: Deed,
+}
+
+/// What a write does.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// A client's row.
+    Client,
+    /// An entry of a Weir's own.
+    Enter(Box<Entry>),
 }
 
 /// What is the same for the whole life of a cluster.
@@ -114,6 +125,11 @@ pub(crate) struct Cluster {
     /// The transactions of each history, in their order.
     pub(crate) logs: Vec<Vec<usize>>,
     pub(crate) writes: Vec<Write>,
+    /// The Weirs' tables in each history.
+    pub(crate) tables: Vec<Tables>,
+    /// When each epoch of the first history began, and whether it was closed then.
+    pub(crate) epochs: Vec<(u64, Time, bool)>,
+    pub(crate) breach: Option<Breach>,
 }
 
 impl Cluster {
@@ -139,6 +155,9 @@ impl Cluster {
             paths: [[Path::default(); NODES_MAX]; WEIRS_MAX],
             logs: vec![Vec::new()],
             writes: Vec::new(),
+            tables: vec![Tables::default()],
+            epochs: Vec::new(),
+            breach: None,
         }
     }
 
@@ -310,18 +329,46 @@ impl Cluster {
     /// Commits what waits on a node, if all members of its view take part.
     pub(crate) fn commit_pending(&mut self, context: &mut Context, node: usize) {
         let Some(view) = self.nodes[node].view else { return };
+        let members = self.views[view].members;
+        if !self.is_in_settled_primary(context.now, node) {
+            return;
+        }
+        for write in std::mem::take(&mut self.nodes[node].pending) {
+            self.commit(context, node, members, write);
+        }
+    }
+
+    /// Whether a node and all members of its view hear each other, and that is Primary.
+    pub(crate) fn is_in_settled_primary(&self, now: Time, node: usize) -> bool {
+        let Some(view) = self.nodes[node].view else { return false };
         let is_settled = |member: usize| {
-            self.hears(context.now, node, member)
+            self.hears(now, node, member)
                 && self.nodes[member].view == Some(view)
                 && self.nodes[member].installing.is_none()
         };
         let members = self.views[view].members;
         let mut all = (0..self.nodes.len()).filter(|member| members & (1 << member) != 0);
-        if !self.views[view].primary || !all.all(is_settled) {
-            return;
-        }
-        for write in std::mem::take(&mut self.nodes[node].pending) {
-            self.commit(context, node, members, write);
+        self.views[view].primary && all.all(is_settled)
+    }
+
+    /// Whether its process is stopped.
+    pub(crate) fn hangs(&self, node: usize) -> bool {
+        self.nodes[node].process == Process::Hung
+    }
+
+    /// What an entry in the Weirs' tables changes.
+    pub(crate) fn enter(&mut self, context: &mut Context, history: usize, write: usize) {
+        let Deed::Enter(entry) = &self.writes[write].deed else { return };
+        let tables = &mut self.tables[history];
+        let before = tables.row.as_ref().map(|row| row.epoch);
+        if tables.apply(entry, self.breach) {
+            let (weir, row) = (self.writes[write].weir, tables.row.clone());
+            if let (0, Some(row)) = (history, &row)
+                && before != Some(row.epoch)
+            {
+                self.epochs.push((row.epoch, context.now, !row.is_open));
+            }
+            context.disturb(|| format!("    weir {weir} changes the row to {row:?}"));
         }
     }
 
@@ -330,6 +377,7 @@ impl Cluster {
         self.logs[history].push(write);
         let position = self.logs[history].len();
         self.writes[write].committed = Some((history, position));
+        self.enter(context, history, write);
         for (index, member) in self.nodes.iter_mut().enumerate() {
             if members & (1 << index) != 0 && member.complete {
                 member.apply(context.now);

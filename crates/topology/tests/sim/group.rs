@@ -10,8 +10,9 @@ use std::cmp::Reverse;
 
 use weir_topology::LocalState;
 
+use crate::accord::Tables;
 use crate::chaos::Action;
-use crate::cluster::{Cluster, Context};
+use crate::cluster::{Cluster, Context, Deed};
 use crate::node::{NODES_MAX, Process, View};
 use crate::queue::{Event, MS, Time};
 
@@ -312,6 +313,7 @@ impl Cluster {
         self.start(context, node);
         let (history, id) = (self.logs.len(), self.views.len());
         self.logs.push(Vec::new());
+        self.tables.push(Tables::default());
         context.disturb(|| format!("n{node} was started as a cluster of its own"));
         let mut lives = [0; NODES_MAX];
         let apart = &mut self.nodes[node];
@@ -321,6 +323,23 @@ impl Cluster {
         apart.joins_at = context.now;
         self.views.push(View { primary: true, conf_id: 1, members: 1 << node, lives, left: 0, history });
         self.listen(context);
+    }
+
+    /// What was not on the disk of anybody is gone, also from the Weirs' tables.
+    fn rewind(&mut self, length: usize) {
+        if length == self.logs[0].len() {
+            return;
+        }
+        self.logs[0].truncate(length);
+        let mut tables = Tables::default();
+        for write in &self.logs[0] {
+            if let Deed::Enter(entry) = &self.writes[*write].deed {
+                tables.apply(entry, self.breach);
+            }
+        }
+        let epoch = tables.row.as_ref().map_or(0, |row| row.epoch);
+        self.epochs.retain(|(known, ..)| *known <= epoch);
+        self.tables[0] = tables;
     }
 
     /// A person makes the most advanced node a Primary component, where all is lost; it must run for that.
@@ -336,7 +355,7 @@ impl Cluster {
             self.nodes[best].joins_at = context.now;
         }
         let length = self.nodes[best].received;
-        self.logs[0].truncate(length);
+        self.rewind(length);
         let conf_id = self.views.iter().filter(|view| view.history == 0).map(|view| view.conf_id).max();
         // A group that runs goes on counting; one that was started anew begins at 1.
         let runs_on = self.nodes[best].view.is_some();

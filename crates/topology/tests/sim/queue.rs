@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use weir_topology::{GaleraState, ProbeError};
+use weir_topology::{EpochRead, GaleraState, Millis, ProbeError};
 
 use crate::chaos::Action;
 
@@ -46,6 +46,12 @@ pub(crate) enum Event {
     Written { write: usize },
     /// A write's answer reaches its Weir: whether it was committed, or the connection broke.
     Replied { write: usize, reply: Reply },
+    /// A Weir reads the tables of the agreement.
+    ReadDue { weir: usize, life: u32, node: usize },
+    /// The read reaches its node, or waits there.
+    ReadAsked { weir: usize, life: u32, node: usize, asked_at: Millis, deadline: Time },
+    /// The read ends.
+    Read { weir: usize, life: u32, node: usize, read: Box<EpochRead> },
     /// A stopped Weir goes on.
     Continue { weir: usize, life: u32 },
     /// A killed Weir is started.
@@ -67,6 +73,8 @@ impl Event {
             Self::Answered { weir, life, .. }
             | Self::Probe { weir, life, .. }
             | Self::Tick { weir, life }
+            | Self::ReadDue { weir, life, .. }
+            | Self::Read { weir, life, .. }
             | Self::Client { weir, life } => Some((*weir, *life)),
             _ => None,
         }

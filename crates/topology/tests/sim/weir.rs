@@ -1,10 +1,11 @@
 //! One Weir: the real decision, and around it what the owner of the roles does, in virtual time.
 
 use weir_topology::{
-    Choices, ClusterPolicy, DonorReads, Endpoint, Intent, Millis, Observation, Policy, ProbeError, Role,
-    Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
+    Choices, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Intent, Millis, Observation, Policy,
+    ProbeError, Role, Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
 };
 
+use crate::accord::Accord;
 use crate::breach::Breach;
 use crate::cluster::Context;
 use crate::node::{NODES_MAX, endpoint, node_of, uuid_of};
@@ -31,13 +32,15 @@ pub(crate) struct Settings {
     pub(crate) intents: Vec<Intent>,
     pub(crate) interval: Time,
     pub(crate) timeout: Time,
+    /// The pause between two reads of the agreement's tables on a node.
+    pub(crate) read_pause: Time,
     /// The pause between two writes of its clients.
     pub(crate) client_pause: Time,
 }
 
 impl Settings {
     /// A policy and rows as users write them.
-    pub(crate) fn any(random: &mut Random, nodes: usize) -> Self {
+    pub(crate) fn any(random: &mut Random, nodes: usize, agrees: bool) -> Self {
         let reads = random.one_of(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]);
         let galera = ClusterPolicy {
             writer_hostgroup: WRITERS,
@@ -54,7 +57,13 @@ impl Settings {
                 ..Choices::default()
             },
         };
-        let policy = Policy { galera: vec![galera], ..Policy::default() };
+        let epoch = agrees.then(|| EpochPolicy {
+            lease_ms: random.within(600..5000),
+            lone_lease_ms: random.within(2000..6000),
+            peer_timeout_ms: random.within(2000..4000),
+            ..EpochPolicy::new("")
+        });
+        let policy = Policy { galera: vec![galera], epoch, ..Policy::default() };
         let mut intents = Vec::new();
         for node in 0..nodes {
             let row = |hostgroup: u32, weight: u64| Intent {
@@ -73,7 +82,8 @@ impl Settings {
         }
         let timeout = random.within(200..800) * MS;
         let interval = random.within(100..400) * MS;
-        Self { policy, intents, interval, timeout, client_pause: random.within(60..250) * MS }
+        let (read_pause, client_pause) = (random.within(50..150) * MS, random.within(60..250) * MS);
+        Self { policy, intents, interval, timeout, read_pause, client_pause }
     }
 
     /// How long a lost writer is waited for in an old view.
@@ -131,6 +141,7 @@ pub(crate) struct Weir {
     /// It has written into the cluster's history in this life.
     pub(crate) knew_history: bool,
     pub(crate) reach: [Reach; NODES_MAX],
+    pub(crate) accord: Accord,
 }
 
 /// Since when a Weir could do what with a node.
@@ -150,7 +161,10 @@ pub(crate) struct Move {
 }
 
 impl Weir {
-    pub(crate) fn new(index: usize, settings: Settings, clock_start: u64, clock_ppm: i64) -> Self {
+    pub(crate) fn new(index: usize, mut settings: Settings, clock_start: u64, clock_ppm: i64) -> Self {
+        if let Some(epoch) = &mut settings.policy.epoch {
+            epoch.instance = format!("weir{index}").into();
+        }
         Self {
             index,
             life: 0,
@@ -174,6 +188,7 @@ impl Weir {
             acknowledged_at: 0,
             checked_at: 0,
             knew_history: false,
+            accord: Accord::default(),
             reach: [Reach { clear_since: Some(0), reads_since: Some(0) }; NODES_MAX],
         }
     }
@@ -196,10 +211,14 @@ impl Weir {
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
         (self.writer, self.last_writer, self.knew_history) = (None, None, false);
         self.waiting.clear();
-        self.settings.policy.switch = None;
+        self.accord = Accord::default();
+        (self.settings.policy.switch, self.settings.policy.cleared) = (None, Vec::new());
         self.probes = vec![Probe::default(); nodes];
         for node in 0..nodes {
             context.within(0..5 * MS, Event::Probe { weir: index, life, node, turn: 0 });
+            if self.settings.policy.epoch.is_some() {
+                context.within(5 * MS..20 * MS, Event::ReadDue { weir: index, life, node });
+            }
         }
         context.after(TICK, Event::Tick { weir: index, life });
         let client = Event::Client { weir: index, life };
@@ -264,6 +283,7 @@ impl Weir {
     /// Decides; returns the change of the writer, if there was one.
     pub(crate) fn decide(&mut self, context: &mut Context, breach: Option<Breach>) -> Option<Move> {
         let now = self.clock(context.now);
+        self.prepare(context);
         let mut decided = match breach {
             None => roles(&self.settings.policy, &self.settings.intents, &self.seen, &self.roles, now),
             Some(breach) => breach.roles(self, now),
@@ -272,7 +292,9 @@ impl Weir {
         std::mem::swap(&mut self.roles, &mut decided);
         let previous = decided;
         if !self.roles.same_as(&previous) {
-            self.changed_at = context.now;
+            if !self.roles.changes(&previous).is_empty() {
+                self.changed_at = context.now;
+            }
             self.note_changes(context, &previous);
         }
         let is_fresh = |since: Millis| now.since(since) < HURRY_MS;
@@ -354,7 +376,11 @@ impl Weir {
     }
 
     /// A planned change of the writer.
-    pub(crate) fn switch_to(&mut self, node: usize) {
+    pub(crate) fn switch_to(&mut self, node: usize, now: Time) {
+        if self.settings.policy.epoch.is_some() {
+            self.accord.switch = Some((node, SwitchStep::Ask, now));
+            return;
+        }
         self.settings.policy.switch =
             Some(Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move });
     }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use weir_topology::{ProbeError, ServerState};
 
-use crate::breach::Breach;
+use crate::breach::Trial;
 use crate::chaos::Chaos;
 use crate::check::Bounds;
-use crate::cluster::{Cluster, ClusterSettings, Context, Path, Write};
+use crate::cluster::{Cluster, ClusterSettings, Context, Deed, Path, Write};
 use crate::node::Process;
 use crate::queue::{Event, MS, Queue, Reply, Time};
 use crate::random::Random;
@@ -52,15 +52,17 @@ pub(crate) struct World {
     pub(crate) weirs: Vec<Weir>,
     pub(crate) bounds: Bounds,
     pub(crate) chaos: Chaos,
-    pub(crate) breach: Option<Breach>,
+    pub(crate) trial: Trial,
     pub(crate) tally: Tally,
+    /// The node that was first written to by each epoch.
+    pub(crate) first_writes: Vec<(u64, usize)>,
     /// The first rule that was seen broken.
     pub(crate) violation: Option<String>,
 }
 
 /// Runs the world of a seed for so many steps.
-pub(crate) fn run(seed: u64, steps: u64, breach: Option<Breach>, traced: bool) -> Result<Tally, Failure> {
-    let mut world = World::of_seed(seed, breach, traced);
+pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
+    let mut world = World::of_seed(seed, trial, traced);
     world.begin();
     while world.tally.steps < steps {
         if !world.step() {
@@ -77,10 +79,11 @@ pub(crate) fn run(seed: u64, steps: u64, breach: Option<Breach>, traced: bool) -
 }
 
 impl World {
-    fn of_seed(seed: u64, breach: Option<Breach>, traced: bool) -> Self {
+    fn of_seed(seed: u64, trial: Trial, traced: bool) -> Self {
         let mut random = Random::new(seed);
         let nodes = random.one_of(&[2, 3, 3, 3, 3, 5]);
-        let weirs = random.one_of(&[1, 1, 1, 2, 3]);
+        let agrees = seed % 2 == 1;
+        let weirs = random.one_of(if agrees { &[1, 2, 2, 3] } else { &[1, 1, 1, 2, 3] });
         let has_segments = random.chance(25);
         let segments: Vec<u8> =
             (0..nodes).map(|_| if has_segments { random.one_of(&[0, 1]) } else { 0 }).collect();
@@ -98,7 +101,7 @@ impl World {
             auto: random.chance(15),
             transfer: random.within(500 * MS..4000 * MS),
         };
-        let policy = weir::Settings::any(&mut random, nodes);
+        let policy = weir::Settings::any(&mut random, nodes, agrees);
         let weirs = (0..weirs).map(|index| {
             let ppm = i64::try_from(random.within(0..400)).unwrap_or(0) - 200;
             Weir::new(index, policy.clone(), random.within(0..1_000_000), ppm)
@@ -109,12 +112,13 @@ impl World {
             Context { now: 0, queue: Queue::default(), random, disturbed_at: 0, disturbances: 0, trace };
         Self {
             bounds: Bounds::of(&policy, settings.suspect),
-            cluster: Cluster::new(settings, &segments),
+            cluster: Cluster { breach: trial.breach(), ..Cluster::new(settings, &segments) },
             context,
             weirs,
             chaos: Chaos::default(),
-            breach,
+            trial,
             tally: Tally::default(),
+            first_writes: Vec::new(),
             violation: None,
         }
     }
@@ -170,6 +174,11 @@ impl World {
             Event::Client { weir, life } => self.client(weir, life),
             Event::Written { write } => cluster.take_write(context, cluster.writes[write].node, write),
             Event::Replied { write, reply } => self.replied(write, reply),
+            Event::ReadDue { weir, life, node } => self.read_due(weir, life, node),
+            Event::ReadAsked { weir, life, node, asked_at, deadline } => {
+                self.read_asked(weir, life, node, asked_at, deadline);
+            }
+            Event::Read { weir, life, node, read } => self.read_done(weir, life, node, *read),
             Event::Continue { weir, life } => self.go_on(weir, life),
             Event::Restart { weir } if !self.weirs[weir].runs => {
                 self.weirs[weir].start(context, cluster.nodes.len());
@@ -284,9 +293,10 @@ impl World {
 
     /// Has a Weir decide.
     pub(crate) fn decide(&mut self, weir: usize) {
-        if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.breach) {
+        if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.trial.breach()) {
             self.check_move(weir, &moved);
         }
+        self.write_down(weir);
     }
 
     // ---- clients ----
@@ -294,18 +304,24 @@ impl World {
     fn client(&mut self, weir: usize, life: u32) {
         let pause = self.weirs[weir].settings.client_pause;
         self.context.within(pause / 2..pause * 3 / 2, Event::Client { weir, life });
-        let Some(node) = self.weirs[weir].writer else { return };
+        let sender = &mut self.weirs[weir];
+        let Some(node) = sender.writer.filter(|_| sender.may_write(self.context.now, self.trial.breach()))
+        else {
+            return;
+        };
         let write = self.cluster.writes.len();
-        let node_life = self.cluster.nodes[node].life;
+        sender.accord.in_flight.push(write);
+        let epoch = sender.epoch();
         self.cluster.writes.push(Write {
             weir,
             weir_life: life,
             node,
-            node_life,
+            node_life: self.cluster.nodes[node].life,
             committed: None,
-            acknowledged: false,
             sent_at: self.context.now,
+            deed: Deed::Client,
         });
+        self.check_epoch(weir, node, epoch);
         if !self.cluster.paths[weir][node].there_broken {
             self.context.within(100..1500, Event::Written { write });
         }
@@ -313,11 +329,15 @@ impl World {
 
     fn replied(&mut self, write: usize, reply: Reply) {
         let Write { weir, weir_life, node, .. } = self.cluster.writes[write];
+        let is_client = matches!(self.cluster.writes[write].deed, Deed::Client);
         if self.weirs[weir].life != weir_life || self.cluster.paths[weir][node].back_broken {
             return;
         }
+        self.weirs[weir].accord.in_flight.retain(|known| *known != write);
+        if !is_client {
+            return self.entered(weir, write, reply == Reply::Acknowledged);
+        }
         if reply == Reply::Acknowledged {
-            self.cluster.writes[write].acknowledged = true;
             self.weirs[weir].acknowledged_at = self.context.now;
             self.tally.acknowledged += 1;
             self.check_acknowledged(write);
