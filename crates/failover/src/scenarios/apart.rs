@@ -126,7 +126,9 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
     stage.pause(BROKEN)?;
     let joined = two.mark("the network is whole again");
     network.join(&minority)?;
-    let ended = two.end(stage, joined)?;
+    let mut ended = two.end(stage, joined)?;
+    // The view of the majority is none of the minority's.
+    (ended.blind_figures.group_ms, ended.blind_figures.own_share_ms) = (None, None);
 
     let mut blind = Judge::new(stage.args.smoke);
     let noticed = cut.plus_ms(NOTICED_MS);
