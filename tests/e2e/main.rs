@@ -37,6 +37,7 @@ mod server_tls;
 mod servers;
 mod session_state;
 mod several;
+mod several_weirs;
 mod splitting;
 mod stats;
 mod streaming;
@@ -82,6 +83,7 @@ fn cases() -> Vec<Case> {
         server_tls::trials(),
         servers::trials(),
         several::trials(),
+        several_weirs::trials(),
         session_state::trials(),
         splitting::trials(),
         stats::trials(),

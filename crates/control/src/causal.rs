@@ -15,18 +15,20 @@
 
 mod replication;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
-use weir_topology::ServerShared;
+use weir_topology::{EpochRead, ServerShared};
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ms, monotonic_ns};
+use crate::owner::Event;
 use crate::probe_thread::{Order, wait};
 use crate::settings::Kind;
+use crate::tables::{self, Fault};
 
 /// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
 /// a SELECT without tables, nor for one of its performance schema.
@@ -40,10 +42,15 @@ const UNFIT_PAUSE: Duration = Duration::from_secs(10);
 /// How long a read may wait. Galera's own limit is `repl.causal_read_timeout`, 30 s.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A read of the epoch's tables that shows nothing new is told so often.
+const EPOCH_PAUSE: Duration = Duration::from_millis(200);
+
 /// What the owner tells a causal probe of its server.
 #[derive(Default)]
 pub(crate) struct Standing {
     works: AtomicBool,
+    /// The cluster whose epoch is to be read, plus one; 0: none.
+    epoch_of: AtomicU64,
     writer: Mutex<Option<Writer>>,
 }
 
@@ -63,6 +70,16 @@ impl Standing {
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
     }
 
+    /// Of which cluster the epoch's tables are to be read, if of any.
+    pub(crate) fn read_epoch_of(&self, hostgroup: Option<u32>) {
+        self.epoch_of.store(hostgroup.map_or(0, |hostgroup| u64::from(hostgroup) + 1), Ordering::Relaxed);
+    }
+
+    fn epoch_of(&self) -> Option<u32> {
+        let stored = self.epoch_of.load(Ordering::Relaxed);
+        stored.checked_sub(1).and_then(|hostgroup| u32::try_from(hostgroup).ok())
+    }
+
     fn works(&self) -> bool {
         self.works.load(Ordering::Relaxed)
     }
@@ -78,8 +95,10 @@ pub(crate) fn run(
     mut options: Options,
     shared: &ServerShared,
     standing: &Standing,
+    told: Told,
     orders: &Receiver<Order>,
 ) {
+    let mut told = told;
     options.read_timeout = Some(READ_TIMEOUT);
     let waiting = match kind {
         Kind::Ping => return,
@@ -90,7 +109,7 @@ pub(crate) fn run(
     let mut session = None;
     loop {
         let pause = if standing.works() {
-            read(&waiting, &options, &mut session, shared)
+            read(&waiting, &options, &mut session, shared, standing.epoch_of(), &mut told)
         } else {
             session = None;
             IDLE_PAUSE
@@ -127,6 +146,8 @@ fn read(
     options: &Options,
     session: &mut Option<Connection>,
     shared: &ServerShared,
+    epoch_of: Option<u32>,
+    told: &mut Told,
 ) -> Duration {
     let connection = match session {
         Some(connection) => connection,
@@ -135,6 +156,7 @@ fn read(
             Ok(None) => {
                 let Waiting { variable, .. } = waiting;
                 warn!(server = %shared.endpoint, "{variable} has no effect here: reads can't be known to be fresh");
+                told.tell(Err(Fault::Unfit(variable)));
                 return UNFIT_PAUSE;
             }
             Err(error) => {
@@ -143,19 +165,59 @@ fn read(
             }
         },
     };
-    let begin_ns = monotonic_ns();
-    match connection.query(READ) {
-        Ok(_) => {
+    let (begin_ms, begin_ns) = (monotonic_ms(), monotonic_ns());
+    let result = match epoch_of {
+        Some(hostgroup) => tables::read(connection, hostgroup, begin_ms).map(Some),
+        None => connection.query(READ).map(|_| None).map_err(Fault::Other),
+    };
+    match result {
+        Ok(read) => {
             shared.cover_until(begin_ns);
+            if let Some(read) = read {
+                told.tell(Ok(read));
+            }
             PAUSE
         }
-        Err(error) => {
-            debug!(server = %shared.endpoint, %error, "a causal read failed");
-            if error.is_fatal() {
-                *session = None;
+        Err(fault) => {
+            debug!(server = %shared.endpoint, %fault, "a causal read failed");
+            match &fault {
+                Fault::Other(error) if error.is_fatal() => *session = None,
+                Fault::Other(_) => {}
+                // The read itself has waited, or another one can.
+                Fault::Nonsense(_) => shared.cover_until(begin_ns),
+                _ => {
+                    let begin_ns = monotonic_ns();
+                    if connection.query(READ).is_ok() {
+                        shared.cover_until(begin_ns);
+                    }
+                }
             }
+            told.tell(Err(fault));
             IDLE_PAUSE
         }
+    }
+}
+
+/// Tells the owner what reads of the epoch's tables have shown.
+pub(crate) struct Told {
+    pub(crate) events: SyncSender<Event>,
+    pub(crate) generation: u64,
+    pub(crate) endpoint: weir_topology::Endpoint,
+    pub(crate) last: Option<(EpochRead, Instant)>,
+}
+
+impl Told {
+    fn tell(&mut self, result: Result<EpochRead, Fault>) {
+        if let (Ok(read), Some((last, at))) = (&result, &self.last)
+            && (&read.row, &read.instances) == (&last.row, &last.instances)
+            && at.elapsed() < EPOCH_PAUSE
+        {
+            return;
+        }
+        self.last = result.as_ref().ok().map(|read| (read.clone(), Instant::now()));
+        let (endpoint, generation) = (self.endpoint.clone(), self.generation);
+        // Fails only at the end.
+        let _ = self.events.send(Event::Epoch { endpoint, generation, result });
     }
 }
 

@@ -1,8 +1,14 @@
 use rustix::time::{ClockId, clock_gettime};
+use weir_topology::Millis;
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of [`weir_topology::ServerShared`].
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // Neither part is ever negative.
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// The same in milliseconds, for decisions about roles.
+pub(crate) fn monotonic_ms() -> Millis {
+    Millis(monotonic_ns() / 1_000_000)
 }

@@ -28,6 +28,8 @@
 //! | `SET SESSION wsrep_sync_wait = 1`, `SET SESSION group_replication_consistency = 'BEFORE'` | at each connect of the causal probe | none |
 //! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms, on Group Replication 0.2 ms and a message in the group |
 //! | `SELECT @@GLOBAL.gtid_executed`, `WAIT_FOR_EXECUTED_GTID_SET()`; on MariaDB `@@GLOBAL.gtid_binlog_pos`, `MASTER_GTID_WAIT()` | for each replica every 25 ms | none |
+//! | the same with `weir.topology` and `weir.instances` in place of it, where the account may | every 25 ms | SELECT on both; without, facts alone tell who writes |
+//! | INSERT, UPDATE, DELETE of a row there | every second, every 3 s without other Weirs | these, and CREATE for the first start |
 //! | COM_PING | in a cluster: every second; else `monitor_ping_interval` | none |
 //! | what [`assist`] lists | where `weir_topology.assist` is not off | SUPER; without, dead nodes are not evicted |
 //! | a login | every 500 ms while a server is shunned | none |
@@ -35,6 +37,7 @@
 //! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
 //! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
 
+mod accord;
 mod assist;
 mod causal;
 mod clock;
@@ -43,7 +46,9 @@ mod monitor;
 mod owner;
 mod probe;
 mod probe_thread;
+mod scribe;
 mod settings;
+mod tables;
 
 pub use clock::monotonic_ns;
 pub use examination::{Examined, Finding, Remedy, examine};

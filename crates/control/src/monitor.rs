@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use weir_client::Tls;
 use weir_config::Config;
-use weir_topology::{Endpoint, Roles, ServerRegistry, Switch, SwitchStep};
+use weir_topology::{Cleared, Endpoint, EpochPolicy, Roles, ServerRegistry, Switch, SwitchStep};
 
 use crate::owner::{self, Event};
 use crate::settings::Settings;
@@ -23,7 +23,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts watching. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
+    /// Starts watching. `instance` is this Weir's name among those in front of the same clusters. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
     ///
     /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
     /// then whenever they change; it must not block. The probes keep `registry` up to date.
@@ -32,6 +32,7 @@ impl Monitor {
     /// If the system can't start a thread.
     pub fn start(
         config: &Config,
+        instance: &str,
         drained: &BTreeSet<Endpoint>,
         tls: &BTreeMap<Endpoint, Tls>,
         registry: ServerRegistry,
@@ -39,10 +40,11 @@ impl Monitor {
     ) -> std::io::Result<Self> {
         let (events, inbox) = sync_channel(EVENTS_MAX);
         let settings = Settings::of(config, drained, tls);
+        let epoch = EpochPolicy::new(instance);
         let probes_events = events.clone();
         let owner = std::thread::Builder::new()
             .name("topology".to_owned())
-            .spawn(move || owner::run(settings, registry, probes_events, inbox, publish))?;
+            .spawn(move || owner::run(settings, epoch, registry, probes_events, inbox, publish))?;
         Ok(Self { events, owner: Some(owner) })
     }
 
@@ -57,11 +59,27 @@ impl Monitor {
         }
     }
 
-    /// Has `to` come before the present writer of a cluster, if it can write; returns when the roles that follow from
-    /// it have been published.
+    /// Has `to` come before the present writer of a cluster, if it can write; returns when the next roles have been
+    /// published. With an epoch the role moves when the epoch row says so, and until then the order stands: see
+    /// [`Monitor::switch_ends`].
     pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
+        self.order(writer_hostgroup, to, SwitchStep::Move);
+    }
+
+    /// Has the other Weirs in front of a cluster hold for a switchover to `to`, if there are any. Those that may still
+    /// write are in [`weir_topology::Tenure::awaited`].
+    pub fn ask_to_hold(&self, writer_hostgroup: u32, to: &Endpoint) {
+        self.order(writer_hostgroup, to, SwitchStep::Ask);
+    }
+
+    /// A planned change is given up; one that has been made stays.
+    pub fn switch_ends(&self) {
+        let _ = self.events.send(Event::SwitchEnds);
+    }
+
+    fn order(&self, writer_hostgroup: u32, to: &Endpoint, step: SwitchStep) {
         let (published, is_published) = sync_channel(0);
-        let switch = Switch { writer_hostgroup, to: to.clone(), step: SwitchStep::Move };
+        let switch = Switch { writer_hostgroup, to: to.clone(), step };
         if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }
@@ -109,6 +127,17 @@ impl Reporter {
     /// A report changes no role by itself, so that a client can't force a failover.
     pub fn suspect(&self, endpoint: &Endpoint) {
         let _ = self.events.try_send(Event::Suspect(endpoint.clone()));
+    }
+
+    /// For another Weir's switchover that the epoch row of this version announces: none of the sessions here may write
+    /// to the cluster's writer any more, and none will before the row changes.
+    pub fn cleared(&self, writer_hostgroup: u32, version: u64) {
+        let _ = self.events.send(Event::Cleared(Cleared { writer_hostgroup, version }));
+    }
+
+    /// The sessions that could still write to a writer deposed by this epoch have been closed.
+    pub fn cut(&self, hostgroup: u32, epoch: u64) {
+        let _ = self.events.send(Event::Cut { hostgroup, epoch });
     }
 
     /// Tells that the data path could not connect to a server, and why. Enough of these within a second, from all

@@ -1,5 +1,7 @@
 //! The one thread that decides roles.
 
+mod epoch;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +10,19 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use weir_topology::{
-    Change, Endpoint, Hold, Millis, Observation, Place, ProbeError, Reason, Role, Roles, ServerRegistry,
-    Status, Switch, roles,
+    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Hold, Millis, Observation, Place, ProbeError, Reason,
+    Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
+use crate::accord::Accord;
 use crate::assist::AssistHandle;
 use crate::causal::Writer;
+use crate::clock::monotonic_ms;
 use crate::probe::Look;
 use crate::probe_thread::{Order, ProbeHandle};
+use crate::scribe::Written;
 use crate::settings::{Kind, Settings};
+use crate::tables::Fault;
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,6 +47,38 @@ pub(crate) enum Event {
         /// The version in the server's greeting, if there was one.
         version: Option<String>,
     },
+    /// A causal read of the epoch's tables ended.
+    Epoch {
+        /// The server.
+        endpoint: Endpoint,
+        /// Which of the server's probes.
+        generation: u64,
+        /// What it showed.
+        result: Result<EpochRead, Fault>,
+    },
+    /// This Weir's own row was written, or not.
+    Beat {
+        /// Names the cluster.
+        hostgroup: u32,
+        /// What has come of it.
+        written: Written,
+    },
+    /// A proposal was made, or not.
+    Claim {
+        /// Names the cluster.
+        hostgroup: u32,
+        /// What has come of it.
+        written: Written,
+    },
+    /// None of this Weir's sessions may write to a cluster's writer any more.
+    Cleared(Cleared),
+    /// The sessions on a deposed writer have been closed.
+    Cut {
+        /// Names the cluster.
+        hostgroup: u32,
+        /// By which epoch it was deposed.
+        epoch: u64,
+    },
     /// The data path lost a connection to the server.
     Suspect(Endpoint),
     /// The data path could not connect to the server, for this reason.
@@ -59,6 +97,8 @@ pub(crate) enum Event {
         /// Dropped when the roles that follow from it have been published.
         published: SyncSender<()>,
     },
+    /// A planned change is given up, or was made.
+    SwitchEnds,
     /// The end.
     Stop,
 }
@@ -66,6 +106,7 @@ pub(crate) enum Event {
 /// Runs until [`Event::Stop`].
 pub(crate) fn run(
     settings: Settings,
+    epoch: EpochPolicy,
     registry: ServerRegistry,
     events: SyncSender<Event>,
     inbox: Receiver<Event>,
@@ -82,7 +123,10 @@ pub(crate) fn run(
         suspicions: HashMap::new(),
         roles: Arc::new(Roles::default()),
         hurry: Arc::new(AtomicBool::new(false)),
-        start: Instant::now(),
+        epoch,
+        accords: BTreeMap::new(),
+        switch: None,
+        cleared: Vec::new(),
     };
     owner.configure(settings);
     owner.decide(&publish);
@@ -112,7 +156,12 @@ struct Owner {
     roles: Arc<Roles>,
     /// Probes go as fast as they can: the cluster is about to form a new view.
     hurry: Arc<AtomicBool>,
-    start: Instant,
+    epoch: EpochPolicy,
+    /// By writer hostgroup.
+    accords: BTreeMap<u32, Accord>,
+    /// A planned change that has not been made yet.
+    switch: Option<Switch>,
+    cleared: Vec<Cleared>,
 }
 
 impl Owner {
@@ -137,8 +186,35 @@ impl Owner {
                 return Some(published);
             }
             Event::Switch { switch, published } => {
-                self.settings.policy.switch = Some(switch);
+                self.switch = Some(switch);
                 return Some(published);
+            }
+            Event::SwitchEnds => self.switch = None,
+            Event::Epoch { endpoint, generation, result } => {
+                if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
+                    self.epoch_read(&endpoint, result);
+                }
+            }
+            Event::Beat { hostgroup, written } => {
+                let now = self.now();
+                let accord = self.accords.get_mut(&hostgroup);
+                let read = accord.and_then(|accord| accord.beat_written(written, now));
+                self.take_read(read);
+            }
+            Event::Claim { hostgroup, written } => {
+                let now = self.now();
+                let accord = self.accords.get_mut(&hostgroup);
+                let read = accord.and_then(|accord| accord.claim_written(written, now));
+                self.take_read(read);
+            }
+            Event::Cleared(cleared) => {
+                self.cleared.retain(|known| known.writer_hostgroup != cleared.writer_hostgroup);
+                self.cleared.push(cleared);
+            }
+            Event::Cut { hostgroup, epoch } => {
+                if let Some(accord) = self.accords.get_mut(&hostgroup) {
+                    accord.cut(epoch);
+                }
             }
             Event::Stop => {}
         }
@@ -221,6 +297,7 @@ impl Owner {
         self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
         self.settings = settings;
+        self.configure_accords();
     }
 
     /// The same for those that help a cluster to get over a dead node.
@@ -249,22 +326,26 @@ impl Owner {
     /// Decides the roles, and publishes and logs them if they changed.
     fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
         let now = self.now();
+        self.prepare_policy();
         let Settings { policy, intents, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
         let decided = roles(policy, intents, &self.seen, &self.roles, now);
-        self.settings.policy.switch = None;
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);
+        self.end_switch();
+        self.limit_writes();
         if changed {
             log(&self.roles, &previous);
             // First: what a causal probe finds out must hold for all that is done by the new roles.
             self.tell_causal_probes();
             publish(self.roles.clone());
         }
+        self.write_down(now);
         for (endpoint, probe) in &self.probes {
             let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
             probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
+            probe.standing.read_epoch_of(self.epoch_to_read(endpoint));
         }
         self.rank_assists(now);
         let is_fresh = |hold: &Hold| now.since(hold.since) < HURRY_MS;
@@ -294,7 +375,8 @@ impl Owner {
                     && matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader)
             };
             let works = self.roles.places.iter().any(works);
-            probe.standing.set(works, if works { self.only_writer_of(endpoint) } else { None });
+            let writer = if works { self.only_writer_of(endpoint) } else { None };
+            probe.standing.set(works, writer);
         }
     }
 
@@ -312,13 +394,14 @@ impl Owner {
     }
 
     fn now(&self) -> Millis {
-        Millis(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        monotonic_ms()
     }
 
-    fn end(self) {
+    fn end(mut self) {
         self.probes.values().for_each(|probe| probe.order(Order::End));
         self.assists.iter().for_each(AssistHandle::stop);
         let deadline = Instant::now() + END_WAIT;
+        self.leave(deadline);
         for (_, probe) in self.probes {
             probe.join_until(deadline);
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, ServerShared};
 
-use crate::causal::{self, Standing};
+use crate::causal::{self, Standing, Told};
 use crate::owner::Event;
 use crate::probe::Probe;
 use crate::settings::{Kind, ProbeSettings};
@@ -52,6 +52,7 @@ impl ProbeHandle {
         hurry: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let standing = Arc::new(Standing::default());
+        let causal_events = events.clone();
         let (orders, inbox) = channel();
         let probe = Probe::new(settings.kind, settings.options.clone());
         let interval = settings.interval;
@@ -66,8 +67,9 @@ impl ProbeHandle {
         if settings.kind != Kind::Ping {
             let (orders, inbox) = channel();
             let (kind, options, standing) = (settings.kind, settings.options.clone(), standing.clone());
+            let told = Told { events: causal_events, generation, endpoint: endpoint.clone(), last: None };
             let thread = thread::Builder::new().name(format!("causal {endpoint}"));
-            threads.push(thread.spawn(move || causal::run(kind, options, &shared, &standing, &inbox))?);
+            threads.push(thread.spawn(move || causal::run(kind, options, &shared, &standing, told, &inbox))?);
             causal_orders = Some(orders);
         }
         Ok(Self { generation, settings, standing, shunned, orders, causal_orders, threads })

@@ -37,6 +37,7 @@ impl World {
         let sink = published.clone();
         let monitor = Monitor::start(
             &config(&cluster, ""),
+            "test",
             &Default::default(),
             &Default::default(),
             registry.clone(),

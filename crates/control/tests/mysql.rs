@@ -43,8 +43,14 @@ impl World {
         let roles: Arc<Mutex<Arc<Roles>>> = Arc::default();
         let sink = roles.clone();
         let publish = move |roles| *sink.lock().unwrap() = roles;
-        let monitor =
-            Monitor::start(&config, &Default::default(), &Default::default(), registry.clone(), publish);
+        let monitor = Monitor::start(
+            &config,
+            "test",
+            &Default::default(),
+            &Default::default(),
+            registry.clone(),
+            publish,
+        );
         Self { mysql, registry, roles, _monitor: monitor.unwrap() }
     }
 

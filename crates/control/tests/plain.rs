@@ -20,8 +20,15 @@ fn monitor(address: SocketAddr) -> (Monitor, Receiver<Arc<Roles>>) {
     let (published, roles) = channel();
     let publish = move |roles| published.send(roles).unwrap_or_default();
     (
-        Monitor::start(&config, &Default::default(), &Default::default(), ServerRegistry::default(), publish)
-            .unwrap(),
+        Monitor::start(
+            &config,
+            "test",
+            &Default::default(),
+            &Default::default(),
+            ServerRegistry::default(),
+            publish,
+        )
+        .unwrap(),
         roles,
     )
 }
@@ -72,9 +79,15 @@ fn a_report_has_the_server_probed_at_once() {
     let config = weir_config::parse(&text, "test.toml").unwrap();
     let (published, roles) = channel();
     let publish = move |roles| published.send(roles).unwrap_or_default();
-    let monitor =
-        Monitor::start(&config, &Default::default(), &Default::default(), ServerRegistry::default(), publish)
-            .unwrap();
+    let monitor = Monitor::start(
+        &config,
+        "test",
+        &Default::default(),
+        &Default::default(),
+        ServerRegistry::default(),
+        publish,
+    )
+    .unwrap();
     assert_eq!(next(&roles).0, Status::Online);
     // The first probe times out at 100 ms and proves nothing; the next would come in ten minutes.
     let _first = listener.accept().unwrap();

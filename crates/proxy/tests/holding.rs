@@ -78,3 +78,48 @@ fn only_so_many_sessions_wait() {
     insert(&mut bench, &clients[1..3]);
     assert!(bench.error(clients[1]).is_none() && bench.error(clients[2]).is_none());
 }
+
+#[test]
+fn writes_wait_while_the_epoch_is_not_confirmed() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    let [plain, inside, reader] = [(); 3].map(|()| bench.client(0, "app"));
+    bench.query(inside, "BEGIN");
+    assert!(bench.is_answered(inside));
+    let shared = bench.servers[0].shared.clone();
+    shared.write_until(bench.now);
+    bench.query(plain, "INSERT INTO t VALUES (1)");
+    bench.query(inside, "INSERT INTO t VALUES (2)");
+    bench.pass_ms(100);
+    assert!(bench.reply(plain).is_none() && bench.reply(inside).is_none());
+    bench.query(reader, "SELECT 1 FROM t");
+    assert!(bench.reply(reader).is_some(), "reads go on");
+    shared.write_until(u64::MAX);
+    bench.pass_ms(25);
+    assert!(bench.is_answered(plain) && bench.is_answered(inside));
+    // As long as under a hold, each from its own begin.
+    shared.write_until(bench.now);
+    bench.query(inside, "COMMIT");
+    bench.pass_ms(5_000);
+    bench.query(plain, "INSERT INTO t VALUES (3)");
+    bench.pass_ms(4_995);
+    assert!(bench.reply(inside).is_none());
+    bench.pass_ms(10);
+    let (code, text) = bench.error(inside).unwrap();
+    assert!(code == 9001 && text.contains("the epoch in weir.topology could not be confirmed"), "{text}");
+    assert!(bench.reply(plain).is_none());
+    bench.query(inside, "ROLLBACK");
+    assert!(bench.is_answered(inside), "which changes nothing");
+    bench.pass_ms(5_000);
+    let (code, text) = bench.error(plain).unwrap();
+    assert!(code == 9001 && text.contains("the epoch in weir.topology could not be confirmed"), "{text}");
+    // Who goes in the meantime leaves nothing behind.
+    bench.query(inside, "BEGIN");
+    bench.query(plain, "INSERT INTO t VALUES (4)");
+    for client in [inside, plain] {
+        let (core, id) = (bench.clients[client].core, bench.clients[client].id);
+        bench.cores[core].closed(id, bench.now);
+    }
+    bench.run();
+    shared.write_until(u64::MAX);
+    bench.pass_ms(100);
+}

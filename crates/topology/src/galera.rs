@@ -52,7 +52,7 @@ pub(crate) fn decide(
         now: judge.now,
         unconfirmed_failover_ms: policy.choices.unconfirmed_failover_ms,
         switch: judge.policy.switch.as_ref(),
-        epoch: judge.policy.epoch.as_ref().filter(|_| policy.max_writers == 1),
+        epoch: judge.policy.epoch_of(policy),
         cleared: &judge.policy.cleared,
         tenure: None,
         unanswered: judge.unanswered().collect(),

@@ -22,7 +22,8 @@
 //! 6. Losing sight of the writer changes nothing but that statements are held ([`Hold`]). The next writer needs a view
 //!    of the cluster newer than the lost writer's that no longer has it; survivors that still call themselves Primary
 //!    in the old view can't commit. If no such view comes within `unconfirmed_failover_ms`, only the way between Weir
-//!    and the writer is broken, and another takes over: Galera's certification keeps two writers correct.
+//!    and the writer is broken. With an epoch (see [`Tenure`]) another is claimed for then, unless another Weir reaches
+//!    it; without, it takes over: Galera's certification keeps two writers correct.
 //! 7. Roles are for servers; connections are another matter. A server to which connections fail is shunned, one whose
 //!    pings take too long is passed over, in favour of the others in its hostgroup, and both keep their roles.
 //!

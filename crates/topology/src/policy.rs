@@ -23,6 +23,8 @@ pub struct Policy {
     pub switch: Option<Switch>,
     /// How this Weir agrees with others in front of the same Galera clusters; none: it goes by facts alone.
     pub epoch: Option<EpochPolicy>,
+    /// Clusters, by writer hostgroup, in which the epoch can't be read or written: facts alone must do there.
+    pub by_facts: Vec<u32>,
     /// Switchovers of other Weirs for which this one holds, with none of its sessions writing any more.
     pub cleared: Vec<Cleared>,
 }
@@ -69,12 +71,19 @@ impl Default for Policy {
             shun_recovery_ms: 9_000,
             switch: None,
             epoch: None,
+            by_facts: Vec::new(),
             cleared: Vec::new(),
         }
     }
 }
 
 impl Policy {
+    /// How this Weir takes part in the epoch of a Galera cluster; none: it goes by facts alone there.
+    pub(crate) fn epoch_of(&self, cluster: &ClusterPolicy) -> Option<&EpochPolicy> {
+        let is_in_force = cluster.has_epoch() && !self.by_facts.contains(&cluster.writer_hostgroup);
+        self.epoch.as_ref().filter(|_| is_in_force)
+    }
+
     /// Whether a hostgroup belongs to a cluster, by whose rules its servers get their roles.
     pub fn owns(&self, hostgroup: u32) -> bool {
         self.galera.iter().chain(&self.group_replication).any(|row| row.owns(hostgroup))
@@ -163,6 +172,11 @@ impl ClusterPolicy {
     /// Whether one of the four hostgroups is `hostgroup`.
     pub fn owns(&self, hostgroup: u32) -> bool {
         self.hostgroups().contains(&hostgroup)
+    }
+
+    /// Whether several Weirs can agree on its writer: the epoch has one.
+    pub fn has_epoch(&self) -> bool {
+        self.max_writers == 1
     }
 
     /// The four hostgroups, the one with the best role first.

@@ -235,8 +235,12 @@ impl Roles {
 
 impl Group {
     fn same_as(&self, other: &Self) -> bool {
-        let agreed =
-            |group: &'_ Self| group.tenure.clone().map(|tenure| (tenure.row, tenure.awaited, tenure.deposed));
+        let agreed = |group: &'_ Self| {
+            group.tenure.clone().map(|tenure| {
+                let peers: Vec<_> = tenure.peers.into_iter().map(|peer| peer.instance).collect();
+                (tenure.row, tenure.awaited, tenure.deposed, peers)
+            })
+        };
         (&self.writers, &self.hold, &self.failback, &self.yields_to)
             == (&other.writers, &other.hold, &other.failback, &other.yields_to)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)

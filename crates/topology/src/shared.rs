@@ -14,6 +14,9 @@ pub struct ServerShared {
     /// Every write that any node of the cluster acknowledged before this moment is visible on this server. 0: nothing
     /// is known. Only the monitor writes it, and it never goes back.
     pub covered_until_ns: AtomicU64,
+    /// Until when statements that may write may be sent to it: the lease of the epoch whose writer it is. `u64::MAX`: no
+    /// limit. Only the monitor writes it.
+    pub writes_until_ns: AtomicU64,
     /// Connections that the data path has open to the server, in all hostgroups and workers.
     pub connections_open: AtomicU32,
 }
@@ -21,7 +24,22 @@ pub struct ServerShared {
 impl ServerShared {
     /// A server of which nothing is known.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, covered_until_ns: AtomicU64::new(0), connections_open: AtomicU32::new(0) }
+        Self {
+            endpoint,
+            covered_until_ns: AtomicU64::new(0),
+            writes_until_ns: AtomicU64::new(u64::MAX),
+            connections_open: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether a statement that may write may be sent at this time.
+    pub fn may_write_at(&self, now_ns: u64) -> bool {
+        now_ns < self.writes_until_ns.load(Ordering::Acquire)
+    }
+
+    /// Sets until when statements that may write may be sent.
+    pub fn write_until(&self, moment_ns: u64) {
+        self.writes_until_ns.store(moment_ns, Ordering::Release);
     }
 
     /// Whether a write acknowledged at `acknowledged_ns` is certainly visible here.

@@ -7,6 +7,7 @@ mod control;
 mod drain;
 mod drained;
 mod files;
+mod instance;
 mod latest_roles;
 mod log;
 mod rsa_key;

@@ -2,6 +2,7 @@
 
 mod failback;
 mod leaving;
+pub(crate) mod peers;
 mod switchover;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use weir_topology::{Roles, ServerRegistry};
 use self::failback::Failbacks;
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
+use crate::instance::instance_name;
 use crate::latest_roles::LatestRoles;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
@@ -46,6 +48,8 @@ pub(crate) enum ServeError {
     Control(#[from] ControlError),
     #[error("drained servers: {0}")]
     Drained(#[from] DrainedError),
+    #[error("this Weir's name, in the datadir: {0}")]
+    Instance(std::io::Error),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -79,8 +83,12 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let decided = roles.clone();
     let drained = Drained::load(&config.datadir)?;
     log_drained(&drained);
+    // Before the first client, and before anything is said in this Weir's name: a datadir serves one Weir.
+    let control = Control::listen(&config.datadir)?;
+    let instance = instance_name(&config.datadir).map_err(ServeError::Instance)?;
+    snapshots.instance = instance.as_str().into();
     let servers_tls = snapshots.servers_tls.for_monitor();
-    let monitor = Monitor::start(&config, &drained.all(), &servers_tls, registry, move |roles| {
+    let monitor = Monitor::start(&config, &instance, &drained.all(), &servers_tls, registry, move |roles| {
         roles_log.roles(&roles);
         decided.set(roles);
         // The main thread outlives the monitor.
@@ -96,8 +104,6 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
             Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
         }
     };
-    // Before the first client: a datadir serves one Weir.
-    let control = Control::listen(&config.datadir)?;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
     let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
@@ -210,9 +216,10 @@ impl Server<'_> {
     }
 
     fn publish(&mut self) {
-        self.published = self.roles.latest();
+        let before = std::mem::replace(&mut self.published, self.roles.latest());
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
+        self.follow_epoch(&before);
     }
 
     fn obey(&mut self, order: Order) {

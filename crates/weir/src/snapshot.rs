@@ -14,6 +14,7 @@ use weir_routing::{FastRoute, Options, QueryRule, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
+use crate::serve::peers::foreign_switch;
 use crate::server_tls::ServersTls;
 
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
@@ -38,6 +39,8 @@ pub(crate) struct Snapshots {
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
     rules: KnownRules,
+    /// This Weir's name.
+    pub(crate) instance: Arc<str>,
     /// A writer hostgroup whose statements wait, and why.
     pub(crate) held: Option<(u32, String)>,
 }
@@ -71,6 +74,7 @@ impl Snapshots {
             leaving: HashMap::new(),
             servers_tls: ServersTls::default(),
             rules: KnownRules::default(),
+            instance: Arc::from(""),
             held: None,
         }
     }
@@ -201,6 +205,14 @@ impl Snapshots {
             {
                 hostgroup.members.clear();
                 hostgroup.absent = because.clone();
+            }
+            let group = roles.group(*id);
+            if let Some((to, by, _)) = group.and_then(|group| foreign_switch(group, &self.instance)) {
+                hostgroup.members.clear();
+                hostgroup.absent = format!("held for a switchover to {to} by another Weir ({by})");
+            } else if let Some(reason) = group.and_then(|group| group.waits_for.as_ref()) {
+                let separator = if hostgroup.absent.is_empty() { "" } else { "; " };
+                hostgroup.absent += &format!("{separator}the next writer {reason}");
             }
         }
         hostgroups

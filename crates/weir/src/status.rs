@@ -80,11 +80,21 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
                 lost => format!(": lost {}, statements wait for the next one", lost.join(", ")),
             };
             writeln!(out, "cluster of hostgroup {hostgroup}: no writer{lost}")?;
+            if let Some(why) = &cluster.waits_for {
+                writeln!(out, "  the next one {why}")?;
+            }
             for (server, why) in &cluster.cannot_write {
                 writeln!(out, "  {server} can't write: {why}")?;
             }
         } else {
             writeln!(out, "cluster of hostgroup {hostgroup}: writer {}", cluster.writers.join(", "))?;
+        }
+        if let Some(epoch) = cluster.epoch {
+            let others = match cluster.other_weirs.as_slice() {
+                [] => "no other Weir".to_owned(),
+                others => format!("other Weirs: {}", others.join(", ")),
+            };
+            writeln!(out, "  epoch {epoch}, {others}")?;
         }
     }
     writeln!(out)?;

@@ -4,6 +4,7 @@ use weir_sql::{Kind, Uses};
 
 use super::Core;
 use super::balance::{GroupMember, Load, choose};
+use super::lapsed::LAPSED;
 use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, WorkKind};
 use crate::snapshot::Standing;
 
@@ -38,6 +39,12 @@ impl Core {
             return false;
         }
         session.work.hostgroup = session.work.decision.hostgroup.unwrap_or(session.home_hostgroup());
+        self.place(key);
+        false
+    }
+
+    /// Sends started work on its lease, or finds one.
+    fn place(&mut self, key: SessionKey) {
         if let Some(lease) = self.sessions[key].lease
             && !self.step_aside(key, lease)
             && self.should_move(key, lease)
@@ -47,20 +54,17 @@ impl Core {
         }
         if let Some(lease) = self.sessions[key].lease {
             if self.has_overstayed(lease) {
-                self.close_overstayed(key, lease);
-                return false;
+                return self.close_overstayed(key, lease);
             }
             // What a pin holds stays where it is, whatever the rules say; in a transaction that is ProxySQL's way too.
             if self.must_not_run_on(lease, key) && !self.may_run_on_reader(key, lease) {
-                return false;
+                return;
             }
             self.sessions[key].phase = Phase::Running;
-            self.converge(lease);
-            return false;
+            return self.converge(lease);
         }
         self.sessions[key].phase = Phase::Waiting(self.now);
         self.acquire(key);
-        false
     }
 
     /// Whether a session is pinned to a reader with a statement that may write, and no rule sends it there.
@@ -157,7 +161,8 @@ impl Core {
                 Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings | Kind::ShowCountErrors
             );
         let reader = group(work.hostgroup).and_then(|writers| writers.reader_hostgroup).and_then(group);
-        group(work.hostgroup).is_some_and(is_in) || (leaves_nothing && reader.is_some_and(is_in))
+        let may_send = self.may_send(server, work);
+        may_send && group(work.hostgroup).is_some_and(is_in) || (leaves_nothing && reader.is_some_and(is_in))
     }
 
     /// Looks at the session's command anew once its diagnostics have been fetched: then it may have to say
@@ -189,6 +194,7 @@ impl Core {
         let (session, now) = (&self.sessions[key], self.now);
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
+        let has_effects = session.work.may_have_effects();
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;
@@ -203,7 +209,8 @@ impl Core {
             let covers = !must_cover
                 || session.last_write_server == member.server
                 || pool.server.shared.covers(written_at);
-            (is_reachable && covers).then(|| Load {
+            let may_send = !has_effects || pool.server.shared.may_write_at(now);
+            (is_reachable && covers && may_send).then(|| Load {
                 in_flight: pool.running + u32::try_from(pool.waiters.len()).unwrap_or(u32::MAX / 2),
                 latency_us: pool.latency.now_us(now),
                 is_full: pool.has_asked && pool.idle.is_empty(),
@@ -310,6 +317,8 @@ impl Core {
                     format!("{endpoint}: max_connections is 0")
                 } else if pool.failures > 0 {
                     format!("{endpoint}: {shunned}{} ({} failures in a row)", pool.last_error, pool.failures)
+                } else if !pool.server.shared.may_write_at(self.now) {
+                    format!("{endpoint}: {LAPSED}")
                 } else if pool.suspect_until > self.now {
                     format!("{endpoint}: turns statements away")
                 } else if !shunned.is_empty() {
@@ -332,7 +341,12 @@ impl Core {
     pub(super) fn unpark(&mut self) {
         for _ in 0..self.parked.len() {
             let Some((key, socket)) = self.parked.pop_front() else { break };
-            if self.is_waiting(key, socket) {
+            if !self.is_waiting(key, socket) {
+                continue;
+            }
+            if self.sessions[key].lease.is_some() {
+                self.place(key);
+            } else {
                 self.acquire(key);
             }
         }

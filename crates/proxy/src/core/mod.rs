@@ -23,6 +23,7 @@ mod holding;
 mod infile;
 mod keep;
 mod kill;
+mod lapsed;
 mod local;
 mod long_data;
 pub(crate) mod model;

@@ -295,6 +295,8 @@ pub(crate) struct Work {
     pub has_warned: bool,
     /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
     pub needs_no_conditions: bool,
+    /// Since when it has been kept back on its connection: see `lapsed`.
+    pub kept_back_since: Option<Nanos>,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
 }

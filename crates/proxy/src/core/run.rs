@@ -51,6 +51,9 @@ impl Core {
         if is_owed || is_aside || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
+        if self.keep_back(key, holder) {
+            return;
+        }
         if self.waits_for_kept(key, holder) || self.refuses_lost(key, holder) {
             return;
         }

@@ -24,6 +24,15 @@ pub(crate) struct ClusterStatus {
     pub writers: Vec<String>,
     /// The writers that were lost, while statements wait for the next one.
     pub lost_writers: Vec<String>,
+    /// What the next writer waits for, where that is not a server's own state.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// The epoch of the writer, where several Weirs may agree on it; else this Weir goes by what it sees alone.
+    #[serde(default)]
+    pub epoch: Option<u64>,
+    /// Other Weirs in front of the cluster.
+    #[serde(default)]
+    pub other_weirs: Vec<String>,
     /// Servers that can't write, and why.
     pub cannot_write: Vec<(String, String)>,
 }
@@ -81,9 +90,14 @@ impl Reporter {
 fn cluster(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
+    let tenure = group.tenure.as_ref();
+    let peers = tenure.map(|tenure| tenure.peers.as_slice()).unwrap_or_default();
     ClusterStatus {
         writer_hostgroup: group.writer_hostgroup,
         writers: group.writers.iter().map(ToString::to_string).collect(),
+        waits_for: group.waits_for.as_ref().map(ToString::to_string),
+        epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
+        other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
         lost_writers: lost.iter().map(ToString::to_string).collect(),
         cannot_write: cannot_write.map(|(server, why)| (server.to_string(), why.to_string())).collect(),
     }

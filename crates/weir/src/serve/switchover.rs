@@ -38,14 +38,14 @@ const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 const BUSY: &str = "a worker has been too busy to answer for seconds";
 
 /// From whom the role moves to whom.
-struct Plan<'a> {
-    wanted: &'a Switchover,
-    steps: &'a Steps,
+pub(super) struct Plan<'a> {
+    pub(super) wanted: &'a Switchover,
+    pub(super) steps: &'a Steps,
     flavour: Flavour,
-    from: Endpoint,
-    to: Endpoint,
+    pub(super) from: Endpoint,
+    pub(super) to: Endpoint,
     /// How long transactions and pins on the old writer are waited for.
-    grace: Duration,
+    pub(super) grace: Duration,
 }
 
 /// Whoever moves the role, ready for it.
@@ -156,7 +156,15 @@ impl Server<'_> {
 
     /// What happens while statements are held.
     fn move_writer(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+        self.ask_others(plan);
+        let moved = self.move_when_clear(plan, mover);
+        self.monitor.switch_ends();
+        moved
+    }
+
+    fn move_when_clear(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         self.wait_until_nobody_writes(plan)?;
+        self.wait_others(plan)?;
         match mover {
             Mover::Weir => self.choose(plan),
             Mover::Group(mover) => self.move_with_group(plan, mover),

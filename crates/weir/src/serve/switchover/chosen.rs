@@ -18,6 +18,9 @@ impl Server<'_> {
         plan.steps.tell(format!("waiting until {to} has applied everything"));
         self.wait_caught_up(to)?;
         self.monitor.switch(wanted.writer_hostgroup, to);
+        if self.has_epoch(wanted.writer_hostgroup) {
+            return self.wait_writer(plan, to);
+        }
         let roles = self.roles.latest();
         match roles.group(wanted.writer_hostgroup) {
             Some(group) if group.writers == [to.clone()] => Ok(()),

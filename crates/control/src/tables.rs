@@ -1,0 +1,247 @@
+//! The two tables through which several Weirs agree: see [`weir_topology::EpochRow`].
+//!
+//! Names come from configurations and other Weirs, and are quoted; what is read back is checked like everything from
+//! outside.
+
+use std::sync::Arc;
+
+use weir_client::{Connection, Error, QueryResult};
+use weir_topology::{Announcement, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching};
+
+/// More rows of Weirs than this are not of Weirs in use.
+const INSTANCES_MAX: usize = 64;
+/// ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR.
+const MISSING: [u16; 2] = [1146, 1049];
+/// ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR, ER_DBACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR.
+const DENIED: [u16; 4] = [1142, 1143, 1044, 1227];
+
+const MAKE: [&str; 3] = [
+    "CREATE DATABASE IF NOT EXISTS weir",
+    "CREATE TABLE IF NOT EXISTS weir.topology (writer_hostgroup INT UNSIGNED NOT NULL PRIMARY KEY, epoch BIGINT \
+     UNSIGNED NOT NULL, version BIGINT UNSIGNED NOT NULL, writer VARCHAR(255) NOT NULL, writer_address VARCHAR(255) \
+     NOT NULL, claimed_by VARCHAR(100) NOT NULL, is_open TINYINT UNSIGNED NOT NULL, switching_to VARCHAR(255) NOT \
+     NULL, switching_by VARCHAR(100) NOT NULL) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    "CREATE TABLE IF NOT EXISTS weir.instances (writer_hostgroup INT UNSIGNED NOT NULL, instance VARCHAR(100) NOT NULL, \
+     beat BIGINT UNSIGNED NOT NULL, epoch BIGINT UNSIGNED NOT NULL, lease_ms BIGINT UNSIGNED NOT NULL, sees_writer \
+     TINYINT UNSIGNED NOT NULL, clear_of BIGINT UNSIGNED NOT NULL, PRIMARY KEY (writer_hostgroup, instance)) \
+     ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+];
+
+/// Why the tables could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// They are not there.
+    #[error("{0}")]
+    Missing(Error),
+    /// The account may not.
+    #[error("{0}")]
+    Denied(Error),
+    /// Reads can't be known to be fresh.
+    #[error("{0} has no effect")]
+    Unfit(&'static str),
+    /// They hold what no Weir has written.
+    #[error("{0}")]
+    Nonsense(String),
+    /// The server, the way to it, or another Weir was in the way.
+    #[error("{0}")]
+    Other(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error.code() {
+            Some(code) if MISSING.contains(&code) => Self::Missing(error),
+            Some(code) if DENIED.contains(&code) => Self::Denied(error),
+            _ => Self::Other(error),
+        }
+    }
+}
+
+/// Makes what is missing of the tables. To be left alone where they are: it holds up the whole cluster for a moment.
+pub(crate) fn make(connection: &mut Connection) -> Result<(), Fault> {
+    for sql in MAKE {
+        connection.query(sql)?;
+    }
+    Ok(())
+}
+
+/// Reads a cluster's rows. The session must be one that waits before it reads.
+pub(crate) fn read(
+    connection: &mut Connection,
+    hostgroup: u32,
+    asked_at: Millis,
+) -> Result<EpochRead, Fault> {
+    let result = connection.query(&format!(
+        "SELECT 0, epoch, version, writer, writer_address, claimed_by, is_open, switching_to, switching_by FROM \
+         weir.topology WHERE writer_hostgroup = {hostgroup} UNION ALL SELECT 1, epoch, beat, instance, '', lease_ms, \
+         sees_writer, clear_of, '' FROM weir.instances WHERE writer_hostgroup = {hostgroup}"
+    ))?;
+    parse(&result, asked_at).map_err(Fault::Nonsense)
+}
+
+fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
+    let mut read = EpochRead { asked_at, row: None, instances: Vec::new() };
+    for row in 0..result.rows.len() {
+        let text = |column: usize| {
+            result.text(row, column).ok_or_else(|| format!("weir.topology: no text in column {column}"))
+        };
+        let number = |column: usize| {
+            let text = text(column)?;
+            text.parse::<u64>().map_err(|_| format!("weir.topology: '{text}' is no number"))
+        };
+        if number(0)? == 0 {
+            let endpoint = |column| -> Result<Endpoint, String> {
+                text(column)?.parse().map_err(|error| format!("weir.topology: {error}"))
+            };
+            let address = text(4)?;
+            let is_switching = !text(7)?.is_empty();
+            read.row = Some(EpochRow {
+                epoch: number(1)?,
+                version: number(2)?,
+                writer: endpoint(3)?,
+                writer_address: (!address.is_empty()).then(|| address.to_owned()),
+                claimed_by: text(5)?.into(),
+                is_open: number(6)? != 0,
+                switching: match is_switching {
+                    true => Some(Switching { to: endpoint(7)?, by: text(8)?.into() }),
+                    false => None,
+                },
+            });
+        } else if read.instances.len() < INSTANCES_MAX {
+            let says = Announcement {
+                epoch: number(1)?,
+                lease_ms: number(5)?,
+                sees_writer: number(6)? != 0,
+                clear_of: number(7)?,
+            };
+            read.instances.push(InstanceRow { instance: text(3)?.into(), beat: number(2)?, says });
+        } else {
+            return Err(format!("weir.instances has more than {INSTANCES_MAX} rows of one cluster"));
+        }
+    }
+    Ok(read)
+}
+
+/// Writes the row of this Weir.
+pub(crate) fn beat(connection: &mut Connection, hostgroup: u32, own: &InstanceRow) -> Result<(), Fault> {
+    let InstanceRow { instance, beat, says } = own;
+    let Announcement { epoch, lease_ms, sees_writer, clear_of } = says;
+    connection.query(&format!(
+        "INSERT INTO weir.instances (writer_hostgroup, instance, beat, epoch, lease_ms, sees_writer, clear_of) VALUES \
+         ({hostgroup}, {}, {beat}, {epoch}, {lease_ms}, {}, {clear_of}) ON DUPLICATE KEY UPDATE beat = VALUES(beat), \
+         epoch = VALUES(epoch), lease_ms = VALUES(lease_ms), sees_writer = VALUES(sees_writer), clear_of = \
+         VALUES(clear_of)",
+        quoted(instance),
+        u8::from(*sees_writer)
+    ))?;
+    Ok(())
+}
+
+/// Removes the row of a Weir; with a beat only if it is still that one.
+pub(crate) fn forget(
+    connection: &mut Connection,
+    hostgroup: u32,
+    instance: &str,
+    beat: Option<u64>,
+) -> Result<(), Fault> {
+    let still = beat.map(|beat| format!(" AND beat = {beat}")).unwrap_or_default();
+    let instance = quoted(instance);
+    connection.query(&format!(
+        "DELETE FROM weir.instances WHERE writer_hostgroup = {hostgroup} AND instance = {instance}{still}"
+    ))?;
+    Ok(())
+}
+
+/// Makes a proposed change, if the row is still the one that it was proposed for. Whether it was, shows in the next read.
+pub(crate) fn propose(
+    connection: &mut Connection,
+    hostgroup: u32,
+    instance: &Arc<str>,
+    proposal: &Proposal,
+) -> Result<(), Fault> {
+    connection.query(&statement(hostgroup, instance, proposal))?;
+    Ok(())
+}
+
+fn statement(hostgroup: u32, instance: &str, proposal: &Proposal) -> String {
+    let (from, set) = match proposal {
+        Proposal::Claim { from: (0, 0), to, address, is_open } => {
+            return format!(
+                "INSERT IGNORE INTO weir.topology (writer_hostgroup, epoch, version, writer, writer_address, \
+                 claimed_by, is_open, switching_to, switching_by) VALUES ({hostgroup}, 1, 1, {}, {}, {}, {}, '', '')",
+                quoted(&to.to_string()),
+                quoted(address.as_deref().unwrap_or_default()),
+                quoted(instance),
+                u8::from(*is_open)
+            );
+        }
+        Proposal::Claim { from, to, address, is_open } => {
+            let (to, address) = (quoted(&to.to_string()), quoted(address.as_deref().unwrap_or_default()));
+            let set = format!(
+                "epoch = epoch + 1, writer = {to}, writer_address = {address}, claimed_by = {}, is_open = {}, \
+                 switching_to = '', switching_by = ''",
+                quoted(instance),
+                u8::from(*is_open)
+            );
+            (from, set)
+        }
+        Proposal::Open { from } => (from, "is_open = 1".to_owned()),
+        Proposal::Ask { from, to } => {
+            let (to, by) = (quoted(&to.to_string()), quoted(instance));
+            (from, format!("switching_to = {to}, switching_by = {by}"))
+        }
+        Proposal::Unask { from } => (from, "switching_to = '', switching_by = ''".to_owned()),
+    };
+    let (epoch, version) = from;
+    format!(
+        "UPDATE weir.topology SET version = version + 1, {set} WHERE writer_hostgroup = {hostgroup} AND epoch = {epoch} \
+         AND version = {version}"
+    )
+}
+
+/// A string literal, whatever sql_mode says of backslashes.
+fn quoted(text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
+    if hex.is_empty() { "''".to_owned() } else { format!("CONVERT(X'{hex}' USING utf8mb4)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(rows: &[&[&str]]) -> QueryResult {
+        let field = |text: &&str| Some(text.as_bytes().to_vec());
+        let rows = rows.iter().map(|row| row.iter().map(field).collect()).collect();
+        QueryResult { rows, ..QueryResult::default() }
+    }
+
+    #[test]
+    fn rows_are_read_or_refused() {
+        let epoch = ["0", "7", "12", "db1:3306", "10.0.0.1:3306", "weir-a", "1", "db2:3306", "weir-b"];
+        let own = ["1", "7", "99", "weir-a", "", "5000", "1", "12", ""];
+        let read = parse(&result(&[&epoch, &own]), Millis(5)).unwrap();
+        let row = read.row.unwrap();
+        assert_eq!((row.epoch, row.version, &*row.claimed_by, row.is_open), (7, 12, "weir-a", true));
+        assert_eq!(row.switching.map(|switching| switching.to.to_string()).as_deref(), Some("db2:3306"));
+        let says = Announcement { epoch: 7, lease_ms: 5000, sees_writer: true, clear_of: 12 };
+        assert_eq!(read.instances, [InstanceRow { instance: "weir-a".into(), beat: 99, says }]);
+        for (at, bad) in [(1, "x"), (1, "-1"), (3, "db1"), (7, "db2:"), (0, "")] {
+            let mut row = epoch;
+            row[at] = bad;
+            assert!(parse(&result(&[&row]), Millis(5)).is_err(), "{at} {bad}");
+        }
+        let many: Vec<&[&str]> = vec![&own; INSTANCES_MAX + 1];
+        assert!(parse(&result(&many), Millis(5)).unwrap_err().contains("more than 64 rows"));
+        assert!(parse(&result(&[&["0", "1"]]), Millis(5)).is_err());
+    }
+
+    #[test]
+    fn a_change_is_made_to_the_version_that_was_read() {
+        let to = Endpoint::new("db'1\\", 3306);
+        let claim = |from| Proposal::Claim { from, to: to.clone(), address: None, is_open: false };
+        let sql = statement(10, "a", &claim((3, 9)));
+        assert!(sql.ends_with("WHERE writer_hostgroup = 10 AND epoch = 3 AND version = 9"), "{sql}");
+        assert!(sql.contains("writer = CONVERT(X'646227315C3A33333036' USING utf8mb4)"), "{sql}");
+        assert!(statement(10, "a", &claim((0, 0))).starts_with("INSERT IGNORE"));
+    }
+}

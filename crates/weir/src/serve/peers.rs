@@ -1,0 +1,159 @@
+//! What follows here from what the Weirs in front of one cluster have agreed on: switchovers of others, for which this one
+//! holds, and writers that another epoch has deposed.
+
+use std::sync::Arc;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use weir_control::Reporter;
+use weir_proxy::service::Publisher;
+use weir_proxy::statistics::ReportPart;
+use weir_topology::{Endpoint, Group, InstanceId, Roles};
+
+use super::Server;
+use super::switchover::Plan;
+use crate::latest_roles::LatestRoles;
+
+/// How often it is looked whether somebody still writes.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long the other Weirs may take to say that they hold, once their sessions write no more.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+
+/// A switchover of another Weir.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Foreign {
+    hostgroup: u32,
+    version: u64,
+    writer: Endpoint,
+}
+
+/// The switchover of another Weir for which a cluster's statements are to be held: the next writer, and whose it is.
+pub(crate) fn foreign_switch<'a>(
+    group: &'a Group,
+    instance: &str,
+) -> Option<(&'a Endpoint, &'a InstanceId, u64)> {
+    let row = group.tenure.as_ref()?.row.as_ref()?;
+    let switching = row.switching.as_ref().filter(|switching| *switching.by != *instance)?;
+    Some((&switching.to, &switching.by, row.version))
+}
+
+impl Foreign {
+    fn of(group: &Group, instance: &str) -> Option<Self> {
+        let (_, _, version) = foreign_switch(group, instance)?;
+        let writer = group.tenure.as_ref()?.row.as_ref()?.writer.clone();
+        Some(Self { hostgroup: group.writer_hostgroup, version, writer })
+    }
+}
+
+impl Server<'_> {
+    /// Does what new roles, which the workers have been sent, call for.
+    pub(super) fn follow_epoch(&mut self, before: &Roles) {
+        let roles = self.published.clone();
+        for group in &roles.groups {
+            let known = before.group(group.writer_hostgroup);
+            if let Some(foreign) = Foreign::of(group, &self.snapshots.instance)
+                && known.and_then(|known| Foreign::of(known, &self.snapshots.instance)).as_ref()
+                    != Some(&foreign)
+            {
+                self.clear(foreign);
+            }
+            self.cut_deposed(group, known);
+        }
+    }
+
+    /// Sessions with a transaction on a writer that the epoch has left behind can't go on there.
+    fn cut_deposed(&self, group: &Group, known: Option<&Group>) {
+        let deposed = |group: &Group| {
+            let tenure = group.tenure.as_ref()?;
+            Some((tenure.deposed.clone()?, tenure.row.as_ref()?.epoch))
+        };
+        let Some((writer, epoch)) = deposed(group) else { return };
+        if known.and_then(deposed).is_some_and(|known| known == (writer.clone(), epoch)) {
+            return;
+        }
+        self.publisher.cut_writers(&writer.to_string());
+        if self.publisher.settle() {
+            self.monitor.reporter().cut(group.writer_hostgroup, epoch);
+        }
+    }
+
+    /// Tells the Weir that moves the role when no session here may write to the old writer any more.
+    fn clear(&self, foreign: Foreign) {
+        let hostgroup = foreign.hostgroup;
+        tracing::info!(hostgroup, writer = %foreign.writer, "statements are held for another Weir's switchover");
+        let (publisher, reporter) = (self.publisher.clone(), self.monitor.reporter());
+        let (roles, instance) = (self.roles.clone(), self.snapshots.instance.clone());
+        let watch = move || watch(&foreign, &publisher, &reporter, &roles, &instance);
+        if let Err(cause) = thread::Builder::new().name("clear".to_owned()).spawn(watch) {
+            // Then the other Weir waits in vain, and undoes its switchover.
+            tracing::error!(hostgroup, %cause, "can't start a thread");
+        }
+    }
+
+    /// Has the other Weirs hold; [`Server::wait_others`] waits until they do.
+    pub(super) fn ask_others(&self, plan: &Plan<'_>) {
+        self.monitor.ask_to_hold(plan.wanted.writer_hostgroup, &plan.to);
+    }
+
+    /// Waits until no other Weir's session may write to the old writer.
+    pub(super) fn wait_others(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+        let until = Instant::now() + plan.grace + ANSWER_WAIT;
+        let mut told = false;
+        loop {
+            let roles = self.roles.latest();
+            let tenure = roles.group(plan.wanted.writer_hostgroup).and_then(|group| group.tenure.as_ref());
+            let awaited = tenure.map(|tenure| tenure.awaited.clone()).unwrap_or_default();
+            if awaited.is_empty() {
+                return Ok(());
+            }
+            let names: Vec<&str> = awaited.iter().map(|name| &**name).collect();
+            if Instant::now() >= until {
+                return Err(format!(
+                    "sessions of other Weirs may still write to {}: {}",
+                    plan.from,
+                    names.join(", ")
+                ));
+            }
+            if !told {
+                plan.steps.tell(format!("waiting for other Weirs: {}", names.join(", ")));
+                told = true;
+            }
+            self.follow_roles();
+            sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Whether the role moves by the epoch row.
+    pub(super) fn has_epoch(&self, hostgroup: u32) -> bool {
+        let roles = self.roles.latest();
+        roles
+            .group(hostgroup)
+            .is_some_and(|group| group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()))
+    }
+}
+
+fn watch(
+    foreign: &Foreign,
+    publisher: &Publisher,
+    reporter: &Reporter,
+    roles: &LatestRoles,
+    instance: &Arc<str>,
+) {
+    loop {
+        let latest = roles.latest();
+        let group = latest.group(foreign.hostgroup);
+        if group.and_then(|group| Foreign::of(group, instance)).as_ref() != Some(foreign) {
+            return;
+        }
+        // First: all workers hold.
+        if publisher.settle() {
+            let reports = publisher.report(ReportPart::Writing);
+            let writer = foreign.writer.to_string();
+            let mut rows = reports.iter().flat_map(|report| &report.writing);
+            if reports.len() == publisher.workers() && !rows.any(|row| row.endpoint == writer) {
+                return reporter.cleared(foreign.hostgroup, foreign.version);
+            }
+        }
+        sleep(LOOK_EVERY);
+    }
+}

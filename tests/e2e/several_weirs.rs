@@ -1,0 +1,304 @@
+//! Several Weirs in front of one cluster: they agree on the writer, through a table in the cluster.
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Signal, Weir, WeirConfig};
+use weir_tests::{Case, CaseResult, Env, Gate, Session, ensure, eventually};
+
+use crate::switchover::{run, text, wait_writer, while_written, writer};
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("several_weirs::a_switchover_by_either_is_one_for_both", switchover),
+        Case::serial("several_weirs::one_that_loses_its_way_to_the_writer_holds", own_path),
+        Case::serial("several_weirs::a_writer_that_none_reaches_is_replaced_for_all", all_paths),
+        Case::serial("several_weirs::a_killed_writer_has_one_successor", killed_writer),
+        Case::serial("several_weirs::one_that_was_stopped_writes_by_no_old_epoch", stopped),
+        Case::serial("several_weirs::a_killed_one_leaves_the_other_alone", killed_weir),
+        Case::serial("several_weirs::without_the_privilege_facts_must_do", no_privilege),
+    ]
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const HOSTGROUP: &str = "100";
+/// The configurable wait, short; leases come on top of it.
+const UNCONFIRMED_MS: i64 = 2000;
+
+/// Some Weirs, each with an account of its own, and the way to the first node, which they share.
+struct Weirs {
+    weirs: Vec<(Weir, Account)>,
+    gate: Gate,
+    first: SocketAddrV4,
+}
+
+impl Weirs {
+    /// Starts so many, and waits until they know each other.
+    fn start(env: &Env, count: usize) -> Result<Self, Box<dyn Error>> {
+        env.cluster()?.node(1).root_query("DROP DATABASE IF EXISTS weir")?;
+        let cluster = env.cluster()?;
+        let first = SocketAddrV4::new(Ipv4Addr::LOCALHOST, env.free_address()?.port());
+        let gate = Gate::start(first, cluster.node(1).addr())?;
+        let mut all = Self { weirs: Vec::new(), gate, first };
+        for _ in 0..count {
+            all.add(env)?;
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, env: &Env) -> CaseResult {
+        let account = env.account()?;
+        let nodes = env.cluster()?.nodes();
+        let mut servers: Vec<SocketAddrV4> = nodes.iter().map(|node| node.addr()).collect();
+        servers[0] = self.first;
+        let mut config = WeirConfig::for_servers(&servers, env.free_address()?);
+        config.user(account, 100, &[]);
+        config.variable("threads", 2).variable("connect_timeout_server_max", 3000);
+        config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+        config.push(
+            "weir_topology",
+            &[("writer_hostgroup", 100.into()), ("unconfirmed_failover_ms", UNCONFIRMED_MS.into())],
+        );
+        self.weirs.push((env.weir_with(&config)?, account));
+        let known = self.weirs.len() - 1;
+        for at in 0..self.weirs.len() {
+            wait_writer(self.weir(at))?;
+            eventually("the Weirs know each other", PATIENCE, || {
+                Ok(status(self.weir(at))?["other_weirs"]
+                    .as_array()
+                    .is_some_and(|others| others.len() == known))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn weir(&self, at: usize) -> &Weir {
+        &self.weirs[at].0
+    }
+
+    fn session(&self, at: usize) -> Result<Session, Box<dyn Error>> {
+        let login = Login { schema: Some("test".to_owned()), ..Login::new(self.weirs[at].1) };
+        Ok(Session::with(self.weir(at).addr(), &login)?)
+    }
+
+    fn close(&self, at: usize) {
+        self.gate.close_for(self.weirs[at].1.user);
+    }
+
+    fn open(&self, at: usize) {
+        self.gate.open_for(self.weirs[at].1.user);
+    }
+
+    /// The writer on which these agree.
+    fn wait_agreement(&self, of: &[usize], unlike: &str) -> Result<String, Box<dyn Error>> {
+        let mut agreed = String::new();
+        eventually("the Weirs agree on another writer", PATIENCE, || {
+            let writers = of.iter().map(|at| writer(self.weir(*at))).collect::<Result<Vec<_>, _>>()?;
+            agreed.clone_from(&writers[0]);
+            Ok(writers.iter().all(|one| *one == agreed && one != unlike && !one.is_empty()))
+        })?;
+        Ok(agreed)
+    }
+}
+
+fn status(weir: &Weir) -> Result<Value, Box<dyn Error>> {
+    let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+    Ok(status["clusters"][0].take())
+}
+
+fn epoch(weir: &Weir) -> Result<u64, Box<dyn Error>> {
+    Ok(status(weir)?["epoch"].as_u64().unwrap_or(0))
+}
+
+fn switchover(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let (one, two) = (weirs.weir(0), weirs.weir(1));
+    let (schema, other_schema) = (env.schema()?, env.schema()?);
+    let before = epoch(one)?;
+    while_written(one, &schema, || {
+        while_written(two, &other_schema, || {
+            for round in 0..6 {
+                let at = writer(weirs.weir(0))?;
+                let by = weirs.weir(round % 2);
+                let done = run(by, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
+                ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+                weirs.wait_agreement(&[0, 1], &at)?;
+            }
+            Ok(())
+        })
+    })?;
+    ensure!(epoch(two)? == before + 6, "{} epochs", epoch(two)? - before);
+    // One that can't be waited for has it undone, for both.
+    let mut pinned = weirs.session(1)?;
+    pinned.run("CREATE TEMPORARY TABLE mine (id INT)")?;
+    let undone = run(one, &["switchover", HOSTGROUP, "--grace-ms", "300"])?;
+    let said = text(&undone.stderr);
+    ensure!(!undone.status.success() && said.contains("sessions of other Weirs may still write"), "{said}");
+    pinned.run("INSERT INTO mine VALUES (1)")?;
+    weirs.session(0)?.run("DO 1 /* FOR UPDATE */")?;
+    ensure!(epoch(one)? == before + 6, "an undone switchover is no epoch");
+    Ok(())
+}
+
+fn own_path(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let first = weirs.first.to_string();
+    ensure!(writer(weirs.weir(0))? == first, "the writer is {}", writer(weirs.weir(0))?);
+    let before = epoch(weirs.weir(1))?;
+    let schema = env.schema()?;
+    while_written(weirs.weir(1), &schema, || {
+        // The load logs in as another user than the Weir's own, which the gate knows apart.
+        weirs.close(0);
+        eventually("the Weir holds", PATIENCE, || Ok(writer(weirs.weir(0))?.is_empty()))?;
+        eventually("and says why", PATIENCE, || {
+            let status = status(weirs.weir(0))?;
+            Ok(status["waits_for"].as_str().is_some_and(|why| why.contains("another Weir")))
+        })?;
+        let mut session = weirs.session(0)?;
+        let refused = session.refused("CREATE TABLE never (id INT)", 9001)?;
+        ensure!(refused.contains("only the way to it from here is broken"), "{refused}");
+        thread::sleep(Duration::from_millis(2 * UNCONFIRMED_MS.unsigned_abs()));
+        ensure!(writer(weirs.weir(0))?.is_empty(), "it has chosen {}", writer(weirs.weir(0))?);
+        Ok(())
+    })?;
+    ensure!(
+        writer(weirs.weir(1))? == first && epoch(weirs.weir(1))? == before,
+        "the other has moved the role"
+    );
+    weirs.open(0);
+    wait_writer(weirs.weir(0))?;
+    ensure!(writer(weirs.weir(0))? == first, "it came back to {}", writer(weirs.weir(0))?);
+    weirs.session(0)?.run("DO 1 /* again */")?;
+    Ok(())
+}
+
+fn all_paths(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let first = weirs.first.to_string();
+    let before = epoch(weirs.weir(1))?;
+    weirs.close(0);
+    weirs.close(1);
+    let next = weirs.wait_agreement(&[0, 1], &first)?;
+    ensure!(epoch(weirs.weir(0))? == before + 1, "one epoch, not {}", epoch(weirs.weir(0))? - before);
+    for at in [0, 1] {
+        weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.written (id INT PRIMARY KEY)")?;
+    }
+    // The way is back: the role stays where it is.
+    weirs.open(0);
+    weirs.open(1);
+    eventually("the first node could write again", PATIENCE, || {
+        let done = run(weirs.weir(0), &["switchover", HOSTGROUP, "--to", &first, "--dry-run"])?;
+        Ok(done.status.success())
+    })?;
+    ensure!(weirs.wait_agreement(&[0, 1], &first)? == next, "the role went on");
+    Ok(())
+}
+
+fn killed_writer(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let first = weirs.first.to_string();
+    env.cluster()?.node(1).kill()?;
+    let next = weirs.wait_agreement(&[0, 1], &first)?;
+    env.cluster()?.start_node(1)?;
+    eventually("the first node could write again", PATIENCE, || {
+        let done = run(weirs.weir(0), &["switchover", HOSTGROUP, "--to", &first, "--dry-run"])?;
+        Ok(done.status.success())
+    })?;
+    ensure!(weirs.wait_agreement(&[0, 1], &first)? == next, "the role went on");
+    // One that knows nothing of all that would choose the first node.
+    weirs.add(env)?;
+    ensure!(writer(weirs.weir(2))? == next, "a new Weir writes on {}", writer(weirs.weir(2))?);
+    Ok(())
+}
+
+fn stopped(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let (schema, first) = (env.schema()?, weirs.first.to_string());
+    let mut plain = weirs.session(0)?;
+    plain.run(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY, node VARCHAR(64))"))?;
+    let mut inside = weirs.session(0)?;
+    inside.run("BEGIN")?;
+    inside.run(&format!("INSERT INTO {schema}.t VALUES (1, @@wsrep_node_name)"))?;
+    weirs.weir(0).process().signal(Signal::STOP)?;
+    eventually("the Weir is stopped", PATIENCE, || is_stopped(weirs.weir(0)))?;
+    // Statements that are there when it goes on.
+    plain.send_query(&format!("INSERT INTO {schema}.t VALUES (2, @@wsrep_node_name)"))?;
+    inside.send_query(&format!("INSERT INTO {schema}.t VALUES (3, @@wsrep_node_name)"))?;
+    weirs.close(1);
+    let next = weirs.wait_agreement(&[1], &first)?;
+    let mut there = weirs.session(1)?;
+    there.run(&format!("INSERT INTO {schema}.t VALUES (4, @@wsrep_node_name)"))?;
+    weirs.weir(0).process().signal(Signal::CONT)?;
+    plain.next_result()?;
+    ensure!(inside.next_result().is_err() || inside.run("COMMIT").is_err(), "the old transaction went on");
+    weirs.wait_agreement(&[0, 1], &first)?;
+    there.run("SET SESSION wsrep_sync_wait = 1")?;
+    let rows = there.rows(&format!("SELECT id, node FROM {schema}.t ORDER BY id"))?;
+    let ids: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    let node = rows.iter().map(|row| row[1].clone()).collect::<std::collections::BTreeSet<_>>();
+    ensure!(ids == ["2", "4"] && node.len() == 1, "{rows:?}, written on {next} only?");
+    weirs.open(1);
+    Ok(())
+}
+
+/// A signal reaches the threads of a process one after the other.
+fn is_stopped(weir: &Weir) -> Result<bool, Box<dyn Error>> {
+    for task in std::fs::read_dir(format!("/proc/{}/task", weir.process().pid()))? {
+        let status = std::fs::read_to_string(task?.path().join("status"))?;
+        if !status.lines().any(|line| line.starts_with("State:\tT")) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn killed_weir(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let schema = env.schema()?;
+    let stop = AtomicBool::new(false);
+    let before = writer(weirs.weir(1))?;
+    thread::scope(|scope| -> CaseResult {
+        let mut other = weirs.session(0)?;
+        other.run(&format!("CREATE TABLE {schema}.other (id INT)"))?;
+        let sql = format!("INSERT INTO {schema}.other VALUES (1)");
+        let stop = &stop;
+        let load = scope.spawn(move || {
+            let mut session = other;
+            while !stop.load(Ordering::Relaxed) && session.run(&sql).is_ok() {}
+        });
+        let done = while_written(weirs.weir(1), &schema, || {
+            weirs.weir(0).process().kill();
+            // Longer than it takes until nobody counts on it any more.
+            thread::sleep(Duration::from_secs(8));
+            Ok(())
+        });
+        stop.store(true, Ordering::Relaxed);
+        load.join().map_err(|_| "the load has panicked")?;
+        done
+    })?;
+    ensure!(writer(weirs.weir(1))? == before, "the role has moved");
+    let done = run(weirs.weir(1), &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
+    let said = text(&done.stderr);
+    ensure!(done.status.success() || said.contains("sessions of other Weirs may still write"), "{said}");
+    eventually("the dead one is not waited for for ever", PATIENCE, || {
+        Ok(run(weirs.weir(1), &["switchover", HOSTGROUP, "--grace-ms", "8000"])?.status.success())
+    })
+}
+
+fn no_privilege(env: &Env) -> CaseResult {
+    env.cluster()?.node(1).root_query("DROP DATABASE IF EXISTS weir")?;
+    let weir = env.weir(|_| {})?;
+    weir.wait_log("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*", PATIENCE)?;
+    wait_writer(&weir)?;
+    ensure!(status(&weir)?["epoch"].is_null(), "{:?}", status(&weir)?);
+    let before = writer(&weir)?;
+    let done = run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
+    ensure!(done.status.success() && writer(&weir)? != before, "{done:?}");
+    Ok(())
+}
