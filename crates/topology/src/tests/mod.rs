@@ -1,5 +1,6 @@
 //! Tables of cases, scenarios over time, and properties that hold for every cluster.
 
+mod articles;
 mod cases;
 mod choices;
 mod group_properties;
