@@ -37,7 +37,7 @@ pub struct WeirTopology {
     /// The most sessions that wait for a server of the cluster at a time, default 10000.
     pub held_max: u32,
     /// Results of reads up to this size are held back until they are complete, so that a read whose server dies
-    /// meanwhile is run again elsewhere; 0 (default): none.
+    /// meanwhile is run again elsewhere; 0: none. Default 16384: most results, and less than what comes in one piece.
     pub retry_buffer_bytes: u32,
     /// How long sessions may keep a server that is drained or in maintenance; then those that run nothing are closed.
     /// None (0, the default): for as long as they want.
@@ -86,7 +86,7 @@ impl WeirTopology {
             slow_start: Duration::from_secs(5),
             hold_timeout: None,
             held_max: 10_000,
-            retry_buffer_bytes: 0,
+            retry_buffer_bytes: 16 << 10,
             drain_grace: None,
             switchover_pin_grace: Duration::from_secs(1),
             assist: Assist::default(),
@@ -115,7 +115,11 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
         slow_start: f.millis("slow_start_ms", defaults.slow_start, 0..=600_000),
         hold_timeout: optional_millis(&mut f, "hold_timeout_ms", 1..=WAIT_MS_MAX),
         held_max: f.integer("max_held", defaults.held_max, 1..=1_000_000),
-        retry_buffer_bytes: f.integer("retry_buffer_bytes", 0, 0..=RETRY_BUFFER_BYTES_MAX),
+        retry_buffer_bytes: f.integer(
+            "retry_buffer_bytes",
+            defaults.retry_buffer_bytes,
+            0..=RETRY_BUFFER_BYTES_MAX,
+        ),
         drain_grace: optional_millis(&mut f, "drain_grace_ms", 0..=WAIT_MS_MAX)
             .filter(|grace| !grace.is_zero()),
         switchover_pin_grace: f.millis(

@@ -92,7 +92,12 @@ pub fn hostgroup(servers: impl IntoIterator<Item = usize>) -> Hostgroup {
         .into_iter()
         .map(|server| Member { server, weight: 1, standing: Default::default() })
         .collect();
-    Hostgroup { members, slow_start: std::time::Duration::from_secs(5), ..Hostgroup::default() }
+    Hostgroup {
+        members,
+        slow_start: std::time::Duration::from_secs(5),
+        retry_buffer_bytes: 16 << 10,
+        ..Hostgroup::default()
+    }
 }
 
 /// Everything together.
