@@ -125,6 +125,10 @@ impl<'a> Stage<'a> {
             ..GaleraOptions::new("failover", self.args.address)
         })?;
         let _ = self.machine.set(Machine::observe(&cluster)?);
+        let Account { user, .. } = Account::MONITOR;
+        // For the table by which several Weirs agree.
+        let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*";
+        cluster.node(1).root_query(&format!("GRANT {privileges} TO {user}@'%'"))?;
         Ok(cluster)
     }
 
