@@ -71,7 +71,7 @@ pub(crate) enum Breach {
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -84,6 +84,7 @@ impl Breach {
         Self::IgnoresMaintenance,
         Self::IgnoresLease,
         Self::ComparesNothing,
+        Self::AwaitsNoLease,
         Self::IgnoresPeers,
     ];
 

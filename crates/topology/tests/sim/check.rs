@@ -212,6 +212,21 @@ impl World {
                 format!("weir {weir} writes on n{node} by epoch {epoch}, after n{first} was written to by epoch {later}")
             });
         }
+        // Until then nobody else may still have a lease by an earlier one.
+        let may_still = |other: &&Weir| {
+            other.index != weir
+                && other.runs
+                && other.epoch().is_some_and(|old| old < epoch)
+                && other.writer.is_some_and(|writer| writer != node)
+                && other.may_write(now, None)
+        };
+        if is_closed(epoch)
+            && let Some(other) = self.weirs.iter().find(may_still).map(|other| other.index)
+        {
+            return self.fail(|| {
+                format!("weir {weir} writes by epoch {epoch}, although weir {other} may still write")
+            });
+        }
         if !self.first_writes.iter().any(|(known, _)| *known == epoch) {
             self.first_writes.push((epoch, node));
         }
