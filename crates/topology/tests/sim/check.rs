@@ -192,6 +192,10 @@ impl World {
             return;
         };
         let now = self.context.now;
+        // A Weir that has seen nothing but a node that was set up apart can't know better.
+        if self.cluster.nodes[node].history != 0 {
+            return;
+        }
         let lease_ms = policy.lone_lease_ms.max(policy.lease_ms);
         let later = self.cluster.epochs.iter().find(|(later, ..)| *later > epoch);
         if let Some((later, begun, _)) = later.copied()
@@ -336,7 +340,8 @@ impl World {
         let sent = self.cluster.writes[write].clone();
         let weir = sent.weir;
         // What was sent before it could notice is the server's.
-        let is_awake = sent.sent_at > self.weirs[weir].awake_since + self.bounds.detect;
+        let begun = self.weirs[weir].awake_since.max(self.cluster.nodes[sent.node].joins_at);
+        let is_awake = sent.sent_at > begun + self.bounds.detect;
         match sent.committed {
             Some((0, position)) => {
                 let kept = self.cluster.logs[0].get(position - 1) == Some(&write);

@@ -175,7 +175,7 @@ impl Cluster {
         member.view = Some(view);
         member.installing = None;
         if !primary {
-            member.state = LocalState::Other;
+            (member.state, member.is_open) = (LocalState::Other, true);
             member.transfer += 1;
             return self.refuse_pending(context, node);
         }
