@@ -132,6 +132,8 @@ fn articles(env: &Env) -> CaseResult {
         for node in &nodes[1..] {
             config.server(*node, 101, &[("weight", 10_000.into()), ("max_connections", 2000.into())]);
         }
+        // A node that is looked at a moment after the others is no server that comes back.
+        config.push("weir_topology", &[("writer_hostgroup", HOSTGROUP.into()), ("slow_start_ms", 0.into())]);
         let document = config.document_mut();
         let row =
             document["mysql_galera_hostgroups"].as_array_of_tables_mut().and_then(|rows| rows.get_mut(0));
