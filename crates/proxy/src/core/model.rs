@@ -1,6 +1,8 @@
 //! The things that a worker keeps: sessions, backend connections, and what a session is doing.
 
-use std::collections::{HashMap, VecDeque};
+mod connection;
+
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,14 +11,15 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_protocol::response::ReplyReader;
 use weir_routing::Decision;
-use weir_session::login::{BackendLogin, Channel, ClientLogin, Greeted};
+use weir_session::login::{Channel, ClientLogin};
 use weir_session::pin::PinBoard;
-use weir_session::prepared::{BackendStatements, ClientStatement, Prepared};
+use weir_session::prepared::{ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
+
+pub(crate) use connection::{Backend, Expected, Fetch, Keeps, Kept, Kill, Poison, Purpose, SavedText, Stage};
 
 use super::aside::Aside;
 use super::counting::KnownCaller;
@@ -25,7 +28,7 @@ use super::route::KnownScope;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
-use crate::snapshot::{Account, Held, ServerTls};
+use crate::snapshot::{Account, Held};
 
 /// Monotonic nanoseconds, passed in by the driver.
 pub type Nanos = u64;
@@ -373,214 +376,6 @@ pub(crate) enum Settle {
     Status,
     /// Whatever the server has noted and not reported yet.
     Pending,
-}
-
-/// A connection to a server.
-pub(crate) struct Backend {
-    pub socket: SocketId,
-    pub server: ServerIndex,
-    pub identity: usize,
-    pub purpose: Purpose,
-    /// How it is encrypted.
-    pub tls: Option<Arc<ServerTls>>,
-    pub login: Option<Box<BackendLogin>>,
-    pub greeted: Greeted,
-    pub stage: Stage,
-    pub state: Rc<State>,
-    /// The variables that init_connect has set: what others call a default.
-    pub base: State,
-    pub holder: Option<SessionKey>,
-    /// Idle, and the last session's diagnostics can still be asked for here.
-    pub kept_for: Option<Kept>,
-    /// Replies that are to come, in order.
-    pub expected: VecDeque<Expected>,
-    pub reply: ReplyReader,
-    pub inbox: Vec<u8>,
-    pub statements: BackendStatements,
-    /// Why it must not be used again.
-    pub poison: Option<Poison>,
-    /// A KILL is under way against it and not confirmed.
-    pub kills_pending: u32,
-    pub idle_since: Nanos,
-    /// Since when the reply at the front is waited for.
-    pub asked_at: Nanos,
-    pub opened_at: Nanos,
-    /// By so much of connection_max_age_ms it ends before that, so that those opened together do not end together.
-    pub early_permille: u64,
-    /// Whether it counts against the server's max_connections.
-    pub has_credit: bool,
-    /// Some session has had it since it was opened.
-    pub has_served: bool,
-    /// To be logged in as this identity when the replies owed are in.
-    pub next_identity: Option<usize>,
-    /// What LAST_INSERT_ID() is on this connection; `None` where only the server knows.
-    pub insert_id: Option<u64>,
-    /// What FOUND_ROWS() is on this connection; `None` where only the server knows.
-    pub found_rows: Option<u64>,
-    /// Rows of the last result of the last reply.
-    pub reply_rows: u64,
-    /// The rows of an answer to [`Expected::Settle`].
-    pub settle_bytes: Vec<u8>,
-    /// The server could not answer: ask once more.
-    pub settle_again: bool,
-    /// How often it could not, in a row.
-    pub settle_refusals: u8,
-}
-
-/// How far a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Connecting, logging in, being set up.
-    Dialing,
-    /// Being logged in as another user.
-    HandingOver,
-    /// In use or idle.
-    Ready,
-}
-
-/// Diagnostics of a session that live on an idle connection until another session needs it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    pub session: SessionKey,
-    /// Tells whether the key still means the same session.
-    pub socket: SocketId,
-    pub what: Keeps,
-}
-
-bitflags::bitflags! {
-    /// What of a session's diagnostics only the connection knows.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Keeps: u8 {
-        /// LAST_INSERT_ID(): the OK packet's id is not always it.
-        const INSERT_ID = 1;
-        /// Warnings, or the error.
-        const WARNINGS = 1 << 1;
-        /// FOUND_ROWS(), where it is not the number of the rows that were sent.
-        const FOUND_ROWS = 1 << 2;
-        /// When another session takes the connection, FOUND_ROWS() is lost instead of asked for.
-        const UNASKED = 1 << 3;
-    }
-}
-
-/// In which bytes saved messages came: `character_set_results` of the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SavedText {
-    /// UTF-8: all of the text.
-    #[default]
-    Whole,
-    /// Another character set that writes ASCII as such, with a `?` for what it lacks.
-    Narrow,
-    /// Not readable here.
-    Foreign,
-}
-
-impl SavedText {
-    /// Of text in this character set.
-    pub(crate) fn of_charset(name: Option<&str>) -> SavedText {
-        match name {
-            Some("utf8mb4" | "utf8mb3" | "utf8") => SavedText::Whole,
-            None | Some("ucs2" | "utf16" | "utf16le" | "utf32" | "swe7" | "filename") => SavedText::Foreign,
-            Some(_) => SavedText::Narrow,
-        }
-    }
-}
-
-/// What a connection was opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Statements of sessions.
-    Pool,
-    /// One KILL.
-    Kill(Kill),
-}
-
-/// A KILL on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kill {
-    pub victim: BackendKey,
-    /// Tells whether the key still means the same connection.
-    pub victim_socket: SocketId,
-    pub thread_id: u32,
-    /// KILL QUERY instead of KILL CONNECTION.
-    pub query_only: bool,
-}
-
-/// A reply that a backend connection owes.
-#[derive(Debug)]
-pub(crate) enum Expected {
-    /// Of the SET that switches tracking on.
-    Setup,
-    /// Of a statement of init_connect.
-    Init,
-    /// COM_INIT_DB or SET that carries a session's state; the last of a group brings the state with it.
-    Sync(Option<Rc<State>>),
-    /// COM_STMT_PREPARE that Weir sends to run a statement here.
-    Prepare(Rc<Prepared>),
-    /// The session's own command.
-    Relay,
-    /// The command was sent together with a Sync that failed: its reply is thrown away.
-    Discard,
-    /// COM_CHANGE_USER: a login on an open connection.
-    ChangeUser,
-    /// COM_RESET_CONNECTION of an abandoned connection.
-    Reset,
-    /// COMMIT of a read-only transaction, in front of a statement that does not belong on its reader.
-    Leave,
-    /// SET last_insert_id, in front of a statement that asks for it.
-    InsertId,
-    /// A query of as many rows as FOUND_ROWS() is to be, in front of a statement that may leave it as it is.
-    FoundRows,
-    /// COM_PING of an idle connection.
-    Ping,
-    /// What Weir asks at the end of a statement.
-    Settle(Settle),
-    /// A SELECT or SHOW that saves a session's diagnostics before another one takes the connection.
-    Fetch(Fetch),
-    /// The KILL of [`Purpose::Kill`].
-    Kill,
-}
-
-impl Expected {
-    /// Whether it is the reply to a statement of a session, wanted or not.
-    pub(crate) fn is_statement(&self) -> bool {
-        matches!(self, Self::Relay | Self::Discard)
-    }
-}
-
-/// A query for diagnostics of a session that has left the connection.
-#[derive(Debug)]
-pub(crate) struct Fetch {
-    pub session: SessionKey,
-    pub socket: SocketId,
-    pub what: Keeps,
-    /// Packets (SHOW WARNINGS) or the text of the first row (SELECT).
-    pub bytes: Vec<u8>,
-    pub is_too_long: bool,
-    /// What can be told of the messages in them.
-    pub text: SavedText,
-    /// It also sets LAST_INSERT_ID() to that of the session which has the connection now.
-    pub gives_id: bool,
-}
-
-/// Why a connection is thrown away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Poison {
-    /// Its client went away while a statement ran.
-    ClientGone,
-    /// A KILL against it was sent and never answered.
-    KillAstray,
-    /// The server broke the protocol.
-    BrokenReply,
-    /// A session's state could not be brought to it.
-    SyncFailed,
-    /// The user or the server was removed or changed, or it is one too many.
-    Stale,
-    /// connection_max_age_ms is over.
-    Aged,
-    /// No answer to a ping within ping_timeout_server.
-    Silent,
-    /// The server takes no statements, or no writes, any more, and what was begun on it is lost.
-    TurnedAway,
 }
 
 /// What an error of a server's means that its client does not get.

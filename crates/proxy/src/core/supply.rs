@@ -1,5 +1,6 @@
-//! Connections for those who wait: dials, hand-overs between users, rights to open connections from other
-//! workers, and what becomes of a connection that nobody holds.
+//! Connections for those who wait: dials, hand-overs between users, and what becomes of a connection that nobody holds.
+
+mod sharing;
 
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use super::model::{
 };
 use super::{Core, Pool};
 use crate::outbox::{Order, Owner, SocketId};
-use crate::shared::Message;
 
 /// Connections that one worker dials to one server at a time.
 const DIALS_MAX: u32 = 16;
@@ -23,8 +23,6 @@ const DIALS_MAX: u32 = 16;
 const OPEN_AT_ONCE: u32 = 8;
 /// That moment: who has waited longer gets a connection opened.
 const PATIENCE_NS: Nanos = 10_000_000;
-/// An idle connection that has not been needed for so long may go to another worker.
-const SPARE_AFTER_NS: Nanos = 50_000_000;
 /// Pauses after failed dials, once there have been enough to shun the server: doubled with each.
 const RETRY_FIRST_NS: Nanos = 20_000_000;
 /// Longest pause.
@@ -388,95 +386,6 @@ impl Core {
             (None, None) => false,
             _ => true,
         }
-    }
-
-    /// This worker has its waiters too, but holds more than its share while another worker asks.
-    fn gives_way(&mut self, server: ServerIndex, key: BackendKey) -> bool {
-        // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
-        let has_served = self.backends[key].has_served;
-        has_served && self.exceeds_share(server) && self.give_to_other_worker(server, key)
-    }
-
-    /// Whether this worker has more connections than each would with all workers busy. One that has not leaves the
-    /// others as many at least.
-    fn exceeds_share(&self, server: ServerIndex) -> bool {
-        let workers = self.shared.mailboxes.len().max(1) as u32;
-        let pool = &self.servers[server];
-        let max = pool.server.max_connections;
-        // With fewer connections than workers they go round.
-        max < workers || pool.open > max / workers
-    }
-
-    /// Whether an idle connection may go to another worker that asks: it is beyond this worker's share, or has not been
-    /// needed for a while. A busy worker needs it again in a moment, and each hand-over costs a login.
-    fn can_spare(&self, server: ServerIndex, key: BackendKey) -> bool {
-        let idle_for = self.now.saturating_sub(self.backends[key].idle_since);
-        self.exceeds_share(server) || idle_for >= SPARE_AFTER_NS
-    }
-
-    /// Closes a connection and passes the right to open one on to a worker that asked for it. Where a session's
-    /// diagnostics are to be fetched first, the connection is offered again afterwards. False if nobody asks.
-    fn give_to_other_worker(&mut self, server: ServerIndex, key: BackendKey) -> bool {
-        let Some(by) = self.servers[server].wanted_by.iter().next().copied() else { return false };
-        self.fetch_kept(key, SessionKey::MAX);
-        if !self.backends[key].expected.is_empty() {
-            return true;
-        }
-        let pool = &mut self.servers[server];
-        pool.wanted_by.remove(&by);
-        pool.open -= 1;
-        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
-        self.backends[key].has_credit = false;
-        self.discard(key, None);
-        self.shared.mailboxes[by].send(Message::Credit { endpoint });
-        true
-    }
-
-    /// Another worker may open no connection: ask all for one, once until one comes.
-    fn ask_other_workers(&mut self, server: ServerIndex) {
-        let pool = &mut self.servers[server];
-        if std::mem::replace(&mut pool.has_asked, true) {
-            return;
-        }
-        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
-        for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
-            if worker != self.worker {
-                mailbox.send(Message::Wanted { endpoint: endpoint.clone(), by: self.worker });
-            }
-        }
-        pool.supply_again(self.now + RETRY_FIRST_NS);
-    }
-
-    /// Another worker asks.
-    pub(super) fn connection_wanted(&mut self, endpoint: &str, by: usize) {
-        let Some(server) = self.server_index(endpoint) else { return };
-        self.servers[server].wanted_by.insert(by);
-        // The one that has been idle for longest; asked again and again, this worker can spare it some time.
-        if let Some(&key) = self.servers[server].idle.first()
-            && self.can_spare(server, key)
-        {
-            self.servers[server].idle.remove(0);
-            self.give_to_other_worker(server, key);
-        }
-    }
-
-    /// Another worker has given way.
-    pub(super) fn credit_given(&mut self, endpoint: &str) {
-        let Some(server) = self.server_index(endpoint) else { return };
-        let pool = &mut self.servers[server];
-        pool.has_asked = false;
-        if pool.waiters.len() > (pool.dialing + pool.handovers) as usize && pool.is_current {
-            self.dial(server);
-        } else {
-            pool.server.close_one();
-        }
-        self.supply(server);
-    }
-
-    /// The right to one more connection may have become free: try again, and ask again.
-    pub(super) fn retry_supply(&mut self, server: ServerIndex) {
-        self.servers[server].has_asked = false;
-        self.supply(server);
     }
 
     pub(super) fn server_index(&self, endpoint: &str) -> Option<ServerIndex> {

@@ -1,0 +1,103 @@
+//! Rights to open connections between workers: a server's max_connections is one number for all of them, and who has
+//! none left asks the others.
+
+use std::sync::Arc;
+
+use super::{Nanos, RETRY_FIRST_NS};
+use crate::core::Core;
+use crate::core::model::{BackendKey, ServerIndex, SessionKey};
+use crate::shared::Message;
+
+/// An idle connection that has not been needed for so long may go to another worker.
+const SPARE_AFTER_NS: Nanos = 50_000_000;
+
+impl Core {
+    /// This worker has its waiters too, but holds more than its share while another worker asks.
+    pub(super) fn gives_way(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
+        let has_served = self.backends[key].has_served;
+        has_served && self.exceeds_share(server) && self.give_to_other_worker(server, key)
+    }
+
+    /// Whether this worker has more connections than each would with all workers busy. One that has not leaves the
+    /// others as many at least.
+    fn exceeds_share(&self, server: ServerIndex) -> bool {
+        let workers = self.shared.mailboxes.len().max(1) as u32;
+        let pool = &self.servers[server];
+        let max = pool.server.max_connections;
+        // With fewer connections than workers they go round.
+        max < workers || pool.open > max / workers
+    }
+
+    /// Whether an idle connection may go to another worker that asks: it is beyond this worker's share, or has not been
+    /// needed for a while. A busy worker needs it again in a moment, and each hand-over costs a login.
+    pub(super) fn can_spare(&self, server: ServerIndex, key: BackendKey) -> bool {
+        let idle_for = self.now.saturating_sub(self.backends[key].idle_since);
+        self.exceeds_share(server) || idle_for >= SPARE_AFTER_NS
+    }
+
+    /// Closes a connection and passes the right to open one on to a worker that asked for it. Where a session's
+    /// diagnostics are to be fetched first, the connection is offered again afterwards. False if nobody asks.
+    pub(super) fn give_to_other_worker(&mut self, server: ServerIndex, key: BackendKey) -> bool {
+        let Some(by) = self.servers[server].wanted_by.iter().next().copied() else { return false };
+        self.fetch_kept(key, SessionKey::MAX);
+        if !self.backends[key].expected.is_empty() {
+            return true;
+        }
+        let pool = &mut self.servers[server];
+        pool.wanted_by.remove(&by);
+        pool.open -= 1;
+        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
+        self.backends[key].has_credit = false;
+        self.discard(key, None);
+        self.shared.mailboxes[by].send(Message::Credit { endpoint });
+        true
+    }
+
+    /// Another worker may open no connection: ask all for one, once until one comes.
+    pub(super) fn ask_other_workers(&mut self, server: ServerIndex) {
+        let pool = &mut self.servers[server];
+        if std::mem::replace(&mut pool.has_asked, true) {
+            return;
+        }
+        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
+        for (worker, mailbox) in self.shared.mailboxes.iter().enumerate() {
+            if worker != self.worker {
+                mailbox.send(Message::Wanted { endpoint: endpoint.clone(), by: self.worker });
+            }
+        }
+        pool.supply_again(self.now + RETRY_FIRST_NS);
+    }
+
+    /// Another worker asks.
+    pub(in crate::core) fn connection_wanted(&mut self, endpoint: &str, by: usize) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        self.servers[server].wanted_by.insert(by);
+        // The one that has been idle for longest; asked again and again, this worker can spare it some time.
+        if let Some(&key) = self.servers[server].idle.first()
+            && self.can_spare(server, key)
+        {
+            self.servers[server].idle.remove(0);
+            self.give_to_other_worker(server, key);
+        }
+    }
+
+    /// Another worker has given way.
+    pub(in crate::core) fn credit_given(&mut self, endpoint: &str) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        let pool = &mut self.servers[server];
+        pool.has_asked = false;
+        if pool.waiters.len() > (pool.dialing + pool.handovers) as usize && pool.is_current {
+            self.dial(server);
+        } else {
+            pool.server.close_one();
+        }
+        self.supply(server);
+    }
+
+    /// The right to one more connection may have become free: try again, and ask again.
+    pub(in crate::core) fn retry_supply(&mut self, server: ServerIndex) {
+        self.servers[server].has_asked = false;
+        self.supply(server);
+    }
+}
