@@ -238,7 +238,7 @@ impl Group {
         let agreed = |group: &'_ Self| {
             group.tenure.clone().map(|tenure| {
                 let peers: Vec<_> = tenure.peers.into_iter().map(|peer| peer.instance).collect();
-                (tenure.row, tenure.awaited, tenure.deposed, peers)
+                (tenure.row, tenure.awaited, tenure.silent, tenure.deposed, peers)
             })
         };
         (&self.writers, &self.hold, &self.failback, &self.yields_to)

@@ -44,6 +44,8 @@ pub struct Tenure {
     pub announcement: Announcement,
     /// Other Weirs that may still write while this one wants to move the role.
     pub awaited: Vec<InstanceId>,
+    /// Other Weirs that have not been heard of lately and may still write.
+    pub silent: Vec<InstanceId>,
     /// The writer that was published before the row names it, since nobody else is there.
     pub ahead: Option<Endpoint>,
     /// The writer of the epoch before, if it was known here.
@@ -137,6 +139,8 @@ impl Tenure {
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
             tenure.learn_peers(newest, policy, now);
         }
+        let is_silent = |peer: &&Peer| !peer.is_live(policy, now) && now < peer.may_write_until();
+        tenure.silent = tenure.peers.iter().filter(is_silent).map(|peer| peer.instance.clone()).collect();
         let lease_ms = if tenure.peers.is_empty() { policy.lone_lease_ms } else { policy.lease_ms };
         tenure.announcement.lease_ms = lease_ms;
         // Also shortens the lease at hand when another Weir appears.

@@ -297,6 +297,20 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
 }
 
 #[test]
+fn a_weir_that_falls_silent_is_known_to_write_perhaps_until_its_lease_ends() {
+    let (mut a, _b, _tables) = two();
+    pass(&mut [&mut a], 2_900);
+    a.settle();
+    assert!(a.tenure().silent.is_empty());
+    pass(&mut [&mut a], 200);
+    a.settle();
+    assert_eq!(a.tenure().silent, ["b".into()]);
+    pass(&mut [&mut a], 16_000);
+    a.settle();
+    assert!(a.tenure().silent.is_empty());
+}
+
+#[test]
 fn opposite_wishes_do_not_make_the_role_wander() {
     let (mut a, mut b, tables) = two();
     a.world.rows[0].wish = Wish::OfflineSoft;

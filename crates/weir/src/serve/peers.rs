@@ -37,6 +37,12 @@ pub(crate) fn foreign_switch<'a>(
     Some((&switching.to, &switching.by, row.version))
 }
 
+/// The other Weirs that are not heard of any more and may still write: statements would be held until their leases end.
+pub(super) fn silent_peers(group: &Group) -> Option<String> {
+    let silent = &group.tenure.as_ref()?.silent;
+    (!silent.is_empty()).then(|| format!("{}, not heard of for a moment,", silent.join(", ")))
+}
+
 impl Foreign {
     fn of(group: &Group, instance: &str) -> Option<Self> {
         let (_, _, version) = foreign_switch(group, instance)?;

@@ -25,6 +25,7 @@ use weir_proxy::statistics::{ReportPart, WritingRow};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
 use super::Server;
+use super::peers::silent_peers;
 use crate::control::{Steps, Switchover};
 
 /// How often it is looked whether something has come to pass.
@@ -131,6 +132,9 @@ impl Server<'_> {
                 format!("no other server can be the writer: {}", reasons.join(", "))
             })?,
         };
+        if let Some(cause) = silent_peers(group) {
+            return Err(format!("{cause} may still write to {from}: try again in some seconds"));
+        }
         let own = self.config.topology_of(hostgroup).switchover_pin_grace;
         let grace = wanted.grace_ms.map_or(own, Duration::from_millis);
         Ok(Plan { wanted, steps, flavour: group.flavour, from, to, grace })
