@@ -22,6 +22,8 @@ use node::Programs;
 const NODE_MEMORY_MIB: u64 = 450;
 /// Data, redo log and write-set cache of a node with a small test database, MiB.
 const NODE_DISK_MIB: u64 = 600;
+/// More than two times after which nodes tell each other how far they are.
+const WRITES_BEFORE_JOIN: usize = 300;
 /// The longest a node may take from its start to Synced; a state transfer on a busy machine is slow.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -211,6 +213,7 @@ impl Galera {
                 "n{index} has no running node to join: bootstrap a node first"
             )));
         }
+        self.outgrow_lost_caches();
         self.node(index).spawn(false)?;
         self.wait_synced(SYNC_TIMEOUT)
     }
@@ -247,10 +250,33 @@ impl Galera {
             // Without a quorum they never agree, and there is nothing to wait for.
             let _ = self.wait_synced(NOTICE_TIMEOUT);
         }
+        if !down.is_empty() {
+            self.outgrow_lost_caches();
+        }
         for node in down {
             node.spawn(false)?;
         }
         self.wait_synced(SYNC_TIMEOUT)
+    }
+
+    /// Commits so much that a node which has been killed can find a donor.
+    ///
+    /// A donor must have in its write-set cache all that certification may still refer to. A killed node keeps only the
+    /// gapless end of its cache, and in a cluster where next to nothing is written the limit does not move: it does when
+    /// nodes tell each other how far they are, every 128 transactions. Once each of the others has been killed, nobody
+    /// can give anything, not even all of its data ("Cert index preload first seqno ... not found from gcache", seen with
+    /// Galera 26.4.23), and who wants to join is told to abort.
+    fn outgrow_lost_caches(&self) {
+        let insert = "INSERT INTO testkit.writes () VALUES ();".repeat(WRITES_BEFORE_JOIN);
+        let sql = format!(
+            "CREATE DATABASE IF NOT EXISTS testkit; \
+             CREATE TABLE IF NOT EXISTS testkit.writes (id INT AUTO_INCREMENT PRIMARY KEY); {insert}"
+        );
+        let is_awake = |node: &&Node| node.is_running() && !node.is_paused();
+        if let Some(node) = self.nodes.iter().find(is_awake) {
+            // Without a quorum nothing can be written, and nobody has to be outgrown.
+            let _ = node.root_query(&sql);
+        }
     }
 
     /// Waits until every running node that is not paused is Synced and sees exactly those nodes as its cluster.
