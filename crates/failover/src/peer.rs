@@ -66,8 +66,8 @@ impl Peer {
             PeerKind::HaProxy => haproxy(stage),
             PeerKind::MysqlRouter => {
                 Err(FailoverError::Impossible(
-                "MySQL Router finds a group's primary by the metadata of InnoDB Cluster, which only MySQL Shell makes; \
-                 it is not among Debian's packages"
+                "MySQL Router finds a group's primary by the metadata of InnoDB Cluster, which MySQL Shell makes; \
+                 this group has none"
                     .to_owned(),
             ))
             }
