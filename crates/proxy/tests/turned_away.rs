@@ -110,3 +110,18 @@ fn statements_at_a_primary_that_hands_over_run_elsewhere() {
     let client = bench.client(0, "app");
     assert_eq!(run(&mut bench, client, "CALL p()").map(|(code, _)| code), Some(4094), "it may have begun");
 }
+
+#[test]
+fn who_waits_for_a_node_to_have_its_last_write_is_told_so() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    assert_eq!(run(&mut bench, client, "INSERT INTO t VALUES (1)"), None);
+    bench.down = vec![bench.log[0].0];
+    bench.hangs_up = true;
+    bench.query(client, "SELECT 1 FROM t");
+    bench.hangs_up = false;
+    bench.pass_ms(12_000);
+    let (code, message) = bench.error(client).unwrap();
+    assert_eq!(code, 9001, "{message}");
+    assert!(message.contains("is not known to have this session's last write"), "{message}");
+}

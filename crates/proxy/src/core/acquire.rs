@@ -301,11 +301,13 @@ impl Core {
         self.timers.unpark(self.now + AGAIN_AFTER_NS);
     }
 
-    /// Why no server of a hostgroup could be had, for people.
-    pub(super) fn why_unreachable(&self, hostgroup: u32) -> String {
+    /// Why the session could have no server of a hostgroup, for people.
+    pub(super) fn why_unreachable(&self, key: SessionKey, hostgroup: u32) -> String {
         let Some(group) = self.groups.get(&hostgroup) else {
             return format!("no server is configured for hostgroup {hostgroup}");
         };
+        let (session, written_at) = (&self.sessions[key], self.sessions[key].must_see());
+        let must_cover = group.is_replicated && written_at != 0;
         let mut reasons: Vec<String> = group
             .members
             .iter()
@@ -323,6 +325,11 @@ impl Core {
                     format!("{endpoint}: turns statements away")
                 } else if !shunned.is_empty() {
                     format!("{endpoint}: shunned, because connections to it failed")
+                } else if must_cover
+                    && session.last_write_server != member.server
+                    && !pool.server.shared.covers(written_at)
+                {
+                    format!("{endpoint}: is not known to have this session's last write")
                 } else if pool.is_throttled {
                     format!("{endpoint}: all connections are in use, and throttle_connections_per_sec allows no more now")
                 } else {

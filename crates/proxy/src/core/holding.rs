@@ -32,7 +32,7 @@ impl Core {
             return true;
         }
         let sessions_max = holding.sessions_max();
-        let reason = self.why_unreachable(hostgroup);
+        let reason = self.why_unreachable(key, hostgroup);
         let message = format!(
             "hostgroup {hostgroup} has no server for this statement, and {sessions_max} sessions wait already \
              (max_held): {reason}"
@@ -46,7 +46,7 @@ impl Core {
         let Phase::Waiting(since) = self.sessions[key].phase else { return };
         let waited_ms = (self.now - since) / 1_000_000;
         let hostgroup = self.sessions[key].work.hostgroup;
-        let reason = self.why_kept_back(key).unwrap_or_else(|| self.why_unreachable(hostgroup));
+        let reason = self.why_kept_back(key).unwrap_or_else(|| self.why_unreachable(key, hostgroup));
         let message = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
         );
