@@ -125,7 +125,7 @@ mod tests {
         let text = "\
 Threads started!
 [ 1s ] thds: 32 tps: 81.85 qps: 1963.45 (r/w/o: 1423.29/344.59/195.57) lat (ms,99%): 811.48 err/s: 0.00 reconn/s: 0.00
-WEIR-ERROR 12000000034 commit 2013 08007 Lost connection to server during query
+WEIR-ERROR 12000000034 commit 1053 08007 Lost connection to n1
 WEIR-ERROR 12000000035 inside 1213 40001 Deadlock found; try again
 WEIR-ERROR 12000000036 commit 1213 40001 Deadlock found; try again
 WEIR-ERROR 12000000037 outside 9001 HY000 no writer
@@ -137,6 +137,6 @@ WEIR-ERROR cut
         let kinds: Vec<Kind> = seen.failures.iter().map(|failure| failure.kind).collect();
         assert_eq!(kinds, [Kind::Unknown, Kind::Deadlock, Kind::Deadlock, Kind::Outside]);
         assert_eq!(seen.failures[0].at, Moment(12_000_000_034));
-        assert_eq!(seen.failures[0].text, "error 2013 (08007): Lost connection to server during query");
+        assert_eq!(seen.failures[0].text, "error 1053 (08007): Lost connection to n1");
     }
 }

@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn errors_mean_what_an_application_can_conclude_from_them() {
         // An autocommit write or a COMMIT.
-        assert_eq!(meaning_of(2013, "08007", Kind::Unknown), Kind::Unknown);
+        assert_eq!(meaning_of(1053, "08007", Kind::Unknown), Kind::Unknown);
         assert_eq!(meaning_of(1205, "08007", Kind::Unknown), Kind::Unknown);
         assert_eq!(meaning_of(9001, "HY000", Kind::Unknown), Kind::Outside);
         // Within a transaction.

@@ -272,7 +272,7 @@ pub(crate) mod tests {
         recording.failures.push(Failure {
             at: at(1_001),
             kind: Kind::Unknown,
-            text: "error 2013 (08007): connection lost".to_owned(),
+            text: "error 1053 (08007): connection lost".to_owned(),
             is_load: true,
         });
         recording
