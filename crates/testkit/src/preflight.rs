@@ -4,10 +4,14 @@
 use std::collections::HashSet;
 use std::env;
 use std::fs;
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::TestkitError;
 use crate::error::PortHolder;
@@ -34,29 +38,43 @@ pub fn library(candidates: &[&str], package: &'static str) -> Result<PathBuf, Te
 
 /// Fails with the holder's name if nobody can listen on `address` now.
 pub fn port_is_free(address: SocketAddrV4) -> Result<(), TestkitError> {
-    match TcpListener::bind(address) {
+    match claim(address) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            Err(TestkitError::PortInUse { address, holder: port_holder(address) })
+        Err(Errno::ADDRINUSE) => Err(TestkitError::PortInUse { address, holder: port_holder(address) }),
+        Err(error) => {
+            Err(TestkitError::Io { doing: format!("listen on {address}"), source: error.into() })
         }
-        Err(error) => Err(TestkitError::Io { doing: format!("listen on {address}"), source: error }),
     }
+}
+
+/// Binds `address` without listening there, which fails while somebody listens.
+///
+/// A socket that listens would not do: another thread may just be starting a process, and until that process has
+/// become its program it has copies of all open sockets. The port would be in use after this one is closed.
+fn claim(address: SocketAddrV4) -> Result<OwnedFd, Errno> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // As servers do. Two such sockets may have one port as long as neither listens.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &address)?;
+    Ok(socket)
 }
 
 /// A port of `ip` that nobody listens on and that this process has not handed out yet.
 ///
-/// Ports below the kernel's range for outgoing connections (32768 and up) are used: one from that range could be
-/// taken by somebody's connection before the server has bound it.
+/// It stays claimed until this process ends, so that the kernel doesn't use it for somebody's outgoing connection,
+/// not even while a server on it is restarted.
 pub fn free_port(ip: Ipv4Addr) -> Result<u16, TestkitError> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
+    static CLAIMED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
     // Several test programs may run at once; each starts somewhere else.
     let offset = std::process::id().wrapping_mul(131);
     for _ in 0..COUNT {
         let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = FIRST + u16::try_from((offset.wrapping_add(step)) % u32::from(COUNT)).unwrap_or(0);
-        if TcpListener::bind(SocketAddrV4::new(ip, port)).is_ok() {
+        if let Ok(socket) = claim(SocketAddrV4::new(ip, port)) {
+            CLAIMED.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
             return Ok(port);
         }
     }
@@ -140,6 +158,8 @@ pub(crate) fn processes() -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -171,6 +191,17 @@ mod tests {
     fn a_free_port_is_handed_out_once() {
         let ports: HashSet<u16> = (0..50).map(|_| free_port(Ipv4Addr::LOCALHOST).unwrap()).collect();
         assert_eq!(ports.len(), 50);
+    }
+
+    #[test]
+    fn a_port_that_is_handed_out_can_be_listened_on_again_and_again() {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(Ipv4Addr::LOCALHOST).unwrap());
+        for _ in 0..3 {
+            let listener = TcpListener::bind(address).unwrap();
+            let _client = TcpStream::connect(address).unwrap();
+            // Closed first at this end: a connection in TIME_WAIT stays behind on the port.
+            drop(listener.accept().unwrap());
+        }
     }
 
     #[test]
