@@ -41,9 +41,7 @@ pub fn port_is_free(address: SocketAddrV4) -> Result<(), TestkitError> {
     match claim(address) {
         Ok(_) => Ok(()),
         Err(Errno::ADDRINUSE) => Err(TestkitError::PortInUse { address, holder: port_holder(address) }),
-        Err(error) => {
-            Err(TestkitError::Io { doing: format!("listen on {address}"), source: error.into() })
-        }
+        Err(error) => Err(TestkitError::Io { doing: format!("listen on {address}"), source: error.into() }),
     }
 }
 

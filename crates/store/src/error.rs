@@ -1,0 +1,72 @@
+//! What can go wrong, with what to do about it.
+
+use std::path::PathBuf;
+
+/// A fault of the store. Never contains the value of a column, which may be a password.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The directory or the file can't be made or opened.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The database is no database, or a damaged one.
+    #[error(
+        "{path} is damaged ({reason}): nothing of it was used or changed. Put a copy of it in its place, or move it \
+         away and start again: then the configuration file is read into a new one",
+        path = path.display()
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says of it.
+        reason: String,
+    },
+    /// A newer Weir has written the database.
+    #[error(
+        "{path} is of format {found}, and this Weir knows {known}: start the Weir that wrote it, or move it away",
+        path = path.display()
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest that is known.
+        known: i64,
+    },
+    /// Somebody else is writing to the database.
+    #[error("{path} is in use by another process", path = path.display())]
+    Busy {
+        /// The database.
+        path: PathBuf,
+    },
+    /// There is no such table, or it is of another schema.
+    #[error("there is no table {0}")]
+    NoTable(String),
+    /// A table has no such column.
+    #[error("{table} has no column {column}")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// What was given.
+        column: String,
+    },
+    /// A row breaks a constraint of its table.
+    #[error("{row}: {reason}")]
+    Row {
+        /// The row, by its table and key.
+        row: String,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// Runtime is reached by LOAD, which checks what it takes.
+    #[error("runtime can't be copied to")]
+    IntoRuntime,
+    /// SQLite says so.
+    #[error("database: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+}

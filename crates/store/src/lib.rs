@@ -1,0 +1,88 @@
+//! The configuration in SQLite: as it is edited, as it is in force, as it was saved; and room for statistics.
+//!
+//! One connection has five schemas that are shown: `main` in memory, `disk` in `datadir/weir.db`, `stats` and `monitor`
+//! in memory, `stats_history` in `datadir/weir_stats.db`. What was loaded to runtime last is in a sixth of its own, so
+//! that what is observed never becomes what is wanted.
+//!
+//! ```
+//! use weir_store::{Layer, Module, Store};
+//!
+//! let mut store = Store::in_memory()?;
+//! store.connection().execute_batch("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (100, 'db1')")?;
+//! store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk)?;
+//! assert_eq!(store.rows(Layer::Disk)?.of("mysql_servers").len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod open;
+mod rows;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+pub use error::StoreError;
+pub use open::{DATABASE_FILE, Opened, STATS_FILE};
+pub use rusqlite::types::Value;
+pub use tables::{
+    Column, ColumnKind, DISK, GLOBAL_VARIABLES, MAIN, MONITOR, Module, SCHEMAS, STATS, STATS_HISTORY,
+    TableDef, table, tables,
+};
+
+/// Where configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// `main`: what is being edited.
+    Memory,
+    /// What was loaded to runtime last; nothing is copied there, see [`Store`].
+    Runtime,
+    /// `disk`: what was saved.
+    Disk,
+}
+
+impl Layer {
+    /// Its schema.
+    pub(crate) fn schema(self) -> &'static str {
+        match self {
+            Self::Memory => tables::MAIN,
+            Self::Runtime => tables::INTENT,
+            Self::Disk => tables::DISK,
+        }
+    }
+}
+
+/// The database. Not `Sync`: who shares it puts it into a mutex.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) connection: rusqlite::Connection,
+    pub(crate) datadir: PathBuf,
+    /// Whether `disk` outlives the process.
+    is_persistent: bool,
+}
+
+impl Store {
+    /// The connection, for statements of admins. Limits, authorizer and hooks are the caller's business; what it sets
+    /// must let this crate's statements through.
+    pub fn connection(&self) -> &rusqlite::Connection {
+        &self.connection
+    }
+
+    /// Whether what is saved outlives the process.
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    /// Where Weir keeps what it must remember.
+    pub fn datadir(&self) -> &Path {
+        &self.datadir
+    }
+
+    /// Changes what [`Store::datadir`] says, and with it the configurations that are made of the rows; for a store that
+    /// is in memory only.
+    pub fn set_datadir(&mut self, datadir: &Path) {
+        self.datadir = datadir.to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests;

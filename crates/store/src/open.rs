@@ -1,0 +1,226 @@
+//! Opens the database, makes what is missing, and brings what is of an older format up to date.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::tables::{DISK, INTENT, MAIN, MONITOR, STATS, STATS_HISTORY, TableDef, tables};
+use crate::{Store, StoreError};
+
+/// The configuration, in the datadir.
+pub const DATABASE_FILE: &str = "weir.db";
+/// What was counted, in the datadir.
+pub const STATS_FILE: &str = "weir_stats.db";
+
+/// The format of `weir.db` (its `user_version`).
+const FORMAT: i64 = 1;
+/// How long a statement waits for another process that writes, such as `weir config import`.
+const BUSY: Duration = Duration::from_secs(5);
+/// Prepared statements kept: two for each table of configuration.
+const STATEMENTS_KEPT: usize = 64;
+
+/// A store that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store, with nothing but the variables' defaults in `main`.
+    pub store: Store,
+    /// Whether `weir.db` was not there before.
+    pub is_new: bool,
+    /// What somebody should know, such as that statistics could not be read and begin anew.
+    pub notes: Vec<String>,
+}
+
+impl Store {
+    /// Opens `weir.db` in `datadir`, and makes both where they are missing (0700 and 0600).
+    ///
+    /// # Errors
+    /// If they can't be opened or made, or `weir.db` is damaged or of a newer format. Nothing is changed then.
+    pub fn open(datadir: &Path) -> Result<Opened, StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(datadir)
+            .map_err(|cause| StoreError::File { path: datadir.to_owned(), cause })?;
+        let path = datadir.join(DATABASE_FILE);
+        let is_new = create(&path)?;
+        let connection = Connection::open_in_memory()?;
+        connection.busy_timeout(BUSY)?;
+        attach(&connection, &path, DISK)?;
+        // A rollback journal, not a write-ahead log: the file alone is always the whole database, so that it can be
+        // copied. EXTRA: a commit is on the disk when it returns, the journal's removal too.
+        connection
+            .execute_batch("PRAGMA disk.journal_mode = DELETE; PRAGMA disk.synchronous = EXTRA;")
+            .map_err(|cause| of_file(&path, cause))?;
+        examine(&connection, &path)?;
+        upgrade(&connection).map_err(|cause| of_file(&path, cause))?;
+        let mut notes = Vec::new();
+        let stats_path = datadir.join(STATS_FILE);
+        if let Err(cause) = attach_history(&connection, &stats_path) {
+            notes.push(set_aside(&connection, &stats_path, &cause)?);
+        }
+        let store = Self::complete(connection, datadir.to_owned(), true)?;
+        Ok(Opened { store, is_new, notes })
+    }
+
+    /// A store of which nothing outlives the process.
+    ///
+    /// # Errors
+    /// If SQLite has no memory.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let connection = Connection::open_in_memory()?;
+        attach(&connection, Path::new(":memory:"), DISK)?;
+        upgrade(&connection)?;
+        attach_history(&connection, Path::new(":memory:"))?;
+        Self::complete(connection, weir_config::Config::default().datadir, false)
+    }
+
+    /// Adds the schemas in memory.
+    fn complete(connection: Connection, datadir: PathBuf, is_persistent: bool) -> Result<Self, StoreError> {
+        for schema in [STATS, MONITOR, INTENT] {
+            attach(&connection, Path::new(":memory:"), schema)?;
+        }
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        let transaction = connection.unchecked_transaction()?;
+        for table in tables().iter().filter(|table| [MAIN, STATS, MONITOR].contains(&table.schema)) {
+            create_table(&transaction, table.schema, table)?;
+        }
+        for table in tables().iter().filter(|table| table.schema == MAIN && table.module.is_some()) {
+            create_table(&transaction, INTENT, table)?;
+        }
+        transaction.commit()?;
+        Ok(Self { connection, datadir, is_persistent })
+    }
+}
+
+/// Makes an empty file that only its owner can read; whether it was missing.
+fn create(path: &Path) -> Result<bool, StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(true),
+        Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(cause) => Err(StoreError::File { path: path.to_owned(), cause }),
+    }
+}
+
+fn attach(connection: &Connection, path: &Path, schema: &str) -> Result<(), StoreError> {
+    let name = path.to_string_lossy();
+    connection
+        .execute(&format!("ATTACH DATABASE ?1 AS {schema}"), [&name])
+        .map(|_| ())
+        .map_err(|cause| of_file(path, cause))
+}
+
+/// Whether the database is whole and of a format that is known.
+fn examine(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let fault = |cause| of_file(path, cause);
+    let verdict: String =
+        connection.query_row("PRAGMA disk.quick_check(1)", [], |row| row.get(0)).map_err(fault)?;
+    if verdict != "ok" {
+        return Err(StoreError::Damaged { path: path.to_owned(), reason: verdict });
+    }
+    let found: i64 = connection.query_row("PRAGMA disk.user_version", [], |row| row.get(0)).map_err(fault)?;
+    if found > FORMAT {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT });
+    }
+    Ok(())
+}
+
+/// Makes the tables of `disk` that are missing, and makes those anew that have other columns than they should: rows
+/// keep the columns that both have. All or nothing.
+fn upgrade(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let transaction = connection.unchecked_transaction()?;
+    for table in tables().iter().filter(|table| table.schema == DISK) {
+        let there = columns(&transaction, table)?;
+        if there.is_empty() {
+            create_table(&transaction, DISK, table)?;
+        } else if !there.iter().eq(table.columns.iter().map(|column| column.name)) {
+            let name = &table.name;
+            let common: Vec<&str> = table
+                .columns
+                .iter()
+                .map(|column| column.name)
+                .filter(|name| there.iter().any(|known| known == name))
+                .collect();
+            let common = common.join(", ");
+            transaction.execute_batch(&format!("ALTER TABLE disk.{name} RENAME TO weir_before_upgrade"))?;
+            create_table(&transaction, DISK, table)?;
+            transaction.execute_batch(&format!(
+                "INSERT INTO disk.{name} ({common}) SELECT {common} FROM disk.weir_before_upgrade ORDER BY rowid; \
+                 DROP TABLE disk.weir_before_upgrade"
+            ))?;
+        }
+    }
+    transaction.execute_batch(&format!("PRAGMA disk.user_version = {FORMAT}"))?;
+    transaction.commit()
+}
+
+/// The columns that a table of `disk` has; none if it isn't there.
+fn columns(connection: &Connection, table: &TableDef) -> Result<Vec<String>, rusqlite::Error> {
+    let mut statement = connection.prepare(&format!("PRAGMA disk.table_info({})", table.name))?;
+    let names = statement.query_map([], |row| row.get("name"))?;
+    names.collect()
+}
+
+fn create_table(connection: &Connection, schema: &str, table: &TableDef) -> Result<(), rusqlite::Error> {
+    let rest = table.ddl.strip_prefix("CREATE TABLE ").unwrap_or(&table.ddl);
+    connection.execute_batch(&format!("CREATE TABLE {schema}.{rest}"))
+}
+
+/// The file of statistics. They are written every few seconds and may lose the last ones.
+fn attach_history(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    if path != Path::new(":memory:") {
+        create(path)?;
+    }
+    attach(connection, path, STATS_HISTORY)?;
+    let prepare = || {
+        connection.execute_batch(
+            "PRAGMA stats_history.journal_mode = WAL; PRAGMA stats_history.synchronous = NORMAL;",
+        )?;
+        let transaction = connection.unchecked_transaction()?;
+        for table in tables().iter().filter(|table| table.schema == STATS_HISTORY) {
+            let rest = table.ddl.strip_prefix("CREATE TABLE ").unwrap_or(&table.ddl);
+            transaction.execute_batch(&format!("CREATE TABLE IF NOT EXISTS stats_history.{rest}"))?;
+        }
+        transaction.commit()
+    };
+    prepare().map_err(|cause| of_file(path, cause))
+}
+
+/// Statistics are no reason not to start.
+fn set_aside(connection: &Connection, path: &Path, cause: &StoreError) -> Result<String, StoreError> {
+    let is_attached: i64 = connection.query_row(
+        "SELECT count(*) FROM pragma_database_list WHERE name = 'stats_history'",
+        [],
+        |row| row.get(0),
+    )?;
+    if is_attached > 0 {
+        connection.execute_batch("DETACH DATABASE stats_history")?;
+    }
+    let mut away = path.as_os_str().to_owned();
+    away.push(".damaged");
+    std::fs::rename(path, &away).map_err(|cause| StoreError::File { path: path.to_owned(), cause })?;
+    attach_history(connection, path)?;
+    Ok(format!(
+        "{} could not be read ({cause}): it is now {}, and statistics begin anew",
+        path.display(),
+        Path::new(&away).display()
+    ))
+}
+
+/// What a fault of SQLite says of the file.
+pub(crate) fn of_file(path: &Path, cause: rusqlite::Error) -> StoreError {
+    let path = path.to_owned();
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, reason: cause.to_string() }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
+        Some(
+            ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::DiskFull | ErrorCode::SystemIoFailure,
+        ) => StoreError::File { path, cause: std::io::Error::other(cause) },
+        _ => StoreError::Sqlite(cause),
+    }
+}

@@ -1,0 +1,312 @@
+//! Rows in and out.
+
+use std::fmt::Write;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params_from_iter};
+use sha2::{Digest, Sha256};
+use weir_config::{Cell, TableRow, TableRows};
+
+use crate::open::{DATABASE_FILE, of_file};
+use crate::tables::{GLOBAL_VARIABLES, TableDef, table};
+use crate::{Layer, MAIN, Module, Store, StoreError, Value};
+
+impl Store {
+    /// Copies the rows of a module, in place of those that are there: all or nothing, also where the process is killed
+    /// or the machine loses power.
+    ///
+    /// # Errors
+    /// [`StoreError::IntoRuntime`]; else as SQLite says, such as that the disk is full.
+    pub fn copy(&mut self, module: Module, from: Layer, to: Layer) -> Result<(), StoreError> {
+        self.copy_all(&[module], from, to)
+    }
+
+    /// [`Store::copy`] for several modules, all or none.
+    ///
+    /// # Errors
+    /// As [`Store::copy`].
+    pub fn copy_all(&mut self, modules: &[Module], from: Layer, to: Layer) -> Result<(), StoreError> {
+        if to == Layer::Runtime {
+            return Err(StoreError::IntoRuntime);
+        }
+        if from == to {
+            return Ok(());
+        }
+        let path = self.datadir.join(DATABASE_FILE);
+        self.copy_between(modules, from, to).map_err(|cause| of_file(&path, cause))
+    }
+
+    pub(crate) fn copy_between(
+        &mut self,
+        modules: &[Module],
+        from: Layer,
+        to: Layer,
+    ) -> Result<(), rusqlite::Error> {
+        let transaction = self.connection.transaction()?;
+        for (module, table) in tables_of(modules) {
+            let (name, rows) = (&table.name, rows_of(module, table));
+            let (from, to) = (from.schema(), to.schema());
+            transaction.execute_batch(&format!(
+                "DELETE FROM {to}.{name} WHERE {rows}; \
+                 INSERT INTO {to}.{name} SELECT * FROM {from}.{name} WHERE {rows} ORDER BY rowid"
+            ))?;
+        }
+        transaction.commit()
+    }
+
+    /// The rows of all tables of configuration, in the order in which they came; NULLs are left out.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn rows(&self, from: Layer) -> Result<TableRows, StoreError> {
+        self.rows_of(&Module::ALL, from)
+    }
+
+    /// [`Store::rows`] of some modules only.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn rows_of(&self, modules: &[Module], from: Layer) -> Result<TableRows, StoreError> {
+        let mut all = TableRows::new();
+        for (module, table) in tables_of(modules) {
+            let sql = select(module, table, from);
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let mut found = statement.query([])?;
+            while let Some(row) = found.next()? {
+                let mut cells = TableRow::new();
+                for (at, column) in table.columns.iter().enumerate() {
+                    let cell = match row.get_ref(at)? {
+                        ValueRef::Null => continue,
+                        ValueRef::Integer(number) => Cell::Integer(number),
+                        ValueRef::Real(number) => Cell::Real(number),
+                        ValueRef::Text(text) | ValueRef::Blob(text) => {
+                            Cell::Text(String::from_utf8_lossy(text).into_owned())
+                        }
+                    };
+                    cells.insert(column.name.into(), cell);
+                }
+                all.push(&table.name, cells);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Puts the rows of some modules in place of those in `main`. Tables without rows become empty, variables that
+    /// `rows` does not give have their defaults.
+    ///
+    /// # Errors
+    /// [`StoreError::NoColumn`], [`StoreError::Row`]; nothing is changed then.
+    pub fn replace(&mut self, modules: &[Module], rows: &TableRows) -> Result<(), StoreError> {
+        self.write(modules, rows, Layer::Memory, true)
+    }
+
+    /// Adds rows to those of some modules in `main`, in place of those with the same keys.
+    ///
+    /// # Errors
+    /// As [`Store::replace`].
+    pub fn merge(&mut self, modules: &[Module], rows: &TableRows) -> Result<(), StoreError> {
+        self.write(modules, rows, Layer::Memory, false)
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        modules: &[Module],
+        rows: &TableRows,
+        to: Layer,
+        clears: bool,
+    ) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        for (module, table) in tables_of(modules) {
+            if clears {
+                let (name, rows) = (&table.name, rows_of(module, table));
+                transaction.execute_batch(&format!("DELETE FROM {}.{name} WHERE {rows}", to.schema()))?;
+            }
+            for row in rows.of(&table.name).iter().filter(|row| is_of(module, table, row)) {
+                insert(&transaction, to, table, row)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Puts rows in place of those of a table that is not edited: of `stats`, `monitor`, `stats_history`, or a
+    /// `runtime_` table. Values are in the order of the columns.
+    ///
+    /// # Errors
+    /// [`StoreError::NoTable`]; [`StoreError::Row`] if a row has another number of values than the table columns.
+    pub fn put(&mut self, schema: &str, name: &str, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
+        let found = table(schema, name).filter(|table| table.schema != MAIN || table.is_runtime());
+        let found = found.filter(|table| table.module.is_none());
+        let Some(table) = found else { return Err(StoreError::NoTable(format!("{schema}.{name}"))) };
+        let (schema, name, count) = (table.schema, &table.name, table.columns.len());
+        let transaction = self.connection.transaction()?;
+        transaction.execute_batch(&format!("DELETE FROM {schema}.{name}"))?;
+        {
+            let places = vec!["?"; count].join(", ");
+            let sql = format!("INSERT INTO {schema}.{name} VALUES ({places})");
+            let mut statement = transaction.prepare_cached(&sql)?;
+            for row in rows {
+                if row.len() != count {
+                    let reason = format!("{} values for {count} columns", row.len());
+                    return Err(StoreError::Row { row: format!("{schema}.{name}"), reason });
+                }
+                statement.execute(params_from_iter(row))?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// A hash of a module's rows, whatever their order: two Weirs with the same configuration have the same one.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn checksum(&self, module: Module, of: Layer) -> Result<u64, StoreError> {
+        let mut sums = Vec::new();
+        for (of_module, table) in tables_of(&[module]) {
+            sums.push(self.sum(of_module, table, of)?);
+        }
+        Ok(hash(sums))
+    }
+
+    /// [`Store::checksum`] of one table of configuration, such as `mysql_users`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoTable`]; else as SQLite says.
+    pub fn table_checksum(&self, name: &str, of: Layer) -> Result<u64, StoreError> {
+        let found = table(MAIN, name).and_then(|table| table.module.map(|module| (module, table)));
+        let (module, table) = found.ok_or_else(|| StoreError::NoTable(name.to_owned()))?;
+        Ok(hash(vec![self.sum(module, table, of)?]))
+    }
+
+    /// Name and rows of a table, sorted.
+    fn sum(&self, module: Module, table: &TableDef, of: Layer) -> Result<Vec<u8>, StoreError> {
+        let mut statement = self.connection.prepare_cached(&select(module, table, of))?;
+        let mut found = statement.query([])?;
+        let mut rows: Vec<[u8; 32]> = Vec::new();
+        while let Some(row) = found.next()? {
+            let mut hasher = Sha256::new();
+            for at in 0..table.columns.len() {
+                match row.get_ref(at)? {
+                    ValueRef::Null => hasher.update([0]),
+                    ValueRef::Integer(number) => {
+                        hasher.update([1]);
+                        hasher.update(number.to_le_bytes());
+                    }
+                    ValueRef::Real(number) => {
+                        hasher.update([2]);
+                        hasher.update(number.to_le_bytes());
+                    }
+                    ValueRef::Text(text) | ValueRef::Blob(text) => {
+                        hasher.update([3]);
+                        hasher.update((text.len() as u64).to_le_bytes());
+                        hasher.update(text);
+                    }
+                }
+            }
+            rows.push(hasher.finalize().into());
+        }
+        rows.sort_unstable();
+        let mut sum = table.name.clone().into_bytes();
+        sum.push(0);
+        sum.extend((rows.len() as u64).to_le_bytes());
+        sum.extend(rows.concat());
+        Ok(sum)
+    }
+}
+
+fn hash(parts: Vec<Vec<u8>>) -> u64 {
+    let digest = Sha256::digest(parts.concat());
+    digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}
+
+fn tables_of(modules: &[Module]) -> impl Iterator<Item = (Module, &'static TableDef)> {
+    modules.iter().flat_map(|module| module.tables().map(|table| (*module, table)))
+}
+
+/// The rows of a table that are of a module, as an SQL condition.
+fn rows_of(module: Module, table: &TableDef) -> String {
+    match module.variable_prefix() {
+        Some(prefix) if table.name == GLOBAL_VARIABLES => format!("variable_name LIKE '{prefix}%'"),
+        _ => "1".to_owned(),
+    }
+}
+
+fn is_of(module: Module, table: &TableDef, row: &TableRow) -> bool {
+    match (module.variable_prefix(), row.get("variable_name")) {
+        (Some(prefix), Some(Cell::Text(name))) if table.name == GLOBAL_VARIABLES => {
+            name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        }
+        _ => true,
+    }
+}
+
+fn select(module: Module, table: &TableDef, of: Layer) -> String {
+    format!("SELECT * FROM {}.{} WHERE {} ORDER BY rowid", of.schema(), table.name, rows_of(module, table))
+}
+
+/// Inserts a row; columns that it does not give have their defaults.
+fn insert(connection: &Connection, to: Layer, table: &TableDef, row: &TableRow) -> Result<(), StoreError> {
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for (name, cell) in row {
+        let name = column_name(table, name);
+        let Some(column) = table.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
+            let (table, column) = (table.name.clone(), name.to_owned());
+            return Err(StoreError::NoColumn { table, column });
+        };
+        columns.push(column.name);
+        values.push(match cell {
+            Cell::Null => {
+                columns.pop();
+                continue;
+            }
+            Cell::Integer(number) => Value::Integer(*number),
+            Cell::Real(number) => Value::Real(*number),
+            Cell::Text(text) => Value::Text(text.clone()),
+        });
+    }
+    let (schema, name) = (to.schema(), &table.name);
+    let sql = if columns.is_empty() {
+        format!("INSERT OR REPLACE INTO {schema}.{name} DEFAULT VALUES")
+    } else {
+        let places = vec!["?"; columns.len()].join(", ");
+        format!("INSERT OR REPLACE INTO {schema}.{name} ({}) VALUES ({places})", columns.join(", "))
+    };
+    let inserted = connection.prepare_cached(&sql)?.execute(params_from_iter(values));
+    inserted
+        .map(|_| ())
+        .map_err(|cause| StoreError::Row { row: describe(table, row), reason: cause.to_string() })
+}
+
+/// The names of ProxySQL's configuration file, where they are others than those of its tables.
+fn column_name<'n>(table: &TableDef, name: &'n str) -> &'n str {
+    let has = |wanted: &str| table.columns.iter().any(|column| column.name == wanted);
+    match name {
+        "address" if has("hostname") => "hostname",
+        "hostgroup" if has("hostgroup_id") => "hostgroup_id",
+        name => name,
+    }
+}
+
+/// A row by its table and its first columns up to the first one that may be a secret.
+fn describe(table: &TableDef, row: &TableRow) -> String {
+    let mut text = table.name.clone();
+    let keys = row.iter().map(|(name, cell)| (column_name(table, name), cell));
+    let keys: Vec<String> = table
+        .columns
+        .iter()
+        .take(3)
+        .take_while(|column| !matches!(column.name, "password" | "variable_value"))
+        .filter_map(|column| {
+            let (_, cell) = keys.clone().find(|(name, _)| *name == column.name)?;
+            match cell {
+                Cell::Text(text) => Some(text.clone()),
+                Cell::Integer(number) => Some(number.to_string()),
+                Cell::Real(number) => Some(number.to_string()),
+                Cell::Null => None,
+            }
+        })
+        .collect();
+    let _ = write!(text, " ({})", keys.join(", "));
+    text
+}

@@ -1,0 +1,225 @@
+//! Layers, tables, upgrades and damage.
+
+use std::os::unix::fs::PermissionsExt;
+
+use weir_config::{Cell, TableRow, TableRows};
+
+use super::*;
+
+fn names(store: &Store, sql: &str) -> Vec<String> {
+    let mut statement = store.connection().prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+fn insert_server(store: &Store, hostname: &str) {
+    store
+        .connection()
+        .execute("INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (100, ?1)", [hostname])
+        .unwrap();
+}
+
+#[test]
+fn all_tables_are_there_in_their_schemas() {
+    let store = Store::in_memory().unwrap();
+    for table in tables() {
+        let sql = format!("SELECT * FROM {}.{}", table.schema, table.name);
+        let statement = store.connection().prepare(&sql).unwrap();
+        let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+        assert_eq!(statement.column_names(), columns, "{}", table.name);
+    }
+    assert!(table("MAIN", "Runtime_MySQL_Servers").is_some_and(TableDef::is_runtime));
+    assert!(table(STATS, "stats_mysql_query_digest_reset").is_some());
+}
+
+#[test]
+fn a_row_has_proxysql_s_defaults() {
+    let store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    store
+        .connection()
+        .execute("INSERT INTO mysql_query_rules (match_digest) VALUES ('^SELECT')", [])
+        .unwrap();
+    let rows = store.rows(Layer::Memory).unwrap();
+    let [server] = rows.of("mysql_servers") else { panic!("one server") };
+    for (column, value) in [
+        ("port", 3306.into()),
+        ("weight", 1.into()),
+        ("status", "ONLINE".into()),
+        ("max_connections", 1000.into()),
+    ] {
+        assert_eq!(server.get(column), Some(&value), "{column}");
+    }
+    let [rule] = rows.of("mysql_query_rules") else { panic!("one rule") };
+    assert_eq!(rule.get("rule_id"), Some(&Cell::Integer(1)));
+    assert_eq!(rule.get("re_modifiers"), Some(&"CASELESS".into()));
+    assert_eq!(rule.get("cache_ttl"), None);
+}
+
+#[test]
+fn constraints_hold() {
+    let store = Store::in_memory().unwrap();
+    for bad in [
+        "INSERT INTO mysql_servers (hostname, port) VALUES ('db1', 70000)",
+        "INSERT INTO mysql_servers (hostname, status) VALUES ('db1', 'AWAY')",
+        "INSERT INTO mysql_galera_hostgroups (writer_hostgroup, backup_writer_hostgroup, reader_hostgroup, \
+         offline_hostgroup) VALUES (1, 2, 1, 4)",
+        "INSERT INTO mysql_users (username, attributes) VALUES ('app', '{')",
+        "INSERT INTO mysql_query_rules (replace_pattern) VALUES ('x')",
+        "INSERT INTO scheduler (interval_ms, filename) VALUES (99, '/bin/true')",
+    ] {
+        let fault = store.connection().execute(bad, []).unwrap_err().to_string();
+        assert!(fault.contains("CHECK constraint failed"), "{bad}: {fault}");
+    }
+}
+
+#[test]
+fn what_was_saved_is_there_again_and_what_was_not_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let datadir = dir.path().join("weir");
+    {
+        let Opened { mut store, is_new, notes } = Store::open(&datadir).unwrap();
+        assert!(is_new && notes.is_empty() && store.is_persistent());
+        insert_server(&store, "db1");
+        store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk).unwrap();
+        insert_server(&store, "db2");
+        store.connection().execute("INSERT INTO mysql_users (username) VALUES ('app')", []).unwrap();
+    }
+    let mode = std::fs::metadata(datadir.join(DATABASE_FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let Opened { mut store, is_new, .. } = Store::open(&datadir).unwrap();
+    assert!(!is_new);
+    assert_eq!(store.rows(Layer::Memory).unwrap().of("mysql_servers").len(), 0);
+    store.copy_all(&Module::ALL, Layer::Disk, Layer::Memory).unwrap();
+    let rows = store.rows(Layer::Memory).unwrap();
+    assert_eq!(rows.of("mysql_servers").len(), 1);
+    assert_eq!(rows.of("mysql_users").len(), 0);
+}
+
+#[test]
+fn modules_with_variables_leave_each_other_s_alone() {
+    let mut store = Store::in_memory().unwrap();
+    let mut rows = TableRows::new();
+    rows.push_variable("mysql-threads", "2");
+    rows.push_variable("admin-read_only", "false");
+    store.replace(&[Module::MysqlVariables, Module::AdminVariables], &rows).unwrap();
+    store.copy(Module::AdminVariables, Layer::Memory, Layer::Disk).unwrap();
+    assert_eq!(names(&store, "SELECT variable_name FROM disk.global_variables"), ["admin-read_only"]);
+    store.copy(Module::MysqlVariables, Layer::Memory, Layer::Disk).unwrap();
+    assert_eq!(names(&store, "SELECT variable_name FROM disk.global_variables").len(), 2);
+}
+
+#[test]
+fn rows_of_a_file_take_the_file_s_names_and_faults_name_the_row() {
+    let mut store = Store::in_memory().unwrap();
+    let server = |port: i64| -> TableRow {
+        [("address".into(), "db1".into()), ("hostgroup".into(), 7.into()), ("port".into(), port.into())]
+            .into()
+    };
+    let mut rows = TableRows::new();
+    rows.push("mysql_servers", server(3307));
+    store.replace(&[Module::MysqlServers], &rows).unwrap();
+    assert_eq!(names(&store, "SELECT hostgroup_id || hostname || port FROM mysql_servers"), ["7db13307"]);
+
+    rows.push("mysql_servers", server(70_000));
+    let fault = store.replace(&[Module::MysqlServers], &rows).unwrap_err().to_string();
+    assert!(fault.starts_with("mysql_servers (7, db1, 70000): CHECK constraint failed"), "{fault}");
+    assert_eq!(names(&store, "SELECT hostname FROM mysql_servers").len(), 1, "all or nothing");
+
+    rows.set("mysql_servers", vec![[("colour".into(), "red".into())].into()]);
+    let fault = store.replace(&[Module::MysqlServers], &rows).unwrap_err().to_string();
+    assert_eq!(fault, "mysql_servers has no column colour");
+}
+
+#[test]
+fn a_checksum_is_of_the_rows_and_not_of_their_order() {
+    let (mut one, mut other) = (Store::in_memory().unwrap(), Store::in_memory().unwrap());
+    for (store, hosts) in [(&mut one, ["db1", "db2"]), (&mut other, ["db2", "db1"])] {
+        hosts.iter().for_each(|host| insert_server(store, host));
+    }
+    let sum = |store: &Store| store.checksum(Module::MysqlServers, Layer::Memory).unwrap();
+    assert_eq!(sum(&one), sum(&other));
+    other.connection().execute("UPDATE mysql_servers SET weight = 2 WHERE hostname = 'db1'", []).unwrap();
+    assert_ne!(sum(&one), sum(&other));
+    assert_ne!(one.table_checksum("mysql_servers", Layer::Memory).unwrap(), 0);
+    assert!(one.table_checksum("runtime_mysql_servers", Layer::Memory).is_err());
+}
+
+#[test]
+fn statistics_are_put_and_configuration_is_not() {
+    let mut store = Store::in_memory().unwrap();
+    let row = || vec![Value::Text("Uptime".into()), Value::Text("5".into())];
+    store.put(STATS, "stats_mysql_global", vec![row(), row()]).unwrap();
+    store.put(STATS, "stats_mysql_global", vec![row()]).unwrap();
+    assert_eq!(names(&store, "SELECT Variable_Value FROM stats.stats_mysql_global"), ["5"]);
+    assert!(matches!(store.put(MAIN, "mysql_users", Vec::new()), Err(StoreError::NoTable(_))));
+    assert!(matches!(store.put(DISK, "mysql_users", Vec::new()), Err(StoreError::NoTable(_))));
+    assert!(matches!(
+        store.put(STATS, "stats_mysql_global", vec![vec![Value::Null]]),
+        Err(StoreError::Row { .. })
+    ));
+}
+
+#[test]
+fn a_table_of_an_older_format_keeps_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(DATABASE_FILE);
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE mysql_servers (hostgroup_id INT, hostname VARCHAR, port INT, gone INT);
+             INSERT INTO mysql_servers VALUES (3, 'db1', 3307, 1)",
+        )
+        .unwrap();
+    let Opened { store, is_new, .. } = Store::open(dir.path()).unwrap();
+    assert!(!is_new);
+    assert_eq!(
+        names(&store, "SELECT hostname || port || max_connections FROM disk.mysql_servers"),
+        ["db133071000"]
+    );
+}
+
+#[test]
+fn a_damaged_database_is_told_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(DATABASE_FILE);
+    let garbage = vec![b'x'; 8192];
+    std::fs::write(&path, &garbage).unwrap();
+    let fault = Store::open(dir.path()).unwrap_err();
+    assert!(matches!(fault, StoreError::Damaged { .. }), "{fault}");
+    assert!(fault.to_string().contains("move it away"), "{fault}");
+    assert_eq!(std::fs::read(&path).unwrap(), garbage);
+}
+
+#[test]
+fn pages_that_are_overwritten_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path()).unwrap());
+    let path = dir.path().join(DATABASE_FILE);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // All but the first page, which says how many there are.
+    bytes.iter_mut().skip(4096).for_each(|byte| *byte = 0x5a);
+    std::fs::write(&path, &bytes).unwrap();
+    let fault = Store::open(dir.path()).unwrap_err();
+    assert!(matches!(fault, StoreError::Damaged { .. }), "{fault}");
+}
+
+#[test]
+fn a_database_of_a_newer_weir_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path()).unwrap());
+    let path = dir.path().join(DATABASE_FILE);
+    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let fault = Store::open(dir.path()).unwrap_err().to_string();
+    assert!(fault.contains("is of format 99, and this Weir knows 1"), "{fault}");
+}
+
+#[test]
+fn damaged_statistics_are_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Store::open(dir.path()).unwrap());
+    std::fs::write(dir.path().join(STATS_FILE), vec![b'x'; 8192]).unwrap();
+    let Opened { notes, .. } = Store::open(dir.path()).unwrap();
+    assert!(notes.iter().any(|note| note.contains("statistics begin anew")), "{notes:?}");
+    assert!(dir.path().join(format!("{STATS_FILE}.damaged")).exists());
+}
