@@ -39,6 +39,7 @@ mod session_state;
 mod several;
 mod several_weirs;
 mod splitting;
+mod startup;
 mod stats;
 mod streaming;
 mod switchover;
@@ -86,6 +87,7 @@ fn cases() -> Vec<Case> {
         several_weirs::trials(),
         session_state::trials(),
         splitting::trials(),
+        startup::trials(),
         stats::trials(),
         streaming::trials(),
         switchover::trials(),

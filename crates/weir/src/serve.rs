@@ -1,6 +1,7 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
 mod failback;
+mod intake;
 mod leaving;
 pub(crate) mod peers;
 mod switchover;
@@ -19,6 +20,7 @@ use weir_proxy::shared::Report;
 use weir_topology::{Roles, ServerRegistry};
 
 use self::failback::Failbacks;
+use self::intake::Offer;
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::instance::instance_name;
@@ -60,6 +62,8 @@ enum Event {
     Roles,
     /// Somebody at the control socket wants something done.
     Order(Order),
+    /// Another thread has a configuration to go by.
+    Offer(Offer),
     Signal(i32),
     /// The workers have ended.
     Ended(std::io::Result<()>),
@@ -156,6 +160,7 @@ impl Server<'_> {
                     self.fail_back();
                 }
                 Event::Order(order) => self.obey(order),
+                Event::Offer(offer) => self.consider(offer, &mut service),
                 Event::Signal(SIGHUP) => self.reload(&mut service),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
@@ -193,7 +198,7 @@ impl Server<'_> {
             match event {
                 Event::Roles => self.publish(),
                 // Whoever ordered is told that by the end of the channel.
-                Event::Order(_) | Event::Signal(SIGHUP) => {}
+                Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP) => {}
                 Event::Signal(signal) => {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
                     return Ok(());
@@ -235,63 +240,6 @@ impl Server<'_> {
     fn apply(&self, config: &Config) {
         self.monitor.apply(config, &self.drained.all(), &self.snapshots.servers_tls.for_monitor());
     }
-
-    /// Reads the configuration again, whole or not at all. When the log says that it was taken, all workers go by it.
-    fn reload(&mut self, service: &mut Service) {
-        let config = match load(self.path) {
-            Ok(config) => config,
-            Err(error) => {
-                return tracing::error!(%error, "configuration not taken: the one before stays in force");
-            }
-        };
-        if let Some(what) = needs_restart(&self.config, &config) {
-            return tracing::error!(
-                what,
-                "configuration not taken: this needs a restart; the one before stays in force"
-            );
-        }
-        if let Err(error) = self.take(&config, service) {
-            return tracing::error!(%error, "configuration not taken: the one before stays in force");
-        }
-        self.config = config;
-        self.publish();
-        if !self.publisher.settle() {
-            tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
-        }
-        tracing::info!(path = %self.path.display(), "configuration taken");
-    }
-
-    /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has
-    /// changed if something is.
-    fn take(&mut self, config: &Config, service: &mut Service) -> Result<(), ServeError> {
-        let rsa_key = rsa_key::rsa_key(config)?;
-        let servers_tls = self.snapshots.servers_tls.read(config)?;
-        let addresses = Snapshots::resolve(config)?;
-        if config.listeners() != self.config.listeners() {
-            service.listen(&config.listeners())?;
-            log_listeners(service);
-        }
-        self.snapshots.addresses = addresses;
-        self.snapshots.rsa_key = rsa_key;
-        self.snapshots.servers_tls = servers_tls;
-        self.snapshots.compile_rules(config);
-        self.log.know_clusters(config);
-        self.apply(config);
-        Ok(())
-    }
-}
-
-/// What can't change while Weir runs.
-fn needs_restart(old: &Config, new: &Config) -> Option<&'static str> {
-    let (a, b) = (&old.variables, &new.variables);
-    [
-        (a.threads != b.threads, "mysql_variables.threads"),
-        (a.have_ssl != b.have_ssl, "mysql_variables.have_ssl"),
-        (a.tls_files != b.tls_files, "mysql_variables.tls_cert_file and tls_key_file"),
-        (old.datadir != new.datadir, "datadir"),
-    ]
-    .into_iter()
-    .find_map(|(differs, what)| differs.then_some(what))
 }
 
 fn log_drained(drained: &Drained) {

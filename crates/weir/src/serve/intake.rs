@@ -1,0 +1,166 @@
+//! Another configuration for a Weir that runs: from the file at SIGHUP, or offered by another thread. Either is taken
+//! whole or not at all, and when it was taken, all workers go by it.
+
+use std::sync::mpsc::{Sender, channel};
+
+use weir_config::Config;
+use weir_proxy::service::Service;
+
+use super::{Event, ServeError, Server, load, log_listeners};
+use crate::rsa_key;
+use crate::snapshot::Snapshots;
+
+/// What can't change while Weir runs; each has its name and how it is kept.
+const FIXED: [Fixed; 4] = [
+    Fixed {
+        name: "mysql-threads",
+        keep: |new, old| keep(&mut new.variables.threads, &old.variables.threads),
+    },
+    Fixed {
+        name: "mysql-have_ssl",
+        keep: |new, old| keep(&mut new.variables.have_ssl, &old.variables.have_ssl),
+    },
+    Fixed {
+        name: "mysql-tls_cert_file and mysql-tls_key_file",
+        keep: |new, old| keep(&mut new.variables.tls_files, &old.variables.tls_files),
+    },
+    Fixed { name: "datadir", keep: |new, old| keep(&mut new.datadir, &old.datadir) },
+];
+
+struct Fixed {
+    name: &'static str,
+    /// Gives the new configuration what the running one has. True if it had something else.
+    keep: fn(&mut Config, &Config) -> bool,
+}
+
+/// The way to the thread that owns the configuration, for other threads.
+#[derive(Clone)]
+pub(crate) struct Intake(pub(super) Sender<Event>);
+
+/// A configuration to go by, and whom to tell what comes of it.
+pub(crate) struct Offer {
+    config: Box<Config>,
+    answer: Sender<Result<Vec<String>, Vec<String>>>,
+}
+
+impl Intake {
+    /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while a
+    /// switchover is under way. What only a restart can change stays as it is, with a warning for each.
+    ///
+    /// # Errors
+    /// Why it was not taken; then everything is as before.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no other thread has a configuration to offer yet"))]
+    pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
+        let is_ending = || vec!["weir is ending".to_owned()];
+        let (answer, taken) = channel();
+        let offer = Offer { config: Box::new(config), answer };
+        self.0.send(Event::Offer(offer)).map_err(|_| is_ending())?;
+        // An offer that is dropped without an answer ends the channel.
+        taken.recv().unwrap_or_else(|_| Err(is_ending()))
+    }
+}
+
+impl Server<'_> {
+    /// Reads the file again. What needs a restart is a reason not to take it.
+    pub(super) fn reload(&mut self, service: &mut Service) {
+        let mut config = match load(self.path) {
+            Ok(config) => config,
+            Err(error) => {
+                return tracing::error!(%error, "configuration not taken: the one before stays in force");
+            }
+        };
+        if let Some(what) = keep_fixed(&mut config, &self.config).first() {
+            return tracing::error!(
+                what,
+                "configuration not taken: this needs a restart; the one before stays in force"
+            );
+        }
+        if let Err(error) = self.go_by(config, service) {
+            return tracing::error!(%error, "configuration not taken: the one before stays in force");
+        }
+        tracing::info!(path = %self.path.display(), "configuration taken");
+    }
+
+    /// Takes what another thread offers. The same as before disturbs nothing.
+    pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
+        let Offer { mut config, answer } = offer;
+        // Where its data is was settled at the start; rows of tables don't tell.
+        config.datadir.clone_from(&self.config.datadir);
+        let kept = keep_fixed(&mut config, &self.config);
+        let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start")).collect();
+        let taken = if *config == self.config { Ok(()) } else { self.go_by(*config, service) };
+        // Whoever asked may have gone: nobody waits for that.
+        let _ = answer.send(taken.map(|()| warnings).map_err(|error| vec![error.to_string()]));
+    }
+
+    /// Runs by this configuration from now on. When it returns, all workers do.
+    fn go_by(&mut self, config: Config, service: &mut Service) -> Result<(), ServeError> {
+        self.take(&config, service)?;
+        self.config = config;
+        self.publish();
+        if !self.publisher.settle() {
+            tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
+        }
+        Ok(())
+    }
+
+    /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has
+    /// changed if something is.
+    fn take(&mut self, config: &Config, service: &mut Service) -> Result<(), ServeError> {
+        let rsa_key = rsa_key::rsa_key(config)?;
+        let servers_tls = self.snapshots.servers_tls.read(config)?;
+        let addresses = Snapshots::resolve(config)?;
+        if config.listeners() != self.config.listeners() {
+            service.listen(&config.listeners())?;
+            log_listeners(service);
+        }
+        self.snapshots.addresses = addresses;
+        self.snapshots.rsa_key = rsa_key;
+        self.snapshots.servers_tls = servers_tls;
+        self.snapshots.compile_rules(config);
+        self.log.know_clusters(config);
+        self.apply(config);
+        Ok(())
+    }
+}
+
+/// Gives `new` what can't change while Weir runs; the names of what it wanted otherwise.
+fn keep_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
+    FIXED.iter().filter(|fixed| (fixed.keep)(new, old)).map(|fixed| fixed.name).collect()
+}
+
+fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
+    let differs = new != old;
+    new.clone_from(old);
+    differs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn what_needs_a_restart_is_kept_and_named() {
+        let old = Config::default();
+        let mut new = Config { datadir: "/elsewhere".into(), ..Config::default() };
+        new.variables.threads = old.variables.threads + 1;
+        new.variables.max_connections = old.variables.max_connections + 1;
+        assert_eq!(keep_fixed(&mut new, &old), ["mysql-threads", "datadir"]);
+        let mut wanted = old.clone();
+        wanted.variables.max_connections = new.variables.max_connections;
+        assert_eq!(new, wanted);
+        assert_eq!(keep_fixed(&mut new, &old), [""; 0]);
+    }
+
+    #[test]
+    fn an_offer_that_nobody_considers_is_answered() {
+        let (events, inbox) = channel();
+        let intake = Intake(events);
+        let main = std::thread::spawn(move || drop(inbox.recv().unwrap()));
+        assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+        main.join().unwrap();
+        assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+    }
+}
