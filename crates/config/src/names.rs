@@ -131,7 +131,6 @@ const MYSQL_ON: &[&str] = &[
     "monitor_enabled",
     "monitor_groupreplication_max_transactions_behind_count",
     "monitor_groupreplication_max_transactions_behind_for_read_only",
-    "monitor_history",
     "monitor_local_dns_cache_refresh_interval",
     "monitor_local_dns_cache_ttl",
     "monitor_local_dns_resolver_queue_maxsize",

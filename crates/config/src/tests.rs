@@ -197,6 +197,7 @@ fn faults_of_variables() {
             "query_digests_max_query_length: 0 is out of range (16..1048576)",
         ),
         ("query_digests_grouping_limit = 0", "query_digests_grouping_limit: 0 is out of range (1..2089)"),
+        ("query_digests_max = 10000001", "query_digests_max: 10000001 is out of range (0..10000000)"),
         (
             "query_digests_groups_grouping_limit = 2090",
             "query_digests_groups_grouping_limit: 2090 is out of range (0..2089)",

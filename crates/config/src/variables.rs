@@ -20,6 +20,8 @@ use crate::types::TlsFiles;
 const DAY_MS: u64 = 86_400_000;
 const WEEK_MS: u64 = 7 * DAY_MS;
 const YEAR_SEC: u64 = 365 * 86_400;
+/// More digests than this take more memory than statistics are worth: some 4 GB.
+const QUERY_DIGESTS_MAX: u32 = 10_000_000;
 /// More workers than this gain nothing on any machine known.
 const THREADS_MAX: u32 = 255;
 
@@ -123,6 +125,8 @@ pub struct MysqlVariables {
     pub query_digests_grouping_limit: u32,
     /// Groups shown of a long row of lists, default 10; 0 for all.
     pub query_digests_groups_grouping_limit: u32,
+    /// Weir's own: digests kept, each with its hostgroup, schema, user and client apart, default 1000000.
+    pub query_digests_max: u32,
     /// The account that looks at servers, default monitor.
     pub monitor_username: String,
     /// Its password in clear, default monitor.
@@ -149,6 +153,8 @@ pub struct MysqlVariables {
     pub monitor_slave_lag_when_null: u32,
     /// Whether writers of `mysql_replication_hostgroups` read, default true.
     pub monitor_writer_is_also_reader: bool,
+    /// For how long what probes have seen is kept, default 10 min; at most 20000 looks of each kind are.
+    pub monitor_history: Duration,
     /// How long the monitor may take to connect, default 600 ms.
     pub monitor_connect_timeout: Duration,
     /// How often a server of a plain hostgroup is pinged, default 1 s (ProxySQL's is 8 s).
@@ -230,6 +236,7 @@ impl Default for MysqlVariables {
             query_digests_max_query_length: 65_000,
             query_digests_grouping_limit: 3,
             query_digests_groups_grouping_limit: 10,
+            query_digests_max: 1_000_000,
             monitor_username: "monitor".to_owned(),
             monitor_password: Secret::new("monitor"),
             monitor_galera_healthcheck_interval: Duration::from_millis(100),
@@ -243,6 +250,7 @@ impl Default for MysqlVariables {
             monitor_read_only_max_timeout_count: 3,
             monitor_slave_lag_when_null: 60,
             monitor_writer_is_also_reader: true,
+            monitor_history: Duration::from_secs(600),
             monitor_connect_timeout: Duration::from_millis(600),
             monitor_ping_interval: Duration::from_millis(1000),
             monitor_ping_timeout: Duration::from_millis(1000),
@@ -383,6 +391,7 @@ fn digests(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         f.integer("query_digests_grouping_limit", v.query_digests_grouping_limit, 1..=2089);
     v.query_digests_groups_grouping_limit =
         f.integer("query_digests_groups_grouping_limit", v.query_digests_groups_grouping_limit, 0..=2089);
+    v.query_digests_max = f.integer("query_digests_max", v.query_digests_max, 0..=QUERY_DIGESTS_MAX);
 }
 
 fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
@@ -405,6 +414,7 @@ fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         1..=10,
     );
     monitor_replication(f, v);
+    v.monitor_history = f.millis("monitor_history", v.monitor_history, 1000..=WEEK_MS);
     v.monitor_connect_timeout = f.millis("monitor_connect_timeout", v.monitor_connect_timeout, 100..=600_000);
     v.monitor_ping_interval = f.millis("monitor_ping_interval", v.monitor_ping_interval, 100..=WEEK_MS);
     v.monitor_ping_timeout = f.millis("monitor_ping_timeout", v.monitor_ping_timeout, 100..=600_000);

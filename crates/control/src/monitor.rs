@@ -9,6 +9,7 @@ use weir_config::Config;
 use weir_topology::{Cleared, Endpoint, EpochPolicy, Roles, ServerRegistry, Switch, SwitchStep};
 
 use crate::owner::{self, Event};
+use crate::probe_log::ProbeLog;
 use crate::settings::Settings;
 
 /// The most events that wait for the owner. Probes wait for room, suspicions of the data path are dropped.
@@ -20,6 +21,7 @@ const EVENTS_MAX: usize = 1024;
 pub struct Monitor {
     events: SyncSender<Event>,
     owner: Option<JoinHandle<()>>,
+    log: Arc<ProbeLog>,
 }
 
 impl Monitor {
@@ -41,16 +43,20 @@ impl Monitor {
         let (events, inbox) = sync_channel(EVENTS_MAX);
         let settings = Settings::of(config, drained, tls);
         let epoch = EpochPolicy::new(instance);
+        let log = Arc::new(ProbeLog::default());
+        log.keep(config.variables.monitor_history);
+        let owners_log = log.clone();
         let probes_events = events.clone();
-        let owner = std::thread::Builder::new()
-            .name("topology".to_owned())
-            .spawn(move || owner::run(settings, epoch, registry, probes_events, inbox, publish))?;
-        Ok(Self { events, owner: Some(owner) })
+        let owner = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
+            owner::run(settings, epoch, registry, probes_events, inbox, owners_log, publish)
+        })?;
+        Ok(Self { events, owner: Some(owner), log })
     }
 
     /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
     /// known of servers that stay is kept.
     pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) {
+        self.log.keep(config.variables.monitor_history);
         let (published, is_published) = sync_channel(0);
         let settings = Box::new(Settings::of(config, drained, tls));
         // Fails only if the owner is gone, which has then been logged as a panic.
@@ -83,6 +89,11 @@ impl Monitor {
         if self.events.send(Event::Switch { switch, published }).is_ok() {
             let _ = is_published.recv();
         }
+    }
+
+    /// What the probes have seen lately.
+    pub fn probe_log(&self) -> Arc<ProbeLog> {
+        self.log.clone()
     }
 
     /// A way to report suspicions from any thread.

@@ -19,6 +19,7 @@ use crate::assist::AssistHandle;
 use crate::causal::Writer;
 use crate::clock::monotonic_ms;
 use crate::probe::Look;
+use crate::probe_log::ProbeLog;
 use crate::probe_thread::{Order, ProbeHandle};
 use crate::scribe::Written;
 use crate::settings::{Kind, Settings};
@@ -110,12 +111,14 @@ pub(crate) fn run(
     registry: ServerRegistry,
     events: SyncSender<Event>,
     inbox: Receiver<Event>,
+    log: Arc<ProbeLog>,
     publish: impl Fn(Arc<Roles>),
 ) {
     let mut owner = Owner {
         settings: settings.clone(),
         registry,
         events,
+        log,
         probes: BTreeMap::new(),
         assists: Vec::new(),
         generation: 0,
@@ -148,6 +151,7 @@ struct Owner {
     settings: Settings,
     registry: ServerRegistry,
     events: SyncSender<Event>,
+    log: Arc<ProbeLog>,
     probes: BTreeMap<Endpoint, ProbeHandle>,
     assists: Vec<AssistHandle>,
     generation: u64,
@@ -285,6 +289,7 @@ impl Owner {
                 self.registry.server(endpoint),
                 self.events.clone(),
                 self.hurry.clone(),
+                self.log.clone(),
             );
             match started {
                 Ok(handle) => {
@@ -295,6 +300,7 @@ impl Owner {
         }
         self.configure_assists(&settings);
         self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
+        self.log.forget_others(|endpoint| settings.probes.contains_key(endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
         self.settings = settings;
         self.configure_accords();

@@ -4,7 +4,7 @@ mod galera;
 mod group_replication;
 mod replication;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_client::{Connection, Error, Options};
 use weir_topology::{ProbeError, ServerState};
@@ -30,6 +30,45 @@ pub(crate) struct Look {
     pub(crate) ping: Option<Duration>,
     /// A new connection was made.
     pub(crate) accepts: bool,
+    /// When it began.
+    pub(crate) at: SystemTime,
+    /// How long it took to get the state.
+    pub(crate) took: Duration,
+    /// What was tried on the way, for the log.
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+/// A connection or a ping.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) what: What,
+    /// When it began.
+    pub(crate) at: SystemTime,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Why it failed, if it did.
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Connect,
+    Ping,
+}
+
+impl Attempt {
+    /// Does it, and notes how it went.
+    fn make<T>(
+        what: What,
+        attempts: &mut Vec<Self>,
+        make: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (at, began) = (SystemTime::now(), Instant::now());
+        let result = make();
+        let error = result.as_ref().err().map(ToString::to_string);
+        attempts.push(Self { what, at, took: began.elapsed(), error });
+        result
+    }
 }
 
 /// Looks at one server over a connection that is kept.
@@ -44,6 +83,7 @@ pub(crate) struct Probe {
     ping: Option<Duration>,
     /// The last attempt to make a new connection.
     connected_at: Option<Instant>,
+    attempts: Vec<Attempt>,
 }
 
 impl Probe {
@@ -57,6 +97,7 @@ impl Probe {
             pinged_at: None,
             ping: None,
             connected_at: None,
+            attempts: Vec::new(),
         }
     }
 
@@ -67,18 +108,23 @@ impl Probe {
 
     /// Asks the server; also for a new connection, if it `is_shunned`.
     pub(crate) fn look(&mut self, is_shunned: bool) -> Look {
+        let (at, began) = (SystemTime::now(), Instant::now());
         let result = self.state();
+        let took = began.elapsed();
         let is_due = self.connected_at.is_none_or(|at| at.elapsed() >= CONNECT_PAUSE);
         let mut accepts = false;
         if is_shunned && is_due && result.is_ok() {
-            accepts = match Connection::connect(&self.options) {
+            let options = &self.options;
+            accepts = match Attempt::make(What::Connect, &mut self.attempts, || Connection::connect(options))
+            {
                 Ok(_) => true,
                 // Without a cluster an answer is enough, as it is for the state.
                 Err(error) => self.kind == Kind::Ping && is_alive(&error) && !is_full(&error),
             };
             self.connected_at = Some(Instant::now());
         }
-        Look { result, ping: self.ping.take(), accepts }
+        let attempts = std::mem::take(&mut self.attempts);
+        Look { result, ping: self.ping.take(), accepts, at, took, attempts }
     }
 
     /// The server's state. A kept connection that turns out to be broken proves nothing, somebody may have killed it:
@@ -105,7 +151,9 @@ impl Probe {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => {
-                let mut connection = Connection::connect(&self.options)?;
+                let options = &self.options;
+                let mut connection =
+                    Attempt::make(What::Connect, &mut self.attempts, || Connection::connect(options))?;
                 self.version = Some(connection.server_version().to_owned());
                 if self.kind == Kind::Galera {
                     self.galera.begin(&mut connection)?;
@@ -117,7 +165,7 @@ impl Probe {
         let is_pinged =
             self.kind == Kind::Ping || self.pinged_at.is_none_or(|at| now.duration_since(at) >= PING_PAUSE);
         if is_pinged {
-            connection.ping()?;
+            Attempt::make(What::Ping, &mut self.attempts, || connection.ping())?;
             self.ping = Some(now.elapsed());
             self.pinged_at = Some(now);
         }

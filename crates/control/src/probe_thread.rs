@@ -13,6 +13,7 @@ use weir_topology::{Endpoint, ServerShared};
 use crate::causal::{self, Standing, Told};
 use crate::owner::Event;
 use crate::probe::Probe;
+use crate::probe_log::ProbeLog;
 use crate::settings::{Kind, ProbeSettings};
 
 /// The pause between probes while the cluster is about to form a new view.
@@ -50,6 +51,7 @@ impl ProbeHandle {
         shared: Arc<ServerShared>,
         events: SyncSender<Event>,
         hurry: Arc<AtomicBool>,
+        log: Arc<ProbeLog>,
     ) -> io::Result<Self> {
         let standing = Arc::new(Standing::default());
         let causal_events = events.clone();
@@ -58,7 +60,8 @@ impl ProbeHandle {
         let interval = settings.interval;
         let server = endpoint.clone();
         let shunned = Arc::new(AtomicBool::new(false));
-        let flags = Flags { hurry, shunned: shunned.clone() };
+        let kind = settings.kind;
+        let flags = Flags { hurry, shunned: shunned.clone(), log, kind };
         let thread = thread::Builder::new().name(format!("probe {endpoint}"));
         let mut threads = vec![thread.spawn(move || {
             run(probe, server, generation, interval, &inbox, &events, &flags);
@@ -99,10 +102,13 @@ impl ProbeHandle {
     }
 }
 
-/// What a probe goes by besides its orders.
+/// What a probe goes by besides its orders, and where it tells more than the owner needs.
 struct Flags {
     hurry: Arc<AtomicBool>,
     shunned: Arc<AtomicBool>,
+    /// Where its looks are noted, and as what.
+    log: Arc<ProbeLog>,
+    kind: Kind,
 }
 
 fn run(
@@ -116,6 +122,7 @@ fn run(
 ) {
     loop {
         let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));
+        flags.log.record(&endpoint, flags.kind, &look);
         let answers = look.result.is_ok();
         let version = probe.version().map(str::to_owned);
         let event = Event::Observed { endpoint: endpoint.clone(), generation, look, version };

@@ -77,6 +77,15 @@ struct Out {
     in_flight: usize,
 }
 
+/// Bytes that the driver has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentBytes {
+    /// To clients.
+    pub clients: u64,
+    /// To servers.
+    pub servers: u64,
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -85,6 +94,8 @@ pub struct Outbox {
     dirty: Vec<SocketId>,
     orders: Vec<Order>,
     spare: Vec<Vec<u8>>,
+    /// Bytes sent so far to clients and to servers.
+    sent_bytes: SentBytes,
     /// Spare buffers of large transfers, which would grow to the same size again and again.
     large: Vec<Vec<u8>>,
 }
@@ -296,6 +307,11 @@ impl Outbox {
 
     /// The driver has sent `count` bytes. True when that was all and the core wants to know.
     pub fn sent(&mut self, socket: SocketId, count: usize) -> bool {
+        match self.owner(socket) {
+            Some(Owner::Session(_)) => self.sent_bytes.clients += count as u64,
+            Some(Owner::Backend(_)) => self.sent_bytes.servers += count as u64,
+            None => {}
+        }
         let Some(out) = self.out_mut(socket) else { return false };
         out.sent += count;
         if out.sent < out.buffer.len() {
@@ -316,6 +332,11 @@ impl Outbox {
         let wants_drained = std::mem::take(&mut out.wants_drained);
         self.spare(buffer);
         wants_drained
+    }
+
+    /// Bytes sent so far.
+    pub fn sent_bytes(&self) -> SentBytes {
+        self.sent_bytes
     }
 
     /// The driver has closed the socket.

@@ -13,9 +13,9 @@ use weir_config::{IoDriver, Listener};
 use crate::core::Core;
 use crate::driver::{Lobby, epoll, now, uring};
 use crate::listener::{ListenError, Listeners};
-use crate::shared::{Message, Reporter, Shared};
+use crate::shared::{Mailbox, Message, Reporter, Shared};
 use crate::snapshot::Snapshot;
-use crate::statistics::{ReportPart, WorkerReport};
+use crate::statistics::{DigestTable, ReportPart, SessionRow, WorkerReport};
 use crate::verifier::Verifier;
 
 /// A worker looks at its messages after each batch of events.
@@ -190,8 +190,42 @@ impl Publisher {
 
     /// What all workers have counted; a worker that does not answer within 5 s (none should) is left out.
     pub fn report(&self, part: ReportPart) -> Vec<WorkerReport> {
+        self.ask(part, false)
+    }
+
+    /// The same, and these counters begin again: what is counted is in this report or in a later one, never in both.
+    pub fn report_and_begin_again(&self, part: ReportPart) -> Vec<WorkerReport> {
+        self.ask(part, true)
+    }
+
+    /// Tables of digests that workers have filled since the last call.
+    pub fn full_tables(&self) -> Vec<DigestTable> {
+        self.shared.full_tables.take()
+    }
+
+    /// All sessions. The workers are asked for a few at a time, so that none is held up; a session that begins or ends
+    /// meanwhile may be missing.
+    pub fn sessions(&self) -> Vec<(usize, Vec<SessionRow>)> {
+        let sessions = |worker: usize, mailbox: &Mailbox| {
+            let (mut rows, mut from) = (Vec::new(), Some(0));
+            while let Some(at) = from.take() {
+                let (to, answer) = channel();
+                let part = ReportPart::Sessions(at);
+                mailbox.send(Message::Report { part, begins_again: false, to });
+                if let Ok(report) = answer.recv_timeout(REPORT_TIMEOUT) {
+                    rows.extend(report.sessions);
+                    from = report.next_session;
+                }
+            }
+            (worker, rows)
+        };
+        let mailboxes = self.shared.mailboxes.iter().enumerate();
+        mailboxes.map(|(worker, mailbox)| sessions(worker, mailbox)).collect()
+    }
+
+    fn ask(&self, part: ReportPart, begins_again: bool) -> Vec<WorkerReport> {
         let (to, answers) = channel();
-        self.shared.broadcast(|| Message::Report { part, to: to.clone() });
+        self.shared.broadcast(|| Message::Report { part, begins_again, to: to.clone() });
         drop(to);
         let mut reports = Vec::new();
         while let Ok(report) = answers.recv_timeout(REPORT_TIMEOUT) {

@@ -14,7 +14,7 @@ use weir_session::login::Verdict;
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
 use crate::snapshot::Snapshot;
-use crate::statistics::{ReportPart, WorkerReport};
+use crate::statistics::{FullTables, ReportPart, WorkerReport};
 
 /// What one thread tells a worker.
 #[derive(Debug)]
@@ -63,6 +63,8 @@ pub enum Message {
     Report {
         /// What of it.
         part: ReportPart,
+        /// These counters begin again: those of digests, errors and servers can.
+        begins_again: bool,
         /// Where the answer goes.
         to: Sender<WorkerReport>,
     },
@@ -144,6 +146,8 @@ pub struct Shared {
     pub clients: AtomicU32,
     /// What Weir says of itself at servers: encoded connection attributes.
     pub attributes: Arc<[u8]>,
+    /// Where workers put tables of digests that are full.
+    pub full_tables: Arc<FullTables>,
     reports: Reports,
 }
 
@@ -204,6 +208,7 @@ impl Shared {
             mailboxes,
             clients: AtomicU32::new(0),
             attributes: attributes(std::process::id()).into(),
+            full_tables: Arc::default(),
             reports: Reports(reporter),
         };
         Ok((Arc::new(shared), receivers))

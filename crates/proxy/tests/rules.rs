@@ -43,7 +43,7 @@ fn statements_go_where_rules_send_them_and_hits_count() {
     assert_eq!(texts(&bench, 1), ["INSERT INTO far VALUES (1)", "/* hostgroup=1 */ DELETE FROM t"]);
     assert_eq!(bench.cores[0].census().rule_hits, [(7, 1)]);
     let (to, report) = channel();
-    bench.cores[0].message(Message::Report { part: ReportPart::Rules, to }, bench.now);
+    bench.cores[0].message(Message::Report { part: ReportPart::Rules, begins_again: false, to }, bench.now);
     assert_eq!(report.recv().unwrap().rules, [(7, 1)]);
 }
 

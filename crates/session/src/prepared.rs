@@ -100,6 +100,11 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// How many statements somebody has.
+    pub fn used(&self) -> usize {
+        self.statements.values().filter(|prepared| prepared.strong_count() > 0).count()
+    }
+
     /// The statement of this text under this state.
     pub fn intern(&mut self, text: &[u8], state: &State, statement: Statement) -> Rc<Prepared> {
         let meaning = Meaning::new(text, state);

@@ -56,6 +56,11 @@ impl State {
         &self.schema
     }
 
+    /// The variables that were ever set in this session, by name.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|variable| (&*variable.name, &*variable.value))
+    }
+
     /// The value of a variable, if it was ever set in this session.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let at = self.variables.binary_search_by(|v| (*v.name).cmp(name)).ok()?;

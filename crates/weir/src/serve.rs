@@ -28,6 +28,7 @@ use crate::latest_roles::LatestRoles;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
+use crate::tally::Tally;
 use crate::tls::{self, TlsError};
 use crate::topology_log::TopologyLog;
 
@@ -114,7 +115,9 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
-    let reporter = Reporter { publisher: publisher.clone(), roles: roles.clone(), drained: drained.clone() };
+    let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
+    tally.start()?;
+    let reporter = Reporter { tally: tally.clone(), roles: roles.clone(), drained: drained.clone() };
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
     let server = Server {
@@ -127,6 +130,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         drained,
         failbacks: Failbacks::default(),
         publisher,
+        tally,
         monitor,
     };
     server.run(service, &events, &inbox)
@@ -143,6 +147,7 @@ struct Server<'a> {
     drained: Drained,
     failbacks: Failbacks,
     publisher: Publisher,
+    tally: Arc<Tally>,
     monitor: Monitor,
 }
 

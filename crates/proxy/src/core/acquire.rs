@@ -228,9 +228,11 @@ impl Core {
     pub(super) fn obtain(&mut self, server: ServerIndex, key: SessionKey) {
         let socket = self.sessions[key].socket;
         self.sessions[key].held = None;
+        self.statistics.totals.pool_gets += 1;
         if self.servers[server].waiters.is_empty()
             && let Some(backend) = self.take_idle(server, key)
         {
+            self.statistics.totals.pool_gets_immediate += 1;
             return self.lend(backend, key);
         }
         self.servers[server].waiters.push_back((key, socket));
@@ -270,8 +272,11 @@ impl Core {
         session.held = None;
         session.work.is_sent = false;
         session.phase = Phase::Running;
+        let hostgroup = session.work.served_by;
         self.backends[backend].holder = Some(key);
+        self.backends[backend].hostgroup = hostgroup;
         self.backends[backend].has_served = true;
+        self.statistics.totals.pool_lends += 1;
         self.converge(backend);
     }
 

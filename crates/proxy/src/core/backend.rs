@@ -26,7 +26,9 @@ pub(super) const LEASE_LOST: ServerError = ServerError { code: GOODBYE, sqlstate
 impl Core {
     pub(super) fn backend_data(&mut self, key: BackendKey, bytes: &mut [u8]) {
         let socket = self.backends[key].socket;
-        self.servers[self.backends[key].server].counts.bytes_received += bytes.len() as u64;
+        let (server, hostgroup) = (self.backends[key].server, self.backends[key].hostgroup);
+        self.servers[server].counts.of(hostgroup).bytes_received += bytes.len() as u64;
+        self.statistics.totals.server_bytes_received += bytes.len() as u64;
         if self.backends[key].inbox.is_empty() {
             let used = self.read_backend(key, bytes);
             if used < bytes.len() && self.backend_is(key, socket) {

@@ -132,7 +132,7 @@ impl Core {
             if self.may_open(server, Some(hostgroup)) != Ok(true) {
                 return;
             }
-            self.dial_as(server, identity);
+            self.dial_as(server, identity, hostgroup);
         }
     }
 

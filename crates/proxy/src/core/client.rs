@@ -25,7 +25,7 @@ const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 /// What a client may send ahead while its command runs, before Weir stops reading from it.
 pub(super) const INBOX_BYTES_MAX: usize = 64 << 10;
 /// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
-const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
+pub(super) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
 
@@ -87,6 +87,7 @@ impl Core {
             id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32);
         }
         self.ids.insert(id, entry.key());
+        self.statistics.totals.clients_accepted += 1;
         let mut offered = OFFERED;
         offered.set(Capabilities::SSL, self.snapshot.tls);
         let variables = &self.snapshot.variables;
@@ -164,6 +165,7 @@ impl Core {
     }
 
     pub(super) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {
+        self.statistics.totals.client_bytes_received += bytes.len() as u64;
         let session = &self.sessions[key];
         match &session.phase {
             Phase::Closing => return,
@@ -428,6 +430,7 @@ impl Core {
             WorkKind::LoginSchema => return self.schema_unchecked(key, error, message),
             _ => {}
         }
+        self.statistics.totals.errors_generated += 1;
         let session = &mut self.sessions[key];
         session.row_count = -1;
         // A long command may have taken several packets.
@@ -439,6 +442,7 @@ impl Core {
 
     /// Ends a login with an error.
     fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        self.count_refused(error);
         let session = &self.sessions[key];
         let mut sequence = match &session.phase {
             Phase::Login(login) => login.next_sequence(),

@@ -54,7 +54,8 @@ impl Core {
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let command = payload.first().and_then(|code| Command::parse(*code));
         session.work.reset(self.now);
-        self.questions += 1;
+        self.count_command(command);
+        let session = &mut self.sessions[key];
         match command {
             Some(Command::Query) => return self.query(key),
             Some(Command::StmtPrepare) => return self.prepare(key),

@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 
+use weir_protocol::command::Command;
+use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::prepared::Prepared;
 use weir_session::state::State;
-use weir_sql::DigestOptions;
+use weir_sql::{Digest, DigestOptions};
 
 use super::Core;
+use super::client::USER_LIMIT_REACHED;
 use super::model::{BackendKey, Ending, ServerIndex, SessionKey, WorkKind};
 use crate::snapshot::Snapshot;
-use crate::statistics::{
-    Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram, ReportPart, ServerRow, WorkerReport,
-};
+use crate::statistics::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
 
 /// A session's number in the statistics, with the schema for which it holds.
 #[derive(Debug)]
@@ -21,9 +22,17 @@ pub(crate) struct KnownCaller {
     id: CallerId,
 }
 
-/// This worker's dealings with a server.
+/// Hostgroups of one server that are counted apart. Only many reloads can bring more: those count for the first.
+const HOSTGROUPS_MAX: usize = 64;
+
+/// This worker's dealings with a server, by the hostgroup for which it was used.
+#[derive(Debug, Default)]
+pub(super) struct PoolCounts(Vec<ServerCounts>);
+
+/// This worker's dealings with a server for one hostgroup.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerCounts {
+    pub hostgroup: u32,
     pub opened: u64,
     pub failed: u64,
     pub open_max: u32,
@@ -31,6 +40,33 @@ pub(super) struct ServerCounts {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub latency: Histogram,
+}
+
+impl PoolCounts {
+    /// Those of a hostgroup, which begin with the first call.
+    pub(super) fn of(&mut self, hostgroup: u32) -> &mut ServerCounts {
+        let known = self.0.iter().position(|counts| counts.hostgroup == hostgroup);
+        let at = known.unwrap_or_else(|| {
+            if self.0.len() >= HOSTGROUPS_MAX {
+                return 0;
+            }
+            self.0.push(ServerCounts { hostgroup, ..ServerCounts::default() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ServerCounts> {
+        self.0.iter()
+    }
+
+    /// Everything begins again.
+    pub(super) fn begin_again(&mut self) {
+        for counts in &mut self.0 {
+            *counts = ServerCounts { hostgroup: counts.hostgroup, ..ServerCounts::default() };
+        }
+    }
 }
 
 impl Core {
@@ -53,14 +89,15 @@ impl Core {
             return;
         }
         let known = prepared.digest.get();
-        let digest = known.unwrap_or_else(|| {
+        let hash = known.unwrap_or_else(|| {
             let digest = self.digester.digest(prepared.text());
-            self.statistics.note_text(&digest);
             prepared.digest.set(Some(digest.hash));
             *prepared.digest_text.borrow_mut() = digest.text.into();
             digest.hash
         });
-        self.sessions[key].work.digest = Some(digest);
+        // The table that has its text may have been handed over since.
+        self.statistics.note_text(&Digest { text: &prepared.digest_text.borrow(), hash });
+        self.sessions[key].work.digest = Some(hash);
     }
 
     /// Users of bound sessions want the least overhead.
@@ -77,8 +114,9 @@ impl Core {
         let took_ns = self.now.saturating_sub(work.begun_at);
         self.statistics.commands.count(work.statement.kind, took_ns);
         let server = self.backends[key].server;
-        let on_server_us = self.now.saturating_sub(work.started_at) / 1000;
-        self.servers[server].counts.latency.record(on_server_us);
+        let on_server_ns = self.now.saturating_sub(work.started_at);
+        self.statistics.totals.server_time_ns += on_server_ns;
+        self.servers[server].counts.of(self.backends[key].hostgroup).latency.record(on_server_ns / 1000);
         let Some(digest) = work.digest else { return };
         let hostgroup = work.hostgroup;
         let (rows_affected, rows_sent) = match work.ending {
@@ -99,10 +137,36 @@ impl Core {
         self.statistics.errors.count(row, message, self.now);
     }
 
+    /// A client has sent a command.
+    pub(super) fn count_command(&mut self, command: Option<Command>) {
+        let totals = &mut self.statistics.totals;
+        totals.questions += 1;
+        match command {
+            Some(Command::InitDb) => totals.client_init_db += 1,
+            Some(Command::StmtPrepare) => totals.client_prepares += 1,
+            Some(Command::StmtExecute) => totals.client_executes += 1,
+            Some(Command::StmtClose) => totals.client_closes += 1,
+            _ => {}
+        }
+    }
+
+    /// A client is turned away.
+    pub(super) fn count_refused(&mut self, error: ServerError) {
+        let totals = &mut self.statistics.totals;
+        totals.clients_refused += 1;
+        match error {
+            error::ACCESS_DENIED => totals.refused_password += 1,
+            error::CON_COUNT_ERROR => totals.refused_max_connections += 1,
+            USER_LIMIT_REACHED => totals.refused_max_user_connections += 1,
+            _ => {}
+        }
+    }
+
     /// A connection is being opened.
-    pub(super) fn count_open(&mut self, server: ServerIndex) {
+    pub(super) fn count_open(&mut self, server: ServerIndex, hostgroup: u32) {
         let pool = &mut self.servers[server];
-        pool.counts.open_max = pool.counts.open_max.max(pool.open);
+        let counts = pool.counts.of(hostgroup);
+        counts.open_max = counts.open_max.max(pool.open);
     }
 
     fn caller(&mut self, key: SessionKey) -> CallerId {
@@ -145,46 +209,6 @@ impl Core {
                 statement.prepared.digest.set(None);
             }
         }
-    }
-
-    /// This worker's part of a report.
-    pub(super) fn report(&self, part: ReportPart) -> WorkerReport {
-        let mut report = WorkerReport { now: self.now, ..WorkerReport::default() };
-        match part {
-            ReportPart::Digests => {
-                report.digests = self.statistics.digest_rows();
-                report.dropped = self.statistics.dropped();
-            }
-            ReportPart::Commands => report.commands = self.statistics.commands.rows(),
-            ReportPart::Errors => {
-                let endpoint = |server: usize| {
-                    self.servers.get(server).map_or_else(String::new, |pool| pool.server.endpoint.clone())
-                };
-                report.errors = self.statistics.error_rows(endpoint);
-                report.dropped = self.statistics.errors.dropped;
-            }
-            ReportPart::Rules => report.rules = self.router.hits().collect(),
-            ReportPart::Writing => report.writing = self.writing(),
-            ReportPart::Servers => report.servers = self.servers.iter().map(server_row).collect(),
-        }
-        report
-    }
-}
-
-fn server_row(pool: &super::Pool) -> ServerRow {
-    let free = pool.idle.len() as u64;
-    let counts = &pool.counts;
-    ServerRow {
-        endpoint: pool.server.endpoint.clone(),
-        used: u64::from(pool.open.saturating_sub(pool.dialing)).saturating_sub(free),
-        free,
-        opened: counts.opened,
-        failed: counts.failed,
-        open_max: u64::from(counts.open_max),
-        queries: counts.queries,
-        bytes_sent: counts.bytes_sent,
-        bytes_received: counts.bytes_received,
-        latency: counts.latency.clone(),
     }
 }
 

@@ -151,6 +151,7 @@ impl Core {
         let socket = self.backends[key].socket;
         if let Some(buffer) = self.out.buffer(socket) {
             command::put_stmt_close(buffer, id);
+            self.statistics.totals.server_closes += 1;
         }
     }
 

@@ -56,6 +56,7 @@ impl Core {
     /// Nobody serves a session's statement.
     fn end_wait(&mut self, key: SessionKey, message: &str) {
         self.leave_queues(key);
+        self.statistics.totals.waits_timed_out += 1;
         tracing::warn!(session = self.sessions[key].id, message);
         self.sessions[key].held = None;
         self.sessions[key].phase = Phase::Running;

@@ -23,6 +23,9 @@ impl Core {
             query_only,
         };
         let (server, identity) = (backend.server, backend.identity);
+        let totals = &mut self.statistics.totals;
+        let count = if query_only { &mut totals.killed_queries } else { &mut totals.killed_connections };
+        *count += 1;
         self.dial_kill(server, identity, kill);
     }
 

@@ -31,6 +31,7 @@ mod prepared;
 mod read_only;
 mod relay;
 mod reload;
+mod report;
 mod route;
 mod run;
 mod saved;
@@ -127,8 +128,6 @@ pub struct Core {
     read_only_on_writer: HashSet<String>,
     known_schemas: schemas::KnownSchemas,
     started_at: Nanos,
-    /// Commands that clients have sent.
-    questions: u64,
     draining_until: Option<Nanos>,
     now: Nanos,
 }
@@ -165,7 +164,7 @@ struct Pool {
     latency: Latency,
     /// It was out of a hostgroup, or shunned there.
     was_away: bool,
-    counts: counting::ServerCounts,
+    counts: counting::PoolCounts,
 }
 
 /// This worker's view of a hostgroup.
@@ -246,6 +245,7 @@ impl Core {
         seed: [u8; 32],
         now: Nanos,
     ) -> Self {
+        let statistics = Statistics::new(shared.full_tables.clone());
         let mut interner = Interner::default();
         let fresh = interner.intern(State::fresh());
         let mut core = Self {
@@ -263,7 +263,7 @@ impl Core {
             random: Random { seed, drawn: 0 },
             dice: Dice::new(worker as u64),
             digester: Digester::new(counting::digest_options(&snapshot)),
-            statistics: Statistics::default(),
+            statistics,
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
             default_dialect: snapshot.dialect,
@@ -281,7 +281,6 @@ impl Core {
             read_only_on_writer: HashSet::new(),
             known_schemas: Default::default(),
             started_at: now,
-            questions: 0,
             draining_until: None,
             now,
         };
@@ -372,9 +371,9 @@ impl Core {
                 self.kill_asked(victims, query_only, &user, by);
             }
             Message::Killed { to, outcome } => self.kill_answered(to, outcome),
-            Message::Report { part, to } => {
+            Message::Report { part, begins_again, to } => {
                 // Whoever asked may have gone.
-                let _ = to.send(self.report(part));
+                let _ = to.send(self.report(part, begins_again));
             }
             Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
             Message::Drain => self.drain(),

@@ -90,6 +90,7 @@ impl Core {
         for id in closed {
             if let Some(buffer) = self.out.buffer(socket) {
                 command::put_stmt_close(buffer, id);
+                self.statistics.totals.server_closes += 1;
             }
         }
     }
@@ -99,6 +100,7 @@ impl Core {
         let socket = self.backends[key].socket;
         if let Some(buffer) = self.out.buffer(socket) {
             command::put_stmt_prepare(buffer, prepared.text());
+            self.statistics.totals.server_prepares += 1;
         }
         self.expect(key, Expected::Prepare(prepared));
     }

@@ -134,9 +134,11 @@ impl Core {
         let both = schema.is_some() && set.is_some();
         if let Some(set) = &set {
             command::put_query(buffer, set.as_bytes());
+            self.statistics.totals.server_set += 1;
         }
         if let Some(schema) = &schema {
             command::put_init_db(buffer, schema);
+            self.statistics.totals.server_init_db += 1;
         }
         if both {
             self.expect(key, Expected::Sync(None));
@@ -190,9 +192,14 @@ impl Core {
         } else {
             buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
         }
-        let counts = &mut self.servers[backend.server].counts;
+        let counts = self.servers[backend.server].counts.of(backend.hostgroup);
         counts.queries += 1;
         counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
+        match session.work.kind {
+            WorkKind::Prepare => self.statistics.totals.server_prepares += 1,
+            WorkKind::Execute => self.statistics.totals.server_executes += 1,
+            _ => {}
+        }
         session.phase = Phase::Running;
         session.work.is_sent = true;
         session.work.times_sent += 1;

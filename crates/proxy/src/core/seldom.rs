@@ -139,7 +139,9 @@ impl Core {
 
     /// Lets the other workers know how many commands have come; once a second is often enough.
     pub(super) fn publish_questions(&self) {
-        self.shared.mailboxes[self.worker].questions.store(self.questions, Ordering::Relaxed);
+        self.shared.mailboxes[self.worker]
+            .questions
+            .store(self.statistics.totals.questions, Ordering::Relaxed);
     }
 
     /// Commands that are about a server itself are none of a client's business here: which one would it be? They get

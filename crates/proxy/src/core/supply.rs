@@ -160,6 +160,7 @@ impl Core {
             buffer,
         );
         backend.login = Some(Box::new(login));
+        self.statistics.totals.server_change_user += 1;
         self.expect(key, Expected::ChangeUser);
     }
 
@@ -178,24 +179,25 @@ impl Core {
             pool.server.close_one();
             return;
         };
-        self.dial_as(server, self.sessions[key].identity);
+        let session = &self.sessions[key];
+        self.dial_as(server, session.identity, session.work.served_by);
     }
 
-    /// Opens a connection for this identity; the right to do so has been taken.
-    pub(super) fn dial_as(&mut self, server: ServerIndex, identity: usize) {
+    /// Opens a connection for this identity, and counts it for this hostgroup; the right to do so has been taken.
+    pub(super) fn dial_as(&mut self, server: ServerIndex, identity: usize, hostgroup: u32) {
         self.servers[server].dialing += 1;
         self.servers[server].open += 1;
-        self.count_open(server);
-        self.open_backend(server, identity, Purpose::Pool, true);
+        self.count_open(server, hostgroup);
+        self.open_backend(server, identity, Purpose::Pool, hostgroup);
     }
 
     /// Opens a connection that carries one KILL; it does not count against max_connections, else a server
     /// whose connections all hang could not be freed.
     pub(super) fn dial_kill(&mut self, server: ServerIndex, identity: usize, kill: Kill) {
-        self.open_backend(server, identity, Purpose::Kill(kill), false);
+        self.open_backend(server, identity, Purpose::Kill(kill), 0);
     }
 
-    fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, has_credit: bool) {
+    fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, hostgroup: u32) {
         let tls = self.servers[server].server.tls.clone();
         let entry = self.backends.vacant_entry();
         let key = entry.key();
@@ -223,7 +225,8 @@ impl Core {
             asked_at: self.now,
             opened_at: self.now,
             early_permille: self.random.next() % AGE_JITTER_PERMILLE,
-            has_credit,
+            has_credit: purpose == Purpose::Pool,
+            hostgroup,
             has_served: false,
             next_identity: None,
             insert_id: Some(0),
@@ -253,7 +256,7 @@ impl Core {
     pub(super) fn dial_failed(&mut self, key: BackendKey, code: Option<u16>, message: &str) {
         let backend = &self.backends[key];
         let (server, socket, purpose) = (backend.server, backend.socket, backend.purpose);
-        let identity = backend.identity;
+        let (identity, hostgroup) = (backend.identity, backend.hostgroup);
         self.timers.dial_ended(socket);
         if let Purpose::Kill(kill) = purpose {
             let was_sent = !self.backends[key].expected.is_empty();
@@ -262,7 +265,8 @@ impl Core {
             self.discard(key, None);
             return self.kill_failed(kill, was_sent);
         }
-        self.servers[server].counts.failed += 1;
+        self.servers[server].counts.of(hostgroup).failed += 1;
+        self.statistics.totals.server_connections_failed += 1;
         if matches!(code, Some(1044 | 1045 | 1698 | 1251)) {
             // That is between this user and the server: nobody else is to suffer for it.
             self.discard(key, None);
@@ -410,6 +414,7 @@ impl Core {
         self.drop_kept(key);
         let backend = self.backends.remove(key);
         if let Some(poison) = poison {
+            self.statistics.totals.pool_discards += 1;
             let server = &self.servers[backend.server].server.endpoint;
             tracing::debug!(
                 server,
@@ -462,7 +467,8 @@ impl Core {
         let pool = &mut self.servers[server];
         pool.count_off(&self.backends[key]);
         if self.backends[key].stage == Stage::Dialing {
-            pool.counts.opened += 1;
+            pool.counts.of(self.backends[key].hostgroup).opened += 1;
+            self.statistics.totals.server_connections_opened += 1;
         }
         self.backends[key].stage = Stage::Ready;
         if pool.failures > 0 {
@@ -485,6 +491,7 @@ impl Core {
     pub(super) fn release(&mut self, key: SessionKey) {
         let Some(lease) = self.sessions[key].lease.take() else { return };
         self.backends[lease].holder = None;
+        self.statistics.totals.pool_returns += 1;
         self.offer(lease);
     }
 }

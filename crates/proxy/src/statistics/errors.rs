@@ -52,4 +52,9 @@ impl Errors {
             self.dropped += 1;
         }
     }
+
+    /// All of them; from now on they begin again.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self::default();
+    }
 }

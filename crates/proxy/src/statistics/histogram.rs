@@ -33,10 +33,43 @@ impl Histogram {
         }
     }
 
+    /// The buckets that are not empty: number and count.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(at, count)| (at as u8, *count))
+    }
+
+    /// The histogram of which these are the buckets.
+    pub(super) fn from_parts(parts: &[(u8, u32)]) -> Self {
+        let mut histogram = Self::default();
+        for (at, count) in parts {
+            if let Some(bucket) = histogram.buckets.get_mut(usize::from(*at)) {
+                *bucket = bucket.saturating_add(*count);
+            }
+        }
+        histogram
+    }
+
+    /// How many durations were surely not longer than each of `bounds_us`: what may be longer counts for the next bound.
+    pub fn cumulative<const N: usize>(&self, bounds_us: &[u64; N]) -> [u64; N] {
+        let mut counts = [0; N];
+        for (at, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            for (bound, sum) in bounds_us.iter().zip(&mut counts) {
+                if longest_in(at) <= *bound {
+                    *sum += u64::from(*count);
+                }
+            }
+        }
+        counts
+    }
+
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|count| u64::from(*count)).sum()
+    }
+
     /// How long the quickest `part` (0..=1) of all took at most, in microseconds; 0 if nothing was counted.
     pub fn quantile_us(&self, part: f64) -> u64 {
-        let total: u64 = self.buckets.iter().map(|count| u64::from(*count)).sum();
-        let wanted = (total as f64 * part.clamp(0.0, 1.0)).ceil() as u64;
+        let wanted = (self.count() as f64 * part.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;
         for (at, count) in self.buckets.iter().enumerate() {
             seen += u64::from(*count);

@@ -1,31 +1,40 @@
 //! What a worker counts of the statements it runs. No other thread sees it: who wants to know sends
-//! [`Message::Report`](crate::shared::Message::Report) and gets a copy.
+//! [`Message::Report`](crate::shared::Message::Report) and gets a copy, or the thing itself: the table of digests is handed
+//! over whole, and a new one begun. [`DigestSums`] is what all that were handed over add up to.
 //!
 //! Everything is bounded. Counting allocates only when something is seen for the first time.
 
 mod commands;
+mod digests;
 mod errors;
 mod histogram;
 mod report;
+mod sums;
+mod totals;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use weir_sql::Digest;
 
 pub use commands::CommandRow;
 pub(crate) use commands::Commands;
+pub(crate) use digests::{DigestKey, Execution};
+pub use digests::{DigestTable, FullTables};
 pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
-pub use report::{DigestRow, ErrorRow, ReportPart, ServerRow, WorkerReport, WritingRow};
+pub use report::{
+    ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
+    UserRow, WorkerReport, WritingRow,
+};
+pub use sums::{Clock, DigestSum, DigestSums};
+pub use totals::Totals;
 
 use crate::core::Nanos;
 
-/// Rows of the digest table, and different digest texts, of one worker. Further ones are counted as dropped: with
-/// texts of mysql-query_digests_max_digest_length a full table takes some 11 MB.
-const DIGESTS_MAX: usize = 4096;
 /// Different callers of one worker. The statements of further ones are counted as dropped.
-const CALLERS_MAX: usize = 4096;
+const CALLERS_MAX: usize = 1 << 16;
 
 /// Who has sent a statement, as far as it is told apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,112 +51,81 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CallerId(Option<u32>);
 
-/// What a row of the digest table stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct DigestKey {
-    pub hostgroup: u32,
-    pub caller: CallerId,
-    pub digest: u64,
-}
-
-/// One statement that has been answered.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Execution {
-    pub took_ns: Nanos,
-    pub rows_affected: u64,
-    pub rows_sent: u64,
-}
-
 /// See the module's text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Statistics {
-    texts: HashMap<u64, Box<[u8]>>,
-    callers: HashMap<Caller, u32>,
-    rows: HashMap<DigestKey, usize>,
-    counts: Vec<Counts>,
-    /// Executions that found no room in the table.
-    dropped: u64,
+    callers: HashMap<Arc<Caller>, u32>,
+    /// By their numbers.
+    names: Vec<Arc<Caller>>,
+    digests: DigestTable,
+    full: Arc<FullTables>,
     pub errors: Errors,
     pub commands: Commands,
-}
-
-/// The numbers of a row of the digest table.
-#[derive(Clone, Debug)]
-struct Counts {
-    count: u64,
-    first_seen: Nanos,
-    last_seen: Nanos,
-    sum_us: u64,
-    min_us: u64,
-    max_us: u64,
-    rows_affected: u64,
-    rows_sent: u64,
-    latency: Histogram,
-}
-
-impl Counts {
-    fn new(now: Nanos) -> Self {
-        Self {
-            count: 0,
-            first_seen: now,
-            last_seen: now,
-            sum_us: 0,
-            min_us: u64::MAX,
-            max_us: 0,
-            rows_affected: 0,
-            rows_sent: 0,
-            latency: Histogram::default(),
-        }
-    }
-
-    fn add(&mut self, execution: &Execution, now: Nanos) {
-        let took_us = execution.took_ns / 1000;
-        self.count += 1;
-        self.last_seen = now;
-        self.sum_us = self.sum_us.saturating_add(took_us);
-        self.min_us = self.min_us.min(took_us);
-        self.max_us = self.max_us.max(took_us);
-        self.rows_affected = self.rows_affected.saturating_add(execution.rows_affected);
-        self.rows_sent = self.rows_sent.saturating_add(execution.rows_sent);
-        self.latency.record(took_us);
-    }
+    pub totals: Totals,
 }
 
 impl Statistics {
+    /// Nothing counted yet. A table of digests that is full goes to `full`.
+    pub(crate) fn new(full: Arc<FullTables>) -> Self {
+        Self {
+            callers: HashMap::new(),
+            names: Vec::new(),
+            digests: DigestTable::default(),
+            full,
+            errors: Errors::default(),
+            commands: Commands::default(),
+            totals: Totals::default(),
+        }
+    }
+
     /// Keeps the text of a digest that is going to be counted.
     pub(crate) fn note_text(&mut self, digest: &Digest<'_>) {
-        if !self.texts.contains_key(&digest.hash) && self.texts.len() < DIGESTS_MAX {
-            self.texts.insert(digest.hash, digest.text.into());
+        if !self.digests.knows_text(digest.hash) {
+            self.make_room();
+            self.digests.note_text(digest.hash, digest.text);
         }
     }
 
     /// The number of a caller.
     pub(crate) fn caller(&mut self, caller: Caller) -> CallerId {
-        let next = self.callers.len();
-        match self.callers.entry(caller) {
+        let next = self.names.len();
+        match self.callers.entry(Arc::new(caller)) {
             Entry::Occupied(known) => CallerId(Some(*known.get())),
             Entry::Vacant(_) if next >= CALLERS_MAX => CallerId(None),
-            Entry::Vacant(new) => CallerId(Some(*new.insert(next as u32))),
+            Entry::Vacant(new) => {
+                self.names.push(new.key().clone());
+                CallerId(Some(*new.insert(next as u32)))
+            }
         }
     }
 
     /// Counts a statement, of which [`Statistics::note_text`] has been told.
     pub(crate) fn count(&mut self, key: DigestKey, execution: &Execution, now: Nanos) {
-        let at = match self.rows.get(&key) {
-            Some(at) => *at,
-            None if self.counts.len() < DIGESTS_MAX
-                && key.caller.0.is_some()
-                && self.texts.contains_key(&key.digest) =>
-            {
-                self.rows.insert(key, self.counts.len());
-                self.counts.push(Counts::new(now));
-                self.counts.len() - 1
-            }
-            None => {
-                self.dropped += 1;
-                return;
-            }
+        if self.digests.count(key, execution, now) {
+            return;
+        }
+        let Some(caller) = key.caller.0.and_then(|id| self.names.get(id as usize)).cloned() else {
+            self.digests.dropped += 1;
+            return;
         };
-        self.counts[at].add(execution, now);
+        self.make_room();
+        self.digests.begin(key, caller, execution, now);
+    }
+
+    /// Hands the table of digests over, and begins a new one.
+    pub(crate) fn take_digests(&mut self) -> DigestTable {
+        self.digests.take()
+    }
+
+    /// A full table makes way for an empty one.
+    fn make_room(&mut self) {
+        if self.digests.is_full() {
+            let full = self.digests.take();
+            self.digests.dropped += self.full.put(full);
+        }
+    }
+
+    fn caller_name(&self, id: CallerId) -> Arc<Caller> {
+        id.0.and_then(|id| self.names.get(id as usize)).cloned().unwrap_or_default()
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Caller, CallerId, CommandRow, Histogram, Statistics};
+use super::{Caller, CommandRow, DigestTable, Histogram, Statistics, Totals};
 use crate::core::Nanos;
+use crate::listener::Peer;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportPart {
-    /// [`WorkerReport::digests`]
+    /// [`WorkerReport::digests`]. The worker hands its table over and begins another one.
     Digests,
     /// [`WorkerReport::commands`]
     Commands,
@@ -20,57 +21,57 @@ pub enum ReportPart {
     Writing,
     /// [`WorkerReport::rules`]
     Rules,
+    /// [`WorkerReport::totals`]
+    Totals,
+    /// [`WorkerReport::users`]
+    Users,
+    /// A part of [`WorkerReport::sessions`], from this place on.
+    Sessions(usize),
+    /// [`WorkerReport::statements`]
+    Statements,
+    /// [`WorkerReport::free_connections`]
+    FreeConnections,
 }
 
 /// A worker's part of a report. Of the tables only the one that was asked for is filled.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct WorkerReport {
+    /// The worker's number.
+    pub worker: usize,
     /// When it was made. All times in it are of the same clock.
     pub now: Nanos,
-    /// The digest table, in no order.
-    pub digests: Vec<DigestRow>,
+    /// What was counted by digest since the last such report.
+    pub digests: DigestTable,
+    /// Digests of statements that run now; told when the counters begin again.
+    pub running: Vec<u64>,
     /// Statements by kind.
     pub commands: Vec<CommandRow>,
     /// The errors, in no order.
     pub errors: Vec<ErrorRow>,
-    /// The servers that this worker knows.
+    /// The servers that this worker knows, by the hostgroups for which they were used.
     pub servers: Vec<ServerRow>,
     /// Sessions that may write to a server, by its endpoint and by what keeps them there.
     pub writing: Vec<WritingRow>,
     /// How often each active query rule has matched, by rule_id.
     pub rules: Vec<(u32, u64)>,
-    /// Executions, or errors, that found no room in their table.
+    /// What is counted in all.
+    pub totals: Totals,
+    /// Clients by user.
+    pub users: Vec<UserRow>,
+    /// The sessions, at most [`SESSIONS_PER_REPORT`] of them.
+    pub sessions: Vec<SessionRow>,
+    /// Where the next part of the sessions begins, if there is one.
+    pub next_session: Option<usize>,
+    /// Prepared statements that some client has.
+    pub statements: Vec<StatementRow>,
+    /// Connections that nobody has.
+    pub free_connections: Vec<FreeConnectionRow>,
+    /// Errors that found no room in their table.
     pub dropped: u64,
 }
 
-/// Executions of one digest by one caller in one hostgroup.
-#[derive(Clone, Debug)]
-pub struct DigestRow {
-    /// Where they ran.
-    pub hostgroup: u32,
-    /// Whose they were.
-    pub caller: Arc<Caller>,
-    /// The digest's hash.
-    pub digest: u64,
-    /// The digest's text.
-    pub text: Box<[u8]>,
-    /// How many.
-    pub count: u64,
-    /// When the first and the last ended.
-    pub seen: (Nanos, Nanos),
-    /// How long they took in all.
-    pub sum_us: u64,
-    /// The quickest.
-    pub min_us: u64,
-    /// The slowest.
-    pub max_us: u64,
-    /// Rows that they changed.
-    pub rows_affected: u64,
-    /// Rows of their results.
-    pub rows_sent: u64,
-    /// How long they took.
-    pub latency: Histogram,
-}
+/// Sessions of one report: copying so many takes a fraction of a millisecond.
+pub const SESSIONS_PER_REPORT: usize = 256;
 
 /// Errors of one kind.
 #[derive(Clone, Debug)]
@@ -91,11 +92,14 @@ pub struct ErrorRow {
     pub last_message: Vec<u8>,
 }
 
-/// A worker's dealings with one server.
+/// A worker's dealings with one server for one hostgroup. Connections serve all hostgroups of their server: one that is
+/// open counts where it was last used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerRow {
     /// The server.
     pub endpoint: String,
+    /// The hostgroup.
+    pub hostgroup: u32,
     /// Connections that are lent to sessions.
     pub used: u64,
     /// Connections that are idle.
@@ -104,7 +108,7 @@ pub struct ServerRow {
     pub opened: u64,
     /// Attempts to open one that failed.
     pub failed: u64,
-    /// The most connections at a time.
+    /// The most connections to the server at a time, as of when one was opened for this hostgroup.
     pub open_max: u64,
     /// Statements sent.
     pub queries: u64,
@@ -127,42 +131,113 @@ pub struct WritingRow {
     pub sessions: u64,
 }
 
+/// Clients of one user, all workers together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRow {
+    /// The user.
+    pub username: String,
+    /// Connected now.
+    pub clients: u32,
+    /// So many may be.
+    pub clients_max: u32,
+}
+
+/// A session.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    /// The connection id that its client knows.
+    pub id: u32,
+    /// Its user; none before the end of the login.
+    pub username: Option<String>,
+    /// Its schema; empty for none.
+    pub schema: Vec<u8>,
+    /// Where its client is.
+    pub peer: Peer,
+    /// What the client calls itself; empty if it told no name.
+    pub program: String,
+    /// Whether its client uses TLS.
+    pub is_tls: bool,
+    /// Where it came in.
+    pub listener: String,
+    /// Where its running statement goes, or the last one went.
+    pub hostgroup: Option<u32>,
+    /// The server whose connection it has.
+    pub server: Option<String>,
+    /// The id of that connection at the server.
+    pub server_thread_id: Option<u32>,
+    /// What it is at: `Sleep`, `Query`, `Execute`, ...
+    pub command: &'static str,
+    /// What it waits for or does, more exactly: `idle`, `waiting`, `running`, ...
+    pub phase: &'static str,
+    /// For how long, in nanoseconds.
+    pub since_ns: Nanos,
+    /// The beginning of its statement's text.
+    pub text: Vec<u8>,
+    /// The digest of the statement.
+    pub digest: Option<u64>,
+    /// Names of the pins that keep its connection; empty without one.
+    pub pins: String,
+    /// How long its transaction has been open, in nanoseconds.
+    pub transaction_ns: Option<Nanos>,
+    /// Status flags as the server last reported them.
+    pub status: u16,
+    /// Prepared statements that it has.
+    pub statements: usize,
+}
+
+/// A prepared statement that clients of one worker have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementRow {
+    /// The schema in which it was prepared; empty for none.
+    pub schema: Vec<u8>,
+    /// Who prepared it, one of them.
+    pub username: String,
+    /// The digest of its text, once it was made.
+    pub digest: Option<u64>,
+    /// Its text.
+    pub text: Vec<u8>,
+    /// Clients that have it.
+    pub clients: u64,
+    /// Connections to servers that have it.
+    pub servers: u64,
+    /// Its parameters, as a server told it.
+    pub params: u16,
+}
+
+/// A connection to a server that nobody has.
+#[derive(Clone, Debug)]
+pub struct FreeConnectionRow {
+    /// The server.
+    pub endpoint: String,
+    /// The hostgroup for which it was used last.
+    pub hostgroup: u32,
+    /// Weir's number of the socket, unique in its worker.
+    pub socket: u32,
+    /// Its id at the server.
+    pub thread_id: u32,
+    /// Who it is logged in as.
+    pub username: String,
+    /// Its schema; empty for none.
+    pub schema: Vec<u8>,
+    /// The session variables that differ from the server's defaults, those that are known: name and value.
+    pub variables: Vec<(String, String)>,
+    /// For how long nobody has had it, in nanoseconds.
+    pub idle_ns: Nanos,
+    /// How long it has been open, in nanoseconds.
+    pub age_ns: Nanos,
+    /// Statements prepared on it.
+    pub statements: usize,
+    /// Whether it is encrypted.
+    pub is_tls: bool,
+}
+
 impl Statistics {
-    /// Copies the digest table.
-    pub(crate) fn digest_rows(&self) -> Vec<DigestRow> {
-        let callers = self.caller_names();
-        let row = |(key, at): (&super::DigestKey, &usize)| {
-            let counts = self.counts.get(*at)?;
-            Some(DigestRow {
-                hostgroup: key.hostgroup,
-                caller: name_of(&callers, key.caller),
-                digest: key.digest,
-                text: self.texts.get(&key.digest)?.clone(),
-                count: counts.count,
-                seen: (counts.first_seen, counts.last_seen),
-                sum_us: counts.sum_us,
-                min_us: counts.min_us,
-                max_us: counts.max_us,
-                rows_affected: counts.rows_affected,
-                rows_sent: counts.rows_sent,
-                latency: counts.latency.clone(),
-            })
-        };
-        self.rows.iter().filter_map(row).collect()
-    }
-
-    /// Executions that found no room.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
     /// Copies the errors. `endpoint` tells a server's name by its index.
     pub(crate) fn error_rows(&self, endpoint: impl Fn(usize) -> String) -> Vec<ErrorRow> {
-        let callers = self.caller_names();
         let row = |(key, row): (&super::ErrorKey, &super::errors::ErrorCount)| ErrorRow {
             hostgroup: key.hostgroup,
             endpoint: endpoint(key.server),
-            caller: name_of(&callers, key.caller),
+            caller: self.caller_name(key.caller),
             code: key.code,
             count: row.count,
             seen: (row.first_seen, row.last_seen),
@@ -170,19 +245,4 @@ impl Statistics {
         };
         self.errors.rows.iter().map(row).collect()
     }
-
-    /// Callers by their numbers.
-    fn caller_names(&self) -> Vec<Arc<Caller>> {
-        let mut names = vec![Arc::default(); self.callers.len()];
-        for (caller, id) in &self.callers {
-            if let Some(place) = names.get_mut(*id as usize) {
-                *place = Arc::new(caller.clone());
-            }
-        }
-        names
-    }
-}
-
-fn name_of(callers: &[Arc<Caller>], id: CallerId) -> Arc<Caller> {
-    id.0.and_then(|id| callers.get(id as usize)).cloned().unwrap_or_default()
 }

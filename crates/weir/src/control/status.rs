@@ -57,7 +57,7 @@ pub(crate) struct ServerStatus {
 impl Reporter {
     /// The status of now.
     pub(crate) fn status(&self) -> Status {
-        let workers = self.publisher.report(ReportPart::Servers);
+        let workers = self.tally.report(ReportPart::Servers);
         let roles = self.roles.latest();
         let drained = self.drained.all();
         let server = |place: &Place| {
@@ -80,7 +80,7 @@ impl Reporter {
         };
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            clients: self.publisher.clients(),
+            clients: self.tally.clients(),
             clusters: roles.groups.iter().map(cluster).collect(),
             servers: roles.places.iter().map(server).collect(),
         }

@@ -119,6 +119,7 @@ impl Server<'_> {
         self.snapshots.servers_tls = servers_tls;
         self.snapshots.compile_rules(config);
         self.log.know_clusters(config);
+        self.tally.limit_digests(config.variables.query_digests_max as usize);
         self.apply(config);
         Ok(())
     }

@@ -47,6 +47,8 @@ pub(crate) struct Backend {
     pub early_permille: u64,
     /// Whether it counts against the server's max_connections.
     pub has_credit: bool,
+    /// The hostgroup for which it was used last, or is being opened.
+    pub hostgroup: u32,
     /// Some session has had it since it was opened.
     pub has_served: bool,
     /// To be logged in as this identity when the replies owed are in.

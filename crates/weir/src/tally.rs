@@ -1,0 +1,239 @@
+//! What all workers have counted, for whoever wants to know: the control socket, the admin interface, metrics.
+//!
+//! However many ask, the workers are asked for the same thing a few times a second at most. Who comes while others wait
+//! gets the same answer as they; nobody gets one that is older than the question.
+
+pub(crate) mod sums;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_proxy::driver::now;
+use weir_proxy::service::Publisher;
+use weir_proxy::statistics::{Clock, DigestSums, ReportPart, SessionRow, WorkerReport};
+
+/// The workers are not asked for the same thing more often.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often tables of digests that are full are taken from the workers.
+const FULL_TABLES_INTERVAL: Duration = Duration::from_millis(250);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    publisher: Publisher,
+    digests: Mutex<Digests>,
+    commands: Mutex<Fresh<Vec<WorkerReport>>>,
+    errors: Mutex<Fresh<Vec<WorkerReport>>>,
+    servers: Mutex<Fresh<Vec<WorkerReport>>>,
+    rules: Mutex<Fresh<Vec<WorkerReport>>>,
+    totals: Mutex<Fresh<Vec<WorkerReport>>>,
+    users: Mutex<Fresh<Vec<WorkerReport>>>,
+    statements: Mutex<Fresh<Vec<WorkerReport>>>,
+    free_connections: Mutex<Fresh<Vec<WorkerReport>>>,
+    sessions: Mutex<Fresh<Sessions>>,
+}
+
+/// By worker.
+pub(crate) type Sessions = Vec<(usize, Vec<SessionRow>)>;
+
+#[derive(Debug)]
+struct Digests {
+    sums: DigestSums,
+    asked: Option<Instant>,
+}
+
+/// The last answer, and when it was asked for.
+#[derive(Debug)]
+struct Fresh<T>(Option<(Instant, Arc<T>)>);
+
+impl<T> Default for Fresh<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl Tally {
+    /// Nothing yet; room for so many digests.
+    pub(crate) fn new(publisher: Publisher, digests_max: usize) -> Self {
+        Self {
+            publisher,
+            digests: Mutex::new(Digests { sums: DigestSums::new(digests_max), asked: None }),
+            commands: Mutex::default(),
+            errors: Mutex::default(),
+            servers: Mutex::default(),
+            rules: Mutex::default(),
+            totals: Mutex::default(),
+            users: Mutex::default(),
+            statements: Mutex::default(),
+            free_connections: Mutex::default(),
+            sessions: Mutex::default(),
+        }
+    }
+
+    /// Begins to take in what workers hand over unasked.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
+        let tally = Arc::downgrade(self);
+        thread::Builder::new().name("statistics".into()).spawn(move || {
+            while let Some(tally) = tally.upgrade() {
+                tally.take_full_tables(&mut lock(&tally.digests).sums);
+                drop(tally);
+                thread::sleep(FULL_TABLES_INTERVAL);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Room for so many digests.
+    pub(crate) fn limit_digests(&self, digests_max: usize) {
+        lock(&self.digests).sums.limit(digests_max);
+    }
+
+    /// Reads the digests of now.
+    pub(crate) fn digests<R>(&self, read: impl FnOnce(&DigestSums) -> R) -> R {
+        let asked = Instant::now();
+        let mut digests = lock(&self.digests);
+        if digests.asked.is_none_or(|at| at < asked) {
+            pause_since(digests.asked);
+            digests.asked = Some(Instant::now());
+            let reports = self.publisher.report(ReportPart::Digests);
+            self.add(&mut digests.sums, reports);
+        }
+        read(&digests.sums)
+    }
+
+    /// The digests up to now, which begin again.
+    pub(crate) fn take_digests(&self) -> DigestSums {
+        let mut digests = lock(&self.digests);
+        let reports = self.publisher.report_and_begin_again(ReportPart::Digests);
+        let running = self.add(&mut digests.sums, reports);
+        digests.sums.begin_again(running)
+    }
+
+    /// Adds what workers have handed over, and tells the digests of statements that run.
+    fn add(&self, sums: &mut DigestSums, reports: Vec<WorkerReport>) -> Vec<u64> {
+        // A worker puts a full table down before it answers.
+        self.take_full_tables(sums);
+        let mut running = Vec::new();
+        for report in reports {
+            sums.add(report.digests, &clock());
+            running.extend(report.running);
+        }
+        running
+    }
+
+    fn take_full_tables(&self, sums: &mut DigestSums) {
+        for table in self.publisher.full_tables() {
+            sums.add(table, &clock());
+        }
+    }
+
+    /// What the workers say of now, of what is counted or there.
+    pub(crate) fn report(&self, part: ReportPart) -> Arc<Vec<WorkerReport>> {
+        let fresh = match part {
+            ReportPart::Commands => &self.commands,
+            ReportPart::Errors => &self.errors,
+            ReportPart::Servers => &self.servers,
+            ReportPart::Rules => &self.rules,
+            ReportPart::Totals => &self.totals,
+            ReportPart::Users => &self.users,
+            ReportPart::Statements => &self.statements,
+            ReportPart::FreeConnections => &self.free_connections,
+            // Not for sharing: the first is handed over, the others are asked for by those who need them at once.
+            ReportPart::Digests | ReportPart::Writing | ReportPart::Sessions(_) => {
+                return Arc::new(self.publisher.report(part));
+            }
+        };
+        answer(fresh, || self.publisher.report(part))
+    }
+
+    /// The same, and the counters begin again.
+    pub(crate) fn take(&self, part: ReportPart) -> Vec<WorkerReport> {
+        self.publisher.report_and_begin_again(part)
+    }
+
+    /// All sessions.
+    pub(crate) fn sessions(&self) -> Arc<Sessions> {
+        answer(&self.sessions, || self.publisher.sessions())
+    }
+
+    /// Clients connected now.
+    pub(crate) fn clients(&self) -> u32 {
+        self.publisher.clients()
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.publisher.workers()
+    }
+}
+
+/// An answer to a question that was asked after this call.
+fn answer<T>(fresh: &Mutex<Fresh<T>>, ask: impl FnOnce() -> T) -> Arc<T> {
+    let asked = Instant::now();
+    let mut fresh = lock(fresh);
+    if let Some((at, answer)) = &fresh.0
+        && *at >= asked
+    {
+        return answer.clone();
+    }
+    pause_since(fresh.0.as_ref().map(|(at, _)| *at));
+    let at = Instant::now();
+    let answer = Arc::new(ask());
+    fresh.0 = Some((at, answer.clone()));
+    answer
+}
+
+/// Waits until the pause after the last question is over.
+fn pause_since(last: Option<Instant>) {
+    if let Some(last) = last {
+        thread::sleep(PAUSE.saturating_sub(last.elapsed()));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clocks of now.
+pub(crate) fn clock() -> Clock {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Clock { unix_s: since.map_or(0, |since| since.as_secs()), now: now() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn many_questions_at_a_time_are_few_for_the_workers() {
+        let (fresh, asked) = (Mutex::new(Fresh::default()), AtomicU32::new(0));
+        let together = Barrier::new(20);
+        thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    together.wait();
+                    let before = asked.load(Ordering::SeqCst);
+                    let answer = answer(&fresh, || asked.fetch_add(1, Ordering::SeqCst) + 1);
+                    assert!(*answer > before, "an answer to an older question");
+                });
+            }
+        });
+        // All come at once or nearly so; on a busy machine some come later.
+        assert!(asked.load(Ordering::SeqCst) <= 20);
+    }
+
+    #[test]
+    fn every_question_after_an_answer_is_asked_anew() {
+        let (fresh, asked) = (Mutex::new(Fresh::default()), AtomicU32::new(0));
+        let next = || *answer(&fresh, || asked.fetch_add(1, Ordering::SeqCst) + 1);
+        assert_eq!((next(), next(), next()), (1, 2, 3));
+    }
+}

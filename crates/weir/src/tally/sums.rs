@@ -1,0 +1,164 @@
+//! What the workers' parts of a report add up to.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use weir_proxy::statistics::{Caller, CommandRow, ErrorRow, ServerRow, Totals, UserRow, WorkerReport};
+
+use super::clock;
+
+/// Errors of one kind, of all workers together.
+#[derive(Debug)]
+pub(crate) struct ErrorSum<'a> {
+    /// Of the worker that saw the last one.
+    pub row: &'a ErrorRow,
+    pub count: u64,
+    pub first_seen_s: u64,
+    pub last_seen_s: u64,
+}
+
+/// The most frequent come first.
+pub(crate) fn error_sums(workers: &[WorkerReport]) -> Vec<ErrorSum<'_>> {
+    let clock = clock();
+    let mut sums: HashMap<(u32, &str, &Caller, u16), ErrorSum<'_>> = HashMap::new();
+    for row in workers.iter().flat_map(|worker| &worker.errors) {
+        let (first_seen_s, last_seen_s) = (clock.unix_s(row.seen.0), clock.unix_s(row.seen.1));
+        let key = (row.hostgroup, row.endpoint.as_str(), &*row.caller, row.code);
+        let sum = sums.entry(key).or_insert(ErrorSum { row, count: 0, first_seen_s, last_seen_s });
+        sum.count += row.count;
+        sum.first_seen_s = sum.first_seen_s.min(first_seen_s);
+        if last_seen_s >= sum.last_seen_s {
+            (sum.row, sum.last_seen_s) = (row, last_seen_s);
+        }
+    }
+    let mut sums: Vec<_> = sums.into_values().collect();
+    sums.sort_by_key(|sum| (Reverse(sum.count), sum.row.code, sum.row.hostgroup));
+    sums
+}
+
+/// What took longest in all comes first.
+pub(crate) fn command_sums(workers: &[WorkerReport]) -> Vec<CommandRow> {
+    let mut sums: Vec<CommandRow> = Vec::new();
+    for row in workers.iter().flat_map(|worker| &worker.commands) {
+        match sums.iter_mut().find(|sum| sum.kind == row.kind) {
+            None => sums.push(row.clone()),
+            Some(sum) => {
+                sum.count += row.count;
+                sum.sum_us = sum.sum_us.saturating_add(row.sum_us);
+                sum.latency.add(&row.latency);
+            }
+        }
+    }
+    sums.sort_by_key(|sum| Reverse(sum.sum_us));
+    sums
+}
+
+/// `ShowWarnings` as `SHOW_WARNINGS`.
+pub(crate) fn command_word(variant: &str) -> String {
+    let mut word = String::new();
+    for c in variant.chars() {
+        if c.is_ascii_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.push(c.to_ascii_uppercase());
+    }
+    word
+}
+
+/// By server, all hostgroups together; `hostgroup` means nothing in them.
+pub(crate) fn server_sums(workers: &[WorkerReport]) -> Vec<ServerRow> {
+    let mut sums: BTreeMap<&str, ServerRow> = BTreeMap::new();
+    for worker in workers {
+        let mut open_max: HashMap<&str, u64> = HashMap::new();
+        for row in &worker.servers {
+            let new = || ServerRow { endpoint: row.endpoint.clone(), ..ServerRow::default() };
+            let sum = sums.entry(row.endpoint.as_str()).or_insert_with(new);
+            add(sum, row);
+            // All hostgroups have the same connections.
+            let most = open_max.entry(row.endpoint.as_str()).or_default();
+            *most = (*most).max(row.open_max);
+        }
+        for (endpoint, most) in open_max {
+            if let Some(sum) = sums.get_mut(endpoint) {
+                sum.open_max += most;
+            }
+        }
+    }
+    sums.into_values().collect()
+}
+
+/// By hostgroup and server.
+pub(crate) fn pool_sums(workers: &[WorkerReport]) -> BTreeMap<(u32, &str), ServerRow> {
+    let mut sums: BTreeMap<(u32, &str), ServerRow> = BTreeMap::new();
+    for row in workers.iter().flat_map(|worker| &worker.servers) {
+        let new =
+            || ServerRow { endpoint: row.endpoint.clone(), hostgroup: row.hostgroup, ..ServerRow::default() };
+        let sum = sums.entry((row.hostgroup, row.endpoint.as_str())).or_insert_with(new);
+        add(sum, row);
+        sum.open_max += row.open_max;
+    }
+    sums
+}
+
+/// Everything but `open_max`, which is of all hostgroups.
+fn add(sum: &mut ServerRow, row: &ServerRow) {
+    sum.used += row.used;
+    sum.free += row.free;
+    sum.opened += row.opened;
+    sum.failed += row.failed;
+    sum.queries += row.queries;
+    sum.bytes_sent += row.bytes_sent;
+    sum.bytes_received += row.bytes_received;
+    sum.latency.add(&row.latency);
+}
+
+/// Hits by rule_id, since the rules were taken.
+pub(crate) fn rule_sums(workers: &[WorkerReport]) -> BTreeMap<u32, u64> {
+    let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+    for (rule_id, hits) in workers.iter().flat_map(|worker| &worker.rules) {
+        *sums.entry(*rule_id).or_default() += hits;
+    }
+    sums
+}
+
+/// What is counted in all.
+pub(crate) fn total_sums(workers: &[WorkerReport]) -> Totals {
+    let mut sum = Totals::default();
+    for worker in workers {
+        sum += &worker.totals;
+    }
+    sum
+}
+
+/// The users by name: all workers say the same of them, unless one has not taken the newest configuration yet.
+pub(crate) fn user_rows(workers: &[WorkerReport]) -> BTreeMap<&str, &UserRow> {
+    workers.iter().flat_map(|worker| &worker.users).map(|row| (row.username.as_str(), row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(endpoint: &str, hostgroup: u32, open_max: u64, queries: u64) -> ServerRow {
+        ServerRow { endpoint: endpoint.to_owned(), hostgroup, open_max, queries, ..ServerRow::default() }
+    }
+
+    fn worker(servers: Vec<ServerRow>) -> WorkerReport {
+        WorkerReport { servers, ..WorkerReport::default() }
+    }
+
+    #[test]
+    fn servers_by_themselves_and_by_hostgroup() {
+        let workers = [
+            worker(vec![row("db1:1", 100, 5, 7), row("db1:1", 101, 4, 1), row("db2:1", 101, 1, 2)]),
+            worker(vec![row("db1:1", 101, 3, 10)]),
+        ];
+        let by_server = server_sums(&workers);
+        let seen: Vec<_> =
+            by_server.iter().map(|row| (row.endpoint.as_str(), row.open_max, row.queries)).collect();
+        assert_eq!(seen, [("db1:1", 8, 18), ("db2:1", 1, 2)]);
+        let by_group = pool_sums(&workers);
+        let seen: Vec<_> = by_group.iter().map(|(key, row)| (*key, row.open_max, row.queries)).collect();
+        assert_eq!(seen, [((100, "db1:1"), 5, 7), ((101, "db1:1"), 7, 11), ((101, "db2:1"), 1, 2)]);
+    }
+}
