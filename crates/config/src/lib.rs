@@ -20,6 +20,7 @@
 
 mod check;
 mod clusters;
+mod cnf;
 mod error;
 mod fields;
 pub mod fuzzing;
@@ -45,6 +46,7 @@ use std::path::Path;
 use toml_edit::Document;
 
 pub use clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
+pub use cnf::{CnfFile, RowLines, read_cnf};
 pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};

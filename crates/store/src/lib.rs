@@ -15,6 +15,7 @@
 //! ```
 
 mod error;
+mod foreign;
 mod open;
 mod rows;
 mod tables;
@@ -22,6 +23,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 pub use error::StoreError;
+pub use foreign::Database;
 pub use open::{DATABASE_FILE, Opened, STATS_FILE};
 pub use rusqlite::types::Value;
 pub use tables::{
