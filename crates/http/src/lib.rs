@@ -1,0 +1,53 @@
+//! Weir over HTTP: `/healthz`, `/readyz`, `/metrics` and a small JSON API under `/api/v1/`.
+//!
+//! One thread with an event loop of its own ([`Http`]) serves all addresses; what takes longer than a moment, because the
+//! workers are asked, runs on a second one. The data path is not touched: who asks gets copies of what is counted anyway.
+//! What is shown comes from a [`Source`]; this crate knows nothing of proxies.
+//!
+//! | path | shows | needs a password |
+//! | --- | --- | --- |
+//! | `/healthz` | whether the process works | no |
+//! | `/readyz` | whether clients should be sent here, and if not, why | no |
+//! | `/metrics` | the metrics | unless [`Access::metrics_are_public`] |
+//! | `/api/v1/...` | see [`Page`] | yes |
+
+mod access;
+mod metrics;
+mod routes;
+mod server;
+
+use serde_json::Value;
+
+pub use access::{Access, Account};
+pub use metrics::{Buckets, Family, Format, Kind, Number, Sample, metrics_text};
+pub use server::{Http, HttpError, Options};
+
+/// What is shown. Its methods are called on a thread for this purpose, one at a time, and may take seconds.
+pub trait Source: Send + Sync + 'static {
+    /// What keeps the process from working, in sentences; empty when it works.
+    fn ailments(&self) -> Vec<String>;
+
+    /// Why no client should be sent here now, in sentences; empty when clients are welcome.
+    fn obstacles(&self) -> Vec<String>;
+
+    /// The metrics of now.
+    fn metrics(&self) -> Vec<Family>;
+
+    /// A page of the JSON API, with at most so many rows where it has rows.
+    fn page(&self, page: Page, rows_max: usize) -> Value;
+}
+
+/// What can be asked for under `/api/v1/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// `status`: the process, its clients, its clusters.
+    Status,
+    /// `topology`: who writes, who reads, and why.
+    Topology,
+    /// `servers`: connections and traffic of each server.
+    Servers,
+    /// `digests`: the statements that took longest in all.
+    Digests,
+    /// `processlist`: the sessions of now.
+    Processlist,
+}
