@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
+use crate::hostgroups::HostgroupAttributes;
 use crate::tables::Lines;
 use crate::types::{Config, MysqlServer, MysqlUser};
 use crate::{clusters, listeners, query_rules, server_tls, topology_table};
@@ -100,32 +101,37 @@ fn distinct_and_used(
 ) {
     let mut seen = HashMap::new();
     for (index, id) in ids.enumerate() {
-        let (path, line) = lines.at(index);
-        let key = format!("{path}.hostgroup_id");
-        if let Some(first) = seen.insert(id, line) {
-            report.refuse(line, key, format!("hostgroup {id} is already there (line {first})"));
+        let place = lines.at(index);
+        if let Some(first) = seen.insert(id, place) {
+            let reason = format!("hostgroup {id} is already there ({})", first.pointer());
+            report.refuse(place, "hostgroup_id", reason);
         } else if !used.contains(&id) {
-            report.refuse(line, key, format!("no server and no cluster is in hostgroup {id}"));
+            let reason = format!("no server and no cluster is in hostgroup {id}");
+            report.tolerate(place, "hostgroup_id", reason);
         }
     }
 }
 
 /// Connections to a server serve all its hostgroups.
 fn same_init_connect(config: &Config, lines: &Lines, report: &mut Report) {
-    for server in &config.servers {
-        let endpoint = server.endpoint();
-        let ids = config.hostgroups_of(&endpoint);
-        let rows = config.hostgroup_attributes.iter().enumerate();
-        let mut rows =
-            rows.filter(|(_, row)| ids.contains(&row.hostgroup_id) && !row.init_connect.is_empty());
+    let with_statements: Vec<(usize, &HostgroupAttributes)> = config
+        .hostgroup_attributes
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| !row.init_connect.is_empty())
+        .collect();
+    if with_statements.len() < 2 {
+        return;
+    }
+    for (endpoint, ids) in config.hostgroups_by_server() {
+        let mut rows = with_statements.iter().filter(|(_, row)| ids.contains(&row.hostgroup_id));
         let Some((_, first)) = rows.next() else { continue };
         if let Some((index, other)) = rows.find(|(_, row)| row.init_connect != first.init_connect) {
-            let (path, line) = lines.at(index);
             let reason = format!(
                 "connections to {endpoint} serve the hostgroups {} and {}, and the init_connect of these differs",
                 first.hostgroup_id, other.hostgroup_id
             );
-            return report.refuse(line, format!("{path}.init_connect"), reason);
+            return report.refuse(lines.at(*index), "init_connect", reason);
         }
     }
 }
@@ -134,11 +140,12 @@ fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report)
     let mut seen = HashMap::new();
     for (index, server) in servers.iter().enumerate() {
         let key = (server.hostgroup_id, server.hostname.to_ascii_lowercase(), server.port);
-        let (path, line) = lines.at(index);
-        if let Some(first) = seen.insert(key, line) {
+        let place = lines.at(index);
+        if let Some(first) = seen.insert(key, place) {
             let MysqlServer { hostgroup_id, hostname, port, .. } = server;
-            let reason = format!("{hostname}:{port} is already in hostgroup {hostgroup_id} (line {first})");
-            report.refuse(line, path, reason);
+            let reason =
+                format!("{hostname}:{port} is already in hostgroup {hostgroup_id} ({})", first.pointer());
+            report.refuse(place, "", reason);
         }
     }
 }
@@ -146,10 +153,10 @@ fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report)
 fn distinct_users(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, user) in users.iter().enumerate() {
-        let (path, line) = lines.at(index);
-        if let Some(first) = seen.insert(&user.username, line) {
-            let reason = format!("\"{}\" is already there (line {first})", user.username);
-            report.refuse(line, format!("{path}.username"), reason);
+        let place = lines.at(index);
+        if let Some(first) = seen.insert(&user.username, place) {
+            let reason = format!("\"{}\" is already there ({})", user.username, first.pointer());
+            report.refuse(place, "username", reason);
         }
     }
 }
@@ -158,8 +165,7 @@ fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, user) in config.users.iter().enumerate() {
         if user.active && !known.contains(&user.default_hostgroup) {
-            let (path, line) = lines.at(index);
-            report.refuse(line, format!("{path}.default_hostgroup"), has_no_server(user.default_hostgroup));
+            report.tolerate(lines.at(index), "default_hostgroup", has_no_server(user.default_hostgroup));
         }
     }
 }
@@ -168,8 +174,7 @@ fn listeners_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, listener) in config.weir_listeners.iter().enumerate() {
         if let Some(hostgroup) = listener.hostgroup.filter(|hostgroup| !known.contains(hostgroup)) {
-            let (path, line) = lines.at(index);
-            report.refuse(line, format!("{path}.hostgroup"), has_no_server(hostgroup));
+            report.tolerate(lines.at(index), "hostgroup", has_no_server(hostgroup));
         }
     }
 }
@@ -186,12 +191,8 @@ pub(crate) fn has_no_server(hostgroup: u32) -> String {
 fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
     for (index, user) in users.iter().enumerate() {
         if user.active && user.use_ssl {
-            let (path, line) = lines.at(index);
-            report.refuse(
-                line,
-                format!("{path}.use_ssl"),
-                "nobody could log in: mysql_variables.have_ssl is false",
-            );
+            let reason = "nobody could log in: mysql_variables.have_ssl is false";
+            report.tolerate(lines.at(index), "use_ssl", reason);
         }
     }
 }

@@ -7,7 +7,8 @@ use weir_topology::{Endpoint, ReadOnlyCheck};
 
 use crate::Config;
 use crate::error::Report;
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
+use crate::place::Place;
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, required_hostgroup};
 
@@ -131,7 +132,7 @@ impl Config {
 }
 
 pub(crate) fn cluster_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<ClusterHostgroup> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let writer = required_hostgroup(&mut f, "writer_hostgroup");
     let backup_writer = required_hostgroup(&mut f, "backup_writer_hostgroup");
     let reader = required_hostgroup(&mut f, "reader_hostgroup");
@@ -143,13 +144,13 @@ pub(crate) fn cluster_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<Cl
         Some((_, Some(1))) => WriterIsAlsoReader::Yes,
         Some((_, Some(2))) => WriterIsAlsoReader::BackupWriters,
         Some((item, _)) => {
-            f.refuse("writer_is_also_reader", format!("{} is none of 0, 1 and 2", fields::describe(item)));
+            f.refuse("writer_is_also_reader", format!("{} is none of 0, 1 and 2", item.describe()));
             WriterIsAlsoReader::No
         }
     };
     let max_transactions_behind = f.integer("max_transactions_behind", 0, 0..=INT_MAX);
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(ClusterHostgroup {
         writer_hostgroup: writer?,
         backup_writer_hostgroup: backup_writer?,
@@ -171,7 +172,7 @@ pub(crate) fn replication_hostgroup(row: &Row<'_>, report: &mut Report) -> Optio
         "read_only&innodb_read_only",
         "read_only|innodb_read_only",
     ];
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let writer = required_hostgroup(&mut f, "writer_hostgroup");
     let reader = required_hostgroup(&mut f, "reader_hostgroup");
     let check_type = match f.optional_text("check_type", 64).as_deref() {
@@ -186,7 +187,7 @@ pub(crate) fn replication_hostgroup(row: &Row<'_>, report: &mut Report) -> Optio
         }
     };
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(ReplicationHostgroup { writer_hostgroup: writer?, reader_hostgroup: reader?, check_type, comment })
 }
 
@@ -198,7 +199,7 @@ pub(crate) struct ClusterLines {
 }
 
 /// A row of any of the three tables: where it stands, whether it counts, and its hostgroups by column.
-type AnyRow<'l> = ((&'l str, usize), bool, Vec<(&'static str, u32)>);
+type AnyRow<'l> = (&'l Place, bool, Vec<(&'static str, u32)>);
 
 impl ClusterLines {
     /// Whether no row was refused.
@@ -224,20 +225,19 @@ impl ClusterLines {
 
 /// One hostgroup has one meaning: no two columns of a row and no two rows share one.
 pub(crate) fn distinct(config: &Config, lines: &ClusterLines, report: &mut Report) {
-    let mut seen: HashMap<u32, (&str, &str, usize)> = HashMap::new();
-    for ((path, line), _, hostgroups) in lines.rows(config) {
+    let mut seen: HashMap<u32, (&str, &Place)> = HashMap::new();
+    for (place, _, hostgroups) in lines.rows(config) {
         for (column, hostgroup) in hostgroups {
-            let Some((first_row, first_column, first_line)) = seen.get(&hostgroup) else {
-                seen.insert(hostgroup, (path, column, line));
+            let Some((first_column, first)) = seen.get(&hostgroup) else {
+                seen.insert(hostgroup, (column, place));
                 continue;
             };
-            let key = format!("{path}.{column}");
-            let reason = if *first_row == path {
+            let reason = if first.path() == place.path() {
                 format!("{hostgroup} is already the {first_column} of this row")
             } else {
-                format!("{hostgroup} is already the {first_column} of another row (line {first_line})")
+                format!("{hostgroup} is already the {first_column} of another row ({})", first.pointer())
             };
-            report.refuse(line, key, reason);
+            report.refuse(place, column, reason);
         }
     }
 }
@@ -245,42 +245,42 @@ pub(crate) fn distinct(config: &Config, lines: &ClusterLines, report: &mut Repor
 /// A cluster is looked at through its servers.
 pub(crate) fn have_servers(config: &Config, lines: &ClusterLines, report: &mut Report) {
     let used: HashSet<u32> = config.servers.iter().map(|server| server.hostgroup_id).collect();
-    for ((path, line), active, hostgroups) in lines.rows(config) {
+    for (place, active, hostgroups) in lines.rows(config) {
         if active && !hostgroups.iter().any(|(_, hostgroup)| used.contains(hostgroup)) {
-            report.refuse(line, path, "no row of mysql_servers is in any of its hostgroups");
+            report.tolerate(place, "", "no row of mysql_servers is in any of its hostgroups");
         }
     }
 }
 
 /// A server is asked for the state of one kind of cluster.
 pub(crate) fn one_kind_per_server(config: &Config, servers: &Lines, report: &mut Report) {
-    let clusters: Vec<Cluster> = config.clusters().collect();
+    let tables: HashMap<u32, &'static str> = config
+        .clusters()
+        .flat_map(|cluster| cluster.hostgroups().map(move |hostgroup| (hostgroup, cluster.table)))
+        .collect();
     let mut kinds: BTreeMap<Endpoint, &'static str> = BTreeMap::new();
     for (index, server) in config.servers.iter().enumerate() {
-        let of = clusters.iter().find(|cluster| cluster.hostgroups().any(|id| id == server.hostgroup_id));
-        let Some(Cluster { table, .. }) = of else { continue };
+        let Some(table) = tables.get(&server.hostgroup_id) else { continue };
         let first = kinds.entry(server.endpoint()).or_insert(table);
         if first != table {
-            let (path, line) = servers.at(index);
             let reason = format!("{} is in a cluster of {first} and in one of {table}", server.endpoint());
-            report.refuse(line, format!("{path}.hostgroup_id"), reason);
+            report.refuse(servers.at(index), "hostgroup_id", reason);
         }
     }
 }
 
 /// How far behind a server is, is asked with asynchronous replication only.
 pub(crate) fn lag_limits(config: &Config, servers: &Lines, report: &mut Report) {
-    for (index, server) in config.servers.iter().enumerate() {
-        let ids = config.hostgroups_of(&server.endpoint());
-        let is_replicated =
-            config.replication_hostgroups.iter().any(|row| ids.contains(&row.writer_hostgroup));
-        if server.max_replication_lag > 0 && !is_replicated {
-            let (path, line) = servers.at(index);
+    let hostgroups = config.hostgroups_by_server();
+    for (index, server) in config.servers.iter().enumerate().filter(|(_, row)| row.max_replication_lag > 0) {
+        let ids = hostgroups.get(&server.endpoint());
+        let is_in = |hostgroup: u32| ids.is_some_and(|ids| ids.contains(&hostgroup));
+        if !config.replication_hostgroups.iter().any(|row| is_in(row.writer_hostgroup)) {
             let reason = format!(
                 "{} is not built yet for servers outside mysql_replication_hostgroups (only 0)",
                 server.max_replication_lag
             );
-            report.refuse(line, format!("{path}.max_replication_lag"), reason);
+            report.tolerate(servers.at(index), "max_replication_lag", reason);
         }
     }
 }

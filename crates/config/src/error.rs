@@ -2,18 +2,22 @@
 
 use std::fmt;
 
-use crate::ERRORS_MAX;
+use crate::place::Place;
+use crate::rows::Strictness;
+use crate::{Config, ERRORS_MAX};
 
-/// One fault of a configuration file. Never contains the value of a password.
+/// One fault or warning of a configuration. Never contains the value of a password.
 ///
-/// Displays like `weir.toml:14: mysql_servers[2].port: 70000 is not a port (1..65535)`.
+/// Displays like `weir.toml:14: mysql_servers[2].port: 70000 is not a port (1..65535)`, and of a row of the database like
+/// `mysql_servers (100, db1, 3306): port: 70000 is not a port (1..65535)`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The file as the user named it.
+    /// The file as the user named it; empty for rows of the database.
     pub file: String,
     /// The line, from 1; 0 if the fault has no line.
     pub line: usize,
-    /// Table, row (from 0) and column, such as `mysql_servers[2].port`; empty if the fault is of no key.
+    /// Table, row (from 0) and column, such as `mysql_servers[2].port`; of the database the row's key, such as
+    /// `mysql_servers (100, db1, 3306): port`, or the variable, such as `mysql-threads`. Empty if it is of none.
     pub key: String,
     /// What is wrong and what would be right.
     pub reason: String,
@@ -21,24 +25,27 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file)?;
-        if self.line > 0 {
-            write!(f, "{}:", self.line)?;
+        let mut parts = Vec::new();
+        match (self.file.as_str(), self.line) {
+            ("", _) => {}
+            (file, 0) => parts.push(file.to_owned()),
+            (file, line) => parts.push(format!("{file}:{line}")),
         }
-        if !self.key.is_empty() {
-            write!(f, " {}:", self.key)?;
-        }
-        write!(f, " {}", self.reason)
+        parts.extend((!self.key.is_empty()).then(|| self.key.clone()));
+        parts.push(self.reason.clone());
+        f.write_str(&parts.join(": "))
     }
 }
 
-/// Gathers the faults of one file.
+/// Gathers the faults and warnings of one configuration.
 pub(crate) struct Report {
     file: String,
+    strictness: Strictness,
     /// Byte offset of the start of each line.
     line_starts: Vec<usize>,
     errors: Vec<ConfigError>,
     left_out: usize,
+    warnings: Vec<ConfigError>,
 }
 
 impl Report {
@@ -47,10 +54,22 @@ impl Report {
             text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         Self {
             file: file.to_owned(),
+            strictness: Strictness::Strict,
             line_starts: std::iter::once(0).chain(after_newlines).collect(),
             errors: Vec::new(),
             left_out: 0,
+            warnings: Vec::new(),
         }
+    }
+
+    /// For rows of the database.
+    pub(crate) fn of_rows(strictness: Strictness) -> Self {
+        Self { strictness, ..Self::new("", "") }
+    }
+
+    /// Whether what is unknown, not built or not there is a fault.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strictness == Strictness::Strict
     }
 
     /// The line, from 1, that contains the byte at `offset`.
@@ -63,17 +82,50 @@ impl Report {
         self.errors.len() + self.left_out
     }
 
-    pub(crate) fn refuse(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
+    /// A fault of a column of a row, or of the row where `column` is empty.
+    pub(crate) fn refuse(&mut self, place: &Place, column: &str, reason: impl Into<String>) {
+        self.refuse_line(place.line(), place.key(column), reason);
+    }
+
+    /// A fault where this is strict, otherwise a warning.
+    pub(crate) fn tolerate(&mut self, place: &Place, column: &str, reason: impl Into<String>) {
+        self.tolerate_line(place.line(), place.key(column), reason);
+    }
+
+    pub(crate) fn refuse_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
         if self.errors.len() == ERRORS_MAX {
             self.left_out += 1;
             return;
         }
-        self.errors.push(ConfigError {
-            file: self.file.clone(),
-            line,
-            key: key.into(),
-            reason: reason.into(),
-        });
+        let error = self.entry(line, key.into(), reason.into());
+        self.errors.push(error);
+    }
+
+    pub(crate) fn tolerate_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
+        if self.is_strict() {
+            self.refuse_line(line, key, reason);
+        } else {
+            self.warn_line(line, key, reason);
+        }
+    }
+
+    /// Something to know that is no fault.
+    pub(crate) fn warn_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
+        if self.warnings.len() < ERRORS_MAX {
+            let warning = self.entry(line, key.into(), reason.into());
+            self.warnings.push(warning);
+        }
+    }
+
+    fn entry(&self, line: usize, key: String, reason: String) -> ConfigError {
+        ConfigError { file: self.file.clone(), line, key, reason }
+    }
+
+    /// `config` and the warnings, or the faults.
+    pub(crate) fn verdict(mut self, config: Config) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
+        let warnings = std::mem::take(&mut self.warnings);
+        let errors = self.into_errors();
+        if errors.is_empty() { Ok((config, warnings)) } else { Err(errors) }
     }
 
     /// The faults by line; those of one line in the order in which they were found.

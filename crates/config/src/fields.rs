@@ -1,60 +1,122 @@
-//! Reading one TOML table key by key, so that what was not asked for is known to be unknown.
+//! Reading one table or row key by key, so that what was not asked for is known to be unknown.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use toml_edit::{Item, TableLike, Value};
+use toml_edit::TableLike;
 
 use crate::error::Report;
+use crate::place::Place;
+use crate::rows::{Cell, TableRow};
+use crate::scalar::Scalar;
 use crate::suggest;
+use crate::tables::Row;
 
 /// The longest text that a fault quotes, in characters.
 const QUOTE_CHARS_MAX: usize = 60;
+
+/// Where the values of a row come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'t> {
+    /// A table of a file in TOML.
+    File(&'t dyn TableLike),
+    /// A row of the database, or variables.
+    Row(&'t TableRow),
+}
+
+impl<'t> Source<'t> {
+    fn value(self, name: &str) -> Option<Scalar<'t>> {
+        match self {
+            Self::File(table) => table.get(name).map(Scalar::of_item),
+            Self::Row(row) => row.get(name).and_then(Scalar::of_cell),
+        }
+    }
+
+    fn line_of(self, name: &str, report: &Report) -> Option<usize> {
+        match self {
+            Self::File(table) => line_of_key(table, name, report),
+            Self::Row(_) => None,
+        }
+    }
+
+    fn is_file(self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    fn values(self) -> Vec<(&'t str, Scalar<'t>)> {
+        match self {
+            Self::File(table) => table.iter().map(|(name, item)| (name, Scalar::of_item(item))).collect(),
+            Self::Row(row) => {
+                let given = |(name, cell): (&'t Cow<'static, str>, &'t Cell)| {
+                    Scalar::of_cell(cell).map(|value| (name.as_ref(), value))
+                };
+                row.iter().filter_map(given).collect()
+            }
+        }
+    }
+}
+
+/// What a key that nobody took means.
+pub(crate) enum Leftover {
+    /// It is accepted: it says what is so anyway.
+    Nothing,
+    /// It can't be followed, and why.
+    NotBuilt(String),
+    /// Nobody knows it.
+    Unknown,
+}
 
 /// A table being read. Each reader takes a key; [`Fields::finish`] refuses the keys that nobody took.
 ///
 /// A reader that meets a fault reports it and gives the default, so that the rest of the file is checked too.
 pub(crate) struct Fields<'t, 'r> {
-    path: String,
-    table: &'t dyn TableLike,
-    /// Line of the table's header, for keys that are missing.
-    line: usize,
-    taken: BTreeSet<&'static str>,
+    place: &'r Place,
+    source: Source<'t>,
+    taken: Vec<&'static str>,
     pub(crate) report: &'r mut Report,
 }
 
 impl<'t, 'r> Fields<'t, 'r> {
-    pub(crate) fn new(
-        path: impl Into<String>,
-        table: &'t dyn TableLike,
-        line: usize,
-        report: &'r mut Report,
-    ) -> Self {
-        Self { path: path.into(), table, line, taken: BTreeSet::new(), report }
+    pub(crate) fn new(place: &'r Place, source: Source<'t>, report: &'r mut Report) -> Self {
+        Self { place, source, taken: Vec::with_capacity(40), report }
+    }
+
+    pub(crate) fn of(row: &'r Row<'t>, report: &'r mut Report) -> Self {
+        Self::new(&row.place, row.source, report)
     }
 
     /// The line of `name`, or of the table if it isn't there.
-    pub(crate) fn line(&self, name: &str) -> usize {
-        line_of_key(self.table, name, self.report).unwrap_or(self.line)
+    fn line(&self, name: &str) -> usize {
+        self.source.line_of(name, self.report).unwrap_or(self.place.line())
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.table.contains_key(name)
+        self.source.value(name).is_some()
+    }
+
+    /// Whether the values are those of a database.
+    pub(crate) fn is_row(&self) -> bool {
+        !self.source.is_file()
     }
 
     /// Reports a fault of `name`.
     pub(crate) fn refuse(&mut self, name: &str, reason: impl Display) {
         let line = self.line(name);
-        let key = self.key(name);
-        self.report.refuse(line, key, reason.to_string());
+        self.report.refuse_line(line, self.place.key(name), reason.to_string());
     }
 
-    /// The item of `name`, which then counts as known.
-    pub(crate) fn item(&mut self, name: &'static str) -> Option<&'t Item> {
-        self.taken.insert(name);
-        self.table.get(name)
+    /// Reports that `name` has a value without effect: a fault of a file, a warning otherwise.
+    pub(crate) fn tolerate(&mut self, name: &str, reason: impl Display) {
+        let line = self.line(name);
+        self.report.tolerate_line(line, self.place.key(name), reason.to_string());
+    }
+
+    /// The value of `name`, which then counts as known.
+    pub(crate) fn item(&mut self, name: &'static str) -> Option<Scalar<'t>> {
+        self.taken.push(name);
+        self.source.value(name)
     }
 
     /// An integer within `range`.
@@ -77,7 +139,7 @@ impl<'t, 'r> Fields<'t, 'r> {
     pub(crate) fn any_integer(&mut self, name: &'static str) -> Option<i64> {
         let item = self.item(name)?;
         if item.as_integer().is_none() {
-            self.refuse(name, format!("{} is not an integer", describe(item)));
+            self.refuse(name, format!("{} is not an integer", item.describe()));
         }
         item.as_integer()
     }
@@ -96,10 +158,10 @@ impl<'t, 'r> Fields<'t, 'r> {
     /// true, false, 1 or 0.
     pub(crate) fn boolean(&mut self, name: &'static str, default: bool) -> bool {
         let Some(item) = self.item(name) else { return default };
-        match as_bool(item) {
+        match item.as_bool() {
             Some(value) => value,
             None => {
-                self.refuse(name, format!("{} is neither true nor false", describe(item)));
+                self.refuse(name, format!("{} is neither true nor false", item.describe()));
                 default
             }
         }
@@ -113,25 +175,34 @@ impl<'t, 'r> Fields<'t, 'r> {
     /// As [`Fields::text`], none if it is missing or refused.
     pub(crate) fn optional_text(&mut self, name: &'static str, chars_max: usize) -> Option<String> {
         let item = self.item(name)?;
-        let Some(text) = item.as_str() else {
-            self.refuse(name, format!("{} is not a string", describe(item)));
+        let Some(text) = self.text_of(item) else {
+            self.refuse(name, format!("{} is not a string", item.describe()));
             return None;
         };
-        if text.chars().count() > chars_max {
+        if text.len() > chars_max && text.chars().count() > chars_max {
             self.refuse(name, format!("longer than {chars_max} characters"));
             return None;
         }
-        if text.chars().any(char::is_control) {
+        // ProxySQL's users have lines in comments and patterns.
+        if self.source.is_file() && text.chars().any(char::is_control) || text.contains('\0') {
             self.refuse(name, "contains a control character");
             return None;
         }
-        Some(text.to_owned())
+        Some(text.into_owned())
+    }
+
+    /// In a database a number may stand where a text is meant.
+    fn text_of(&self, item: Scalar<'t>) -> Option<Cow<'t, str>> {
+        match item {
+            Scalar::Integer(number) if self.is_row() => Some(number.to_string().into()),
+            _ => item.as_str().map(Cow::Borrowed),
+        }
     }
 
     /// A string that no fault may quote.
     pub(crate) fn secret_text(&mut self, name: &'static str, bytes_max: usize) -> Option<String> {
         let item = self.item(name)?;
-        match item.as_str() {
+        match self.text_of(item) {
             Some(text) if text.len() > bytes_max => {
                 self.refuse(name, format!("longer than {bytes_max} bytes"));
                 None
@@ -140,9 +211,9 @@ impl<'t, 'r> Fields<'t, 'r> {
                 self.refuse(name, "contains a zero byte");
                 None
             }
-            Some(text) => Some(text.to_owned()),
+            Some(text) => Some(text.into_owned()),
             None => {
-                self.refuse(name, format!("{} is not a string", kind(item)));
+                self.refuse(name, format!("{} is not a string", item.kind()));
                 None
             }
         }
@@ -154,33 +225,31 @@ impl<'t, 'r> Fields<'t, 'r> {
         let given = item.as_integer().or_else(|| item.as_bool().map(i64::from));
         match given {
             Some(value) if value == built => {}
-            Some(_) => self.refuse(name, format!("{} is not built yet (only {built})", describe(item))),
-            None => self.refuse(name, format!("{} is not an integer", describe(item))),
+            Some(_) => self.tolerate(name, format!("{} is not built yet (only {built})", item.describe())),
+            None => self.refuse(name, format!("{} is not an integer", item.describe())),
         }
     }
 
     /// Refuses every key that was not taken; `known` names those that ProxySQL has.
-    pub(crate) fn finish(self, is_not_built: impl Fn(&str, &Item) -> Option<String>, known: &[&'static str]) {
-        for (name, item) in self.table.iter() {
-            if self.taken.contains(name) {
+    pub(crate) fn finish(self, what_of: impl Fn(&str, Scalar<'_>) -> Leftover, known: &[&'static str]) {
+        for (name, value) in self.source.values() {
+            if self.taken.contains(&name) {
                 continue;
             }
-            let line = line_of_key(self.table, name, self.report).unwrap_or(self.line);
-            let candidates = self.taken.iter().chain(known).copied();
-            let reason = is_not_built(name, item).unwrap_or_else(|| suggest::unknown_key(name, candidates));
-            if !reason.is_empty() {
-                self.report.refuse(line, join(&self.path, &quotable(name)), reason);
-            }
+            let line = self.source.line_of(name, self.report).unwrap_or(self.place.line());
+            let reason = match what_of(name, value) {
+                Leftover::Nothing => continue,
+                Leftover::NotBuilt(reason) => reason,
+                Leftover::Unknown => suggest::unknown_key(name, self.taken.iter().chain(known).copied()),
+            };
+            self.report.tolerate_line(line, self.place.key(&quotable(name)), reason);
         }
     }
 
-    fn key(&self, name: &str) -> String {
-        join(&self.path, name)
+    /// [`Fields::finish`] of a table all of whose columns are known.
+    pub(crate) fn finish_row(self) {
+        self.finish(|_, _| Leftover::Unknown, &[]);
     }
-}
-
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// The line of the key `name` in `table`.
@@ -188,27 +257,6 @@ pub(crate) fn line_of_key(table: &dyn TableLike, name: &str, report: &Report) ->
     let (key, item) = table.get_key_value(name)?;
     let span = key.span().or_else(|| item.span())?;
     Some(report.line_of(span.start))
-}
-
-/// The value as a fault quotes it.
-pub(crate) fn describe(item: &Item) -> String {
-    match item.as_value() {
-        Some(Value::String(text)) => format!("\"{}\"", quotable(text.value())),
-        Some(Value::Integer(number)) => number.value().to_string(),
-        Some(Value::Float(number)) => number.value().to_string(),
-        Some(Value::Boolean(value)) => value.value().to_string(),
-        _ => kind(item).to_owned(),
-    }
-}
-
-/// true, false, 1 or 0.
-pub(crate) fn as_bool(item: &Item) -> Option<bool> {
-    match (item.as_bool(), item.as_integer()) {
-        (Some(value), _) => Some(value),
-        (None, Some(1)) => Some(true),
-        (None, Some(0)) => Some(false),
-        _ => None,
-    }
 }
 
 /// `text` fit for one line of a terminal.
@@ -219,18 +267,4 @@ pub(crate) fn quotable(text: &str) -> String {
         out.push_str("...");
     }
     out
-}
-
-fn kind(item: &Item) -> &'static str {
-    match item {
-        Item::Value(Value::String(_)) => "a string",
-        Item::Value(Value::Integer(_)) => "an integer",
-        Item::Value(Value::Float(_)) => "a decimal number",
-        Item::Value(Value::Boolean(_)) => "a boolean",
-        Item::Value(Value::Datetime(_)) => "a date",
-        Item::Value(Value::Array(_)) => "a list",
-        Item::ArrayOfTables(_) => "a list of tables",
-        Item::Value(Value::InlineTable(_)) | Item::Table(_) => "a table",
-        Item::None => "nothing",
-    }
 }

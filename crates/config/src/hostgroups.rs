@@ -1,7 +1,7 @@
 //! `mysql_hostgroup_attributes` and `weir_hostgroups`: what holds for all servers of a hostgroup.
 
 use crate::error::Report;
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
 use crate::statements;
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, Row, required_hostgroup};
@@ -59,7 +59,7 @@ pub enum Balancing {
 }
 
 pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<HostgroupAttributes> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let hostgroup_id = required_hostgroup(&mut f, "hostgroup_id");
     let max_num_online_servers = f.integer("max_num_online_servers", SERVERS_MAX, 0..=SERVERS_MAX);
     let free_connections_pct = f.integer("free_connections_pct", 10, 0..=100);
@@ -72,10 +72,10 @@ pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<Hostgroup
     f.only("autocommit", -1);
     for name in ["ignore_session_variables", "hostgroup_settings", "servers_defaults"] {
         if f.item(name).is_some_and(|item| item.as_str() != Some("")) {
-            f.refuse(name, "not built yet (only an empty string)");
+            f.tolerate(name, "not built yet (only an empty string)");
         }
     }
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(HostgroupAttributes {
         hostgroup_id: hostgroup_id?,
         max_num_online_servers,
@@ -90,7 +90,7 @@ pub(crate) fn attributes(row: &Row<'_>, report: &mut Report) -> Option<Hostgroup
 
 pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirHostgroup> {
     const WORDS: [&str; 3] = ["weighted", "least_in_flight", "latency"];
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let hostgroup_id = required_hostgroup(&mut f, "hostgroup_id");
     let balancing = match f.item("balancing").map(|item| (item, item.as_str())) {
         None | Some((_, Some("weighted"))) => Balancing::Weighted,
@@ -99,14 +99,14 @@ pub(crate) fn weir_hostgroup(row: &Row<'_>, report: &mut Report) -> Option<WeirH
         Some((item, word)) => {
             let fault = match word {
                 Some(word) => unknown_word(word, &WORDS),
-                None => format!("{} is not a string", fields::describe(item)),
+                None => format!("{} is not a string", item.describe()),
             };
             f.refuse("balancing", fault);
             Balancing::Weighted
         }
     };
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(WeirHostgroup { hostgroup_id: hostgroup_id?, balancing, comment })
 }
 

@@ -18,6 +18,7 @@
 //! assert_eq!(errors[0].to_string(), "weir.toml:2: mysql_variables.thread: unknown key, did you mean \"threads\"?");
 //! ```
 
+mod admin_variables;
 mod check;
 mod clusters;
 mod cnf;
@@ -28,8 +29,11 @@ mod hostgroups;
 mod listeners;
 mod names;
 mod password;
+mod peers;
+mod place;
 mod query_rules;
 mod rows;
+mod scalar;
 mod server_tls;
 mod statements;
 mod suggest;
@@ -38,6 +42,7 @@ mod topology;
 mod topology_table;
 mod types;
 mod user_attributes;
+mod variable_names;
 mod variables;
 
 use std::io::Read;
@@ -45,12 +50,15 @@ use std::path::Path;
 
 use toml_edit::Document;
 
+pub use admin_variables::{AdminAccount, AdminVariables, ClusterModule, ClusterVariables};
 pub use clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use cnf::{CnfFile, RowLines, read_cnf};
 pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
+pub use names::{Effect, Variable, nearest_variable, variable, variables};
 pub use password::{Password, Secret};
+pub use peers::{Job, ProxysqlServer};
 pub use rows::{Cell, Strictness, TableRow, TableRows};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
@@ -58,10 +66,10 @@ pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, Tl
 pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
 
 /// The longest configuration file that is read, in bytes.
-pub const FILE_SIZE_BYTES_MAX: usize = 4 << 20;
+pub const FILE_SIZE_BYTES_MAX: usize = 64 << 20;
 
 /// The most rows one table may have.
-pub const TABLE_ROWS_MAX: usize = 10_000;
+pub const TABLE_ROWS_MAX: usize = 200_000;
 
 /// The most faults that are reported of one file; the last one then says that there are more.
 pub const ERRORS_MAX: usize = 500;
@@ -72,21 +80,49 @@ pub const ERRORS_MAX: usize = 500;
 /// All faults of the text, ordered by line; of faults in the TOML syntax itself only the first.
 pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<ConfigError>> {
     let mut report = error::Report::new(file_name, text);
+    let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
+    let config = tables::read(tables::Tables::File(document.as_table()), &mut report);
+    report.verdict(config).map(|(config, _)| config)
+}
+
+/// The rows of a file in TOML as they stand there: for a database, whose own reader checks them.
+///
+/// # Errors
+/// As [`parse`] of what can't be rows: faults in the syntax, and values that no column takes.
+pub fn file_rows(text: &str, file_name: &str) -> Result<TableRows, Vec<ConfigError>> {
+    let mut report = error::Report::new(file_name, text);
+    let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
+    let rows = rows::of_file(document.as_table(), &mut report);
+    let errors = report.into_errors();
+    if errors.is_empty() { Ok(rows) } else { Err(errors) }
+}
+
+/// Checks the rows of a database. The configuration comes with warnings: of what has no effect or refers to nothing.
+///
+/// # Errors
+/// All faults; with [`Strictness::Strict`] what would be warnings, too.
+pub fn read_rows(
+    rows: &TableRows,
+    strictness: Strictness,
+) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
+    let mut report = error::Report::of_rows(strictness);
+    let config = tables::read(tables::Tables::Rows(rows), &mut report);
+    report.verdict(config)
+}
+
+fn document<'t>(text: &'t str, report: &mut error::Report) -> Option<Document<&'t str>> {
     if text.len() > FILE_SIZE_BYTES_MAX {
-        report.refuse(0, "", format!("longer than {FILE_SIZE_BYTES_MAX} bytes"));
-        return Err(report.into_errors());
+        report.refuse_line(0, "", format!("longer than {FILE_SIZE_BYTES_MAX} bytes"));
+        return None;
     }
-    let document = match Document::parse(text) {
-        Ok(document) => document,
+    match Document::parse(text) {
+        Ok(document) => Some(document),
         Err(fault) => {
             let line = fault.span().map_or(0, |span| report.line_of(span.start));
-            report.refuse(line, "", fault.message().trim().replace('\n', "; "));
-            return Err(report.into_errors());
+            report.refuse_line(line, "", fault.message().trim().replace('\n', "; "));
+            None
         }
-    };
-    let config = tables::read(document.as_table(), &mut report);
-    let errors = report.into_errors();
-    if errors.is_empty() { Ok(config) } else { Err(errors) }
+    }
 }
 
 /// [`parse`] for the file at `path`.

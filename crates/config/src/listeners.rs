@@ -132,9 +132,18 @@ impl Config {
     }
 }
 
-/// `;`-separated addresses; none if there is a fault or nothing is given.
+/// `interfaces`: at least one address; none if there is a fault or nothing is given.
 pub(crate) fn interfaces(f: &mut Fields<'_, '_>) -> Option<Vec<ListenAddress>> {
-    let text = f.optional_text("interfaces", 8192)?;
+    let addresses = addresses(f, "interfaces")?;
+    if addresses.is_empty() {
+        f.refuse("interfaces", "is empty");
+    }
+    Some(addresses).filter(|addresses| !addresses.is_empty())
+}
+
+/// `;`-separated addresses; none if there is a fault or nothing is given.
+pub(crate) fn addresses(f: &mut Fields<'_, '_>, name: &'static str) -> Option<Vec<ListenAddress>> {
+    let text = f.optional_text(name, 8192)?;
     let mut addresses = Vec::new();
     let mut faults = Vec::new();
     for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
@@ -150,18 +159,15 @@ pub(crate) fn interfaces(f: &mut Fields<'_, '_>) -> Option<Vec<ListenAddress>> {
             break;
         }
     }
-    if addresses.is_empty() && faults.is_empty() {
-        faults.push("is empty".to_owned());
-    }
     for fault in &faults {
-        f.refuse("interfaces", fault);
+        f.refuse(name, fault);
     }
     faults.is_empty().then_some(addresses)
 }
 
 /// A row of `weir_listeners`.
 pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let address = f.optional_text("address", 4096);
     if !f.has("address") {
         f.refuse("address", "is missing");
@@ -182,7 +188,7 @@ pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
     }
     let hostgroup = f.has("hostgroup").then(|| f.integer("hostgroup", 0, 0..=INT_MAX));
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(Listener { address: address?, mode, hostgroup, comment })
 }
 
@@ -190,10 +196,9 @@ pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
 pub(crate) fn distinct(config: &Config, lines: &Lines, report: &mut Report) {
     let interfaces = &config.variables.interfaces;
     for (index, row) in config.weir_listeners.iter().enumerate() {
-        let (path, line) = lines.at(index);
         let before = config.weir_listeners.iter().take(index).position(|other| other.address == row.address);
         let reason = match before {
-            Some(first) => format!("{} is already there (line {})", row.address, lines.at(first).1),
+            Some(first) => format!("{} is already there ({})", row.address, lines.at(first).pointer()),
             None if interfaces.contains(&row.address) => {
                 format!("{} is already in mysql_variables.interfaces", row.address)
             }
@@ -202,6 +207,6 @@ pub(crate) fn distinct(config: &Config, lines: &Lines, report: &mut Report) {
             }
             None => continue,
         };
-        report.refuse(line, format!("{path}.address"), reason);
+        report.refuse(lines.at(index), "address", reason);
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_routing::{FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule, Rules};
 
 use crate::error::Report;
-use crate::fields::{Fields, describe, quotable};
+use crate::fields::{Fields, quotable};
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
 use crate::types::Config;
@@ -22,7 +22,7 @@ const FLAG_OUTS_MAX: usize = 1000;
 
 /// A row of `mysql_query_rules`. `next_id` is the id of a row that gives none, as AUTOINCREMENT has it.
 pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) -> Option<QueryRule> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let faults_before = f.report.len();
     let rule_id = f.integer("rule_id", *next_id, 1..=INT_MAX);
     *next_id = (*next_id).max(rule_id.saturating_add(1));
@@ -35,10 +35,10 @@ pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) 
     }
     for name in ["cache_ttl", "cache_timeout", "mirror_flagOUT", "mirror_hostgroup", "gtid_from_hostgroup"] {
         if f.item(name).is_some() {
-            f.refuse(name, "not built yet");
+            f.tolerate(name, "not built yet");
         }
     }
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     (report.len() == faults_before).then_some(rule)
 }
 
@@ -91,7 +91,7 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
         Some((_, Some(1))) => Some(Multiplex::On),
         Some((_, Some(2))) => Some(Multiplex::NotForVariables),
         Some((item, _)) => {
-            f.refuse("multiplex", format!("{} is none of 0, 1 and 2", describe(item)));
+            f.refuse("multiplex", format!("{} is none of 0, 1 and 2", item.describe()));
             None
         }
     };
@@ -157,7 +157,7 @@ fn quotable_line(fault: &str) -> String {
 
 /// A row of `mysql_query_rules_fast_routing`.
 pub(crate) fn fast_route(row: &Row<'_>, report: &mut Report) -> Option<FastRoute> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let faults_before = f.report.len();
     let username = f.text("username", "", USERNAME_CHARS_MAX);
     let schemaname = f.text("schemaname", "", SCHEMA_CHARS_MAX);
@@ -169,7 +169,7 @@ pub(crate) fn fast_route(row: &Row<'_>, report: &mut Report) -> Option<FastRoute
         }
     }
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     let destination_hostgroup = destination?;
     let route = FastRoute { username, schemaname, flag_in, destination_hostgroup, comment };
     (report.len() == faults_before).then_some(route)
@@ -179,13 +179,8 @@ pub(crate) fn fast_route(row: &Row<'_>, report: &mut Report) -> Option<FastRoute
 pub(crate) fn check_rules(config: &Config, lines: &Lines, report: &mut Report) {
     if let Err(faults) = Rules::compile(&config.query_rules, &[], config.rule_options()) {
         for fault in faults {
-            let (path, line) = lines.at(fault.row);
             let rule_id = config.query_rules.get(fault.row).map_or(0, |rule| rule.rule_id);
-            report.refuse(
-                line,
-                format!("{path}.{}", fault.column),
-                format!("rule {rule_id}: {}", fault.reason),
-            );
+            report.refuse(lines.at(fault.row), fault.column, format!("rule {rule_id}: {}", fault.reason));
         }
     }
 }
@@ -197,9 +192,8 @@ pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines,
         else {
             continue;
         };
-        let (path, line) = lines.at(at);
         let reason = format!("rule {}: {}", rule.rule_id, crate::check::has_no_server(hostgroup));
-        report.refuse(line, format!("{path}.destination_hostgroup"), reason);
+        report.tolerate(lines.at(at), "destination_hostgroup", reason);
     }
 }
 
@@ -207,17 +201,18 @@ pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines,
 pub(crate) fn check_fast(config: &Config, known: Option<&HashSet<u32>>, lines: &Lines, report: &mut Report) {
     let mut seen = HashMap::new();
     for (at, route) in config.fast_routing.iter().enumerate() {
-        let (path, line) = lines.at(at);
-        if let Some(first) = seen.insert((&route.username, &route.schemaname, route.flag_in), line) {
+        let place = lines.at(at);
+        if let Some(first) = seen.insert((&route.username, &route.schemaname, route.flag_in), place) {
             let (user, schema, flag) = (&route.username, &route.schemaname, route.flag_in);
             let reason = format!(
-                "user \"{user}\", schema \"{schema}\", flagIN {flag} are already there (line {first})"
+                "user \"{user}\", schema \"{schema}\", flagIN {flag} are already there ({})",
+                first.pointer()
             );
-            report.refuse(line, path, reason);
+            report.refuse(place, "", reason);
         }
         if known.is_some_and(|known| !known.contains(&route.destination_hostgroup)) {
             let reason = crate::check::has_no_server(route.destination_hostgroup);
-            report.refuse(line, format!("{path}.destination_hostgroup"), reason);
+            report.tolerate(place, "destination_hostgroup", reason);
         }
     }
 }

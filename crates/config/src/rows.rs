@@ -4,6 +4,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use toml_edit::{Item, Table, TableLike};
+
+use crate::error::Report;
+use crate::fields::line_of_key;
+use crate::names;
+use crate::scalar::Scalar;
+
 /// How much is forgiven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strictness {
@@ -101,5 +108,68 @@ impl TableRows {
             }
         }
         variables
+    }
+}
+
+/// The rows of a file in TOML. What is no table is left out.
+pub(crate) fn of_file(root: &Table, report: &mut Report) -> TableRows {
+    let mut all = TableRows::new();
+    for (name, item) in root.iter() {
+        let line = line_of_key(root, name, report).unwrap_or(1);
+        let module =
+            name.strip_suffix("_variables").filter(|module| [names::MYSQL, names::ADMIN].contains(module));
+        match (item, module) {
+            (item, Some(module)) => {
+                for (name, item) in item.as_table_like().into_iter().flat_map(TableLike::iter) {
+                    if let Some(text) = text_of(item, line, name, report) {
+                        all.push_variable(&format!("{module}-{name}"), &text);
+                    }
+                }
+            }
+            (Item::ArrayOfTables(tables), _) => {
+                all.set(name, tables.iter().map(|table| row_of(table, line, report)).collect());
+            }
+            (item, _) => {
+                let tables =
+                    item.as_array().into_iter().flatten().filter_map(|value| value.as_inline_table());
+                let rows: Vec<TableRow> = tables.map(|table| row_of(table, line, report)).collect();
+                if item.is_array() {
+                    all.set(name, rows);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn row_of(table: &dyn TableLike, line: usize, report: &mut Report) -> TableRow {
+    let mut row = TableRow::new();
+    for (name, item) in table.iter() {
+        let cell = match Scalar::of_item(item) {
+            Scalar::Integer(number) => Cell::Integer(number),
+            Scalar::Real(number) => Cell::Real(number),
+            Scalar::Boolean(value) => Cell::Integer(i64::from(value)),
+            Scalar::Text(text, _) => Cell::Text(text.to_owned()),
+            Scalar::Other(kind) => {
+                let line = line_of_key(table, name, report).unwrap_or(line);
+                report.refuse_line(line, name, format!("{kind} is not a value of a column"));
+                continue;
+            }
+        };
+        row.insert(name.to_owned().into(), cell);
+    }
+    row
+}
+
+fn text_of(item: &Item, line: usize, name: &str, report: &mut Report) -> Option<String> {
+    match Scalar::of_item(item) {
+        Scalar::Integer(number) => Some(number.to_string()),
+        Scalar::Real(number) => Some(number.to_string()),
+        Scalar::Boolean(value) => Some(value.to_string()),
+        Scalar::Text(text, _) => Some(text.to_owned()),
+        Scalar::Other(kind) => {
+            report.refuse_line(line, name, format!("{kind} is not a value of a variable"));
+            None
+        }
     }
 }

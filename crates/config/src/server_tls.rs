@@ -1,5 +1,6 @@
 //! TLS towards servers: `mysql_servers.use_ssl`, `mysql_servers_ssl_params` and the `ssl_p2s_*` variables.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use weir_topology::Endpoint;
@@ -132,17 +133,26 @@ impl Config {
     }
 }
 
+/// Whether a row is for all users; others are left out.
+pub(crate) fn is_for_all_users(row: &Row<'_>, report: &mut Report) -> bool {
+    let mut f = Fields::of(row, report);
+    let is_for_all = f.optional_text("username", 4096).is_none_or(|name| name.is_empty());
+    if !is_for_all {
+        let reason = "not built yet (only an empty string): connections go from one user to another";
+        f.tolerate("username", reason);
+    }
+    is_for_all
+}
+
 /// A row of `mysql_servers_ssl_params`.
 pub(crate) fn ssl_params(row: &Row<'_>, report: &mut Report) -> Option<ServerSslParams> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let hostname = tables::hostname(&mut f);
     let port = tables::port(&mut f);
     let params = params(&mut f, &COLUMNS);
-    if f.optional_text("username", 4096).is_some_and(|text| !text.is_empty()) {
-        f.refuse("username", "not built yet (only an empty string): connections go from one user to another");
-    }
+    f.item("username");
     let comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     Some(ServerSslParams { endpoint: Endpoint::new(&hostname?, port), params, comment })
 }
 
@@ -235,31 +245,28 @@ pub(crate) fn consistent(
     params: Option<&Lines>,
     report: &mut Report,
 ) {
-    if let Some(lines) = servers {
-        for (index, row) in config.servers.iter().enumerate() {
-            let before =
-                config.servers.iter().take(index).position(|other| other.endpoint() == row.endpoint());
-            if let Some(first) = before.filter(|first| config.servers[*first].use_ssl != row.use_ssl) {
-                let (path, line) = lines.at(index);
-                let reason = format!(
-                    "differs from the row of {} in line {}: a server has one",
-                    row.endpoint(),
-                    lines.at(first).1
-                );
-                report.refuse(line, format!("{path}.use_ssl"), reason);
-            }
+    let mut seen: HashMap<Endpoint, (bool, usize)> = HashMap::new();
+    for (index, row) in config.servers.iter().enumerate() {
+        let (use_ssl, first) = *seen.entry(row.endpoint()).or_insert((row.use_ssl, index));
+        if let Some(lines) = servers.filter(|_| use_ssl != row.use_ssl) {
+            let reason = format!(
+                "differs from the row of {} in {}: a server has one",
+                row.endpoint(),
+                lines.at(first).pointer()
+            );
+            report.refuse(lines.at(index), "use_ssl", reason);
         }
     }
     let Some(lines) = params else { return };
+    let mut rows: HashMap<&Endpoint, usize> = HashMap::new();
     for (index, row) in config.servers_ssl_params.iter().enumerate() {
-        let (path, line) = lines.at(index);
-        let same = |other: &ServerSslParams| other.endpoint == row.endpoint;
-        if let Some(first) = config.servers_ssl_params.iter().take(index).position(same) {
-            let reason = format!("{} is already there (line {})", row.endpoint, lines.at(first).1);
-            report.refuse(line, path, reason);
-        } else if servers.is_some() && !config.servers.iter().any(|server| server.endpoint() == row.endpoint)
-        {
-            report.refuse(line, path, format!("no row of mysql_servers is {}", row.endpoint));
+        let first = *rows.entry(&row.endpoint).or_insert(index);
+        if first != index {
+            let reason = format!("{} is already there ({})", row.endpoint, lines.at(first).pointer());
+            report.refuse(lines.at(index), "", reason);
+        } else if servers.is_some() && !seen.contains_key(&row.endpoint) {
+            let reason = format!("no row of mysql_servers is {}", row.endpoint);
+            report.tolerate(lines.at(index), "", reason);
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn unknown_word(word: &str, allowed: &[&'static str]) -> String {
 }
 
 /// The known name with the fewest edits, if they are few for its length; the first of several.
-fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.chars().count() > NAME_CHARS_MAX {
         return None;
     }

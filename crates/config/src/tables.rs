@@ -1,19 +1,22 @@
-//! From the TOML document to rows.
+//! From a file or the rows of a database to a configuration.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use toml_edit::{Item, Table, TableLike};
 
+use crate::check::TableLines;
 use crate::error::Report;
-use crate::fields::{Fields, line_of_key};
+use crate::fields::{Fields, Source, line_of_key, quotable};
 use crate::password::{Password, Secret};
+use crate::place::{NOWHERE, Place};
+use crate::rows::{Cell, TableRow, TableRows};
 use crate::suggest::unknown_word;
 use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
 use crate::{
-    TABLE_ROWS_MAX, check, clusters, hostgroups, listeners, names, query_rules, server_tls, topology_table,
-    variables,
+    TABLE_ROWS_MAX, admin_variables, check, clusters, hostgroups, listeners, names, peers, query_rules,
+    server_tls, topology_table, variables,
 };
 
 /// Hostgroups, weights and counts are SQLite integers in ProxySQL; Weir keeps them within 31 bits.
@@ -30,64 +33,133 @@ pub(crate) const SCHEMA_CHARS_MAX: usize = 64;
 /// Longer than any password that a server accepts in its authentication packets.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// Reads the whole document.
-pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
+/// Where the tables are.
+#[derive(Clone, Copy)]
+pub(crate) enum Tables<'t> {
+    /// A file in TOML.
+    File(&'t Table),
+    /// A database.
+    Rows(&'t TableRows),
+}
+
+/// Reads all tables and checks them, each alone and all together.
+pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
     let mut config = Config::default();
-    let servers = rows(root, "mysql_servers", report);
-    let users = rows(root, "mysql_users", report);
-    let galera = rows(root, "mysql_galera_hostgroups", report);
-    let attributes = rows(root, "mysql_hostgroup_attributes", report);
-    let own = rows(root, "weir_hostgroups", report);
-    config.servers = servers.iter().filter_map(|row| server(row, report)).collect();
-    config.users = users.iter().filter_map(|row| user(row, report)).collect();
-    let cluster = |row, report: &mut Report| clusters::cluster_hostgroup(row, report);
-    config.galera_hostgroups = galera.iter().filter_map(|row| cluster(row, report)).collect();
-    let groups = rows(root, "mysql_group_replication_hostgroups", report);
-    config.group_replication_hostgroups = groups.iter().filter_map(|row| cluster(row, report)).collect();
-    let replication = rows(root, "mysql_replication_hostgroups", report);
-    config.replication_hostgroups =
-        replication.iter().filter_map(|row| clusters::replication_hostgroup(row, report)).collect();
-    let topology = rows(root, "weir_topology", report);
-    config.weir_topology =
-        topology.iter().filter_map(|row| topology_table::weir_topology(row, &config, report)).collect();
-    let ssl_params = rows(root, "mysql_servers_ssl_params", report);
-    config.servers_ssl_params =
-        ssl_params.iter().filter_map(|row| server_tls::ssl_params(row, report)).collect();
-    let listening = rows(root, "weir_listeners", report);
-    config.weir_listeners = listening.iter().filter_map(|row| listeners::listener(row, report)).collect();
-    config.hostgroup_attributes =
-        attributes.iter().filter_map(|row| hostgroups::attributes(row, report)).collect();
-    config.weir_hostgroups = own.iter().filter_map(|row| hostgroups::weir_hostgroup(row, report)).collect();
-    let rules = rows(root, "mysql_query_rules", report);
-    let fast = rows(root, "mysql_query_rules_fast_routing", report);
-    let mut next_id = 1;
-    config.query_rules =
-        rules.iter().filter_map(|row| query_rules::query_rule(row, &mut next_id, report)).collect();
-    config.fast_routing = fast.iter().filter_map(|row| query_rules::fast_route(row, report)).collect();
-    if let Some((table, line)) = table(root, "mysql_variables", report) {
-        config.variables = variables::read(Fields::new("mysql_variables", table, line, report));
+    read_variables(tables, &mut config, report);
+    let lines = TableLines {
+        servers: fill(&mut config.servers, tables.rows("mysql_servers", report), server, report),
+        ssl_params: {
+            let mut rows = tables.rows("mysql_servers_ssl_params", report);
+            rows.retain(|row| server_tls::is_for_all_users(row, report));
+            fill(&mut config.servers_ssl_params, rows, server_tls::ssl_params, report)
+        },
+        users: fill(&mut config.users, users(tables, report), user, report),
+        clusters: clusters::ClusterLines {
+            galera: {
+                let rows = tables.rows("mysql_galera_hostgroups", report);
+                fill(&mut config.galera_hostgroups, rows, clusters::cluster_hostgroup, report)
+            },
+            group_replication: {
+                let rows = tables.rows("mysql_group_replication_hostgroups", report);
+                fill(&mut config.group_replication_hostgroups, rows, clusters::cluster_hostgroup, report)
+            },
+            replication: {
+                let rows = tables.rows("mysql_replication_hostgroups", report);
+                fill(&mut config.replication_hostgroups, rows, clusters::replication_hostgroup, report)
+            },
+        },
+        listeners: {
+            let rows = tables.rows("weir_listeners", report);
+            fill(&mut config.weir_listeners, rows, listeners::listener, report)
+        },
+        topology: {
+            let rows = tables.rows("weir_topology", report);
+            let mut read = Vec::new();
+            let topology =
+                |row: &Row<'_>, report: &mut Report| topology_table::weir_topology(row, &config, report);
+            let lines = fill(&mut read, rows, topology, report);
+            config.weir_topology = read;
+            lines
+        },
+        rules: {
+            let (rows, mut next_id) = (tables.rows("mysql_query_rules", report), 1);
+            let rule =
+                |row: &Row<'_>, report: &mut Report| query_rules::query_rule(row, &mut next_id, report);
+            fill(&mut config.query_rules, rows, rule, report)
+        },
+        fast: {
+            let rows = tables.rows("mysql_query_rules_fast_routing", report);
+            fill(&mut config.fast_routing, rows, query_rules::fast_route, report)
+        },
+    };
+    check::across(&config, &lines, report);
+    read_rest(tables, &mut config, report);
+    config
+}
+
+/// What is said of hostgroups, other programs and proxies, and what is not built.
+fn read_rest(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
+    let rows = tables.rows("mysql_hostgroup_attributes", report);
+    let attributes = fill(&mut config.hostgroup_attributes, rows, hostgroups::attributes, report);
+    let rows = tables.rows("weir_hostgroups", report);
+    let own = fill(&mut config.weir_hostgroups, rows, hostgroups::weir_hostgroup, report);
+    check::hostgroups(config, &attributes, &own, report);
+    let (rows, mut next_id) = (tables.rows("scheduler", report), 1);
+    let job = |row: &Row<'_>, report: &mut Report| peers::job(row, &mut next_id, report);
+    let jobs = fill(&mut config.scheduler, rows, job, report);
+    let rows = tables.rows("proxysql_servers", report);
+    let proxies = fill(&mut config.proxysql_servers, rows, peers::proxy, report);
+    peers::distinct(config, &jobs, &proxies, report);
+    match tables {
+        Tables::File(root) => read_top(root, config, report),
+        Tables::Rows(rows) => {
+            for (name, rows) in rows.tables().filter(|(name, _)| names::TABLES_NOT_BUILT.contains(name)) {
+                if !rows.is_empty() {
+                    let reason = format!("{} rows without effect: not built yet", rows.len());
+                    report.tolerate(&Place::row(name.to_owned()), "", reason);
+                }
+            }
+        }
     }
-    if let Some((table, line)) = table(root, "admin_variables", report) {
-        let fields = Fields::new("admin_variables", table, line, report);
-        fields.finish(|name, item| names::not_built_variable("admin", name, item), names::ADMIN_VARIABLES);
+}
+
+/// `[mysql_variables]` and `[admin_variables]`, or `global_variables`.
+fn read_variables(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
+    match tables {
+        Tables::File(root) => {
+            if let Some((table, place)) = table(root, "mysql_variables", report) {
+                config.variables = variables::read(Fields::new(&place, Source::File(table), report));
+            }
+            if let Some((table, place)) = table(root, "admin_variables", report) {
+                config.admin = admin_variables::read(Fields::new(&place, Source::File(table), report));
+            }
+        }
+        Tables::Rows(rows) => {
+            let (mut mysql, mut admin) = (TableRow::new(), TableRow::new());
+            for (full_name, value) in rows.variables() {
+                let (of_module, name) = match full_name.split_once('-') {
+                    Some((names::MYSQL, name)) => (&mut mysql, name),
+                    Some((names::ADMIN, name)) => (&mut admin, name),
+                    _ => {
+                        report.tolerate(&Place::row(quotable(full_name)), "", "unknown variable");
+                        continue;
+                    }
+                };
+                of_module.insert(name.to_owned().into(), value.clone());
+            }
+            let place = Place::variables(names::MYSQL);
+            config.variables = variables::read(Fields::new(&place, Source::Row(&mysql), report));
+            let place = Place::variables(names::ADMIN);
+            config.admin = admin_variables::read(Fields::new(&place, Source::Row(&admin), report));
+        }
     }
-    let mut top = Fields::new("", root, 1, report);
-    for name in [
-        "mysql_servers",
-        "mysql_servers_ssl_params",
-        "mysql_users",
-        "mysql_galera_hostgroups",
-        "mysql_group_replication_hostgroups",
-        "mysql_replication_hostgroups",
-        "mysql_query_rules",
-        "mysql_query_rules_fast_routing",
-        "weir_listeners",
-        "mysql_hostgroup_attributes",
-        "weir_hostgroups",
-        "weir_topology",
-        "mysql_variables",
-        "admin_variables",
-    ] {
+}
+
+/// The keys of a file that are no tables of rows.
+fn read_top(root: &Table, config: &mut Config, report: &mut Report) {
+    let place = Place::in_file("", 1);
+    let mut top = Fields::new(&place, Source::File(root), report);
+    for name in TABLES {
         top.item(name);
     }
     match top.optional_text("datadir", 4096) {
@@ -95,44 +167,54 @@ pub(crate) fn read(root: &Table, report: &mut Report) -> Config {
         Some(path) => config.datadir = PathBuf::from(path),
         None => {}
     }
-    top.finish(names::not_built_table, names::TABLES_NOT_BUILT);
-    let lines = check::TableLines {
-        servers: Lines::of(&servers),
-        ssl_params: Lines::of(&ssl_params),
-        users: Lines::of(&users),
-        clusters: clusters::ClusterLines {
-            galera: Lines::of(&galera),
-            group_replication: Lines::of(&groups),
-            replication: Lines::of(&replication),
-        },
-        listeners: Lines::of(&listening),
-        topology: Lines::of(&topology),
-        rules: Lines::of(&rules),
-        fast: Lines::of(&fast),
-    };
-    check::across(&config, &lines, report);
-    check::hostgroups(&config, &Lines::of(&attributes), &Lines::of(&own), report);
-    config
+    let is_empty = |name: &str| root.get(name).is_some_and(has_no_rows);
+    top.finish(|name, value| names::leftover_table(name, value, is_empty(name)), names::TABLES_NOT_BUILT);
 }
 
-/// A row of an array of tables before it is read.
+const TABLES: [&str; 16] = [
+    "mysql_servers",
+    "mysql_servers_ssl_params",
+    "mysql_users",
+    "mysql_galera_hostgroups",
+    "mysql_group_replication_hostgroups",
+    "mysql_replication_hostgroups",
+    "mysql_query_rules",
+    "mysql_query_rules_fast_routing",
+    "weir_listeners",
+    "mysql_hostgroup_attributes",
+    "weir_hostgroups",
+    "weir_topology",
+    "scheduler",
+    "proxysql_servers",
+    "mysql_variables",
+    "admin_variables",
+];
+
+fn has_no_rows(item: &Item) -> bool {
+    match item {
+        Item::ArrayOfTables(rows) => rows.is_empty(),
+        Item::Table(table) => table.is_empty(),
+        Item::Value(value) => {
+            value.as_array().is_some_and(toml_edit::Array::is_empty)
+                || value.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty)
+        }
+        Item::None => true,
+    }
+}
+
+/// A row of a table before it is read.
 pub(crate) struct Row<'t> {
-    pub(crate) path: String,
-    pub(crate) line: usize,
-    pub(crate) table: &'t dyn TableLike,
+    pub(crate) place: Place,
+    pub(crate) source: Source<'t>,
 }
 
 /// Where the rows of a table stand, for checks that look at several rows.
-pub(crate) struct Lines(Vec<(String, usize)>);
+pub(crate) struct Lines(Vec<Place>);
 
 impl Lines {
-    fn of(rows: &[Row<'_>]) -> Self {
-        Self(rows.iter().map(|row| (row.path.clone(), row.line)).collect())
-    }
-
-    /// Path and line of a row. Rows that were refused shift the index, so this is only used when none was.
-    pub(crate) fn at(&self, index: usize) -> (&str, usize) {
-        self.0.get(index).map_or(("", 0), |(path, line)| (path.as_str(), *line))
+    /// Where a row is. Rows that were refused shift the index, so this is only used when none was.
+    pub(crate) fn at(&self, index: usize) -> &Place {
+        self.0.get(index).unwrap_or(&NOWHERE)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -140,7 +222,38 @@ impl Lines {
     }
 }
 
-fn rows<'t>(root: &'t Table, name: &'static str, report: &mut Report) -> Vec<Row<'t>> {
+/// Reads rows one by one.
+fn fill<T>(
+    into: &mut Vec<T>,
+    rows: Vec<Row<'_>>,
+    mut read: impl FnMut(&Row<'_>, &mut Report) -> Option<T>,
+    report: &mut Report,
+) -> Lines {
+    into.extend(rows.iter().filter_map(|row| read(row, report)));
+    Lines(rows.into_iter().map(|row| row.place).collect())
+}
+
+impl<'t> Tables<'t> {
+    /// The rows of a table.
+    fn rows(self, name: &'static str, report: &mut Report) -> Vec<Row<'t>> {
+        let rows = match self {
+            Self::File(root) => rows_of_file(root, name, report),
+            Self::Rows(rows) => rows
+                .of(name)
+                .iter()
+                .map(|row| Row { place: Place::row(describe(name, row)), source: Source::Row(row) })
+                .collect(),
+        };
+        if rows.len() > TABLE_ROWS_MAX {
+            let line = rows.first().map_or(0, |row| row.place.line());
+            report.refuse_line(line, name, format!("{} rows, more than {TABLE_ROWS_MAX}", rows.len()));
+            return Vec::new();
+        }
+        rows
+    }
+}
+
+fn rows_of_file<'t>(root: &'t Table, name: &'static str, report: &mut Report) -> Vec<Row<'t>> {
     let line = line_of_key(root, name, report).unwrap_or(1);
     let tables: Vec<(Option<Range<usize>>, &dyn TableLike)> = match root.get(name) {
         None => return Vec::new(),
@@ -150,48 +263,61 @@ fn rows<'t>(root: &'t Table, name: &'static str, report: &mut Report) -> Vec<Row
         Some(item) => {
             let list = item.as_array().map(|list| list.iter().map(|value| value.as_inline_table()));
             let Some(tables) = list.and_then(Iterator::collect::<Option<Vec<_>>>) else {
-                report.refuse(line, name, format!("is a list of rows: write [[{name}]] above each"));
+                report.refuse_line(line, name, format!("is a list of rows: write [[{name}]] above each"));
                 return Vec::new();
             };
             tables.into_iter().map(|table| (table.span(), table as &dyn TableLike)).collect()
         }
     };
-    if tables.len() > TABLE_ROWS_MAX {
-        report.refuse(line, name, format!("{} rows, more than {TABLE_ROWS_MAX}", tables.len()));
-        return Vec::new();
-    }
     let row = |(index, (span, table)): (usize, (Option<Range<usize>>, &'t dyn TableLike))| Row {
-        path: format!("{name}[{index}]"),
-        line: span.map_or(line, |span| report.line_of(span.start)),
-        table,
+        place: Place::in_file(
+            format!("{name}[{index}]"),
+            span.map_or(line, |span| report.line_of(span.start)),
+        ),
+        source: Source::File(table),
     };
     tables.into_iter().enumerate().map(row).collect()
 }
 
-fn table<'t>(root: &'t Table, name: &str, report: &mut Report) -> Option<(&'t dyn TableLike, usize)> {
+/// A row of the database by its key: `mysql_servers (100, db1, 3306)`.
+fn describe(table: &str, row: &TableRow) -> String {
+    let key: &[&str] = match table {
+        "mysql_servers" => &["hostgroup_id", "hostgroup", "hostname", "address", "port"],
+        "mysql_servers_ssl_params" | "proxysql_servers" => &["hostname", "port", "username"],
+        "mysql_users" => &["username"],
+        "mysql_query_rules" => &["rule_id"],
+        "mysql_query_rules_fast_routing" => &["username", "schemaname", "flagIN"],
+        "weir_listeners" => &["address"],
+        "mysql_hostgroup_attributes" | "weir_hostgroups" => &["hostgroup_id"],
+        "scheduler" => &["id"],
+        _ => &["writer_hostgroup"],
+    };
+    let value = |name: &&str| match row.get(*name) {
+        Some(Cell::Text(text)) => Some(quotable(text)),
+        Some(Cell::Integer(number)) => Some(number.to_string()),
+        Some(Cell::Real(number)) => Some(number.to_string()),
+        Some(Cell::Null) | None => None,
+    };
+    let values: Vec<String> = key.iter().filter_map(value).collect();
+    format!("{table} ({})", values.join(", "))
+}
+
+fn table<'t>(root: &'t Table, name: &str, report: &mut Report) -> Option<(&'t dyn TableLike, Place)> {
     let item = root.get(name)?;
     let line = line_of_key(root, name, report).unwrap_or(1);
     let table = item.as_table_like();
     if table.is_none() {
-        report.refuse(line, name, format!("is a table: write [{name}] above its variables"));
+        report.refuse_line(line, name, format!("is a table: write [{name}] above its variables"));
     }
-    table.map(|table| (table, line))
+    table.map(|table| (table, Place::in_file(name, line)))
 }
 
 fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let hostgroup_id = hostgroup_with_alias(&mut f);
     let hostname = hostname(&mut f);
     let port = port(&mut f);
-    let status = match f.optional_text("status", 64).as_deref() {
-        None | Some("ONLINE") => ServerStatus::Online,
-        Some("OFFLINE_SOFT") => ServerStatus::OfflineSoft,
-        Some("OFFLINE_HARD") => ServerStatus::OfflineHard,
-        Some(word) => {
-            f.refuse("status", unknown_word(word, &["ONLINE", "OFFLINE_SOFT", "OFFLINE_HARD"]));
-            ServerStatus::Online
-        }
-    };
+    let status = status(&mut f);
     let weight = f.integer("weight", 1, 0..=10_000_000);
     let max_connections = f.integer("max_connections", 1000, 0..=1_000_000);
     let max_latency_ms = f.integer("max_latency_ms", 0, 0..=INT_MAX);
@@ -201,7 +327,7 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
     for name in ["compression", "gtid_port"] {
         f.only(name, 0);
     }
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     let (hostgroup_id, hostname) = (hostgroup_id?, hostname?);
     Some(MysqlServer {
         hostgroup_id,
@@ -215,6 +341,25 @@ fn server(row: &Row<'_>, report: &mut Report) -> Option<MysqlServer> {
         max_replication_lag,
         comment,
     })
+}
+
+fn status(f: &mut Fields<'_, '_>) -> ServerStatus {
+    let Some(written) = f.optional_text("status", 64) else { return ServerStatus::Online };
+    let word = if f.is_row() { written.to_ascii_uppercase() } else { written };
+    match word.as_str() {
+        "ONLINE" => ServerStatus::Online,
+        "OFFLINE_SOFT" => ServerStatus::OfflineSoft,
+        "OFFLINE_HARD" => ServerStatus::OfflineHard,
+        // ProxySQL writes down what it has observed.
+        "SHUNNED" if f.is_row() => {
+            f.tolerate("status", "SHUNNED is what is observed, not what is wanted: taken as ONLINE");
+            ServerStatus::Online
+        }
+        word => {
+            f.refuse("status", unknown_word(word, &["ONLINE", "OFFLINE_SOFT", "OFFLINE_HARD"]));
+            ServerStatus::Online
+        }
+    }
 }
 
 /// `hostgroup_id`, or `hostgroup` as in ProxySQL's configuration file.
@@ -277,18 +422,39 @@ pub(crate) fn hostname(f: &mut Fields<'_, '_>) -> Option<String> {
 }
 
 pub(crate) fn port(f: &mut Fields<'_, '_>) -> u16 {
-    let Some(number) = f.any_integer("port") else { return 3306 };
+    port_or(f, 3306)
+}
+
+pub(crate) fn port_or(f: &mut Fields<'_, '_>, default: u16) -> u16 {
+    let Some(number) = f.any_integer("port") else { return default };
     match u16::try_from(number) {
         Ok(port) if port > 0 => port,
         _ => {
             f.refuse("port", format!("{number} is not a port (1..65535)"));
-            3306
+            default
         }
     }
 }
 
+/// The rows of users. ProxySQL's database may have two of one user, for clients and for servers: Weir shows servers
+/// what clients have shown, so the one for servers only is left out.
+fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Vec<Row<'t>> {
+    let mut rows = tables.rows("mysql_users", report);
+    let Tables::Rows(_) = tables else { return rows };
+    rows.retain(|row| {
+        let Source::Row(cells) = row.source else { return true };
+        let is_for_servers_only = cells.get("frontend") == Some(&Cell::Integer(0));
+        if is_for_servers_only {
+            let reason = "0 is not built yet: the row is left out, servers are shown what clients have shown";
+            report.tolerate(&row.place, "frontend", reason);
+        }
+        !is_for_servers_only
+    });
+    rows
+}
+
 fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let username = f.optional_text("username", USERNAME_CHARS_MAX);
     if username.as_deref() == Some("") {
         f.refuse("username", "is empty");
@@ -314,7 +480,7 @@ fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {
     let schema_locked = f.boolean("schema_locked", false);
     let fast_forward = f.boolean("fast_forward", false);
     let attributes = user_attributes(&mut f, &password);
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     let username = username.filter(|name| !name.is_empty())?;
     Some(MysqlUser {
         username,

@@ -8,7 +8,9 @@ use super::*;
 
 mod clusters;
 mod listeners;
+mod peers;
 mod query_rules;
+mod rows;
 mod server_tls;
 mod topology_table;
 mod users;
@@ -212,9 +214,23 @@ fn faults_of_variables() {
         assert_fault("[mysql_variables]\n", line, &format!("mysql_variables.{message}"));
     }
     for (line, message) in [
-        ("mysql_ifaces = \"0.0.0.0:6032\"", "mysql_ifaces: not built yet"),
-        ("admin_credentials = \"admin:admin\"", "admin_credentials: not built yet"),
-        ("web_enabled = true", "web_enabled: not built yet"),
+        (
+            "mysql_ifaces = \"6032\"",
+            "mysql_ifaces: \"6032\" is neither an address and port such as 0.0.0.0:6033 nor the path of a socket",
+        ),
+        ("admin_credentials = \"geheim\"", "admin_credentials: account 1 is not user:password"),
+        ("admin_credentials = \"a:b;:c\"", "admin_credentials: account 2 is not user:password"),
+        ("admin_credentials = \"a:b;a:c\"", "admin_credentials: \"a\" is there twice"),
+        ("stats_credentials = \"admin:x\"", "stats_credentials: \"admin\" is in admin_credentials, too"),
+        ("refresh_interval = 1", "refresh_interval: 1 is out of range (10..100000)"),
+        ("cluster_check_interval_ms = 1", "cluster_check_interval_ms: 1 is out of range (10..300000)"),
+        (
+            "cluster_mysql_users_diffs_before_sync = 1001",
+            "cluster_mysql_users_diffs_before_sync: 1001 is out of range (0..1000)",
+        ),
+        ("stats_system_cpu = 301", "stats_system_cpu: 301 is out of range (0..300)"),
+        ("web_port = 0", "web_port: 0 is out of range (1..65535)"),
+        ("debug = true", "debug: not built yet"),
         ("web_enable = true", "web_enable: unknown key, did you mean \"web_enabled\"?"),
         ("admin-web_port = 6080", "admin-web_port: names have no admin- prefix here: write web_port"),
     ] {
@@ -313,8 +329,7 @@ fn a_shunned_server_rests_no_longer_than_a_statement_waits() {
 #[test]
 fn faults_of_the_file() {
     for (text, message) in [
-        ("[[scheduler]]\nid = 1", "weir.toml:1: scheduler: not built yet"),
-        ("[[proxysql_servers]]\nhostname = \"p\"", "weir.toml:1: proxysql_servers: not built yet"),
+        ("[[restapi_routes]]\nmethod = \"GET\"", "weir.toml:1: restapi_routes: not built yet"),
         ("errorlog = \"/var/log/x\"", "weir.toml:1: errorlog: not built yet"),
         (
             "[[mysql_server]]\nport = 1",
@@ -331,7 +346,7 @@ fn faults_of_the_file() {
     let twice = messages("datadir = \"a\"\ndatadir = \"b\"\n");
     assert!(twice[0].starts_with("weir.toml:2: duplicate key"), "{}", twice[0]);
     let long = " ".repeat(FILE_SIZE_BYTES_MAX + 1);
-    assert_eq!(messages(&long), ["weir.toml: longer than 4194304 bytes"]);
+    assert_eq!(messages(&long), ["weir.toml: longer than 67108864 bytes"]);
     let many = "[[mysql_servers]]\n".repeat(400);
     let many = messages(&many);
     assert_eq!((many.len(), many.last().map(String::as_str)), (501, Some("weir.toml: 300 more faults")));

@@ -7,7 +7,7 @@ use weir_topology::{Choices, DonorReads, Failback};
 
 use crate::clusters::{Cluster, ClusterHostgroup};
 use crate::error::Report;
-use crate::fields::{self, Fields};
+use crate::fields::Fields;
 use crate::suggest::unknown_word;
 use crate::tables::{Lines, PASSWORD_BYTES_MAX, Row, USERNAME_CHARS_MAX, required_hostgroup};
 use crate::{Config, Secret, clusters};
@@ -107,7 +107,7 @@ impl Config {
 
 /// Reads a row. `config` has the clusters, active or not.
 pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report) -> Option<WeirTopology> {
-    let mut f = Fields::new(row.path.as_str(), row.table, row.line, report);
+    let mut f = Fields::of(row, report);
     let writer_hostgroup = required_hostgroup(&mut f, "writer_hostgroup");
     let defaults = WeirTopology::of(writer_hostgroup.unwrap_or_default());
     let read = WeirTopology {
@@ -142,7 +142,7 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
     if let Some(id) = writer_hostgroup {
         fits_cluster(&mut f, config, id);
     }
-    f.finish(|_, _| None, &[]);
+    f.finish_row();
     writer_hostgroup.map(|_| read)
 }
 
@@ -210,12 +210,13 @@ pub(crate) fn have_clusters(config: &Config, lines: &Lines, report: &mut Report)
         .collect();
     let mut seen = HashMap::new();
     for (index, row) in config.weir_topology.iter().enumerate() {
-        let (path, line) = lines.at(index);
-        let (id, key) = (row.writer_hostgroup, format!("{path}.writer_hostgroup"));
-        if let Some(first) = seen.insert(id, line) {
-            report.refuse(line, key, format!("hostgroup {id} is already there (line {first})"));
+        let (id, place) = (row.writer_hostgroup, lines.at(index));
+        if let Some(first) = seen.insert(id, place) {
+            let reason = format!("hostgroup {id} is already there ({})", first.pointer());
+            report.refuse(place, "writer_hostgroup", reason);
         } else if !known.contains(&id) {
-            report.refuse(line, key, format!("hostgroup {id} is not the writer_hostgroup of a cluster"));
+            let reason = format!("hostgroup {id} is not the writer_hostgroup of a cluster");
+            report.tolerate(place, "writer_hostgroup", reason);
         }
     }
 }
@@ -224,7 +225,7 @@ pub(crate) fn have_clusters(config: &Config, lines: &Lines, report: &mut Report)
 fn word<T: Copy>(f: &mut Fields<'_, '_>, name: &'static str, words: &[(&'static str, T)], default: T) -> T {
     let Some(item) = f.item(name) else { return default };
     let Some(text) = item.as_str() else {
-        f.refuse(name, format!("{} is not a string", fields::describe(item)));
+        f.refuse(name, format!("{} is not a string", item.describe()));
         return default;
     };
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {

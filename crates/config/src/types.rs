@@ -1,14 +1,14 @@
 //! The rows of the configuration as types. Every value in them has been checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use weir_routing::{FastRoute, Options, QueryRule};
 use weir_topology::Endpoint;
 
 use crate::{
-    ClusterHostgroup, HostgroupAttributes, Listener, MysqlVariables, Password, ReplicationHostgroup, Secret,
-    ServerSslParams, WeirHostgroup, WeirTopology,
+    AdminVariables, ClusterHostgroup, HostgroupAttributes, Job, Listener, MysqlVariables, Password,
+    ProxysqlServer, ReplicationHostgroup, Secret, ServerSslParams, WeirHostgroup, WeirTopology,
 };
 
 /// A whole, checked configuration.
@@ -40,8 +40,14 @@ pub struct Config {
     pub query_rules: Vec<QueryRule>,
     /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
     pub fast_routing: Vec<FastRoute>,
+    /// Rows of `[[scheduler]]` in file order, inactive ones too.
+    pub scheduler: Vec<Job>,
+    /// Rows of `[[proxysql_servers]]` in file order.
+    pub proxysql_servers: Vec<ProxysqlServer>,
     /// `[mysql_variables]`.
     pub variables: MysqlVariables,
+    /// `[admin_variables]`.
+    pub admin: AdminVariables,
 }
 
 impl Default for Config {
@@ -60,7 +66,10 @@ impl Default for Config {
             weir_topology: Vec::new(),
             query_rules: Vec::new(),
             fast_routing: Vec::new(),
+            scheduler: Vec::new(),
+            proxysql_servers: Vec::new(),
             variables: MysqlVariables::default(),
+            admin: AdminVariables::default(),
         }
     }
 }
@@ -76,6 +85,23 @@ impl Config {
             }
         }
         ids
+    }
+
+    /// [`Config::hostgroups_of`] for all servers at once, in time linear in their number.
+    pub fn hostgroups_by_server(&self) -> BTreeMap<Endpoint, BTreeSet<u32>> {
+        let mut clusters: HashMap<u32, Vec<u32>> = HashMap::new();
+        for cluster in self.clusters() {
+            for id in cluster.hostgroups() {
+                clusters.entry(id).or_default().extend(cluster.hostgroups());
+            }
+        }
+        let mut servers: BTreeMap<Endpoint, BTreeSet<u32>> = BTreeMap::new();
+        for row in &self.servers {
+            let ids = servers.entry(row.endpoint()).or_default();
+            ids.insert(row.hostgroup_id);
+            ids.extend(clusters.get(&row.hostgroup_id).into_iter().flatten());
+        }
+        servers
     }
 
     /// The row of `mysql_hostgroup_attributes` for a hostgroup.

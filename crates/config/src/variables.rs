@@ -268,18 +268,19 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
     rules(&mut f, &mut v);
     monitor(&mut f, &mut v);
     only_defaults(&mut f);
-    let known: Vec<&'static str> = names::not_built_mysql_variables().collect();
-    f.finish(|name, item| names::not_built_variable("mysql", name, item), &known);
+    let is_strict = f.report.is_strict();
+    let known: Vec<&'static str> = names::not_built(names::MYSQL).collect();
+    f.finish(|name, value| names::leftover(names::MYSQL, name, value, is_strict), &known);
     v
 }
 
 /// Settings whose default is what Weir does, and that can't be changed yet.
 fn only_defaults(f: &mut Fields<'_, '_>) {
     if !f.boolean("multiplexing", true) {
-        f.refuse("multiplexing", "false is not built yet (only true)");
+        f.tolerate("multiplexing", "false is not built yet (only true)");
     }
     if f.optional_text("default_charset", 64).is_some_and(|charset| charset != "utf8mb4") {
-        f.refuse("default_charset", "other values than utf8mb4 are not built yet");
+        f.tolerate("default_charset", "other values than utf8mb4 are not built yet");
     }
 }
 
@@ -331,7 +332,7 @@ fn rules(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
             _ => HintOrder::After,
         };
     if f.integer("query_processor_regex", 1, 1..=2) != 1 {
-        f.refuse("query_processor_regex", "2 is not built yet: patterns are PCRE's (1)");
+        f.tolerate("query_processor_regex", "2 is not built yet: patterns are PCRE's (1)");
     }
 }
 

@@ -18,6 +18,7 @@ mod error;
 mod foreign;
 mod open;
 mod rows;
+mod runtime;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 pub use error::StoreError;
 pub use foreign::Database;
 pub use open::{DATABASE_FILE, Opened, STATS_FILE};
+pub use runtime::{Loaded, Version};
 pub use rusqlite::types::Value;
 pub use tables::{
     Column, ColumnKind, DISK, GLOBAL_VARIABLES, MAIN, MONITOR, Module, SCHEMAS, STATS, STATS_HISTORY,

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use crate::runtime::add_default_variables;
 use crate::tables::{DISK, INTENT, MAIN, MONITOR, STATS, STATS_HISTORY, TableDef, tables};
-use crate::{Store, StoreError};
+use crate::{Module, Store, StoreError};
 
 /// The configuration, in the datadir.
 pub const DATABASE_FILE: &str = "weir.db";
@@ -91,6 +92,7 @@ impl Store {
         for table in tables().iter().filter(|table| table.schema == MAIN && table.module.is_some()) {
             create_table(&transaction, INTENT, table)?;
         }
+        add_default_variables(&transaction, &Module::ALL)?;
         transaction.commit()?;
         Ok(Self { connection, datadir, is_persistent })
     }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use weir_config::{Cell, TableRow, TableRows};
 
 use crate::open::{DATABASE_FILE, of_file};
+use crate::runtime::{add_default_variables, save_epochs};
 use crate::tables::{GLOBAL_VARIABLES, TableDef, table};
 use crate::{Layer, MAIN, Module, Store, StoreError, Value};
 
@@ -50,6 +51,11 @@ impl Store {
                 "DELETE FROM {to}.{name} WHERE {rows}; \
                  INSERT INTO {to}.{name} SELECT * FROM {from}.{name} WHERE {rows} ORDER BY rowid"
             ))?;
+        }
+        match to {
+            Layer::Memory => add_default_variables(&transaction, modules)?,
+            Layer::Disk => save_epochs(&transaction, modules)?,
+            Layer::Runtime => {}
         }
         transaction.commit()
     }
@@ -124,6 +130,9 @@ impl Store {
             for row in rows.of(&table.name).iter().filter(|row| is_of(module, table, row)) {
                 insert(&transaction, to, table, row)?;
             }
+        }
+        if to == Layer::Memory {
+            add_default_variables(&transaction, modules)?;
         }
         transaction.commit()?;
         Ok(())
@@ -220,12 +229,12 @@ fn hash(parts: Vec<Vec<u8>>) -> u64 {
     digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
-fn tables_of(modules: &[Module]) -> impl Iterator<Item = (Module, &'static TableDef)> {
+pub(crate) fn tables_of(modules: &[Module]) -> impl Iterator<Item = (Module, &'static TableDef)> {
     modules.iter().flat_map(|module| module.tables().map(|table| (*module, table)))
 }
 
 /// The rows of a table that are of a module, as an SQL condition.
-fn rows_of(module: Module, table: &TableDef) -> String {
+pub(crate) fn rows_of(module: Module, table: &TableDef) -> String {
     match module.variable_prefix() {
         Some(prefix) if table.name == GLOBAL_VARIABLES => format!("variable_name LIKE '{prefix}%'"),
         _ => "1".to_owned(),

@@ -204,6 +204,9 @@ fn all() -> Vec<TableDef> {
     for declared in config::RUNTIME_ONLY {
         tables.push(TableDef::new(MAIN, declared, declared.name.to_owned(), None));
     }
+    for declared in config::DISK_ONLY {
+        tables.push(TableDef::new(DISK, declared, declared.name.to_owned(), None));
+    }
     for (schema, of_schema) in
         [(STATS, stats::TABLES), (MONITOR, monitor::TABLES), (STATS_HISTORY, history::TABLES)]
     {

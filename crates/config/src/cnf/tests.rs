@@ -107,7 +107,7 @@ fn all_faults_are_named_but_no_secret() {
     assert!(fault.contains("longer than"), "{fault}");
     let many = format!("mysql_servers = ({})", "{},".repeat(TABLE_ROWS_MAX + 1));
     let fault = read_cnf(&many, "proxysql.cnf").unwrap_err()[0].to_string();
-    assert!(fault.contains("10001 rows"), "{fault}");
+    assert!(fault.contains("200001 rows"), "{fault}");
 }
 
 #[test]

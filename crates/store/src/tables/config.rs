@@ -396,3 +396,13 @@ pub(super) const RUNTIME_ONLY: &[Declared] = &[Declared {
     constraints: &[],
     has_reset: false,
 }];
+
+/// Tables of `disk` that nobody edits.
+pub(super) const DISK_ONLY: &[Declared] = &[Declared {
+    // When what is saved was made, so that a proxy that comes back knows how old its configuration is.
+    name: "weir_saved_epochs",
+    module: None,
+    columns: &[("name", "VARCHAR NOT NULL PRIMARY KEY"), ("epoch", "INT NOT NULL"), ("checksum", NAME)],
+    constraints: &[],
+    has_reset: false,
+}];

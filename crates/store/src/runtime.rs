@@ -1,0 +1,227 @@
+//! From what is edited to what is in force, and which configuration that is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows, variables};
+
+use crate::open::{DATABASE_FILE, of_file};
+use crate::rows::tables_of;
+use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
+use crate::{Layer, Module, Store, StoreError};
+
+/// A configuration that was made of the rows and checked, to be put in force.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The whole of it: the modules that are loaded, and what is in force of the others.
+    pub config: Config,
+    /// What has no effect, or refers to what is not there.
+    pub warnings: Vec<ConfigError>,
+    modules: Vec<Module>,
+    rows: TableRows,
+}
+
+impl Loaded {
+    /// What is loaded.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+}
+
+/// Which configuration of a module is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The module.
+    pub module: Module,
+    /// How many different ones there were since the start, from 1.
+    pub version: u64,
+    /// When it was made, in seconds since 1970; each is later than the one before, whatever the clock says. It survives
+    /// restarts where it was saved, and goes from proxy to proxy with the configuration.
+    pub epoch: u64,
+    /// [`Store::checksum`] of it.
+    pub checksum: u64,
+}
+
+impl Version {
+    /// The checksum as it is shown.
+    pub fn checksum_text(&self) -> String {
+        format!("0x{:016X}", self.checksum)
+    }
+}
+
+impl Store {
+    /// Makes a configuration of the rows of some modules in `main` and of what is in force of the others, and checks it
+    /// whole. Nothing is changed: [`Store::commit_runtime`] does that when the configuration has been taken.
+    ///
+    /// # Errors
+    /// All faults of the rows; or one that SQLite has.
+    pub fn prepare_runtime(&self, modules: &[Module]) -> Result<Loaded, Vec<ConfigError>> {
+        let rows = self.rows_of(modules, Layer::Memory).map_err(as_fault)?;
+        self.prepare_rows(modules, rows)
+    }
+
+    /// [`Store::prepare_runtime`] with the rows of some modules that are not in `main`, such as another proxy's.
+    ///
+    /// # Errors
+    /// As [`Store::prepare_runtime`].
+    pub fn prepare_rows(&self, modules: &[Module], rows: TableRows) -> Result<Loaded, Vec<ConfigError>> {
+        let others: Vec<Module> =
+            Module::ALL.into_iter().filter(|module| !modules.contains(module)).collect();
+        let mut all = self.rows_of(&others, Layer::Runtime).map_err(as_fault)?;
+        for (table, rows) in rows.tables() {
+            rows.iter().for_each(|row| all.push(table, row.clone()));
+        }
+        let (mut config, warnings) = read_rows(&all, Strictness::Lenient)?;
+        config.datadir.clone_from(&self.datadir);
+        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows })
+    }
+
+    /// Notes that a configuration is in force: shown by `runtime_` tables and `runtime_checksums_values`, and what the
+    /// next one is made with.
+    ///
+    /// # Errors
+    /// As SQLite says; nothing is noted then.
+    pub fn commit_runtime(&mut self, loaded: Loaded) -> Result<(), StoreError> {
+        self.commit(loaded, None)
+    }
+
+    /// [`Store::commit_runtime`] of a configuration that was made elsewhere, at `epoch`.
+    ///
+    /// # Errors
+    /// As [`Store::commit_runtime`].
+    pub fn commit_runtime_of(&mut self, loaded: Loaded, epoch: u64) -> Result<(), StoreError> {
+        self.commit(loaded, Some(epoch))
+    }
+
+    fn commit(&mut self, loaded: Loaded, epoch: Option<u64>) -> Result<(), StoreError> {
+        self.write(&loaded.modules, &loaded.rows, Layer::Runtime, true)?;
+        for (module, table) in tables_of(&loaded.modules) {
+            let (name, rows) = (&table.name, crate::rows::rows_of(module, table));
+            self.connection.execute_batch(&format!(
+                "DELETE FROM {MAIN}.runtime_{name} WHERE {rows}; \
+                 INSERT INTO {MAIN}.runtime_{name} SELECT * FROM {INTENT}.{name} WHERE {rows} ORDER BY rowid"
+            ))?;
+        }
+        for module in &loaded.modules {
+            self.note_version(*module, epoch)?;
+        }
+        Ok(())
+    }
+
+    /// Which configuration of each module is in force; modules that were never loaded are left out.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn versions(&self) -> Result<Vec<Version>, StoreError> {
+        let mut versions = Vec::new();
+        for module in Module::ALL {
+            versions.extend(version_of(&self.connection, module)?);
+        }
+        Ok(versions)
+    }
+
+    /// Copies what was loaded to runtime last to `main`. What is observed never gets there.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn save_runtime_to_memory(&mut self, modules: &[Module]) -> Result<(), StoreError> {
+        self.copy_all(modules, Layer::Runtime, Layer::Memory)
+    }
+
+    /// A new version, if the rows differ from before.
+    fn note_version(&self, module: Module, epoch: Option<u64>) -> Result<(), StoreError> {
+        let checksum = self.checksum(module, Layer::Runtime)?;
+        let before = version_of(&self.connection, module)?;
+        let (version, epoch) = match (before, epoch) {
+            (Some(before), None) if before.checksum == checksum => return Ok(()),
+            (Some(before), Some(epoch)) if before.checksum == checksum => (before.version, epoch),
+            (Some(before), epoch) => {
+                let next = || now_s().max(before.epoch.saturating_add(1));
+                (before.version.saturating_add(1), epoch.unwrap_or_else(next))
+            }
+            (None, Some(epoch)) => (1, epoch),
+            (None, None) => (1, self.saved_epoch(module, checksum)?.unwrap_or_else(now_s)),
+        };
+        self.connection.execute(
+            "INSERT OR REPLACE INTO main.runtime_checksums_values (name, version, epoch, checksum) VALUES (?, ?, ?, ?)",
+            params![module.name(), as_sql(version), as_sql(epoch), format!("0x{checksum:016X}")],
+        )?;
+        Ok(())
+    }
+
+    /// When the configuration with this checksum was made, if it was saved.
+    fn saved_epoch(&self, module: Module, checksum: u64) -> Result<Option<u64>, StoreError> {
+        let path = self.datadir.join(DATABASE_FILE);
+        let found = self.connection.query_row(
+            "SELECT epoch FROM disk.weir_saved_epochs WHERE name = ? AND checksum = ?",
+            params![module.name(), format!("0x{checksum:016X}")],
+            |row| row.get::<_, i64>(0),
+        );
+        let found = found.optional().map_err(|cause| of_file(&path, cause))?;
+        Ok(found.and_then(|epoch| u64::try_from(epoch).ok()))
+    }
+}
+
+/// Notes with what is saved when it was made, where that is what is in force.
+pub(crate) fn save_epochs(connection: &Connection, modules: &[Module]) -> Result<(), rusqlite::Error> {
+    for module in modules {
+        connection.execute(
+            "INSERT OR REPLACE INTO disk.weir_saved_epochs (name, epoch, checksum) \
+             SELECT name, epoch, checksum FROM main.runtime_checksums_values WHERE name = ?",
+            [module.name()],
+        )?;
+    }
+    Ok(())
+}
+
+/// Adds the variables that are missing in `main`, with their defaults; those that only say what runs are set.
+pub(crate) fn add_default_variables(
+    connection: &Connection,
+    modules: &[Module],
+) -> Result<(), rusqlite::Error> {
+    let sql = format!("INSERT OR IGNORE INTO {MAIN}.{GLOBAL_VARIABLES} VALUES (?, ?)");
+    let mut statement = connection.prepare_cached(&sql)?;
+    for module in modules.iter().filter_map(|module| module.variable_prefix()) {
+        for variable in variables() {
+            let name = variable.full_name();
+            if name.starts_with(module) {
+                statement.execute([name.as_str(), variable.default_value()])?;
+            }
+        }
+    }
+    let sql = format!(
+        "UPDATE {MAIN}.{GLOBAL_VARIABLES} SET variable_value = ? WHERE variable_name = 'admin-version'"
+    );
+    connection.execute(&sql, [env!("CARGO_PKG_VERSION")])?;
+    Ok(())
+}
+
+fn version_of(connection: &Connection, module: Module) -> Result<Option<Version>, rusqlite::Error> {
+    let found = connection.query_row(
+        "SELECT version, epoch, checksum FROM main.runtime_checksums_values WHERE name = ?",
+        [module.name()],
+        |row| {
+            let checksum: String = row.get(2)?;
+            let number = |at| row.get::<_, i64>(at).map(|number| u64::try_from(number).unwrap_or(0));
+            Ok(Version {
+                module,
+                version: number(0)?,
+                epoch: number(1)?,
+                checksum: u64::from_str_radix(checksum.trim_start_matches("0x"), 16).unwrap_or(0),
+            })
+        },
+    );
+    found.optional()
+}
+
+fn as_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn as_fault(fault: StoreError) -> Vec<ConfigError> {
+    vec![ConfigError { file: String::new(), line: 0, key: String::new(), reason: fault.to_string() }]
+}

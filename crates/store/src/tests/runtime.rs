@@ -1,0 +1,159 @@
+//! What is in force, and what of it goes where.
+
+use weir_config::Strictness;
+
+use super::*;
+
+fn load(store: &mut Store, modules: &[Module]) -> Loaded {
+    store.prepare_runtime(modules).unwrap()
+}
+
+fn version(store: &Store, module: Module) -> Version {
+    store.versions().unwrap().into_iter().find(|version| version.module == module).unwrap()
+}
+
+#[test]
+fn a_new_store_is_the_default_configuration() {
+    let mut store = Store::in_memory().unwrap();
+    let loaded = load(&mut store, &Module::ALL);
+    assert_eq!((loaded.config.clone(), loaded.warnings.len()), (weir_config::Config::default(), 0));
+    store.commit_runtime(loaded).unwrap();
+    let count = |sql| names(&store, sql).len();
+    assert_eq!(
+        count("SELECT variable_name FROM runtime_global_variables"),
+        count("SELECT variable_name FROM global_variables")
+    );
+    assert_eq!(count("SELECT name FROM runtime_checksums_values"), Module::ALL.len());
+}
+
+#[test]
+fn a_module_is_loaded_beside_what_is_in_force_of_the_others() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    store
+        .connection()
+        .execute("INSERT INTO mysql_users (username, default_hostgroup) VALUES ('app', 100)", [])
+        .unwrap();
+
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    assert_eq!((loaded.config.users.len(), loaded.config.servers.len()), (1, 0));
+    assert!(loaded.warnings[0].to_string().contains("hostgroup 100 has no server"), "{:?}", loaded.warnings);
+    assert_eq!(names(&store, "SELECT username FROM runtime_mysql_users").len(), 0, "not before it is taken");
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(names(&store, "SELECT username FROM runtime_mysql_users"), ["app"]);
+
+    let loaded = load(&mut store, &[Module::MysqlServers]);
+    assert_eq!((loaded.config.users.len(), loaded.config.servers.len(), loaded.warnings.len()), (1, 1, 0));
+}
+
+#[test]
+fn a_faulty_row_changes_nothing() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    let loaded = load(&mut store, &Module::ALL);
+    store.commit_runtime(loaded).unwrap();
+    insert_server(&store, "db 2");
+    insert_server(&store, "db:3");
+    let faults = store.prepare_runtime(&[Module::MysqlServers]).unwrap_err();
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "mysql_servers (100, db 2, 3306): hostname: \"db 2\" is not a host name or address",
+            "mysql_servers (100, db:3, 3306): hostname: \"db:3\" is not a host name or address (the port is a key of \
+             its own)",
+        ]
+    );
+    assert_eq!(names(&store, "SELECT hostname FROM runtime_mysql_servers"), ["db1"]);
+}
+
+#[test]
+fn what_is_observed_is_shown_and_never_becomes_what_is_wanted() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    let loaded = load(&mut store, &Module::ALL);
+    store.commit_runtime(loaded).unwrap();
+    let mut observed: Vec<Value> =
+        table(MAIN, "runtime_mysql_servers").unwrap().columns.iter().map(|_| Value::Integer(0)).collect();
+    observed[1] = Value::Text("db1".to_owned());
+    observed[4] = Value::Text("SHUNNED".to_owned());
+    store.put(MAIN, "runtime_mysql_servers", vec![observed]).unwrap();
+    store.save_runtime_to_memory(&[Module::MysqlServers]).unwrap();
+    assert_eq!(names(&store, "SELECT status FROM runtime_mysql_servers"), ["SHUNNED"]);
+    assert_eq!(names(&store, "SELECT status FROM mysql_servers"), ["ONLINE"]);
+    assert!(matches!(
+        store.copy(Module::MysqlServers, Layer::Memory, Layer::Runtime),
+        Err(StoreError::IntoRuntime)
+    ));
+}
+
+#[test]
+fn the_same_again_is_no_new_version() {
+    let mut store = Store::in_memory().unwrap();
+    let loaded = load(&mut store, &Module::ALL);
+    store.commit_runtime(loaded).unwrap();
+    let first = version(&store, Module::MysqlServers);
+    assert_eq!(first.version, 1);
+    let loaded = load(&mut store, &[Module::MysqlServers]);
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(version(&store, Module::MysqlServers), first);
+    insert_server(&store, "db1");
+    let loaded = load(&mut store, &[Module::MysqlServers]);
+    store.commit_runtime(loaded).unwrap();
+    let second = version(&store, Module::MysqlServers);
+    assert!(second.version == 2 && second.epoch > first.epoch && second.checksum != first.checksum);
+    assert_eq!(version(&store, Module::MysqlUsers).version, 1);
+}
+
+#[test]
+fn what_was_saved_is_as_old_after_a_restart_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let epoch = 1_000_000;
+    {
+        let mut store = Store::open(dir.path()).unwrap().store;
+        insert_server(&store, "db1");
+        let loaded = load(&mut store, &Module::ALL);
+        store.commit_runtime_of(loaded, epoch).unwrap();
+        store.copy_all(&Module::ALL, Layer::Memory, Layer::Disk).unwrap();
+    }
+    let mut store = Store::open(dir.path()).unwrap().store;
+    store.copy_all(&Module::ALL, Layer::Disk, Layer::Memory).unwrap();
+    store.connection().execute("INSERT INTO mysql_users (username) VALUES ('app')", []).unwrap();
+    let loaded = load(&mut store, &Module::ALL);
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(version(&store, Module::MysqlServers).epoch, epoch);
+    assert!(version(&store, Module::MysqlUsers).epoch > epoch, "it was changed");
+}
+
+#[test]
+fn variables_that_are_not_given_have_their_defaults() {
+    let mut store = Store::in_memory().unwrap();
+    let mut rows = TableRows::new();
+    rows.push_variable("mysql-threads", "2");
+    store.replace(&[Module::MysqlVariables], &rows).unwrap();
+    let value = |store: &Store, name: &str| {
+        names(store, &format!("SELECT variable_value FROM global_variables WHERE variable_name = '{name}'"))
+    };
+    assert_eq!(value(&store, "mysql-threads"), ["2"]);
+    assert_eq!(value(&store, "mysql-max_connections"), ["10000"]);
+    assert_eq!(value(&store, "admin-web_port"), ["6080"]);
+    store.replace(&[Module::MysqlVariables], &TableRows::new()).unwrap();
+    assert_eq!(value(&store, "mysql-threads"), [weir_config::MysqlVariables::default().threads.to_string()]);
+}
+
+#[test]
+fn every_column_is_known_to_who_reads_it() {
+    for table in tables().iter().filter(|table| table.schema == MAIN && table.module.is_some()) {
+        if table.name == GLOBAL_VARIABLES {
+            continue;
+        }
+        let row: TableRow =
+            table.columns.iter().map(|column| (column.name.into(), Cell::Integer(0))).collect();
+        let mut rows = TableRows::new();
+        rows.push(&table.name, row);
+        let (Err(notes) | Ok((_, notes))) = weir_config::read_rows(&rows, Strictness::Lenient);
+        let unknown: Vec<String> =
+            notes.iter().map(ToString::to_string).filter(|note| note.contains("unknown key")).collect();
+        assert_eq!(unknown, Vec::<String>::new(), "{}", table.name);
+    }
+}
