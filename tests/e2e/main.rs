@@ -22,6 +22,7 @@ mod group_switchover;
 mod hostile;
 mod listeners;
 mod login;
+mod logs;
 mod mysql;
 mod persistent_connections;
 mod pins;
@@ -70,6 +71,7 @@ fn cases() -> Vec<Case> {
         hostile::trials(),
         listeners::trials(),
         login::trials(),
+        logs::trials(),
         mysql::trials(),
         persistent_connections::trials(),
         pins::trials(),

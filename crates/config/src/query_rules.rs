@@ -30,7 +30,7 @@ pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) 
     predicates(&mut f, &mut rule);
     actions(&mut f, &mut rule);
     rule.comment = f.text("comment", "", COMMENT_CHARS_MAX);
-    for name in ["reconnect", "sticky_conn", "log", "cache_empty_result"] {
+    for name in ["reconnect", "sticky_conn", "cache_empty_result"] {
         f.only(name, 0);
     }
     for name in ["cache_ttl", "cache_timeout", "mirror_flagOUT", "mirror_hostgroup", "gtid_from_hostgroup"] {
@@ -95,6 +95,7 @@ fn actions(f: &mut Fields<'_, '_>, rule: &mut QueryRule) {
             None
         }
     };
+    rule.log = f.has("log").then(|| f.boolean("log", false));
     rule.apply = f.boolean("apply", false);
     if let Some(text) =
         f.optional_text("attributes", ATTRIBUTES_CHARS_MAX).filter(|text| !text.trim().is_empty())

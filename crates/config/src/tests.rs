@@ -8,6 +8,7 @@ use super::*;
 
 mod clusters;
 mod listeners;
+mod logs;
 mod peers;
 mod query_rules;
 mod rows;

@@ -9,6 +9,7 @@ use weir_routing::HintOrder;
 use crate::fields::Fields;
 use crate::hostgroups::{self, THROTTLE_MAX};
 use crate::listeners::{self, ListenAddress};
+use crate::log_variables::{self, LogVariables};
 use crate::names;
 use crate::password::Secret;
 use crate::server_tls::{self, ServerTlsParams};
@@ -163,6 +164,8 @@ pub struct MysqlVariables {
     pub monitor_ping_timeout: Duration,
     /// Time-outs in a row after which it is shunned and its connections are cut, default 3.
     pub monitor_ping_max_failures: u32,
+    /// What is logged of statements and logins.
+    pub logs: LogVariables,
 }
 
 /// An authentication plugin that Weir can offer to clients.
@@ -255,6 +258,7 @@ impl Default for MysqlVariables {
             monitor_ping_interval: Duration::from_millis(1000),
             monitor_ping_timeout: Duration::from_millis(1000),
             monitor_ping_max_failures: 3,
+            logs: LogVariables::default(),
         }
     }
 }
@@ -267,6 +271,7 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> MysqlVariables {
     digests(&mut f, &mut v);
     rules(&mut f, &mut v);
     monitor(&mut f, &mut v);
+    v.logs = log_variables::read(&mut f);
     only_defaults(&mut f);
     let is_strict = f.report.is_strict();
     let known: Vec<&'static str> = names::not_built(names::MYSQL).collect();

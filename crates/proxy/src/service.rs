@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use weir_config::{IoDriver, Listener};
+use weir_journal::Journal;
 
 use crate::core::Core;
 use crate::driver::{Lobby, epoll, now, uring};
@@ -232,6 +233,11 @@ impl Publisher {
             reports.push(report);
         }
         reports
+    }
+
+    /// The way to the events log, the slow log and the audit log.
+    pub fn journal(&self) -> &Journal {
+        &self.shared.journal
     }
 
     /// Clients connected now.

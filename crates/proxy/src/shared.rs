@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
+use weir_journal::Journal;
 use weir_protocol::handshake::ConnectAttributes;
 use weir_session::login::Verdict;
 
@@ -148,6 +149,8 @@ pub struct Shared {
     pub attributes: Arc<[u8]>,
     /// Where workers put tables of digests that are full.
     pub full_tables: Arc<FullTables>,
+    /// The way to the events log, the slow log and the audit log.
+    pub journal: Journal,
     reports: Reports,
 }
 
@@ -209,6 +212,7 @@ impl Shared {
             clients: AtomicU32::new(0),
             attributes: attributes(std::process::id()).into(),
             full_tables: Arc::default(),
+            journal: Journal::new(workers),
             reports: Reports(reporter),
         };
         Ok((Arc::new(shared), receivers))

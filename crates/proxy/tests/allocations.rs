@@ -13,6 +13,7 @@ use std::sync::mpsc::channel;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use weir_config::MysqlVariables;
+use weir_journal::Journal;
 use weir_protocol::command::{Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
@@ -48,7 +49,25 @@ fn a_statement_in_the_steady_state_allocates_nothing() {
     bench.counts_nothing("transaction", &transaction);
     bench.counts_nothing("ping", &[packet(Command::Ping, b"")]);
     bench.has_counted();
+    logged();
     through_sockets();
+}
+
+/// With the events log on, into a buffer that is as large as it gets.
+fn logged() {
+    let mut variables = MysqlVariables::default();
+    variables.logs.eventslog_filename = Some("events".into());
+    variables.logs.eventslog_default_log = true;
+    let mut bench = Bench::with(variables);
+    let journal = bench.journal.clone();
+    // Some 180 bytes each, of a mebibyte that the buffer holds; from the half of it on nothing is to be had.
+    bench.counts_nothing_after(
+        3_400,
+        1_500,
+        "logged point select",
+        &[query("SELECT c FROM t WHERE id=4711")],
+    );
+    assert_eq!(journal.counts().map(|counts| counts.dropped), [0; 3]);
 }
 
 /// By digest, by pattern, by user and schema, and one that has to look at each statement; most match nothing.
@@ -143,6 +162,7 @@ fn answer(command: &[u8]) -> Vec<u8> {
 /// A core with one client and one server, both played by the test.
 struct Bench {
     core: Core,
+    journal: Journal,
     client: SocketId,
     backend: SocketId,
     now: u64,
@@ -154,16 +174,21 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(MysqlVariables::default())
+    }
+
+    fn with(variables: MysqlVariables) -> Self {
         let servers = [support::server(3306, 10)];
         let users = [support::account("app", 0)];
-        let mut snapshot =
-            support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], MysqlVariables::default());
+        let mut snapshot = support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], variables);
         std::sync::Arc::get_mut(&mut snapshot).unwrap().rules = twenty_rules();
         let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
+        let journal = shared.journal.clone();
         let mut core = Core::new(0, shared, snapshot, [7; 32], 1);
         let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();
         let mut bench = Self {
             core,
+            journal,
             client,
             backend: client,
             now: 1,
@@ -210,6 +235,10 @@ impl Bench {
     }
 
     fn counts_nothing(&mut self, what: &str, commands: &[Vec<u8>]) {
+        self.counts_nothing_after(WARM_UP, STATEMENTS, what, commands);
+    }
+
+    fn counts_nothing_after(&mut self, warm_up: usize, rounds: usize, what: &str, commands: &[Vec<u8>]) {
         // The steady state: answers prepared, so that only the core can allocate.
         let answers: Vec<Vec<u8>> = commands.iter().map(|command| self.answer_as_sent(command)).collect();
         let mut scratch = Vec::with_capacity(1 << 16);
@@ -220,12 +249,12 @@ impl Bench {
                 }
             }
         };
-        run(self, WARM_UP);
+        run(self, warm_up);
         let region = Region::new(ALLOCATOR);
-        run(self, STATEMENTS);
+        run(self, rounds);
         let change = region.change();
         let calls = change.allocations + change.reallocations;
-        assert_eq!(calls, 0, "{what}: {:.3} allocations for each round", calls as f64 / STATEMENTS as f64);
+        assert_eq!(calls, 0, "{what}: {:.3} allocations for each round", calls as f64 / rounds as f64);
     }
 
     /// Statistics were on all the time, and nothing is missing in them.

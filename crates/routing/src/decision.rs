@@ -15,6 +15,8 @@ pub struct Decision {
     pub next_flag_in: Option<u32>,
     /// What becomes of the session's connection.
     pub multiplex: Option<Multiplex>,
+    /// Whether it is written to the events log.
+    pub log: Option<bool>,
     /// Position of the rule whose error_msg answers it, see [`Router::error_message`](crate::Router::error_message).
     pub error: Option<u16>,
     /// Position of the rule whose OK_msg answers it.
@@ -31,6 +33,7 @@ impl Decision {
             delay_ms: self.delay_ms.or(other.delay_ms),
             next_flag_in: self.next_flag_in.or(other.next_flag_in),
             multiplex: self.multiplex.or(other.multiplex),
+            log: self.log.or(other.log),
             error: self.error.or(other.error),
             ok: self.ok.or(other.ok),
         }

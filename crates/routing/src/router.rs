@@ -327,6 +327,7 @@ impl Walk<'_> {
             delay_ms: row.delay_ms,
             next_flag_in: row.next_query_flag_in,
             multiplex: row.multiplex,
+            log: row.log,
             error: row.error_msg.as_ref().map(|_| position),
             ok: row.ok_msg.as_ref().map(|_| position),
         };

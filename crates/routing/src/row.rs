@@ -53,6 +53,8 @@ pub struct QueryRule {
     pub ok_msg: Option<String>,
     /// What becomes of the session's connection.
     pub multiplex: Option<Multiplex>,
+    /// Whether the statement is written to the events log; none: `eventslog_default_log` tells.
+    pub log: Option<bool>,
     /// No further rule is looked at.
     pub apply: bool,
     /// `flagOUTs` of attributes: one of these chains, by chance. Takes the place of flagOUT.
@@ -88,6 +90,7 @@ impl Default for QueryRule {
             error_msg: None,
             ok_msg: None,
             multiplex: None,
+            log: None,
             apply: false,
             flag_outs: Vec::new(),
             comment: String::new(),

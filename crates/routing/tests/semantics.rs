@@ -149,9 +149,9 @@ fn rules_are_looked_at_in_order_of_their_ids() {
 #[test]
 fn actions_add_up() {
     let rows = [
-        QueryRule { timeout_ms: Some(500), retries: Some(2), ..to(1, 4) },
+        QueryRule { timeout_ms: Some(500), retries: Some(2), log: Some(false), ..to(1, 4) },
         QueryRule { delay_ms: Some(7), multiplex: Some(Multiplex::Off), timeout_ms: Some(0), ..rule(2) },
-        QueryRule { timeout_ms: Some(900), next_query_flag_in: Some(5), ..rule(3) },
+        QueryRule { timeout_ms: Some(900), next_query_flag_in: Some(5), log: Some(true), ..rule(3) },
         QueryRule { error_msg: text("no"), ..rule(4) },
         QueryRule { ok_msg: text("fine"), apply: true, ..rule(5) },
         to(6, 9),
@@ -165,6 +165,7 @@ fn actions_add_up() {
         delay_ms: Some(7),
         next_flag_in: Some(5),
         multiplex: Some(Multiplex::Off),
+        log: Some(true),
         error: Some(3),
         ok: Some(4),
     };

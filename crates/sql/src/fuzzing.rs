@@ -2,8 +2,8 @@
 
 use crate::{
     Access, Dialect, DigestOptions, Digester, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind,
-    Uses, assignments, diagnostics_request, kill_target, named_effects, names_local_file, scan,
-    substitutions, use_schema,
+    Uses, assignments, diagnostics_request, kill_target, mask_literals, mask_secrets, named_effects,
+    names_local_file, scan, substitutions, use_schema,
 };
 
 /// Reads `data` as a dialect (two bytes) and a statement, with everything this crate has. Panics if a promise
@@ -26,6 +26,16 @@ pub fn fuzz_scan(data: &[u8]) {
     };
     check_tokens(text, dialect);
     check_scan(text, dialect);
+    check_masks(text);
+}
+
+/// A mask is there where something was masked, and texts do not grow beyond their masks.
+fn check_masks(text: &[u8]) {
+    let masked = mask_literals(text, |_| false);
+    assert!(masked.len() <= text.len() + 5 * text.len(), "{masked:?}");
+    if let Some(masked) = mask_secrets(text) {
+        assert!(masked.windows(5).any(|window| window == b"'***'"), "{masked:?}");
+    }
 }
 
 fn check_tokens(text: &[u8], dialect: Dialect) {

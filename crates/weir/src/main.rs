@@ -10,6 +10,7 @@ mod files;
 mod instance;
 mod latest_roles;
 mod log;
+mod logs;
 mod rsa_key;
 mod serve;
 mod server_tls;
@@ -43,6 +44,7 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 Signals:
   SIGHUP    read the configuration again; a faulty one changes nothing
+  SIGUSR1   go on in the next files of the events, slow and audit log
   SIGTERM   take no more clients, let running transactions end (drain_timeout_ms), exit; again: exit at once
   SIGINT    the same";
 

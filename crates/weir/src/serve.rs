@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use weir_config::Config;
 use weir_control::Monitor;
@@ -25,6 +25,7 @@ use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::instance::instance_name;
 use crate::latest_roles::LatestRoles;
+use crate::logs;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
@@ -117,7 +118,14 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let publisher = service.publisher();
     let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
     tally.start()?;
-    let reporter = Reporter { tally: tally.clone(), roles: roles.clone(), drained: drained.clone() };
+    let journal = publisher.journal().start()?;
+    logs::apply(publisher.journal(), &config);
+    let reporter = Reporter {
+        tally: tally.clone(),
+        journal: publisher.journal().clone(),
+        roles: roles.clone(),
+        drained: drained.clone(),
+    };
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
     let server = Server {
@@ -133,7 +141,9 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         tally,
         monitor,
     };
-    server.run(service, &events, &inbox)
+    let ended = server.run(service, &events, &inbox);
+    journal.stop();
+    ended
 }
 
 struct Server<'a> {
@@ -167,6 +177,7 @@ impl Server<'_> {
                 Event::Order(order) => self.obey(order),
                 Event::Offer(offer) => self.consider(offer, &mut service),
                 Event::Signal(SIGHUP) => self.reload(&mut service),
+                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
                     break;
@@ -204,6 +215,7 @@ impl Server<'_> {
                 Event::Roles => self.publish(),
                 // Whoever ordered is told that by the end of the channel.
                 Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP) => {}
+                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
                 Event::Signal(signal) => {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
                     return Ok(());
@@ -267,7 +279,7 @@ fn load(path: &Path) -> Result<Config, ServeError> {
 }
 
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if events.send(Event::Signal(signal)).is_err() {

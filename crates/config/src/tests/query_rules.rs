@@ -43,7 +43,7 @@ fn faults_of_query_rules() {
         ("gtid_from_hostgroup = 1", "gtid_from_hostgroup: not built yet"),
         ("reconnect = 1", "reconnect: 1 is not built yet (only 0)"),
         ("sticky_conn = 1", "sticky_conn: 1 is not built yet (only 0)"),
-        ("log = 1", "log: 1 is not built yet (only 0)"),
+        ("log = 2", "log: 2 is neither true nor false"),
         (
             "attributes = '{\"flagOUT\":[]}'",
             "attributes: is not understood: unknown field `flagOUT`, expected `flagOUTs` at line 1 column 10",

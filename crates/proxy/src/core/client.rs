@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_config::{AuthPlugin, Listener, MysqlVariables};
+use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
@@ -153,6 +154,8 @@ impl Core {
             last_commit_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
+            connected_at: self.now,
+            has_logged_in: false,
             transaction_since: self.now,
         });
         self.out.send(socket, &greeting);
@@ -348,6 +351,7 @@ impl Core {
 
     /// The OK at the end of a login.
     pub(super) fn login_done(&mut self, key: SessionKey) {
+        self.audit_login(key);
         let session = &self.sessions[key];
         let schema = session.state.schema();
         let mut tracked = Vec::new();
@@ -372,6 +376,7 @@ impl Core {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
         tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
+        self.audit_refusal(key, message);
     }
 
     /// Everything that a session has gathered goes back to what a login gives.
@@ -431,8 +436,10 @@ impl Core {
             _ => {}
         }
         self.statistics.totals.errors_generated += 1;
+        self.note_error_text(key, message.as_bytes());
         let session = &mut self.sessions[key];
         session.row_count = -1;
+        session.work.own_errno = error.code;
         // A long command may have taken several packets.
         let mut sequence = session.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
         if let Some(buffer) = self.out.buffer(session.socket) {
@@ -452,6 +459,7 @@ impl Core {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
         tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
+        self.audit_refusal(key, message);
         self.close_session(key);
     }
 
@@ -481,6 +489,7 @@ impl Core {
     /// Closes a session once what is queued for it has been sent. Its lease is freed at once.
     pub(super) fn close_session(&mut self, key: SessionKey) {
         self.take_withheld_back(key);
+        self.log_statement(key);
         self.abandon(key);
         let session = &mut self.sessions[key];
         session.phase = Phase::Closing;
@@ -498,11 +507,16 @@ impl Core {
 
     /// The client's socket is gone.
     pub(super) fn client_gone(&mut self, key: SessionKey) {
+        self.log_unanswered(key);
         self.abandon(key);
         self.forget_session(key);
     }
 
     pub(super) fn forget_session(&mut self, key: SessionKey) {
+        self.log_unanswered(key);
+        if self.sessions[key].has_logged_in {
+            self.audit(key, AuditKind::Close, "");
+        }
         let session = self.sessions.remove(key);
         self.ids.remove(&session.id);
         self.timers.login_ended(session.socket);
@@ -556,6 +570,7 @@ impl Core {
 
     /// The running command is answered: its bytes go.
     pub(super) fn command_done(&mut self, key: SessionKey) {
+        self.log_statement(key);
         if self.sessions[key].aside.is_some() {
             self.come_back(key);
         }

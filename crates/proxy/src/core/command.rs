@@ -1,5 +1,6 @@
 //! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
 
+use weir_journal::AuditKind;
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
@@ -53,7 +54,9 @@ impl Core {
         let session = &mut self.sessions[key];
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let command = payload.first().and_then(|code| Command::parse(*code));
+        let code = payload.first().copied().unwrap_or(0);
         session.work.reset(self.now);
+        session.work.code = code;
         self.count_command(command);
         let session = &mut self.sessions[key];
         match command {
@@ -81,6 +84,7 @@ impl Core {
             Some(Command::ProcessKill) => return self.process_kill(key),
             Some(Command::Statistics) => self.statistics(key),
             Some(Command::Quit) => {
+                self.audit(key, AuditKind::Quit, "");
                 self.close_session(key);
                 return false;
             }

@@ -107,12 +107,14 @@ impl Core {
 
     /// A statement has been answered by a server.
     pub(super) fn count_statement(&mut self, key: BackendKey, holder: SessionKey) {
+        self.note_answer(key, holder);
         let work = &self.sessions[holder].work;
         if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
             return;
         }
         let took_ns = self.now.saturating_sub(work.begun_at);
         self.statistics.commands.count(work.statement.kind, took_ns);
+        self.statistics.totals.slow_queries += u64::from(self.scribe.is_long(took_ns));
         let server = self.backends[key].server;
         let on_server_ns = self.now.saturating_sub(work.started_at);
         self.statistics.totals.server_time_ns += on_server_ns;
@@ -133,6 +135,7 @@ impl Core {
     pub(super) fn count_error(&mut self, key: BackendKey, holder: SessionKey, code: u16, message: &[u8]) {
         let caller = self.caller(holder);
         let hostgroup = self.sessions[holder].work.hostgroup;
+        self.note_error_text(holder, message);
         let row = ErrorKey { hostgroup, server: self.backends[key].server, caller, code };
         self.statistics.errors.count(row, message, self.now);
     }

@@ -36,6 +36,7 @@ mod route;
 mod run;
 mod saved;
 mod schemas;
+mod scribe;
 mod seldom;
 mod setup;
 mod several;
@@ -100,6 +101,7 @@ pub struct Core {
     dice: Dice,
     digester: Digester,
     statistics: Statistics,
+    scribe: scribe::Scribe,
     router: Router,
     /// Patterns given up that the log knows of.
     told_given_up: u64,
@@ -248,6 +250,7 @@ impl Core {
         now: Nanos,
     ) -> Self {
         let statistics = Statistics::new(shared.full_tables.clone());
+        let feed = shared.journal.feed(worker);
         let mut interner = Interner::default();
         let fresh = interner.intern(State::fresh());
         let mut core = Self {
@@ -266,6 +269,7 @@ impl Core {
             dice: Dice::new(worker as u64),
             digester: Digester::new(counting::digest_options(&snapshot)),
             statistics,
+            scribe: scribe::Scribe::new(feed, worker),
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
             default_dialect: snapshot.dialect,

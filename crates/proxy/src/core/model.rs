@@ -25,6 +25,7 @@ use super::aside::Aside;
 use super::counting::KnownCaller;
 use super::infile::Infile;
 use super::route::KnownScope;
+use super::scribe::Noted;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
@@ -133,6 +134,10 @@ pub(crate) struct Session {
     /// The server that took the last write.
     pub last_write_server: ServerIndex,
     pub last_active_at: Nanos,
+    /// When the connection was made.
+    pub connected_at: Nanos,
+    /// A login of it has succeeded.
+    pub has_logged_in: bool,
     /// When the open transaction began.
     pub transaction_since: Nanos,
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
@@ -302,6 +307,16 @@ pub(crate) struct Work {
     pub kept_back_since: Option<Nanos>,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
+    /// The command's code, until it is over; 0 for none.
+    pub code: u8,
+    /// The error that Weir itself has answered with; 0 for none.
+    pub own_errno: u16,
+    /// When the server's reply was complete; 0 for not yet.
+    pub answered_at: Nanos,
+    /// Rows in it.
+    pub rows_sent: u64,
+    /// For the logs.
+    pub noted: Option<Box<Noted>>,
 }
 
 impl Work {

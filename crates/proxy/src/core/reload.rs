@@ -17,6 +17,7 @@ impl Core {
         self.snapshot = snapshot.clone();
         self.take_digest_options(&snapshot);
         self.take_rules(&snapshot);
+        self.scribe.go_by(&snapshot.variables.logs);
         for pool in &mut self.servers {
             pool.is_current = false;
         }

@@ -52,6 +52,7 @@ impl Core {
 
     /// The kept part of a long command is on its way: what has come meanwhile follows.
     pub(super) fn start_flow(&mut self, key: SessionKey) {
+        self.note_long_text(key);
         let session = &mut self.sessions[key];
         let Some(upload) = &mut session.upload else { return };
         upload.is_flowing = !upload.is_complete();

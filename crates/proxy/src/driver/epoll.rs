@@ -94,6 +94,7 @@ impl Driver {
                 self.core.tick(now);
             }
             self.carry_out(now);
+            self.core.end_batch();
         }
     }
 

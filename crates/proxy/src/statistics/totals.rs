@@ -43,6 +43,8 @@ totals! {
     errors_generated,
     /// Statements that were answered with an error because they found no connection in time.
     waits_timed_out,
+    /// Statements that took longer than mysql-long_query_time.
+    slow_queries,
     /// COM_INIT_DB of clients.
     client_init_db,
     /// COM_STMT_PREPARE of clients.

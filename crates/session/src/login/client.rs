@@ -235,6 +235,11 @@ impl ClientLogin {
         Ok(())
     }
 
+    /// Who the client says it is; empty before it has.
+    pub fn user(&self) -> &[u8] {
+        &self.claim.user
+    }
+
     /// The sequence id that the next packet to the client has.
     pub fn next_sequence(&self) -> u8 {
         self.sequence

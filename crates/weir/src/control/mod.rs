@@ -47,6 +47,8 @@ pub(crate) enum Subject {
     Errors,
     /// Query rules: how often each has matched
     Rules,
+    /// The events, slow and audit log: lines written, and lines left out
+    Logs,
 }
 
 /// A request line.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use weir_journal::{Counts, Journal, Log};
 use weir_proxy::statistics::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
 use weir_topology::Roles;
 
@@ -32,6 +33,7 @@ impl Report {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     pub tally: Arc<Tally>,
+    pub journal: Journal,
     /// The roles of now.
     pub roles: LatestRoles,
     pub drained: Drained,
@@ -47,6 +49,7 @@ impl Reporter {
             Subject::Pool => pool(&self.roles.latest(), &self.tally.report(ReportPart::Servers)),
             Subject::Servers => servers(&self.roles.latest()),
             Subject::Rules => rules(&self.tally.report(ReportPart::Rules)),
+            Subject::Logs => logs(&self.journal),
         }
     }
 }
@@ -205,6 +208,14 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
 fn rules(workers: &[WorkerReport]) -> Report {
     let row = |(rule_id, hits): (u32, u64)| vec![rule_id.into(), hits.into()];
     Report::new(&["rule_id", "hits"], rule_sums(workers).into_iter().map(row).collect())
+}
+
+/// What has become of the lines of each log since the start.
+fn logs(journal: &Journal) -> Report {
+    let counts = Log::ALL.into_iter().zip(journal.counts());
+    let row =
+        |(log, counts): (Log, Counts)| vec![log.word().into(), counts.written.into(), counts.dropped.into()];
+    Report::new(&["log", "lines", "dropped"], counts.map(row).collect())
 }
 
 fn servers(roles: &Roles) -> Report {

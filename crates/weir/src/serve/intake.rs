@@ -7,6 +7,7 @@ use weir_config::Config;
 use weir_proxy::service::Service;
 
 use super::{Event, ServeError, Server, load, log_listeners};
+use crate::logs;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
 
@@ -87,21 +88,23 @@ impl Server<'_> {
         // Where its data is was settled at the start; rows of tables don't tell.
         config.datadir.clone_from(&self.config.datadir);
         let kept = keep_fixed(&mut config, &self.config);
-        let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start")).collect();
-        let taken = if *config == self.config { Ok(()) } else { self.go_by(*config, service) };
+        let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start"));
+        let taken = if *config == self.config { Ok(Vec::new()) } else { self.go_by(*config, service) };
+        let taken = taken.map(|more| warnings.chain(more).collect()).map_err(|error| vec![error.to_string()]);
         // Whoever asked may have gone: nobody waits for that.
-        let _ = answer.send(taken.map(|()| warnings).map_err(|error| vec![error.to_string()]));
+        let _ = answer.send(taken);
     }
 
-    /// Runs by this configuration from now on. When it returns, all workers do.
-    fn go_by(&mut self, config: Config, service: &mut Service) -> Result<(), ServeError> {
+    /// Runs by this configuration from now on. When it returns, all workers do. Gives warnings.
+    fn go_by(&mut self, config: Config, service: &mut Service) -> Result<Vec<String>, ServeError> {
         self.take(&config, service)?;
+        let warnings = logs::apply(self.publisher.journal(), &config);
         self.config = config;
         self.publish();
         if !self.publisher.settle() {
             tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
         }
-        Ok(())
+        Ok(warnings)
     }
 
     /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has

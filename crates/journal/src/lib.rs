@@ -1,0 +1,204 @@
+//! The logs that Weir writes into files of their own: events (statements), slow statements, audit.
+//!
+//! ```text
+//! worker-0 ── Feed ──► slot ─┐
+//! worker-1 ── Feed ──► slot ─┼─► thread "journal": JSON, masks, files
+//! admin ── Journal::audit ─► ┘
+//! ```
+//!
+//! Whoever has something to log never waits, nor allocates in the steady state: it copies its record into a buffer of
+//! its own, and at the end of a batch into its slot, of which the writer takes the contents ten times a second. What
+//! finds no room, or no disk, is left out and counted.
+
+mod feed;
+mod file;
+mod line;
+mod record;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+pub use feed::Feed;
+use feed::Slot;
+pub use record::{AuditEvent, AuditKind, Command, Statement};
+pub use writer::Writer;
+
+/// How long one who gives an order waits for the writer: a disk may hang.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One of the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// Statements that rules or the default want logged.
+    Events,
+    /// Statements that took long.
+    Slow,
+    /// Logins, their ends, changes at the admin interface.
+    Audit,
+}
+
+impl Log {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Events, Self::Slow, Self::Audit];
+
+    /// Its name, as reports show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Slow => "slow",
+            Self::Audit => "audit",
+        }
+    }
+
+    /// Its bit in a record.
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// Where each log goes; none: it is off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// By the logs' numbers.
+    pub files: [Option<FileSettings>; 3],
+}
+
+/// The files of one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSettings {
+    /// The files' name without the number.
+    pub base: PathBuf,
+    /// After so many bytes the next one begins.
+    pub bytes_max: u64,
+}
+
+/// What has become of a log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lines in files.
+    pub written: u64,
+    /// Lines that found no room in a buffer, or none on the disk.
+    pub dropped: u64,
+}
+
+/// The way to the logs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// One for each worker, and one for all others.
+    slots: Vec<Slot>,
+    written: [AtomicU64; 3],
+    dropped: [AtomicU64; 3],
+    orders: Mutex<Vec<Order>>,
+    writer: OnceLock<Thread>,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// From now on these files. Faults are answered.
+    Take(Settings, Sender<Vec<String>>),
+    /// Everything that is there is to be written, and the next files begun.
+    Flush(Sender<Vec<String>>),
+    Stop,
+}
+
+impl Journal {
+    /// For so many workers. Nothing is written before [`Journal::start`].
+    pub fn new(workers: usize) -> Self {
+        let inner = Inner {
+            slots: (0..=workers).map(|_| Slot::default()).collect(),
+            written: Default::default(),
+            dropped: Default::default(),
+            orders: Mutex::default(),
+            writer: OnceLock::new(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A worker's end.
+    pub fn feed(&self, worker: usize) -> Feed {
+        Feed::new(self.clone(), worker)
+    }
+
+    /// Logs something that did not happen at a worker: what was done at the admin interface. It may be left out, as any
+    /// other, but it never waits for a disk.
+    pub fn audit(&self, event: &AuditEvent<'_>) {
+        let mut feed = self.feed(self.inner.slots.len() - 1);
+        feed.audit(event);
+        feed.hand_over_surely();
+    }
+
+    /// Starts the thread that writes.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(&self) -> std::io::Result<Writer> {
+        Writer::start(self.clone())
+    }
+
+    /// Goes by these settings from now on. What can't be written to is told; it is tried again, and what is lost
+    /// meanwhile is counted.
+    pub fn take(&self, settings: Settings) -> Vec<String> {
+        let (to, faults) = channel();
+        self.order(Order::Take(settings, to));
+        self.answer(&faults)
+    }
+
+    /// Writes what is there and begins the next files.
+    pub fn flush(&self) -> Vec<String> {
+        let (to, faults) = channel();
+        self.order(Order::Flush(to));
+        self.answer(&faults)
+    }
+
+    /// What has become of each log's lines, by the logs' numbers.
+    pub fn counts(&self) -> [Counts; 3] {
+        std::array::from_fn(|log| Counts {
+            written: self.inner.written[log].load(Ordering::Relaxed),
+            dropped: self.inner.dropped[log].load(Ordering::Relaxed),
+        })
+    }
+
+    fn answer(&self, faults: &Receiver<Vec<String>>) -> Vec<String> {
+        if self.inner.writer.get().is_none() {
+            return Vec::new();
+        }
+        let late = || vec!["the logs' files have not answered within 5 s".to_owned()];
+        faults.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(|_| late())
+    }
+
+    fn order(&self, order: Order) {
+        self.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(writer) = self.inner.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// Counts lines that are left out, of the logs of these bits.
+    fn drop_lines(&self, logs: u8, lines: u64) {
+        for log in Log::ALL.into_iter().filter(|log| logs & log.bit() != 0) {
+            self.inner.dropped[log as usize].fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of all records.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

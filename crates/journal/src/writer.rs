@@ -1,0 +1,280 @@
+//! The thread that writes.
+
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::file::{LogFile, Outcome};
+use crate::line::{Clocks, put_audit, put_statement};
+use crate::record::Record;
+use crate::{Journal, Log, Order, Settings};
+
+/// How long a record waits at most before it is written.
+const ROUND: Duration = Duration::from_millis(100);
+/// Lines that are left out are told of in Weir's own log so often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Writer {
+    journal: Journal,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    pub(crate) fn start(journal: Journal) -> io::Result<Self> {
+        let (to, ready) = channel();
+        let own = journal.clone();
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || {
+            // Orders are heard only when it is known whom to wake.
+            let _ = own.inner.writer.set(std::thread::current());
+            let _ = to.send(());
+            Desk::new(own).run();
+        })?;
+        let _ = ready.recv();
+        Ok(Self { journal, thread })
+    }
+
+    /// Writes what is there and ends.
+    pub fn stop(self) {
+        self.journal.order(Order::Stop);
+        let _ = self.thread.join();
+    }
+}
+
+struct Desk {
+    journal: Journal,
+    files: [Option<LogFile>; 3],
+    spare: Vec<u8>,
+    /// Lines that were dropped, as far as they have been told of: by whom ever they were, and by the files' own.
+    known: [u64; 3],
+    told: [u64; 3],
+    tell_at: Option<Instant>,
+}
+
+impl Desk {
+    fn new(journal: Journal) -> Self {
+        Self {
+            journal,
+            files: Default::default(),
+            spare: Vec::new(),
+            known: [0; 3],
+            told: [0; 3],
+            tell_at: None,
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            self.write_all();
+            let orders = std::mem::take(
+                &mut *self.journal.inner.orders.lock().unwrap_or_else(PoisonError::into_inner),
+            );
+            for order in orders {
+                match order {
+                    // Who asked may have lost patience.
+                    Order::Take(settings, to) => drop(to.send(self.take(settings))),
+                    Order::Flush(to) => drop(to.send(self.begin_next())),
+                    Order::Stop => return,
+                }
+            }
+            self.tell();
+            if self.files.iter().any(Option::is_some) {
+                std::thread::park_timeout(ROUND);
+            } else {
+                std::thread::park();
+            }
+        }
+    }
+
+    fn take(&mut self, settings: Settings) -> Vec<String> {
+        let mut faults = Vec::new();
+        for ((file, wanted), log) in self.files.iter_mut().zip(settings.files).zip(Log::ALL) {
+            if file.as_ref().map(LogFile::settings) == wanted.as_ref() {
+                continue;
+            }
+            *file = wanted.map(LogFile::new);
+            if let Some(Err(fault)) =
+                file.as_mut().map(|file| file.open().map_err(|error| describe(log, file, &error)))
+            {
+                faults.push(fault);
+            }
+        }
+        faults
+    }
+
+    fn begin_next(&mut self) -> Vec<String> {
+        let files = self.files.iter_mut().zip(Log::ALL).filter_map(|(file, log)| Some((file.as_mut()?, log)));
+        let begin = |(file, log): (&mut LogFile, Log)| {
+            file.begin_next().err().map(|error| describe(log, file, &error))
+        };
+        files.filter_map(begin).collect()
+    }
+
+    /// Writes what waits in all slots.
+    fn write_all(&mut self) {
+        let clocks = Clocks::now();
+        let mut outcomes = [Outcome::default(); 3];
+        self.note_gaps();
+        for slot in 0..self.journal.inner.slots.len() {
+            let Some(waiting) = self.journal.inner.slots.get(slot) else { continue };
+            let bytes = waiting.take(std::mem::take(&mut self.spare));
+            let mut rest = &bytes[..];
+            while let Some(record) = Record::take(&mut rest) {
+                self.write(&record, clocks, &mut outcomes);
+            }
+            self.spare = bytes;
+        }
+        for ((log, file), outcome) in Log::ALL.into_iter().zip(&mut self.files).zip(&mut outcomes) {
+            if let Some(file) = file {
+                file.write(outcome);
+            }
+            self.journal.inner.written[log as usize].fetch_add(outcome.written, Ordering::Relaxed);
+            self.journal.drop_lines(log.bit(), outcome.lost);
+            // The file knows of those itself.
+            self.known[log as usize] += outcome.lost;
+        }
+    }
+
+    fn write(&mut self, record: &Record<'_>, clocks: Clocks, outcomes: &mut [Outcome; 3]) {
+        let logs = match record {
+            Record::Statement(statement) => statement.logs(),
+            Record::Audit(_) => Log::Audit.bit(),
+        };
+        for ((log, file), outcome) in Log::ALL.into_iter().zip(&mut self.files).zip(outcomes) {
+            let Some(file) = file.as_mut().filter(|_| logs & log.bit() != 0) else { continue };
+            file.append(outcome, |out| match record {
+                Record::Statement(statement) => put_statement(out, statement, clocks),
+                Record::Audit(event) => put_audit(out, event, clocks),
+            });
+        }
+    }
+
+    /// Files tell of what was left out before it came to them.
+    fn note_gaps(&mut self) {
+        for (log, file) in Log::ALL.into_iter().zip(&mut self.files) {
+            let dropped = self.journal.inner.dropped[log as usize].load(Ordering::Relaxed);
+            let known = &mut self.known[log as usize];
+            if let Some(file) = file {
+                file.note_lost(dropped.saturating_sub(*known));
+            }
+            *known = dropped;
+        }
+    }
+
+    fn tell(&mut self) {
+        let counts = self.journal.counts().map(|counts| counts.dropped);
+        if counts == self.told || self.tell_at.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        for (log, (dropped, told)) in Log::ALL.into_iter().zip(counts.iter().zip(self.told)) {
+            let lines = dropped.saturating_sub(told);
+            if lines > 0 {
+                tracing::warn!(
+                    log = log.word(),
+                    lines,
+                    "lines of a log were left out: buffer or disk is full"
+                );
+            }
+        }
+        self.told = counts;
+        self.tell_at = Some(Instant::now() + TELL_EVERY);
+    }
+}
+
+fn describe(log: Log, file: &LogFile, error: &io::Error) -> String {
+    format!("the {} log can't be written to {}: {error}", log.word(), file.settings().base.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{AuditEvent, Counts, FileSettings, Statement};
+
+    fn settings(dir: &Path) -> Settings {
+        let file = |name| Some(FileSettings { base: dir.join(name), bytes_max: 1 << 20 });
+        Settings { files: [file("events"), file("slow"), file("audit")] }
+    }
+
+    fn lines(path: &Path) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn statement(query: &[u8], is_slow: bool) -> Statement<'_> {
+        Statement { is_event: true, is_slow, query, ..Statement::default() }
+    }
+
+    #[test]
+    fn each_log_gets_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(2);
+        let writer = journal.start().unwrap();
+        assert_eq!(journal.take(settings(dir.path())), [""; 0]);
+        let mut feeds = [journal.feed(0), journal.feed(1)];
+        for (feed, query) in feeds.iter_mut().zip([b"one", b"two"]) {
+            feed.statement(&statement(query, query == b"two"));
+            feed.hand_over();
+        }
+        journal.audit(&AuditEvent { username: b"admin", ..AuditEvent::default() });
+        assert_eq!(journal.flush(), [""; 0]);
+        // What comes after the flush is in the next file.
+        feeds[0].statement(&statement(b"three", false));
+        drop(feeds);
+        writer.stop();
+        let events = lines(&dir.path().join("events.00000001"));
+        let queries: Vec<_> = events.iter().map(|line| line["query"].as_str().unwrap()).collect();
+        assert_eq!(queries, ["one", "two"]);
+        assert_eq!(lines(&dir.path().join("slow.00000001"))[0]["query"], "two");
+        assert_eq!(lines(&dir.path().join("audit.00000001"))[0]["username"], "admin");
+        assert_eq!(lines(&dir.path().join("events.00000002"))[0]["query"], "three");
+        let counts = |written| Counts { written, dropped: 0 };
+        assert_eq!(journal.counts(), [counts(3), counts(1), counts(1)]);
+    }
+
+    #[test]
+    fn a_full_buffer_drops_and_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(1);
+        let mut feed = journal.feed(0);
+        let query = vec![b'x'; 100_000];
+        for _ in 0..30 {
+            feed.statement(&statement(&query, false));
+            feed.hand_over();
+        }
+        // A mebibyte in the slot, another in the feed.
+        assert_eq!(journal.counts()[0], Counts { written: 0, dropped: 10 });
+        let writer = journal.start().unwrap();
+        journal.take(settings(dir.path()));
+        for _ in 0..2 {
+            feed.statement(&statement(b"one", false));
+            feed.hand_over();
+            journal.flush();
+        }
+        writer.stop();
+        assert_eq!(journal.counts()[0].dropped, 10);
+    }
+
+    #[test]
+    fn a_missing_directory_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(0);
+        let writer = journal.start().unwrap();
+        let faults = journal.take(settings(&dir.path().join("missing")));
+        assert_eq!(faults.len(), 3);
+        let base = dir.path().join("missing/events");
+        let expected = format!(
+            "the events log can't be written to {}: No such file or directory (os error 2)",
+            base.display()
+        );
+        assert_eq!(faults[0], expected);
+        journal.audit(&AuditEvent::default());
+        writer.stop();
+        assert_eq!(journal.counts()[2], Counts { written: 0, dropped: 1 });
+    }
+}

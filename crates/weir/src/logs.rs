@@ -1,0 +1,36 @@
+//! The events log, the slow log and the audit log, as the configuration wants them.
+
+use weir_config::Config;
+use weir_journal::{FileSettings, Journal, Settings};
+
+/// The journal goes by this configuration from now on. What can't be written to is no reason to refuse it: traffic comes
+/// first, and a disk may come back.
+pub(crate) fn apply(journal: &Journal, config: &Config) -> Vec<String> {
+    let faults = journal.take(settings(config));
+    for fault in &faults {
+        tracing::warn!(fault, "lines are left out until it can be written");
+    }
+    faults
+}
+
+/// Goes on in the next files.
+pub(crate) fn rotate(journal: &Journal) {
+    match &*journal.flush() {
+        [] => tracing::info!("logs flushed: the next files are in use"),
+        faults => tracing::warn!(?faults, "logs flushed"),
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let logs = &config.variables.logs;
+    let files = [
+        (&logs.eventslog_filename, logs.eventslog_filesize),
+        (&logs.slowlog_filename, logs.slowlog_filesize),
+        (&logs.auditlog_filename, logs.auditlog_filesize),
+    ];
+    // An absolute name takes the place of the datadir.
+    let file = |(name, bytes_max): (&Option<std::path::PathBuf>, u64)| {
+        name.as_ref().map(|name| FileSettings { base: config.datadir.join(name), bytes_max })
+    };
+    Settings { files: files.map(file) }
+}
