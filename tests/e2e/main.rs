@@ -34,6 +34,7 @@ mod query_rules;
 mod reload;
 mod replication;
 mod replication_switchover;
+mod scheduler;
 mod server_tls;
 mod servers;
 mod session_state;
@@ -83,6 +84,7 @@ fn cases() -> Vec<Case> {
         reload::trials(),
         replication::trials(),
         replication_switchover::trials(),
+        scheduler::trials(),
         server_tls::trials(),
         servers::trials(),
         several::trials(),

@@ -16,6 +16,8 @@ const CREDENTIALS_BYTES_MAX: usize = 64 << 10;
 const CHECK_INTERVAL_MS: std::ops::RangeInclusive<u64> = 10..=300_000;
 const CHECK_STATUS_FREQUENCY_MAX: u32 = 10_000;
 const DIFFS_MAX: u32 = 1000;
+/// What takes longer than a day is no check.
+const SCHEDULER_TIMEOUT_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
 const HISTORY_INTERVAL_SEC_MAX: u64 = 300;
 
 /// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
@@ -33,6 +35,8 @@ pub struct AdminVariables {
     pub read_only: bool,
     /// How old statistics may be that are shown, default 2 s.
     pub refresh_interval: Duration,
+    /// Weir's own: how long a program of `scheduler` may run, default 60 s.
+    pub scheduler_timeout_ms: Duration,
     /// Whether HTTP is answered on `web_port`, default false.
     pub web_enabled: bool,
     /// Default 6080.
@@ -155,6 +159,7 @@ impl Default for AdminVariables {
             allow_default_credentials: false,
             read_only: false,
             refresh_interval: Duration::from_secs(2),
+            scheduler_timeout_ms: minute,
             web_enabled: false,
             web_port: 6080,
             web_token: None,
@@ -206,6 +211,7 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> AdminVariables {
     v.allow_default_credentials = f.boolean("allow_default_credentials", false);
     v.read_only = f.boolean("read_only", false);
     v.refresh_interval = f.millis("refresh_interval", v.refresh_interval, 10..=100_000);
+    v.scheduler_timeout_ms = f.millis("scheduler_timeout_ms", v.scheduler_timeout_ms, SCHEDULER_TIMEOUT_MS);
     v.web_enabled = f.boolean("web_enabled", v.web_enabled);
     v.web_port = f.integer("web_port", v.web_port, 1..=u16::MAX);
     let token = f.secret_text("web_token", PASSWORD_BYTES_MAX);

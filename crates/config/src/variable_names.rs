@@ -54,6 +54,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     built(ADMIN, "refresh_interval", "2000"),
     built(ADMIN, "restapi_enabled", "false"),
     built(ADMIN, "restapi_port", "6070"),
+    built(ADMIN, "scheduler_timeout_ms", "60000"),
     off(ADMIN, "ssl_keylog_file", ""),
     built(ADMIN, "stats_credentials", "stats:stats"),
     built(ADMIN, "stats_mysql_connection_pool", "60"),

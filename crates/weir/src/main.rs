@@ -12,6 +12,7 @@ mod latest_roles;
 mod log;
 mod logs;
 mod rsa_key;
+mod scheduler;
 mod serve;
 mod server_tls;
 mod snapshot;

@@ -27,6 +27,7 @@ use crate::instance::instance_name;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::rsa_key::{self, RsaKeyError};
+use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
 use crate::tally::Tally;
@@ -128,6 +129,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     };
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
+    let scheduler = Scheduler::start(&config)?;
     let server = Server {
         path,
         config,
@@ -140,6 +142,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         publisher,
         tally,
         monitor,
+        scheduler,
     };
     let ended = server.run(service, &events, &inbox);
     journal.stop();
@@ -159,6 +162,7 @@ struct Server<'a> {
     publisher: Publisher,
     tally: Arc<Tally>,
     monitor: Monitor,
+    scheduler: Scheduler,
 }
 
 impl Server<'_> {
@@ -210,6 +214,8 @@ impl Server<'_> {
         std::thread::Builder::new().name("drain".into()).spawn(move || {
             let _ = ended.send(Event::Ended(service.drain()));
         })?;
+        // Whoever takes over from this Weir has a scheduler of its own.
+        self.scheduler.stop();
         for event in inbox {
             match event {
                 Event::Roles => self.publish(),

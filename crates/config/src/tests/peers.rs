@@ -1,5 +1,7 @@
 //! Programs that are run, and other proxies.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -44,6 +46,7 @@ fn jobs_and_proxies() {
     let text = "[[scheduler]]\nfilename = \"/bin/check\"\ninterval_ms = 2500\narg1 = \"-x\"\narg2 = \"\"\n\
                 [[proxysql_servers]]\nhostname = \"p1\"\nweight = 5\n";
     let config = parse(text, "weir.toml").unwrap();
+    assert_eq!(config.admin.scheduler_timeout_ms, Duration::from_secs(60));
     let [job] = config.scheduler.as_slice() else { panic!("one job") };
     assert_eq!((job.id, job.active, job.interval), (1, true, Duration::from_millis(2500)));
     assert_eq!(

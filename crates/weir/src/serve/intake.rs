@@ -99,6 +99,7 @@ impl Server<'_> {
     fn go_by(&mut self, config: Config, service: &mut Service) -> Result<Vec<String>, ServeError> {
         self.take(&config, service)?;
         let warnings = logs::apply(self.publisher.journal(), &config);
+        self.scheduler.take(&config);
         self.config = config;
         self.publish();
         if !self.publisher.settle() {
