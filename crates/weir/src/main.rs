@@ -7,10 +7,14 @@ mod control;
 mod drain;
 mod drained;
 mod files;
+mod historian;
+mod history;
+mod in_force;
 mod instance;
 mod latest_roles;
 mod log;
 mod logs;
+mod process;
 mod rsa_key;
 mod scheduler;
 mod serve;
@@ -18,7 +22,8 @@ mod server_tls;
 mod snapshot;
 mod stats;
 mod status;
-#[allow(dead_code, reason = "the admin interface's tables, which come next, ask for the rest")]
+#[allow(dead_code, reason = "the admin interface, which comes next, asks for them")]
+mod tables;
 mod tally;
 mod tls;
 mod topology_log;

@@ -23,6 +23,8 @@ use self::failback::Failbacks;
 use self::intake::Offer;
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
+use crate::historian;
+use crate::in_force::InForce;
 use crate::instance::instance_name;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
@@ -30,6 +32,7 @@ use crate::rsa_key::{self, RsaKeyError};
 use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
+use crate::tables::Sources;
 use crate::tally::Tally;
 use crate::tls::{self, TlsError};
 use crate::topology_log::TopologyLog;
@@ -130,9 +133,19 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let orders = events.clone();
     control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
     let scheduler = Scheduler::start(&config)?;
+    let in_force = InForce::new(&config);
+    let sources = Arc::new(Sources {
+        tally: tally.clone(),
+        roles: roles.clone(),
+        in_force: in_force.clone(),
+        probes: monitor.probe_log(),
+        started: Instant::now(),
+    });
+    historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
     let server = Server {
         path,
         config,
+        in_force,
         snapshots,
         roles,
         published: Arc::default(),
@@ -152,6 +165,7 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
 struct Server<'a> {
     path: &'a Path,
     config: Config,
+    in_force: InForce,
     snapshots: Snapshots,
     roles: LatestRoles,
     /// The roles that the workers go by.

@@ -100,6 +100,7 @@ impl Server<'_> {
         self.take(&config, service)?;
         let warnings = logs::apply(self.publisher.journal(), &config);
         self.scheduler.take(&config);
+        self.in_force.set(&config);
         self.config = config;
         self.publish();
         if !self.publisher.settle() {

@@ -88,12 +88,12 @@ pub(crate) fn server_sums(workers: &[WorkerReport]) -> Vec<ServerRow> {
 }
 
 /// By hostgroup and server.
-pub(crate) fn pool_sums(workers: &[WorkerReport]) -> BTreeMap<(u32, &str), ServerRow> {
-    let mut sums: BTreeMap<(u32, &str), ServerRow> = BTreeMap::new();
+pub(crate) fn pool_sums(workers: &[WorkerReport]) -> BTreeMap<(u32, String), ServerRow> {
+    let mut sums: BTreeMap<(u32, String), ServerRow> = BTreeMap::new();
     for row in workers.iter().flat_map(|worker| &worker.servers) {
         let new =
             || ServerRow { endpoint: row.endpoint.clone(), hostgroup: row.hostgroup, ..ServerRow::default() };
-        let sum = sums.entry((row.hostgroup, row.endpoint.as_str())).or_insert_with(new);
+        let sum = sums.entry((row.hostgroup, row.endpoint.clone())).or_insert_with(new);
         add(sum, row);
         sum.open_max += row.open_max;
     }
@@ -158,7 +158,10 @@ mod tests {
             by_server.iter().map(|row| (row.endpoint.as_str(), row.open_max, row.queries)).collect();
         assert_eq!(seen, [("db1:1", 8, 18), ("db2:1", 1, 2)]);
         let by_group = pool_sums(&workers);
-        let seen: Vec<_> = by_group.iter().map(|(key, row)| (*key, row.open_max, row.queries)).collect();
+        let seen: Vec<_> = by_group
+            .iter()
+            .map(|((hostgroup, server), row)| ((*hostgroup, server.as_str()), row.open_max, row.queries))
+            .collect();
         assert_eq!(seen, [((100, "db1:1"), 5, 7), ((101, "db1:1"), 7, 11), ((101, "db2:1"), 1, 2)]);
     }
 }

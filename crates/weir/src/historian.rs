@@ -1,0 +1,109 @@
+//! The thread that keeps `stats_history`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::history::{Figures, History, Subject};
+use crate::process;
+use crate::tables::{self, Rows, Sources};
+use crate::tally::clock;
+
+/// How often it is looked whether something is due.
+const TICK: Duration = Duration::from_secs(1);
+/// After a failure, such as a full disk, nothing is tried for so long.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Begins to keep rows in the file at `path`, as long as somebody else has `sources`. Failures are logged, and hold
+/// nothing up.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn start(path: &Path, sources: &Arc<Sources>) -> std::io::Result<()> {
+    let (path, sources) = (path.to_owned(), Arc::downgrade(sources));
+    thread::Builder::new().name("history".into()).spawn(move || {
+        let mut historian = Historian { path, history: None, last: Vec::new() };
+        while let Some(sources) = sources.upgrade() {
+            let pause = match historian.keep(&sources) {
+                Ok(()) => TICK,
+                Err(error) => {
+                    tracing::warn!(path = %historian.path.display(), %error, "statistics can't be kept now");
+                    historian.history = None;
+                    PAUSE
+                }
+            };
+            drop(sources);
+            thread::sleep(pause);
+        }
+    })?;
+    Ok(())
+}
+
+struct Historian {
+    path: PathBuf,
+    history: Option<History>,
+    /// When rows of each subject were kept last.
+    last: Vec<(Subject, Instant)>,
+}
+
+impl Historian {
+    /// Keeps what is due.
+    fn keep(&mut self, sources: &Sources) -> Result<(), rusqlite::Error> {
+        if !self.path.exists() {
+            return Ok(()); // nobody has a database
+        }
+        let history = match &mut self.history {
+            Some(history) => history,
+            None => self.history.insert(History::open(&self.path)?),
+        };
+        for subject in Subject::ALL {
+            let Some(interval) = interval(subject) else { continue };
+            let last = self.last.iter_mut().find(|(known, _)| *known == subject);
+            match last {
+                // The first row comes when the first interval is over.
+                None => self.last.push((subject, Instant::now())),
+                Some((_, at)) if at.elapsed() >= interval => {
+                    *at = Instant::now();
+                    history.record(subject, clock().unix_s, sources)?;
+                }
+                Some(_) => {}
+            }
+        }
+        history.tidy(clock().unix_s)
+    }
+}
+
+/// How often rows of a subject are kept, as ProxySQL does by default; none: never.
+fn interval(subject: Subject) -> Option<Duration> {
+    match subject {
+        Subject::Connections | Subject::ConnectionPool | Subject::Cpu | Subject::Memory => {
+            Some(Duration::from_secs(60))
+        }
+        Subject::Digests => None,
+    }
+}
+
+impl Figures for Sources {
+    fn global(&self) -> Vec<(&'static str, u64)> {
+        tables::global_values(self)
+    }
+
+    fn connection_pool(&self) -> Rows {
+        tables::rows("stats_mysql_connection_pool", self).unwrap_or_default()
+    }
+
+    fn cpu_ticks(&self) -> (u64, u64) {
+        let time = process::cpu_time();
+        (time.user_ticks, time.system_ticks)
+    }
+
+    fn memory_bytes(&self) -> (u64, u64, u64) {
+        let memory = process::memory();
+        (memory.data_bytes, memory.resident_bytes, memory.virtual_bytes)
+    }
+
+    fn take_digests(&self) -> Rows {
+        tables::rows_and_reset("stats_mysql_query_digest_reset", self).unwrap_or_default()
+    }
+}

@@ -1,0 +1,109 @@
+//! `stats_mysql_global`: ProxySQL's names for what means the same in Weir.
+
+use weir_proxy::statistics::{ReportPart, Totals, WorkerReport};
+use weir_sql::Kind;
+
+use super::{Rows, Sources, text};
+use crate::tally::sums::{command_sums, total_sums};
+
+pub(super) fn global(sources: &Sources) -> Rows {
+    let row = |(name, value): (&str, u64)| vec![text(name), text(value.to_string())];
+    values(sources).into_iter().map(row).collect()
+}
+
+/// All of them, by name.
+pub(crate) fn values(sources: &Sources) -> Vec<(&'static str, u64)> {
+    let tally = &sources.tally;
+    let totals = total_sums(&tally.report(ReportPart::Totals));
+    let mut values = vec![
+        ("ProxySQL_Uptime", sources.started.elapsed().as_secs()),
+        ("MySQL_Thread_Workers", tally.workers() as u64),
+        ("Client_Connections_connected", u64::from(tally.clients())),
+        // Weir locks no session to a hostgroup.
+        ("hostgroup_locked_queries", 0),
+        ("hostgroup_locked_set_cmds", 0),
+    ];
+    values.extend(of_totals(&totals));
+    values.extend(of_servers(&totals));
+    values.extend(of_commands(&tally.report(ReportPart::Commands)));
+    values.extend(of_probes(sources));
+    values.sort_unstable_by_key(|(name, _)| *name);
+    values
+}
+
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 34] {
+    [
+        ("Active_Transactions", totals.transactions_now),
+        ("Client_Connections_aborted", totals.clients_refused),
+        ("Client_Connections_created", totals.clients_accepted),
+        ("Client_Connections_non_idle", totals.busy_now),
+        ("Access_Denied_Wrong_Password", totals.refused_password),
+        ("Access_Denied_Max_Connections", totals.refused_max_connections),
+        ("Access_Denied_Max_User_Connections", totals.refused_max_user_connections),
+        ("Questions", totals.questions),
+        ("Queries_frontends_bytes_recv", totals.client_bytes_received),
+        ("Queries_frontends_bytes_sent", totals.client_bytes_sent),
+        ("Queries_backends_bytes_recv", totals.server_bytes_received),
+        ("Queries_backends_bytes_sent", totals.server_bytes_sent),
+        ("Backend_query_time_nsec", totals.server_time_ns),
+        ("generated_error_packets", totals.errors_generated),
+        ("max_connect_timeouts", totals.waits_timed_out),
+        ("Com_frontend_init_db", totals.client_init_db),
+        ("Com_frontend_stmt_prepare", totals.client_prepares),
+        ("Com_frontend_stmt_execute", totals.client_executes),
+        ("Com_frontend_stmt_close", totals.client_closes),
+        ("Com_backend_stmt_prepare", totals.server_prepares),
+        ("Com_backend_stmt_execute", totals.server_executes),
+        ("Com_backend_stmt_close", totals.server_closes),
+        ("Com_backend_change_user", totals.server_change_user),
+        ("Com_backend_init_db", totals.server_init_db),
+        ("Com_backend_set_names", totals.server_set),
+        ("ConnPool_get_conn_immediate", totals.pool_gets_immediate),
+        ("ConnPool_get_conn_success", totals.pool_lends),
+        ("ConnPool_get_conn_failure", totals.waits_timed_out),
+        ("Stmt_Client_Active_Total", totals.client_statements_now),
+        ("Stmt_Client_Active_Unique", totals.statements_now),
+        ("Stmt_Server_Active_Total", totals.server_statements_now),
+        ("mysql_frontend_buffers_bytes", totals.client_buffer_bytes_now),
+        ("mysql_backend_buffers_bytes", totals.server_buffer_bytes_now),
+        ("mysql_session_internal_bytes", totals.session_bytes_now),
+    ]
+}
+
+fn of_servers(totals: &Totals) -> [(&'static str, u64); 9] {
+    [
+        ("Server_Connections_connected", totals.server_connections_now),
+        ("Server_Connections_created", totals.server_connections_opened),
+        ("Server_Connections_aborted", totals.server_connections_failed),
+        ("MyHGM_myconnpoll_get", totals.pool_gets),
+        ("MyHGM_myconnpoll_get_ok", totals.pool_lends),
+        ("MyHGM_myconnpoll_push", totals.pool_returns),
+        ("MyHGM_myconnpoll_destroy", totals.pool_discards),
+        ("mysql_killed_backend_connections", totals.killed_connections),
+        ("mysql_killed_backend_queries", totals.killed_queries),
+    ]
+}
+
+fn of_commands(workers: &[WorkerReport]) -> [(&'static str, u64); 3] {
+    let commands = command_sums(workers);
+    let count = |kind: Kind| commands.iter().find(|row| row.kind == kind).map_or(0, |row| row.count);
+    [
+        ("Com_commit", count(Kind::Commit)),
+        ("Com_rollback", count(Kind::Rollback)),
+        ("Com_frontend_use_db", count(Kind::Use)),
+    ]
+}
+
+fn of_probes(sources: &Sources) -> [(&'static str, u64); 8] {
+    let counts = sources.probes.counts();
+    [
+        ("MySQL_Monitor_connect_check_OK", counts.connects.0),
+        ("MySQL_Monitor_connect_check_ERR", counts.connects.1),
+        ("MySQL_Monitor_ping_check_OK", counts.pings.0),
+        ("MySQL_Monitor_ping_check_ERR", counts.pings.1),
+        ("MySQL_Monitor_read_only_check_OK", counts.read_only.0),
+        ("MySQL_Monitor_read_only_check_ERR", counts.read_only.1),
+        ("MySQL_Monitor_replication_lag_check_OK", counts.lags.0),
+        ("MySQL_Monitor_replication_lag_check_ERR", counts.lags.1),
+    ]
+}

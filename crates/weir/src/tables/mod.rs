@@ -1,0 +1,108 @@
+//! What the tables of `stats` and `monitor` show, and the observed `runtime_mysql_servers`: rows of now, with columns in
+//! the order of their declaration (`weir_store::tables`).
+
+mod counters;
+mod digests;
+mod errors;
+mod global;
+mod memory;
+mod monitor;
+mod pool;
+mod servers;
+mod sessions;
+
+pub(crate) use global::values as global_values;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_control::ProbeLog;
+use weir_proxy::statistics::ReportPart;
+use weir_store::Value;
+use weir_topology::Endpoint;
+
+use crate::in_force::InForce;
+use crate::latest_roles::LatestRoles;
+use crate::tally::Tally;
+
+/// Rows of a table.
+pub(crate) type Rows = Vec<Vec<Value>>;
+
+/// Whom the tables ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    pub tally: Arc<Tally>,
+    pub roles: LatestRoles,
+    pub in_force: InForce,
+    pub probes: Arc<ProbeLog>,
+    /// When this Weir was started.
+    pub started: Instant,
+}
+
+/// The rows of a table as of now; `None`: it is not one of these.
+pub(crate) fn rows(table: &str, sources: &Sources) -> Option<Rows> {
+    let tally = &sources.tally;
+    let config = || sources.in_force.config();
+    let rows = match table {
+        "stats_mysql_connection_pool" => pool::connection_pool(sources, &tally.report(ReportPart::Servers)),
+        "stats_mysql_free_connections" => {
+            pool::free_connections(&tally.report(ReportPart::FreeConnections), &config())
+        }
+        "stats_mysql_query_digest" => tally.digests(digests::mysql),
+        "stats_weir_query_digest" => tally.digests(digests::weir),
+        "stats_mysql_processlist" => sessions::processlist(&tally.sessions()),
+        "stats_mysql_prepared_statements_info" => sessions::statements(&tally.report(ReportPart::Statements)),
+        "stats_mysql_errors" => errors::errors(&tally.report(ReportPart::Errors)),
+        "stats_mysql_commands_counters" => counters::commands(&tally.report(ReportPart::Commands)),
+        "stats_mysql_query_rules" => counters::query_rules(&tally.report(ReportPart::Rules)),
+        "stats_mysql_users" => counters::users(&tally.report(ReportPart::Users)),
+        "stats_mysql_global" => global::global(sources),
+        "stats_memory_metrics" => memory::memory(sources),
+        // Weir follows no GTIDs, and forgets no client for its errors.
+        "stats_mysql_gtid_executed" | "stats_mysql_client_host_cache" => Vec::new(),
+        "runtime_mysql_servers" => servers::runtime_mysql_servers(&sources.roles.latest(), &config()),
+        _ => return monitor::rows(table, &sources.probes),
+    };
+    Some(rows)
+}
+
+/// The same for tables whose name ends in `_reset`: what they show is counted anew from now on. What happens meanwhile
+/// is in these rows or in the next ones, never in both.
+pub(crate) fn rows_and_reset(table: &str, sources: &Sources) -> Option<Rows> {
+    let tally = &sources.tally;
+    let rows = match table {
+        "stats_mysql_connection_pool_reset" => {
+            pool::connection_pool(sources, &tally.take(ReportPart::Servers))
+        }
+        "stats_mysql_query_digest_reset" => digests::mysql(&tally.take_digests()),
+        "stats_mysql_errors_reset" => errors::errors(&tally.take(ReportPart::Errors)),
+        "stats_mysql_client_host_cache_reset" => Vec::new(),
+        _ => return None,
+    };
+    Some(rows)
+}
+
+fn integer(number: impl TryInto<i64>) -> Value {
+    Value::Integer(number.try_into().unwrap_or(i64::MAX))
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value::Text(text.into())
+}
+
+/// Bytes of which nobody knows whether they are UTF-8.
+fn bytes(bytes: &[u8]) -> Value {
+    Value::Text(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn hash(digest: u64) -> Value {
+    Value::Text(format!("0x{digest:016X}"))
+}
+
+/// Host and port of a server as a worker names it.
+fn host_and_port(endpoint: &str) -> (Value, Value) {
+    match endpoint.parse::<Endpoint>() {
+        Ok(endpoint) => (text(&*endpoint.host), integer(endpoint.port)),
+        Err(_) => (text(endpoint), integer(0)),
+    }
+}

@@ -1,0 +1,97 @@
+//! `runtime_mysql_servers`: which server is in which hostgroup now, and in what state; not what was configured.
+
+use weir_config::Config;
+use weir_topology::{Place, Reason, Roles, Status};
+
+use super::{Rows, integer, text};
+
+/// The rows, by hostgroup, then server. What the configuration alone knows comes from the server's row for the same
+/// hostgroup, else from its first one.
+pub(super) fn runtime_mysql_servers(roles: &Roles, config: &Config) -> Rows {
+    let row = |place: &Place| {
+        let mut of_server = config.servers.iter().filter(|row| row.endpoint() == place.endpoint);
+        let same = config
+            .servers
+            .iter()
+            .find(|row| row.hostgroup_id == place.hostgroup && row.endpoint() == place.endpoint);
+        let wanted = same.or_else(|| of_server.next());
+        vec![
+            integer(place.hostgroup),
+            text(&*place.endpoint.host),
+            integer(place.endpoint.port),
+            integer(0),
+            text(status_word(place)),
+            integer(place.weight),
+            integer(0),
+            integer(place.max_connections),
+            integer(wanted.map_or(0, |row| row.max_replication_lag)),
+            integer(wanted.map_or(0, |row| u32::from(row.use_ssl))),
+            integer(wanted.map_or(0, |row| row.max_latency_ms)),
+            text(wanted.map_or("", |row| row.comment.as_str())),
+        ]
+    };
+    roles.places.iter().map(row).collect()
+}
+
+/// ProxySQL's word for what becomes of work for a server in a hostgroup.
+pub(super) fn status_word(place: &Place) -> &'static str {
+    match (place.status, &place.reason) {
+        (Status::Shunned, Reason::ReplicationLag { .. }) => "SHUNNED_REPLICATION_LAG",
+        (status, _) => status.word(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_topology::Role;
+
+    use super::*;
+
+    fn place(hostgroup: u32, endpoint: &str) -> Place {
+        Place {
+            hostgroup,
+            endpoint: endpoint.parse().expect("an endpoint"),
+            role: Role::Plain,
+            status: Status::Online,
+            weight: 1,
+            max_connections: 10,
+            reason: Reason::NotObserved,
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn lag_has_a_word_of_its_own() {
+        let mut lagging = place(20, "db1:3306");
+        assert_eq!(status_word(&lagging), "ONLINE");
+        lagging.status = Status::Shunned;
+        assert_eq!(status_word(&lagging), "SHUNNED");
+        lagging.reason = Reason::ReplicationLag { lag_s: 9, limit_s: 5 };
+        assert_eq!(status_word(&lagging), "SHUNNED_REPLICATION_LAG");
+    }
+
+    #[test]
+    fn roles_are_shown_where_they_are_and_the_rest_is_the_configurations() {
+        let text = "[[mysql_servers]]\nhostgroup_id = 10\nhostname = \"db1\"\nmax_replication_lag = 7\ncomment = \"first\"\n";
+        let config = weir_config::parse(text, "t").unwrap_or_default();
+        assert_eq!(config.servers.len(), 1);
+        let roles = Roles { places: vec![place(20, "db1:3306"), place(20, "db2:3306")], ..Roles::default() };
+        let rows = runtime_mysql_servers(&roles, &config);
+        let expected = [
+            integer(20),
+            super::text("db1"),
+            integer(3306),
+            integer(0),
+            super::text("ONLINE"),
+            integer(1),
+            integer(0),
+            integer(10),
+            integer(7),
+            integer(0),
+            integer(0),
+            super::text("first"),
+        ];
+        assert_eq!(rows[0], expected);
+        assert_eq!(rows[1][11], super::text(""));
+    }
+}
