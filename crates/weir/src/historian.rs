@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_config::AdminVariables;
+
 use crate::history::{Figures, History, Subject};
 use crate::process;
 use crate::tables::{self, Rows, Sources};
@@ -53,12 +55,13 @@ impl Historian {
         if !self.path.exists() {
             return Ok(()); // nobody has a database
         }
+        let config = sources.in_force.config();
         let history = match &mut self.history {
             Some(history) => history,
             None => self.history.insert(History::open(&self.path)?),
         };
         for subject in Subject::ALL {
-            let Some(interval) = interval(subject) else { continue };
+            let Some(interval) = interval(&config.admin, subject) else { continue };
             let last = self.last.iter_mut().find(|(known, _)| *known == subject);
             match last {
                 // The first row comes when the first interval is over.
@@ -74,14 +77,16 @@ impl Historian {
     }
 }
 
-/// How often rows of a subject are kept, as ProxySQL does by default; none: never.
-fn interval(subject: Subject) -> Option<Duration> {
-    match subject {
-        Subject::Connections | Subject::ConnectionPool | Subject::Cpu | Subject::Memory => {
-            Some(Duration::from_secs(60))
-        }
-        Subject::Digests => None,
-    }
+/// How often rows of a subject are kept; none: never.
+fn interval(admin: &AdminVariables, subject: Subject) -> Option<Duration> {
+    let interval = match subject {
+        Subject::Connections => admin.stats_mysql_connections,
+        Subject::ConnectionPool => admin.stats_mysql_connection_pool,
+        Subject::Cpu => admin.stats_system_cpu,
+        Subject::Memory => admin.stats_system_memory,
+        Subject::Digests => admin.stats_mysql_query_digest_to_disk,
+    };
+    (!interval.is_zero()).then_some(interval)
 }
 
 impl Figures for Sources {
