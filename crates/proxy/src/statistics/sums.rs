@@ -334,6 +334,22 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_takes_little_more_than_its_text() {
+        let full = Arc::new(FullTables::default());
+        let (mut one, mut sums) = (Statistics::new(full.clone()), DigestSums::new(1_000_000));
+        for digest in 0..100_000_u64 {
+            run(&mut one, "app", digest.wrapping_mul(0x9E37_79B9_7F4A_7C15), 1, 0);
+            if digest % 20_000 == 0 {
+                full.take().into_iter().for_each(|table| sums.add(table, &CLOCK));
+            }
+        }
+        full.take().into_iter().chain([one.take_digests()]).for_each(|table| sums.add(table, &CLOCK));
+        assert_eq!((sums.len(), sums.dropped()), (100_000, 0));
+        let each = sums.memory_bytes() / 100_000;
+        assert!((150..=400).contains(&each), "{each} bytes each, with a text of 24");
+    }
+
+    #[test]
     fn what_finds_no_room_is_told() {
         let (mut one, mut sums) = (worker(), DigestSums::new(2));
         for digest in [1, 2, 3, 3, 1] {

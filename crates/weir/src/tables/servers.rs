@@ -43,6 +43,7 @@ pub(super) fn status_word(place: &Place) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use weir_config::{MysqlServer, ServerStatus};
     use weir_topology::Role;
 
     use super::*;
@@ -72,9 +73,19 @@ mod tests {
 
     #[test]
     fn roles_are_shown_where_they_are_and_the_rest_is_the_configurations() {
-        let text = "[[mysql_servers]]\nhostgroup_id = 10\nhostname = \"db1\"\nmax_replication_lag = 7\ncomment = \"first\"\n";
-        let config = weir_config::parse(text, "t").unwrap_or_default();
-        assert_eq!(config.servers.len(), 1);
+        let server = MysqlServer {
+            hostgroup_id: 10,
+            hostname: "db1".to_owned(),
+            port: 3306,
+            status: ServerStatus::Online,
+            weight: 5,
+            max_connections: 99,
+            max_latency_ms: 0,
+            use_ssl: false,
+            max_replication_lag: 7,
+            comment: "first".to_owned(),
+        };
+        let config = Config { servers: vec![server], ..Config::default() };
         let roles = Roles { places: vec![place(20, "db1:3306"), place(20, "db2:3306")], ..Roles::default() };
         let rows = runtime_mysql_servers(&roles, &config);
         let expected = [
