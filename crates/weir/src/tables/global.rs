@@ -31,7 +31,7 @@ pub(crate) fn values(sources: &Sources) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn of_totals(totals: &Totals) -> [(&'static str, u64); 34] {
+fn of_totals(totals: &Totals) -> [(&'static str, u64); 35] {
     [
         ("Active_Transactions", totals.transactions_now),
         ("Client_Connections_aborted", totals.clients_refused),
@@ -41,6 +41,7 @@ fn of_totals(totals: &Totals) -> [(&'static str, u64); 34] {
         ("Access_Denied_Max_Connections", totals.refused_max_connections),
         ("Access_Denied_Max_User_Connections", totals.refused_max_user_connections),
         ("Questions", totals.questions),
+        ("Slow_queries", totals.slow_queries),
         ("Queries_frontends_bytes_recv", totals.client_bytes_received),
         ("Queries_frontends_bytes_sent", totals.client_bytes_sent),
         ("Queries_backends_bytes_recv", totals.server_bytes_received),
