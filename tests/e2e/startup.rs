@@ -1,14 +1,24 @@
 //! How a Weir begins: with nothing, with a file, with what was saved.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use weir_testkit::wire::{Login, RawClient};
-use weir_testkit::{Account, WeirConfig};
+use weir_testkit::{Account, Weir, WeirConfig, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![Case::parallel("startup::an_empty_configuration_runs_until_it_gets_servers", empty_configuration)]
+    vec![
+        Case::parallel("startup::an_empty_configuration_runs_until_it_gets_servers", empty_configuration),
+        Case::parallel("startup::the_database_wins_and_says_what_differs", database_wins),
+        Case::parallel("startup::a_damaged_database_is_told", damaged_database),
+        Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
+        Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
+        Case::parallel("startup::import_reports_what_has_no_effect", import_reports),
+    ]
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,4 +40,230 @@ fn empty_configuration(env: &Env) -> CaseResult {
         let packet = RawClient::connect(weir.addr())?.authenticate(&Login::new(Account::APP))?;
         Ok(packet.first() != Some(0) && packet.err()?.code == 1045)
     })
+}
+
+/// A user with this password, whose server nobody listens at.
+fn with_user(env: &Env, password: &'static str) -> Result<WeirConfig, String> {
+    let mut config = WeirConfig::new(env.free_address()?);
+    config.server("127.0.0.1:9".parse().map_err(|_| "no address")?, 1, &[]);
+    config.user(Account { user: "someone", password }, 1, &[]);
+    config.arguments(&[]);
+    Ok(config)
+}
+
+/// A Weir with just this configuration.
+fn start(env: &Env, config: &WeirConfig) -> Result<Weir, Box<dyn std::error::Error>> {
+    let name = format!("startup-{}", config.listen().port());
+    Ok(Weir::start(&weir_binary()?, config, env.dir()?, &name)?)
+}
+
+fn is_let_in(weir: &Weir, password: &'static str) -> Result<bool, Box<dyn std::error::Error>> {
+    let login = Login::new(Account { user: "someone", password });
+    Ok(RawClient::connect(weir.addr())?.authenticate(&login)?.first() == Some(0))
+}
+
+/// Ends a Weir, has it started again with other arguments, and gives what it has logged since.
+fn again(weir: Weir, arguments: &[&str]) -> Result<(Weir, String), Box<dyn std::error::Error>> {
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    restart(weir, arguments)
+}
+
+/// The same for one that has ended.
+fn restart(weir: Weir, arguments: &[&str]) -> Result<(Weir, String), Box<dyn std::error::Error>> {
+    let before = weir.log().len();
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let weir = weir.restart_with(&weir_binary()?, arguments)?;
+    let log = weir.log().get(before..).unwrap_or_default().to_owned();
+    Ok((weir, log))
+}
+
+fn database_wins(env: &Env) -> CaseResult {
+    let config = with_user(env, "first")?;
+    let weir = start(env, &config)?;
+    weir.wait_log("configuration: the file, saved to a new database", PATIENCE)?;
+    let mut changed = config.clone();
+    changed.user_column("someone", "password", "second");
+    changed.user_column("someone", "max_connections", 7);
+    // SIGHUP takes the file, but does not save it.
+    weir.reload(&changed)?;
+    weir.wait_log("configuration taken", PATIENCE)?;
+    ensure!(is_let_in(&weir, "second")? && !is_let_in(&weir, "first")?, "the file is not in force");
+    let diff = command(&["config", "diff", "-c", &text(weir.config_path())])?;
+    ensure!(diff.status.code() == Some(3), "{diff:?}");
+
+    let (weir, log) = again(weir, &[])?;
+    ensure!(log.contains("configuration: the database, not the file"), "{log}");
+    ensure!(log.contains("mysql_users (someone, 1): password: differs"), "{log}");
+    ensure!(log.contains("max_connections: 7 in the file, 10000 in the database"), "{log}");
+    ensure!(!log.contains("second") && !log.contains("first"), "a secret is in the log:\n{log}");
+    ensure!(is_let_in(&weir, "first")? && !is_let_in(&weir, "second")?, "the database is not in force");
+
+    let (weir, log) = again(weir, &["--config-mode=file"])?;
+    ensure!(log.contains("configuration: the file (--config-mode=file)"), "{log}");
+    ensure!(is_let_in(&weir, "second")?, "the file is not in force");
+    let (weir, _) = again(weir, &[])?;
+    ensure!(is_let_in(&weir, "first")?, "the mode file has changed the database");
+
+    let (weir, log) = again(weir, &["--reload"])?;
+    ensure!(log.contains("configuration: the file over the database"), "{log}");
+    ensure!(is_let_in(&weir, "second")?, "the file is not in force");
+    let (weir, log) = again(weir, &[])?;
+    ensure!(log.contains("says the same"), "{log}");
+    ensure!(is_let_in(&weir, "second")?, "--reload has not saved");
+
+    fs::write(weir.config_path(), config.render(weir.datadir()))?;
+    let (weir, _) = again(weir, &["--initial"])?;
+    ensure!(is_let_in(&weir, "first")?, "the file is not in force");
+    ensure!(weir.datadir().join("weir.db.bak").exists(), "the database was not set aside");
+    let (weir, log) = again(weir, &[])?;
+    ensure!(is_let_in(&weir, "first")? && log.contains("says the same"), "--initial has not saved: {log}");
+    Ok(())
+}
+
+fn damaged_database(env: &Env) -> CaseResult {
+    let config = with_user(env, "first")?;
+    let weir = start(env, &config)?;
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    let database = weir.datadir().join("weir.db");
+    fs::write(&database, "no database any more, but a text that is long enough to be looked at")?;
+    let output = command(&["serve", "-c", &text(weir.config_path())])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && said.contains("weir.db is damaged"), "{output:?}");
+    let (weir, _) = restart(weir, &["--initial"])?;
+    ensure!(is_let_in(&weir, "first")?, "the file is not in force");
+    Ok(())
+}
+
+/// The guide's file, for the servers and users of the tests.
+fn proxysql_cnf(env: &Env, listen: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/proxysql.cnf");
+    let mut cnf = fs::read_to_string(path)?;
+    for (node, address) in env.cluster()?.nodes().iter().zip(["10.0.0.11", "10.0.0.12", "10.0.0.13"]) {
+        ensure!(cnf.contains(address), "the guide's file has no {address}");
+        let row = format!("address=\"{address}\", port=3306");
+        let addr = node.addr();
+        cnf = cnf.replace(&row, &format!("address=\"{}\", port={}", addr.ip(), addr.port()));
+    }
+    for (from, to) in [
+        ("0.0.0.0:6033", listen),
+        ("mysql_ifaces=\"127.0.0.1:6032\"", "mysql_ifaces=\"\""),
+        ("monitor_username=\"monitor\"", &format!("monitor_username=\"{}\"", Account::MONITOR.user)),
+        ("monitor_password=\"monitor\"", &format!("monitor_password=\"{}\"", Account::MONITOR.password)),
+        ("username=\"app\", password=\"app\"", &credentials(Account::APP)),
+        ("username=\"report\", password=\"report\"", &credentials(Account::APP2)),
+    ] {
+        ensure!(cnf.contains(from), "the guide's file has no {from}");
+        cnf = cnf.replace(from, to);
+    }
+    Ok(cnf)
+}
+
+fn credentials(account: Account) -> String {
+    format!("username=\"{}\", password=\"{}\"", account.user, account.password)
+}
+
+fn guide_proxysql_cnf(env: &Env) -> CaseResult {
+    let address = env.free_address()?;
+    let file = scratch(env)?.join("proxysql.cnf");
+    fs::write(&file, proxysql_cnf(env, &address.to_string())?)?;
+    let check = command(&["config", "check", "-c", &text(&file)])?;
+    let warnings = String::from_utf8_lossy(&check.stderr);
+    ensure!(check.status.success(), "{check:?}");
+    ensure!(warnings.contains("proxysql.cnf:3: errorlog: has no effect"), "{warnings}");
+
+    let name = format!("proxysql-{}", address.port());
+    let weir = Weir::start_with_file(&weir_binary()?, &file, address, env.dir()?, &name)?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    let table = format!("{}.t", env.schema()?);
+    session.run(&format!("CREATE TABLE {table} (id INT PRIMARY KEY)"))?;
+    session.run(&format!("INSERT INTO {table} VALUES (1)"))?;
+    ensure!(session.value(&format!("SELECT COUNT(*) FROM {table}"))? == "1", "its own write is not seen");
+    // The rules of the file: a locking read to the writer, others to the readers, of which the writer is one.
+    let node = "SELECT @@wsrep_node_name";
+    session.run("BEGIN")?;
+    let writer = session.value(&format!("{node} FROM {table} FOR UPDATE"))?;
+    session.run("COMMIT")?;
+    eventually("reads are answered by others than the writer", PATIENCE, || {
+        Ok(session.value(node)? != writer)
+    })?;
+
+    // A database now: the file is not asked any more, and said to be the same.
+    let (weir, log) = again(weir, &["--datadir", &text(&env.dir()?.join(format!("{name}-data")))])?;
+    ensure!(log.contains("says the same"), "{log}");
+    Session::open(weir.addr(), "test")?.value("SELECT 1")?;
+    Ok(())
+}
+
+fn converted(env: &Env) -> CaseResult {
+    let dir = scratch(env)?;
+    let [cnf, toml, back, database] = ["a.cnf", "b.toml", "c.cnf", "data"].map(|name| text(&dir.join(name)));
+    fs::write(&cnf, proxysql_cnf(env, "127.0.0.1:6033")?)?;
+    for arguments in [
+        ["config", "export", "-c", &cnf, "-o", &toml].as_slice(),
+        &["config", "check", "-c", &toml],
+        &["config", "import", &toml, "--datadir", &database],
+        &["config", "export", "--datadir", &database, "--cnf", "-o", &back],
+        &["config", "diff", "-c", &toml, "--datadir", &database],
+        &["config", "diff", "-c", &back, "--datadir", &database],
+        &["config", "check", "-c", &format!("{database}/weir.db")],
+    ] {
+        let output = command(arguments)?;
+        ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    // What TOML does not take is a comment, and what differs at last is just that.
+    let written = fs::read_to_string(&toml)?;
+    ensure!(written.contains("match_digest = \"^SELECT .* FOR UPDATE\""), "{written}");
+    let diff = command(&["config", "diff", "-c", &cnf, "--with", &back, "--json"])?;
+    let differences: serde_json::Value = serde_json::from_slice(&diff.stdout)?;
+    let of_tables =
+        differences.as_array().into_iter().flatten().filter(|one| one["table"] != "global_variables");
+    ensure!(of_tables.count() == 0, "{differences}");
+    Ok(())
+}
+
+fn import_reports(env: &Env) -> CaseResult {
+    let dir = scratch(env)?;
+    let [cnf, database] = ["a.cnf", "data"].map(|name| text(&dir.join(name)));
+    fs::write(
+        &cnf,
+        "mysql_servers=( { address=\"127.0.0.1\", hostgroup=1, compression=1 } )\n\
+         pgsql_users=( { username=\"x\" } )\nmysql_variables={ no_such=1; monitor_password=\"a secret\" }\n",
+    )?;
+    let tried = command(&["config", "import", &cnf, "--datadir", &database, "--dry-run", "--json"])?;
+    let report: serde_json::Value = serde_json::from_slice(&tried.stdout)?;
+    let warnings = report["warnings"].as_array().ok_or("no warnings")?;
+    let lines: Vec<Option<u64>> = warnings.iter().map(|warning| warning["line"].as_u64()).collect();
+    ensure!(lines == [Some(1), Some(2), Some(3)], "{report}");
+    ensure!(!Path::new(&database).exists(), "--dry-run has made {database}");
+    let done = command(&["config", "import", &cnf, "--datadir", &database])?;
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    ensure!(done.status.success() && said.contains("3 warnings") && !said.contains("secret"), "{done:?}");
+    let twice = command(&["config", "import", &cnf, "--datadir", &database])?;
+    let said = String::from_utf8_lossy(&twice.stderr);
+    ensure!(twice.status.code() == Some(1) && said.contains("--force"), "{twice:?}");
+    fs::write(&cnf, "mysql_servers=( { address=\"127.0.0.1\", hostgroup=1, port=70000 } )")?;
+    let faulty = command(&["config", "import", &cnf, "--datadir", &database, "--force"])?;
+    let said = String::from_utf8_lossy(&faulty.stderr);
+    ensure!(
+        faulty.status.code() == Some(1) && said.contains("a.cnf:1:") && said.contains("70000"),
+        "{faulty:?}"
+    );
+    Ok(())
+}
+
+/// A directory of the case's own.
+fn scratch(env: &Env) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let dir = env.dir()?.join(format!("startup-{}", env.free_address()?.port()));
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+fn command(arguments: &[&str]) -> Result<Output, Box<dyn std::error::Error>> {
+    Ok(Command::new(weir_binary()?).args(arguments).output()?)
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use self::parser::{Setting, Value};
 use crate::fields::quotable;
 use crate::{
-    Cell, ConfigError, ERRORS_MAX, FILE_SIZE_BYTES_MAX, TABLE_ROWS_MAX, TableRow, TableRows, suggest,
+    Cell, ConfigError, ERRORS_MAX, FILE_SIZE_BYTES_MAX, TABLE_ROWS_MAX, TableRow, TableRows, suggest, tables,
 };
 
 /// Lists of rows, by the name of their table (but for restapi).
@@ -86,12 +86,23 @@ pub struct RowLines {
     rows: BTreeMap<String, Vec<usize>>,
     /// By whole name.
     variables: BTreeMap<String, usize>,
+    /// By what faults call a row; of two that they call the same the last.
+    described: BTreeMap<String, usize>,
 }
 
 impl RowLines {
     /// The line of the `index`th row of a table, from 1; 0 if there is none.
     pub fn of_row(&self, table: &str, index: usize) -> usize {
         self.rows.get(table).and_then(|lines| lines.get(index)).copied().unwrap_or(0)
+    }
+
+    /// The line that a fault of [`crate::read_rows`] is of, by its key; 0 for what is of no row.
+    pub fn of_fault(&self, key: &str) -> usize {
+        let by_row = || {
+            let row = key.rfind("): ").and_then(|end| key.get(..=end)).unwrap_or(key);
+            self.described.get(row).copied()
+        };
+        self.variables.get(key).copied().or_else(by_row).unwrap_or(0)
     }
 
     /// The line of a variable by its whole name, such as `mysql-threads`; 0 if it is not there.
@@ -200,7 +211,9 @@ impl Reader {
             let path = format!("{name}[{index}]");
             match row {
                 Value::Group(settings) => {
-                    read.push(self.row(table, &path, settings));
+                    let row = self.row(table, &path, settings);
+                    self.file.lines.described.insert(tables::describe(table, &row), line);
+                    read.push(row);
                     lines.push(line);
                 }
                 _ => self.refuse(line, path, "is a row: write { } around its columns"),

@@ -280,7 +280,7 @@ fn rows_of_file<'t>(root: &'t Table, name: &'static str, report: &mut Report) ->
 }
 
 /// A row of the database by its key: `mysql_servers (100, db1, 3306)`.
-fn describe(table: &str, row: &TableRow) -> String {
+pub(crate) fn describe(table: &str, row: &TableRow) -> String {
     let key: &[&str] = match table {
         "mysql_servers" => &["hostgroup_id", "hostgroup", "hostname", "address", "port"],
         "mysql_servers_ssl_params" | "proxysql_servers" => &["hostname", "port", "username"],

@@ -71,21 +71,12 @@ pub(crate) fn read(
     hostgroup: u32,
     asked_at: Millis,
 ) -> Result<EpochRead, Fault> {
-    understand(&connection.query(&question(hostgroup))?, asked_at)
-}
-
-/// What reads a cluster's rows.
-pub(crate) fn question(hostgroup: u32) -> String {
-    format!(
+    let result = connection.query(&format!(
         "SELECT 0, epoch, version, writer, writer_address, claimed_by, is_open, switching_to, switching_by FROM \
          weir.topology WHERE writer_hostgroup = {hostgroup} UNION ALL SELECT 1, epoch, beat, instance, '', lease_ms, \
          sees_writer, clear_of, '' FROM weir.instances WHERE writer_hostgroup = {hostgroup}"
-    )
-}
-
-/// What the answer to [`question`] says.
-pub(crate) fn understand(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, Fault> {
-    parse(result, asked_at).map_err(Fault::Nonsense)
+    ))?;
+    parse(&result, asked_at).map_err(Fault::Nonsense)
 }
 
 fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {

@@ -31,12 +31,15 @@ pub mod hostgroup {
 pub struct WeirConfig {
     listen: SocketAddrV4,
     document: DocumentMut,
+    arguments: Vec<String>,
 }
 
 impl WeirConfig {
     /// Listens on `listen`, has no servers and no users.
     pub fn new(listen: SocketAddrV4) -> WeirConfig {
-        let mut config = WeirConfig { listen, document: DocumentMut::new() };
+        // A restart goes by the file that the last reload has written.
+        let arguments = vec!["--config-mode=file".to_owned()];
+        let mut config = WeirConfig { listen, document: DocumentMut::new(), arguments };
         config.variable("interfaces", listen.to_string());
         config
     }
@@ -123,6 +126,12 @@ impl WeirConfig {
         self
     }
 
+    /// Further arguments of `weir serve`, in place of those that let the file win over a database.
+    pub fn arguments(&mut self, arguments: &[&str]) -> &mut Self {
+        self.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self
+    }
+
     /// The document, for everything else.
     pub fn document_mut(&mut self) -> &mut DocumentMut {
         &mut self.document
@@ -168,6 +177,7 @@ pub struct Weir {
     config_path: PathBuf,
     log_path: PathBuf,
     datadir: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl Weir {
@@ -191,34 +201,46 @@ impl Weir {
         Weir::run(command, config, dir, name)
     }
 
-    fn run(mut command: Command, config: &WeirConfig, dir: &Path, name: &str) -> Result<Weir, TestkitError> {
+    /// Starts `weir serve` with a file that is there, of any form, and a data directory in `dir`.
+    pub fn start_with_file(
+        binary: &Path,
+        file: &Path,
+        listen: SocketAddrV4,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Weir, TestkitError> {
+        preflight::port_is_free(listen)?;
+        let (datadir, log_path) = (dir.join(format!("{name}-data")), dir.join(format!("{name}.log")));
+        fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
+        File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
+        let arguments = vec!["--datadir".to_owned(), datadir.display().to_string()];
+        let files = Files { config_path: file.to_owned(), log_path, datadir, arguments };
+        files.serve(Command::new(binary), name, listen)
+    }
+
+    fn run(command: Command, config: &WeirConfig, dir: &Path, name: &str) -> Result<Weir, TestkitError> {
         let datadir = dir.join(format!("{name}-data"));
         fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
         let config_path = dir.join(format!("{name}.toml"));
         let log_path = dir.join(format!("{name}.log"));
         write_config(&config_path, config, &datadir)?;
-        let doing = || TestkitError::io(format!("write {}", log_path.display()));
-        let log = File::create(&log_path).map_err(doing())?;
-        command.arg("serve").arg("-c").arg(&config_path);
-        let stdout = log.try_clone().map_err(doing())?;
-        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
-        wait_for_port(config.listen(), &process, &log_path, START_TIMEOUT)?;
-        Ok(Weir { process, listen: config.listen(), config_path, log_path, datadir })
+        File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
+        let files = Files { config_path, log_path, datadir, arguments: config.arguments.clone() };
+        files.serve(command, name, config.listen())
     }
 
-    /// Starts it again after its end, or after killing it, with the configuration that it had. Its log goes on.
+    /// Starts it again after its end, or after killing it, with the file and the arguments that it had. Its log goes on.
     pub fn restart(self, binary: &Path) -> Result<Weir, TestkitError> {
-        let Weir { process, listen, config_path, log_path, datadir } = self;
+        let arguments = self.arguments.clone();
+        self.restart_with(binary, arguments)
+    }
+
+    /// The same with other arguments.
+    pub fn restart_with(self, binary: &Path, arguments: Vec<String>) -> Result<Weir, TestkitError> {
+        let Weir { process, listen, config_path, log_path, datadir, .. } = self;
         let name = process.name().to_owned();
         drop(process);
-        let doing = || TestkitError::io(format!("write {}", log_path.display()));
-        let log = File::options().append(true).open(&log_path).map_err(doing())?;
-        let mut command = Command::new(binary);
-        command.arg("serve").arg("-c").arg(&config_path);
-        let stdout = log.try_clone().map_err(doing())?;
-        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
-        wait_for_port(listen, &process, &log_path, START_TIMEOUT)?;
-        Ok(Weir { process, listen, config_path, log_path, datadir })
+        Files { config_path, log_path, datadir, arguments }.serve(Command::new(binary), &name, listen)
     }
 
     /// Where clients connect.
@@ -289,6 +311,28 @@ impl Weir {
     /// CPU time used so far by all threads.
     pub fn cpu_time(&self) -> Result<Duration, TestkitError> {
         self.process.cpu_time()
+    }
+}
+
+/// What a Weir is started with.
+struct Files {
+    config_path: PathBuf,
+    log_path: PathBuf,
+    datadir: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Files {
+    /// Starts a Weir and waits until it accepts connections.
+    fn serve(self, mut command: Command, name: &str, listen: SocketAddrV4) -> Result<Weir, TestkitError> {
+        let Files { config_path, log_path, datadir, arguments } = self;
+        let doing = || TestkitError::io(format!("write {}", log_path.display()));
+        let log = File::options().append(true).open(&log_path).map_err(doing())?;
+        command.arg("serve").arg("-c").arg(&config_path).args(&arguments);
+        let stdout = log.try_clone().map_err(doing())?;
+        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
+        wait_for_port(listen, &process, &log_path, START_TIMEOUT)?;
+        Ok(Weir { process, listen, config_path, log_path, datadir, arguments })
     }
 }
 

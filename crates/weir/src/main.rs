@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-mod check;
+mod config_command;
 mod control;
+mod difference;
 mod drain;
 mod drained;
 mod files;
@@ -20,6 +21,8 @@ mod scheduler;
 mod serve;
 mod server_tls;
 mod snapshot;
+mod source;
+mod startup;
 mod stats;
 mod status;
 #[allow(dead_code, reason = "the admin interface, which comes next, asks for them")]
@@ -34,7 +37,10 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 use weir_topology::Endpoint;
 
+use crate::config_command::{CheckArgs, ConfigCommand};
 use crate::control::{Door, DoorError, Request};
+use crate::source::Source;
+use crate::startup::{Beginning, ConfigMode};
 
 const EXAMPLES: &str = "Examples:
   weir check -c weir.toml     look for faults in a configuration
@@ -46,10 +52,15 @@ const EXAMPLES: &str = "Examples:
 
 const SERVE_EXAMPLES: &str = "Examples:
   weir serve -c /etc/weir.toml
+  weir serve -c /etc/proxysql.cnf --datadir /var/lib/weir     ProxySQL's own file
+  weir serve -c /etc/weir.toml --config-mode file     for who keeps the file, not the database
   weir serve -c weir.toml --log-format json --log-level weir_proxy=debug,info
 
+The configuration is the file's at the first start, and is saved to datadir/weir.db; from then on the database wins,
+and the log names what differs from the file. --initial, --reload and --config-mode=file let the file win.
+
 Signals:
-  SIGHUP    read the configuration again; a faulty one changes nothing
+  SIGHUP    read the file again, into memory and runtime; a faulty one changes nothing
   SIGUSR1   go on in the next files of the events, slow and audit log
   SIGTERM   take no more clients, let running transactions end (drain_timeout_ms), exit; again: exit at once
   SIGINT    the same";
@@ -125,31 +136,31 @@ enum Command {
     /// Move the writer role to another server
     #[command(after_help = SWITCHOVER_EXAMPLES)]
     Switchover(SwitchoverArgs),
-    /// Check a configuration and do nothing else
+    /// The same as `weir config check`
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
-}
-
-#[derive(Args)]
-struct ConfigArgs {
-    /// The configuration file
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
-}
-
-#[derive(Args)]
-struct CheckArgs {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Also look at the servers of the clusters: what is missing there, and what to do about it
-    #[arg(long)]
-    cluster: bool,
+    /// Check, compare, convert and import configurations
+    #[command(subcommand, after_help = config_command::EXAMPLES)]
+    Config(ConfigCommand),
 }
 
 #[derive(Args)]
 struct ServeArgs {
-    #[command(flatten)]
-    config: ConfigArgs,
+    /// The configuration file: weir.toml, or ProxySQL's proxysql.cnf
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where Weir keeps what it must remember [default: as the file says, else /var/lib/weir]
+    #[arg(short = 'D', long, value_name = "DIR")]
+    datadir: Option<PathBuf>,
+    /// Where the configuration is kept
+    #[arg(long, value_enum, default_value_t)]
+    config_mode: ConfigMode,
+    /// Set the database aside, and make it anew from the file
+    #[arg(long, conflicts_with_all = ["reload", "config_mode"])]
+    initial: bool,
+    /// Put what the file says over what the database says, and save it
+    #[arg(long, conflicts_with = "config_mode")]
+    reload: bool,
     /// How log lines are written [default: text on a terminal and elsewhere]
     #[arg(long, value_enum, default_value_t)]
     log_format: log::Format,
@@ -247,13 +258,14 @@ fn main() -> ExitCode {
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
-        Command::Check(args) => check::check(&args.config.config, args.cluster),
+        Command::Check(args) => config_command::check(&args),
+        Command::Config(command) => config_command::run(&command),
         Command::Serve(args) => {
             if let Err(error) = log::start(args.log_format, &args.log_level) {
                 eprintln!("weir: {error}");
                 return ExitCode::from(2);
             }
-            match serve::serve(&args.config.config) {
+            match serve::serve(&args.origin()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("weir: {error}");
@@ -261,6 +273,18 @@ fn main() -> ExitCode {
                 }
             }
         }
+    }
+}
+
+impl ServeArgs {
+    fn origin(self) -> startup::Origin {
+        let Self { config, datadir, config_mode: mode, initial, reload, .. } = self;
+        let beginning = match (initial, reload) {
+            (true, _) => Beginning::Initial,
+            (false, true) => Beginning::Reload,
+            (false, false) => Beginning::AsSaved,
+        };
+        startup::Origin { path: config, datadir, mode, beginning }
     }
 }
 
@@ -286,8 +310,8 @@ fn switch(door: &Door, args: &SwitchoverArgs) -> Result<ExitCode, DoorError> {
 fn at(args: &DoorArgs, deed: impl FnOnce(&Door) -> Result<ExitCode, DoorError>) -> ExitCode {
     let datadir = match (&args.datadir, &args.config) {
         (Some(datadir), _) => datadir.clone(),
-        (None, Some(path)) => match weir_config::load(path) {
-            Ok(config) => config.datadir,
+        (None, Some(path)) => match Source::read(path) {
+            Ok(source) => source.datadir(),
             Err(faults) => {
                 for fault in faults {
                     eprintln!("{fault}");

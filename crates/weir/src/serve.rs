@@ -4,23 +4,24 @@ mod failback;
 mod intake;
 mod leaving;
 pub(crate) mod peers;
+mod reload;
 mod switchover;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use weir_config::Config;
+use weir_config::{Config, ConfigError};
 use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Report;
 use weir_topology::{Roles, ServerRegistry};
 
 use self::failback::Failbacks;
-use self::intake::Offer;
+use self::intake::{Intake, Offer};
+use self::reload::Reloader;
 use crate::control::{Control, ControlError, Deed, Order, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::historian;
@@ -32,6 +33,8 @@ use crate::rsa_key::{self, RsaKeyError};
 use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::{Snapshots, Unresolved};
+use crate::source::Source;
+use crate::startup::{self, Origin, Start, StartupError};
 use crate::tables::Sources;
 use crate::tally::Tally;
 use crate::tls::{self, TlsError};
@@ -40,8 +43,10 @@ use crate::topology_log::TopologyLog;
 /// Why `serve` ends with a failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    #[error("the configuration has faults:\n{0}")]
-    Config(String),
+    #[error("the configuration has faults:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Config(Vec<ConfigError>),
+    #[error(transparent)]
+    Startup(#[from] StartupError),
     #[error(transparent)]
     Server(#[from] Unresolved),
     #[error("TLS: {0}")]
@@ -76,8 +81,14 @@ enum Event {
 }
 
 /// Runs until a signal ends it.
-pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
-    let config = load(path)?;
+pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
+    let source = Source::read(&origin.path).map_err(ServeError::Config)?;
+    let datadir = origin.datadir(&source);
+    // Before the database is touched, and anything is said in this Weir's name: a datadir serves one Weir.
+    let control = Control::listen(&datadir)?;
+    let Start { config, store } = startup::start(origin, &source, &datadir)?;
+    drop(source);
+    let store = Arc::new(Mutex::new(store));
     let tls = tls::server_config(&config)?;
     let registry = ServerRegistry::default();
     let mut snapshots = Snapshots::new(registry.clone());
@@ -93,8 +104,6 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     let decided = roles.clone();
     let drained = Drained::load(&config.datadir)?;
     log_drained(&drained);
-    // Before the first client, and before anything is said in this Weir's name: a datadir serves one Weir.
-    let control = Control::listen(&config.datadir)?;
     let instance = instance_name(&config.datadir).map_err(ServeError::Instance)?;
     snapshots.instance = instance.as_str().into();
     let servers_tls = snapshots.servers_tls.for_monitor();
@@ -142,8 +151,9 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
         started: Instant::now(),
     });
     historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
+    let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()))?;
     let server = Server {
-        path,
+        reloader,
         config,
         in_force,
         snapshots,
@@ -162,8 +172,8 @@ pub(crate) fn serve(path: &Path) -> Result<(), ServeError> {
     ended
 }
 
-struct Server<'a> {
-    path: &'a Path,
+struct Server {
+    reloader: Reloader,
     config: Config,
     in_force: InForce,
     snapshots: Snapshots,
@@ -179,7 +189,7 @@ struct Server<'a> {
     scheduler: Scheduler,
 }
 
-impl Server<'_> {
+impl Server {
     fn run(
         mut self,
         mut service: Service,
@@ -194,7 +204,7 @@ impl Server<'_> {
                 }
                 Event::Order(order) => self.obey(order),
                 Event::Offer(offer) => self.consider(offer, &mut service),
-                Event::Signal(SIGHUP) => self.reload(&mut service),
+                Event::Signal(SIGHUP) => self.reloader.reload(),
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
@@ -290,12 +300,6 @@ fn log_listeners(service: &Service) {
         let (address, mode) = (&listener.address, listener.mode.word());
         tracing::info!(%address, mode, "listening");
     }
-}
-
-fn load(path: &Path) -> Result<Config, ServeError> {
-    weir_config::load(path).map_err(|faults| {
-        ServeError::Config(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
-    })
 }
 
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {

@@ -62,6 +62,19 @@ scheduler = ()
 }
 
 #[test]
+fn faults_of_rows_find_their_lines() {
+    let file = read(
+        "mysql_servers = (\n{ address=\"db1\", hostgroup=1 },\n{ address=\"db2\", hostgroup=1, port=70000 })\n\
+        mysql_variables = {\nthreads=\"many\" }",
+    );
+    let faults = crate::read_rows(&file.rows, crate::Strictness::Lenient).unwrap_err();
+    let mut found: Vec<(usize, String)> =
+        faults.iter().map(|fault| (file.lines.of_fault(&fault.key), fault.to_string())).collect();
+    found.sort();
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3, 5], "{found:?}");
+}
+
+#[test]
 fn what_has_no_effect_is_said() {
     let file = read("errorlog=\"/x\"\nuuid=\"\"\npgsql_servers=({})\npgsql_users=()\nmysql_server=()\n");
     let warnings: Vec<String> = file.warnings.iter().map(ToString::to_string).collect();

@@ -22,7 +22,7 @@ impl Failbacks {
     }
 }
 
-impl Server<'_> {
+impl Server {
     /// Moves the writer roles that are to go back and whose time has come.
     pub(super) fn fail_back(&mut self) {
         let roles = self.roles.latest();

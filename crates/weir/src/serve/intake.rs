@@ -1,12 +1,12 @@
-//! Another configuration for a Weir that runs: from the file at SIGHUP, or offered by another thread. Either is taken
-//! whole or not at all, and when it was taken, all workers go by it.
+//! Another configuration for a Weir that runs, offered by another thread: the one that reads the file at SIGHUP, or an
+//! admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
 
 use std::sync::mpsc::{Sender, channel};
 
 use weir_config::Config;
 use weir_proxy::service::Service;
 
-use super::{Event, ServeError, Server, load, log_listeners};
+use super::{Event, ServeError, Server, log_listeners};
 use crate::logs;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
@@ -41,58 +41,72 @@ pub(crate) struct Intake(pub(super) Sender<Event>);
 /// A configuration to go by, and whom to tell what comes of it.
 pub(crate) struct Offer {
     config: Box<Config>,
-    answer: Sender<Result<Vec<String>, Vec<String>>>,
+    /// Whether it is refused where it wants what only a restart can change.
+    is_whole: bool,
+    answer: Sender<Result<Vec<String>, Refusal>>,
+}
+
+/// Why a configuration was not taken; then everything is as before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It wants this, which only a restart can change.
+    NeedsRestart(&'static str),
+    /// Something that it needs is missing.
+    Faults(Vec<String>),
 }
 
 impl Intake {
     /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while a
-    /// switchover is under way. What only a restart can change stays as it is, with a warning for each.
+    /// switchover is under way. What only a restart can change stays as it is, with a warning for each. The same
+    /// configuration as before disturbs nothing.
     ///
     /// # Errors
-    /// Why it was not taken; then everything is as before.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no other thread has a configuration to offer yet"))]
+    /// Why it was not taken.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no admin has a configuration to offer yet"))]
     pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        let is_ending = || vec!["weir is ending".to_owned()];
+        self.offer(config, false).map_err(|refusal| match refusal {
+            Refusal::Faults(faults) => faults,
+            Refusal::NeedsRestart(what) => vec![format!("{what}: this needs a restart")],
+        })
+    }
+
+    /// The same for a configuration that may mean other files and addresses than before, though it says the same, and
+    /// that is not to be taken in part.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    pub(super) fn reload(&self, config: Config) -> Result<(), Refusal> {
+        // Warnings are in the log.
+        self.offer(config, true).map(|_| ())
+    }
+
+    fn offer(&self, config: Config, is_whole: bool) -> Result<Vec<String>, Refusal> {
+        let is_ending = || Refusal::Faults(vec!["weir is ending".to_owned()]);
         let (answer, taken) = channel();
-        let offer = Offer { config: Box::new(config), answer };
+        let offer = Offer { config: Box::new(config), is_whole, answer };
         self.0.send(Event::Offer(offer)).map_err(|_| is_ending())?;
         // An offer that is dropped without an answer ends the channel.
         taken.recv().unwrap_or_else(|_| Err(is_ending()))
     }
 }
 
-impl Server<'_> {
-    /// Reads the file again. What needs a restart is a reason not to take it.
-    pub(super) fn reload(&mut self, service: &mut Service) {
-        let mut config = match load(self.path) {
-            Ok(config) => config,
-            Err(error) => {
-                return tracing::error!(%error, "configuration not taken: the one before stays in force");
-            }
-        };
-        if let Some(what) = keep_fixed(&mut config, &self.config).first() {
-            return tracing::error!(
-                what,
-                "configuration not taken: this needs a restart; the one before stays in force"
-            );
-        }
-        if let Err(error) = self.go_by(config, service) {
-            return tracing::error!(%error, "configuration not taken: the one before stays in force");
-        }
-        tracing::info!(path = %self.path.display(), "configuration taken");
-    }
-
-    /// Takes what another thread offers. The same as before disturbs nothing.
+impl Server {
+    /// Takes what another thread offers.
     pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
-        let Offer { mut config, answer } = offer;
-        // Where its data is was settled at the start; rows of tables don't tell.
-        config.datadir.clone_from(&self.config.datadir);
+        let Offer { mut config, is_whole, answer } = offer;
+        if !is_whole {
+            // Where its data is was settled at the start; rows of tables don't tell.
+            config.datadir.clone_from(&self.config.datadir);
+        }
         let kept = keep_fixed(&mut config, &self.config);
         let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start"));
-        let taken = if *config == self.config { Ok(Vec::new()) } else { self.go_by(*config, service) };
-        let taken = taken.map(|more| warnings.chain(more).collect()).map_err(|error| vec![error.to_string()]);
+        let taken = match kept.first() {
+            Some(what) if is_whole => Err(Refusal::NeedsRestart(what)),
+            _ if !is_whole && *config == self.config => Ok(Vec::new()),
+            _ => self.go_by(*config, service).map_err(|error| Refusal::Faults(vec![error.to_string()])),
+        };
         // Whoever asked may have gone: nobody waits for that.
-        let _ = answer.send(taken);
+        let _ = answer.send(taken.map(|more| warnings.chain(more).collect()));
     }
 
     /// Runs by this configuration from now on. When it returns, all workers do. Gives warnings.

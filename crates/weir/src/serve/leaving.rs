@@ -5,7 +5,7 @@ use weir_topology::{Endpoint, Flavour};
 use super::Server;
 use crate::control::{Steps, Switchover};
 
-impl Server<'_> {
+impl Server {
     /// Takes a server out. When this returns, all workers go by it. The role of a writer moves first, while statements
     /// wait.
     ///

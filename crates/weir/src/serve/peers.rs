@@ -51,7 +51,7 @@ impl Foreign {
     }
 }
 
-impl Server<'_> {
+impl Server {
     /// Does what new roles, which the workers have been sent, call for.
     pub(super) fn follow_epoch(&mut self, before: &Roles) {
         let roles = self.published.clone();

@@ -57,7 +57,7 @@ enum Mover {
     Replication(Box<replication::Mover>),
 }
 
-impl Server<'_> {
+impl Server {
     /// Moves the writer role. Returns what was done.
     ///
     /// # Errors

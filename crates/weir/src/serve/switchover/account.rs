@@ -10,7 +10,7 @@ use super::{Plan, Server};
 /// How long an answer may take that needs no wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-impl Server<'_> {
+impl Server {
     /// How to connect to a server with the account that may move the role: `weir_topology.switchover_username`, else
     /// the monitor's.
     pub(super) fn account_at(&self, plan: &Plan<'_>, server: &Endpoint) -> Options {

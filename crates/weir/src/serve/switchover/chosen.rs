@@ -11,7 +11,7 @@ use super::{LOOK_EVERY, Plan, Server, why_not};
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
 
-impl Server<'_> {
+impl Server {
     /// Has the target be the writer as soon as it has applied everything.
     pub(super) fn choose(&mut self, plan: &Plan<'_>) -> Result<(), String> {
         let Plan { wanted, to, .. } = plan;

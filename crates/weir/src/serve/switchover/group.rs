@@ -39,7 +39,7 @@ pub(super) struct Mover {
     id: String,
 }
 
-impl Server<'_> {
+impl Server {
     /// Whether each member is a primary, so that Weir chooses among them.
     pub(super) fn has_several_primaries(&self, plan: &Plan<'_>) -> bool {
         let roles = self.roles.latest();

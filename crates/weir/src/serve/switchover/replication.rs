@@ -44,7 +44,7 @@ enum Done {
     TargetWrites,
 }
 
-impl Server<'_> {
+impl Server {
     /// Logs in everywhere, and sees whether the target can follow and the account may do everything.
     pub(super) fn replication_mover(&self, plan: &Plan<'_>) -> Result<Mover, String> {
         let hostgroup = plan.wanted.writer_hostgroup;

@@ -1,39 +1,55 @@
-//! `weir check`: faults of a configuration and, if asked for, what its servers lack.
+//! `weir config check` and `weir check`: faults of a configuration and, if asked for, what its servers lack.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 
 use weir_config::Config;
 use weir_control::{Examined, Remedy, examine};
 
+use super::{CheckArgs, Finding};
 use crate::server_tls::{ServerTlsError, ServersTls};
+use crate::source::Source;
 
 /// Exit status: the configuration is good, and something is missing on a server.
 const LACKING: u8 = 3;
 
+/// What was found, for scripts.
+#[derive(serde::Serialize)]
+struct Checked<'c> {
+    good: bool,
+    faults: Vec<Finding<'c>>,
+    /// What has no effect.
+    warnings: Vec<Finding<'c>>,
+}
+
 /// Prints all faults of a configuration; `cluster`: looks at the servers, too.
-pub(crate) fn check(path: &Path, cluster: bool) -> ExitCode {
-    let config = match weir_config::load(path) {
-        Ok(config) => config,
-        Err(faults) => {
-            for fault in faults {
-                eprintln!("{fault}");
-            }
-            return ExitCode::FAILURE;
-        }
+pub(crate) fn check(args: &CheckArgs) -> ExitCode {
+    let path = args.config.display();
+    let read = Source::read(&args.config);
+    let (faults, warnings) = match &read {
+        Ok(source) => (&[][..], source.warnings.as_slice()),
+        Err(faults) => (faults.as_slice(), &[][..]),
     };
-    println!(
-        "{}: good ({} servers, {} users, {} clusters)",
-        path.display(),
-        config.servers.len(),
-        config.users.len(),
-        config.clusters().count()
-    );
-    if !cluster {
+    if args.json {
+        let checked =
+            Checked { good: read.is_ok(), faults: Finding::of(faults), warnings: Finding::of(warnings) };
+        println!("{}", serde_json::to_string_pretty(&checked).unwrap_or_default());
+    } else {
+        for fault in faults {
+            eprintln!("{fault}");
+        }
+        for warning in warnings {
+            eprintln!("{warning} (warning)");
+        }
+    }
+    let Ok(source) = &read else { return ExitCode::FAILURE };
+    if !args.json {
+        println!("{path}: good ({})", source.summary());
+    }
+    if !args.cluster {
         return ExitCode::SUCCESS;
     }
-    match look(&config) {
+    match look(&source.config) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weir: TLS towards servers: {error}");

@@ -1,0 +1,34 @@
+//! `weir config export`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::{ConfigCommandError, ExportArgs, read, read_database, text};
+use crate::files::replace_private;
+
+pub(super) fn export(args: &ExportArgs) -> Result<ExitCode, ConfigCommandError> {
+    let (source, datadir) = match (&args.config, &args.datadir) {
+        (Some(path), _) => {
+            let source = read(path)?;
+            let datadir = source.datadir.clone();
+            (source, datadir)
+        }
+        (None, Some(datadir)) => (read_database(datadir)?, Some(datadir.clone())),
+        (None, None) => return Ok(ExitCode::from(2)),
+    };
+    for warning in &source.warnings {
+        eprintln!("{warning}");
+    }
+    let form = if args.cnf { text::Form::Cnf } else { text::Form::Toml };
+    let written = text::write(&source.rows, datadir.as_deref(), form)?;
+    match &args.output {
+        Some(path) => write_file(path, &written)?,
+        None => print!("{written}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file that only its owner can read, since it holds passwords.
+fn write_file(path: &Path, text: &str) -> Result<(), ConfigCommandError> {
+    replace_private(path, text).map_err(|cause| ConfigCommandError::File { path: path.to_owned(), cause })
+}

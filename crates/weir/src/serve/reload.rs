@@ -1,0 +1,103 @@
+//! SIGHUP: the file again, to memory and to runtime. What was saved stays as it is.
+//!
+//! A thread of its own does it: it has to wait for the store, whose users may be waiting for the main thread.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_config::ConfigError;
+use weir_store::{Layer, Module, Store, StoreError};
+
+use super::intake::{Intake, Refusal};
+use crate::source::Source;
+use crate::startup::{Origin, log_warnings};
+
+/// Why the file was not taken.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error("the configuration has faults:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Config(Vec<ConfigError>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{}", .0.join("; "))]
+    Refused(Vec<String>),
+    #[error("this needs a restart")]
+    NeedsRestart(&'static str),
+}
+
+impl From<Refusal> for ReloadError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NeedsRestart(what) => Self::NeedsRestart(what),
+            Refusal::Faults(faults) => Self::Refused(faults),
+        }
+    }
+}
+
+/// Reads the file again when it is told to.
+pub(super) struct Reloader(Sender<()>);
+
+impl Reloader {
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn start(origin: Origin, store: Arc<Mutex<Store>>, intake: Intake) -> std::io::Result<Self> {
+        let (orders, inbox) = channel();
+        let reload = Reload { origin, store, intake };
+        std::thread::Builder::new().name("reload".into()).spawn(move || {
+            while inbox.recv().is_ok() {
+                reload.run();
+            }
+        })?;
+        Ok(Self(orders))
+    }
+
+    pub(super) fn reload(&self) {
+        // The thread outlives this one.
+        let _ = self.0.send(());
+    }
+}
+
+struct Reload {
+    origin: Origin,
+    store: Arc<Mutex<Store>>,
+    intake: Intake,
+}
+
+impl Reload {
+    fn run(&self) {
+        match self.take() {
+            Ok(()) => tracing::info!(path = %self.origin.path.display(), "configuration taken"),
+            Err(ReloadError::NeedsRestart(what)) => tracing::error!(
+                what,
+                "configuration not taken: this needs a restart; the one before stays in force"
+            ),
+            Err(error) => {
+                tracing::error!(%error, "configuration not taken: the one before stays in force");
+            }
+        }
+    }
+
+    /// Whole or not at all, in memory as at runtime.
+    fn take(&self) -> Result<(), ReloadError> {
+        let source = Source::read(&self.origin.path).map_err(ReloadError::Config)?;
+        log_warnings(&source.warnings);
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = store.rows(Layer::Memory)?;
+        store.replace(&Module::ALL, &source.rows)?;
+        let taken = self.load(&mut store, &source);
+        if taken.is_err() {
+            store.replace(&Module::ALL, &before)?;
+        }
+        taken
+    }
+
+    fn load(&self, store: &mut Store, source: &Source) -> Result<(), ReloadError> {
+        let loaded = store.prepare_runtime(&Module::ALL).map_err(ReloadError::Config)?;
+        log_warnings(&loaded.warnings);
+        let mut config = loaded.config.clone();
+        config.datadir = self.origin.datadir(source);
+        self.intake.reload(config)?;
+        store.commit_runtime(loaded)?;
+        Ok(())
+    }
+}

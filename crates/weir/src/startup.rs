@@ -1,0 +1,202 @@
+//! Which configuration a Weir starts with: the database of an earlier run, or the file.
+//!
+//! ```text
+//! weir.db is there ────────► the database wins; the log names what differs from the file
+//!   --initial ─────────────► it is set aside (weir.db.bak) and made anew from the file
+//!   --reload ──────────────► the file's rows are put over those of the database, and saved
+//! weir.db is not there ────► the file goes to memory, runtime and disk
+//! --config-mode=file ──────► the file only; nothing that is changed later outlives the process
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_config::{Config, ConfigError};
+use weir_store::{DATABASE_FILE, Layer, Module, Store, StoreError};
+
+use crate::difference::{Sides, differences};
+use crate::source::{Form, Source};
+
+/// Differences that the log names; `weir config diff` names all.
+const DIFFERENCES_LOGGED: usize = 20;
+/// Warnings that the log names; `weir config check` names all.
+const WARNINGS_LOGGED: usize = 50;
+
+/// Where the configuration is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ConfigMode {
+    /// In datadir/weir.db, as ProxySQL does; the file is for the first start
+    #[default]
+    Database,
+    /// In the file; what an admin changes is gone with the process
+    File,
+}
+
+/// How the file and the database of an earlier run go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// A database wins.
+    AsSaved,
+    /// A database is set aside.
+    Initial,
+    /// The file's rows come over those of the database.
+    Reload,
+}
+
+/// What a Weir was told to start with.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// The file.
+    pub path: PathBuf,
+    /// In place of the file's.
+    pub datadir: Option<PathBuf>,
+    pub mode: ConfigMode,
+    pub beginning: Beginning,
+}
+
+impl Origin {
+    /// Where a Weir with this file keeps its data.
+    pub(crate) fn datadir(&self, source: &Source) -> PathBuf {
+        self.datadir.clone().unwrap_or_else(|| source.datadir())
+    }
+}
+
+/// Why there is nothing to start with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartupError {
+    #[error("the configuration has faults:\n{}", lines(.0))]
+    Config(Vec<ConfigError>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{}: {cause}", path.display())]
+    Database { path: PathBuf, cause: io::Error },
+}
+
+/// What a Weir starts with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub config: Config,
+    pub store: Store,
+}
+
+/// Opens the store, and loads the configuration that wins to runtime. `datadir` serves this Weir only.
+///
+/// # Errors
+/// As [`StartupError`] says.
+pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<Start, StartupError> {
+    let Origin { path, mode, beginning, .. } = origin;
+    let file = path.display();
+    log_warnings(&source.warnings);
+    note_proxysql(datadir, source);
+    let mut store = match mode {
+        ConfigMode::File => {
+            tracing::info!(%file, "configuration: the file (--config-mode=file)");
+            let mut store = Store::in_memory()?;
+            store.set_datadir(datadir);
+            store.replace(&Module::ALL, &source.rows)?;
+            return load(store);
+        }
+        ConfigMode::Database => open(datadir, *beginning)?,
+    };
+    let database = datadir.join(DATABASE_FILE).display().to_string();
+    if store.is_new {
+        tracing::info!(%file, database, "configuration: the file, saved to a new database");
+        store.store.replace(&Module::ALL, &source.rows)?;
+    } else {
+        store.store.copy_all(&Module::ALL, Layer::Disk, Layer::Memory)?;
+        if *beginning == Beginning::Reload {
+            tracing::info!(%file, database, "configuration: the file over the database (--reload)");
+            store.store.merge(&Module::ALL, &source.rows)?;
+        } else {
+            log_differences(&store.store, source, path, &database)?;
+        }
+    }
+    let saves = store.is_new || *beginning == Beginning::Reload;
+    let mut start = load(store.store)?;
+    if saves {
+        start.store.copy_all(&Module::ALL, Layer::Memory, Layer::Disk)?;
+    }
+    Ok(start)
+}
+
+/// Loads memory to runtime.
+fn load(mut store: Store) -> Result<Start, StartupError> {
+    let loaded = store.prepare_runtime(&Module::ALL).map_err(StartupError::Config)?;
+    log_warnings(&loaded.warnings);
+    let mut config = loaded.config.clone();
+    config.datadir = store.datadir().to_owned();
+    store.commit_runtime(loaded)?;
+    Ok(Start { config, store })
+}
+
+/// Opens the database; with --initial a new one.
+fn open(datadir: &Path, beginning: Beginning) -> Result<weir_store::Opened, StartupError> {
+    let path = datadir.join(DATABASE_FILE);
+    if beginning == Beginning::Initial && path.exists() {
+        // A journal of an unfinished change belongs to the old one.
+        for suffix in ["", "-journal"] {
+            let name = |end: &str| datadir.join(format!("{DATABASE_FILE}{end}"));
+            let (from, to) = (name(suffix), name(&format!(".bak{suffix}")));
+            match std::fs::rename(&from, to) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    return Err(StartupError::Database { path: from, cause });
+                }
+                _ => {}
+            }
+        }
+        let aside = datadir.join(format!("{DATABASE_FILE}.bak"));
+        tracing::warn!(aside = %aside.display(), "the database was set aside (--initial)");
+    }
+    let opened = Store::open(datadir)?;
+    for note in &opened.notes {
+        tracing::warn!("{note}");
+    }
+    Ok(opened)
+}
+
+/// Who edits the file and starts again must see that it was not read.
+fn log_differences(store: &Store, source: &Source, path: &Path, database: &str) -> Result<(), StoreError> {
+    let found = differences(&source.rows, &store.rows(Layer::Disk)?)?;
+    let file = path.display();
+    if found.is_empty() {
+        tracing::info!(database, "configuration: the database; the file {file} says the same");
+        return Ok(());
+    }
+    tracing::warn!(
+        database,
+        differences = found.len(),
+        "configuration: the database, not the file {file}, which says something else (--reload or --initial take it)"
+    );
+    let sides = Sides { left: "file", right: "database" };
+    for difference in found.iter().take(DIFFERENCES_LOGGED) {
+        tracing::warn!("differs: {}", difference.between(sides));
+    }
+    if found.len() > DIFFERENCES_LOGGED {
+        tracing::warn!("{} more: see weir config diff -c {file}", found.len() - DIFFERENCES_LOGGED);
+    }
+    Ok(())
+}
+
+/// ProxySQL would have read its database, not its file.
+fn note_proxysql(datadir: &Path, source: &Source) {
+    let database = datadir.join("proxysql.db");
+    if source.form == Form::Cnf && !datadir.join(DATABASE_FILE).exists() && database.exists() {
+        let database = database.display();
+        tracing::warn!(
+            "{database}: ProxySQL would start with this and not with its file; to take it: weir config import {database}"
+        );
+    }
+}
+
+pub(crate) fn log_warnings(warnings: &[ConfigError]) {
+    for warning in warnings.iter().take(WARNINGS_LOGGED) {
+        tracing::warn!("{warning}");
+    }
+    if warnings.len() > WARNINGS_LOGGED {
+        tracing::warn!("{} more warnings: see weir config check", warnings.len() - WARNINGS_LOGGED);
+    }
+}
+
+fn lines(faults: &[ConfigError]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
