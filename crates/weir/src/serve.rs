@@ -144,6 +144,7 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     let scheduler = Scheduler::start(&config)?;
     let in_force = InForce::new(&config);
     let sources = Arc::new(Sources {
+        journal: publisher.journal().clone(),
         tally: tally.clone(),
         roles: roles.clone(),
         in_force: in_force.clone(),

@@ -1,5 +1,6 @@
 //! `stats_mysql_global`: ProxySQL's names for what means the same in Weir.
 
+use weir_journal::Counts;
 use weir_proxy::statistics::{ReportPart, Totals, WorkerReport};
 use weir_sql::Kind;
 
@@ -27,6 +28,7 @@ pub(crate) fn values(sources: &Sources) -> Vec<(&'static str, u64)> {
     values.extend(of_servers(&totals));
     values.extend(of_commands(&tally.report(ReportPart::Commands)));
     values.extend(of_probes(sources));
+    values.extend(of_logs(sources.journal.counts()));
     values.sort_unstable_by_key(|(name, _)| *name);
     values
 }
@@ -92,6 +94,18 @@ fn of_commands(workers: &[WorkerReport]) -> [(&'static str, u64); 3] {
         ("Com_commit", count(Kind::Commit)),
         ("Com_rollback", count(Kind::Rollback)),
         ("Com_frontend_use_db", count(Kind::Use)),
+    ]
+}
+
+/// Weir's own: ProxySQL's logs hold up traffic instead of leaving something out.
+fn of_logs([events, slow, audit]: [Counts; 3]) -> [(&'static str, u64); 6] {
+    [
+        ("Weir_eventslog_lines", events.written),
+        ("Weir_eventslog_dropped", events.dropped),
+        ("Weir_slowlog_lines", slow.written),
+        ("Weir_slowlog_dropped", slow.dropped),
+        ("Weir_auditlog_lines", audit.written),
+        ("Weir_auditlog_dropped", audit.dropped),
     ]
 }
 

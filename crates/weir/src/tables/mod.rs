@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_control::ProbeLog;
+use weir_journal::Journal;
 use weir_proxy::statistics::ReportPart;
 use weir_store::Value;
 use weir_topology::Endpoint;
@@ -32,6 +33,7 @@ pub(crate) type Rows = Vec<Vec<Value>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub tally: Arc<Tally>,
+    pub journal: Journal,
     pub roles: LatestRoles,
     pub in_force: InForce,
     pub probes: Arc<ProbeLog>,
