@@ -11,8 +11,9 @@
 //! | asynchronous replication | nothing: see [`replication`] |
 //!
 //! A node that is cut off from the cluster can't finish the wait, so it covers nothing new from that moment on, long
-//! before it knows that it is cut off.
+//! before it knows that it is cut off. How that is kept from holding up anybody once the node is well: [`reads`].
 
+mod reads;
 mod replication;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,27 +21,21 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::{debug, warn};
-use weir_client::{Connection, Error, Options};
+use weir_client::Options;
 use weir_topology::{EpochRead, ServerShared};
 
-use crate::clock::{monotonic_ms, monotonic_ns};
+use self::reads::Reads;
 use crate::owner::Event;
 use crate::probe_thread::{Order, wait};
 use crate::settings::Kind;
-use crate::tables::{self, Fault};
+use crate::tables::Fault;
 
-/// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
-/// a SELECT without tables, nor for one of its performance schema.
-const READ: &str = "SELECT 1 FROM information_schema.ENGINES LIMIT 1";
 /// The pause after a read.
 const PAUSE: Duration = Duration::from_millis(25);
-/// The pause while the server is no member of its cluster, and after a failure.
+/// The pause while the server is no member of its cluster, and after failures.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// The pause if the server doesn't do what its manual says.
 const UNFIT_PAUSE: Duration = Duration::from_secs(10);
-/// How long a read may wait. Galera's own limit is `repl.causal_read_timeout`, 30 s.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A read of the epoch's tables that shows nothing new is told so often.
 const EPOCH_PAUSE: Duration = Duration::from_millis(200);
@@ -92,108 +87,28 @@ impl Standing {
 /// Keeps `shared.covered_until_ns` up to date until it is told to end.
 pub(crate) fn run(
     kind: Kind,
-    mut options: Options,
+    options: Options,
     shared: &ServerShared,
     standing: &Standing,
     told: Told,
     orders: &Receiver<Order>,
 ) {
-    let mut told = told;
-    options.read_timeout = Some(READ_TIMEOUT);
     let waiting = match kind {
         Kind::Ping => return,
         Kind::Replication { .. } => return replication::run(options, shared, standing, orders),
-        Kind::Galera => WAITING_GALERA,
-        Kind::GroupReplication => WAITING_GROUP,
+        Kind::Galera => reads::GALERA,
+        Kind::GroupReplication => reads::GROUP_REPLICATION,
     };
-    let mut session = None;
+    let mut reads = Reads::new(waiting, options, shared, told);
     loop {
         let pause = if standing.works() {
-            read(&waiting, &options, &mut session, shared, standing.epoch_of(), &mut told)
+            reads.go_on(standing.epoch_of())
         } else {
-            session = None;
+            reads.forget();
             IDLE_PAUSE
         };
         if !wait(orders, pause) {
             return;
-        }
-    }
-}
-
-/// How a session is made to wait.
-struct Waiting {
-    variable: &'static str,
-    set: &'static str,
-    /// Counts the waits of all sessions.
-    counter: &'static str,
-}
-
-const WAITING_GALERA: Waiting = Waiting {
-    variable: "wsrep_sync_wait",
-    set: "SET SESSION wsrep_sync_wait = 1",
-    counter: "SHOW GLOBAL STATUS LIKE 'wsrep_causal_reads'",
-};
-/// The counter is there from MySQL 8.1 on.
-const WAITING_GROUP: Waiting = Waiting {
-    variable: "group_replication_consistency",
-    set: "SET SESSION group_replication_consistency = 'BEFORE'",
-    counter: "SHOW GLOBAL STATUS LIKE 'Gr_transactions_consistency_before_begin_count'",
-};
-
-/// One read; gives the pause that is due after it.
-fn read(
-    waiting: &Waiting,
-    options: &Options,
-    session: &mut Option<Connection>,
-    shared: &ServerShared,
-    epoch_of: Option<u32>,
-    told: &mut Told,
-) -> Duration {
-    let connection = match session {
-        Some(connection) => connection,
-        None => match open(waiting, options) {
-            Ok(Some(connection)) => session.insert(connection),
-            Ok(None) => {
-                let Waiting { variable, .. } = waiting;
-                warn!(server = %shared.endpoint, "{variable} has no effect here: reads can't be known to be fresh");
-                told.tell(Err(Fault::Unfit(variable)));
-                return UNFIT_PAUSE;
-            }
-            Err(error) => {
-                debug!(server = %shared.endpoint, %error, "no causal probe");
-                return IDLE_PAUSE;
-            }
-        },
-    };
-    let (begin_ms, begin_ns) = (monotonic_ms(), monotonic_ns());
-    let result = match epoch_of {
-        Some(hostgroup) => tables::read(connection, hostgroup, begin_ms).map(Some),
-        None => connection.query(READ).map(|_| None).map_err(Fault::Other),
-    };
-    match result {
-        Ok(read) => {
-            shared.cover_until(begin_ns);
-            if let Some(read) = read {
-                told.tell(Ok(read));
-            }
-            PAUSE
-        }
-        Err(fault) => {
-            debug!(server = %shared.endpoint, %fault, "a causal read failed");
-            match &fault {
-                Fault::Other(error) if error.is_fatal() => *session = None,
-                Fault::Other(_) => {}
-                // The read itself has waited, or another one can.
-                Fault::Nonsense(_) => shared.cover_until(begin_ns),
-                _ => {
-                    let begin_ns = monotonic_ns();
-                    if connection.query(READ).is_ok() {
-                        shared.cover_until(begin_ns);
-                    }
-                }
-            }
-            told.tell(Err(fault));
-            IDLE_PAUSE
         }
     }
 }
@@ -219,17 +134,4 @@ impl Told {
         // Fails only at the end.
         let _ = self.events.send(Event::Epoch { endpoint, generation, result });
     }
-}
-
-/// A session that waits, or none if it doesn't although it should: that is checked with the server's own counter.
-fn open(waiting: &Waiting, options: &Options) -> Result<Option<Connection>, Error> {
-    let mut connection = Connection::connect(options)?;
-    connection.query(waiting.set)?;
-    let count = |connection: &mut Connection| -> Result<Option<u64>, Error> {
-        Ok(connection.query(waiting.counter)?.text(0, 1).and_then(|count| count.parse().ok()))
-    };
-    let before = count(&mut connection)?;
-    connection.query(READ)?;
-    let after = count(&mut connection)?;
-    Ok(before.zip(after).is_some_and(|(before, after)| after > before).then_some(connection))
 }

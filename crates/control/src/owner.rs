@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use weir_topology::{
-    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Hold, Millis, Observation, Place, ProbeError, Reason,
-    Role, Roles, ServerRegistry, Status, Switch, roles,
+    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, Millis, Observation, Place, ProbeError,
+    Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
 use crate::accord::Accord;
@@ -187,6 +187,8 @@ impl Owner {
             }
             Event::Configure { settings, published } => {
                 self.configure(*settings);
+                // New ones have to be told although nothing changes.
+                self.tell_causal_probes();
                 return Some(published);
             }
             Event::Switch { switch, published } => {
@@ -354,13 +356,22 @@ impl Owner {
             probe.standing.read_epoch_of(self.epoch_to_read(endpoint));
         }
         self.rank_assists(now);
-        let is_fresh = |hold: &Hold| now.since(hold.since) < HURRY_MS;
-        let hurry = self.roles.groups.iter().any(|group| group.hold.as_ref().is_some_and(is_fresh));
+        let hurry = self.is_in_hurry(now);
         if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
             self.probes.values().for_each(|probe| probe.order(Order::Now));
         } else if !hurry {
             self.hurry.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Whether a writer is lost, or about to be: its last probe had no answer.
+    fn is_in_hurry(&self, now: Millis) -> bool {
+        let is_fresh = |hold: &Hold| now.since(hold.since) < HURRY_MS;
+        let is_silent =
+            |writer: &Endpoint| self.seen.iter().any(|seen| seen.endpoint == *writer && seen.fault.is_some());
+        let in_hurry =
+            |group: &Group| group.hold.as_ref().is_some_and(is_fresh) || group.writers.iter().any(is_silent);
+        self.roles.groups.iter().any(in_hurry)
     }
 
     /// Which of several Weirs is to evict dead nodes, as far as the epoch's rows tell.

@@ -71,12 +71,21 @@ pub(crate) fn read(
     hostgroup: u32,
     asked_at: Millis,
 ) -> Result<EpochRead, Fault> {
-    let result = connection.query(&format!(
+    understand(&connection.query(&question(hostgroup))?, asked_at)
+}
+
+/// What reads a cluster's rows.
+pub(crate) fn question(hostgroup: u32) -> String {
+    format!(
         "SELECT 0, epoch, version, writer, writer_address, claimed_by, is_open, switching_to, switching_by FROM \
          weir.topology WHERE writer_hostgroup = {hostgroup} UNION ALL SELECT 1, epoch, beat, instance, '', lease_ms, \
          sees_writer, clear_of, '' FROM weir.instances WHERE writer_hostgroup = {hostgroup}"
-    ))?;
-    parse(&result, asked_at).map_err(Fault::Nonsense)
+    )
+}
+
+/// What the answer to [`question`] says.
+pub(crate) fn understand(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, Fault> {
+    parse(result, asked_at).map_err(Fault::Nonsense)
 }
 
 fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {

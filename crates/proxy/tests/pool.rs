@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_protocol::capability::Capabilities;
 
 fn one_server(max_connections: u32) -> Bench {
     Bench::new(1, &[max_connections], support::hostgroup([0]), MysqlVariables::default())
@@ -101,6 +102,29 @@ fn no_more_connections_than_sessions_that_need_one() {
         }
     }
     assert_eq!((bench.open(0), bench.logins), (1, 1));
+}
+
+/// Their connections are not interchangeable, and become ready in another order than they were asked for.
+#[test]
+fn clients_of_two_kinds_who_wait_together_are_all_served() {
+    let mut bench = one_server(100);
+    let kinds = [support::MODERN, support::MODERN ^ Capabilities::FOUND_ROWS];
+    let clients: Vec<usize> =
+        (0..24).map(|at| bench.client_with(0, "app", kinds[usize::from(at % 5 == 0)])).collect();
+    bench.greets_late = true;
+    bench.holds = true;
+    for client in &clients {
+        bench.query(*client, "INSERT INTO t VALUES (1)");
+    }
+    bench.pass_ms(20);
+    let mut greeted = 0;
+    while bench.greet_last() {
+        greeted += 1;
+        assert!(greeted <= clients.len(), "one for each is enough");
+        bench.pass_ms(20);
+    }
+    assert_eq!(bench.log.len(), clients.len());
+    assert_eq!((bench.open(0), bench.logins), (24, 24));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_proxy::shared::Message;
 use weir_proxy::snapshot::{Balancing, Care, Hostgroup, Server, Standing, Throttle};
 
 fn two_servers() -> Bench {
@@ -414,4 +415,30 @@ fn transactions_that_take_too_long_are_ended() {
         }
     }
     assert!((20..=23).contains(&seconds), "the busy one ended after {seconds} s");
+}
+
+/// What ran when the writer was taken away is not said to have had no effect, unless that is certain.
+#[test]
+fn who_is_cut_from_a_former_writer_is_told_the_truth() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    let [writes, commits, idles, reads] = [0; 4].map(|_| bench.client(0, "app"));
+    for client in [commits, idles] {
+        bench.query(client, "BEGIN");
+        assert!(bench.reply(client).is_some());
+    }
+    bench.holds = true;
+    bench.query(writes, "INSERT INTO t VALUES (1)");
+    bench.query(commits, "COMMIT");
+    bench.query(reads, "SELECT a FROM t");
+    let endpoint = bench.servers[0].endpoint.as_str().into();
+    bench.cores[0].message(Message::CutWriters { endpoint }, bench.now);
+    bench.run();
+    let unknown = |told: Option<(u16, String)>| {
+        told.map(|(code, message)| (code, message.ends_with("it may or may not have taken effect")))
+    };
+    assert_eq!(
+        [writes, commits, idles].map(|client| unknown(bench.error(client))),
+        [Some((1053, true)), Some((1053, true)), Some((1053, false))]
+    );
+    assert_eq!(bench.error(reads), None, "it may be a reader now");
 }

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
 use weir_topology::ServerShared;
 
-use super::{IDLE_PAUSE, PAUSE, READ_TIMEOUT, Standing, UNFIT_PAUSE, Writer};
+use super::{IDLE_PAUSE, PAUSE, Standing, UNFIT_PAUSE, Writer};
 use crate::clock::monotonic_ns;
 use crate::probe_thread::{Order, wait};
 
@@ -26,10 +26,18 @@ const POSITION_MYSQL: &str = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_mode"
 /// How long the server itself waits for a position before it says that it does not have it yet, in seconds; less than
 /// [`READ_TIMEOUT`].
 const WAIT_S: u32 = 1;
+/// How long an answer may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// A longer position is not waited for. Positions of usual servers have less than 1 KiB.
 const POSITION_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn run(options: Options, shared: &ServerShared, standing: &Standing, orders: &Receiver<Order>) {
+pub(super) fn run(
+    mut options: Options,
+    shared: &ServerShared,
+    standing: &Standing,
+    orders: &Receiver<Order>,
+) {
+    options.read_timeout = Some(READ_TIMEOUT);
     let mut replica = Replica { options, connection: None, followed: None };
     loop {
         // In this order: a write that was acknowledged before this moment went to the writer that is told now.

@@ -17,6 +17,11 @@ impl Work {
     pub(super) fn may_have_effects(&self) -> bool {
         !self.is_read && !self.kind.is_harmless() && self.statement.kind != Kind::Rollback
     }
+
+    /// Whether the client's statement may have had an effect on the server that has not answered it.
+    pub(super) fn may_have_run(&self) -> bool {
+        self.is_sent && !self.is_read && !self.kind.is_harmless()
+    }
 }
 
 impl Core {

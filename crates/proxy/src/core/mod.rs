@@ -146,6 +146,8 @@ struct Pool {
     dialing: u32,
     /// Connections on their way to this pool's waiters by COM_CHANGE_USER.
     handovers: u32,
+    /// How many of both there are for each identity.
+    coming: Vec<(usize, u32)>,
     waiters: VecDeque<(SessionKey, SocketId)>,
     /// The waiters are to be looked after at this time.
     supply_at: Nanos,

@@ -99,6 +99,7 @@ impl Core {
             open: 0,
             dialing: 0,
             handovers: 0,
+            coming: Vec::new(),
             waiters: Default::default(),
             supply_at: Nanos::MAX,
             retry_at: 0,

@@ -23,6 +23,8 @@ const DIALS_MAX: u32 = 16;
 const OPEN_AT_ONCE: u32 = 8;
 /// That moment: who has waited longer gets a connection opened.
 const PATIENCE_NS: Nanos = 10_000_000;
+/// So many of those who wait are looked at for one who can use a connection as it is.
+const WAITERS_LOOKED_AT: usize = 64;
 /// Pauses after failed dials, once there have been enough to shun the server: doubled with each.
 const RETRY_FIRST_NS: Nanos = 20_000_000;
 /// Longest pause.
@@ -96,22 +98,29 @@ impl Core {
         allowed.map(|()| true)
     }
 
-    /// Gives an idle connection of another user to the first waiter.
+    /// Gives an idle connection to the first waiter who can use it as it is, else that of another user to the first.
     fn hand_over(&mut self, server: ServerIndex) {
-        let pool = &mut self.servers[server];
-        let Some((key, _)) = pool.waiters.front().copied() else { return };
-        let wanted = self.sessions[key].identity;
-        if let Some(at) = pool.idle.iter().rposition(|backend| self.backends[*backend].identity == wanted) {
-            let backend = pool.idle.remove(at);
-            pool.waiters.pop_front();
-            return self.lend(backend, key);
+        let pool = &self.servers[server];
+        for (at, (key, socket)) in pool.waiters.iter().take(WAITERS_LOOKED_AT).enumerate() {
+            let wanted = self.sessions.get(*key).map(|session| session.identity);
+            let fits = |backend: &BackendKey| Some(self.backends[*backend].identity) == wanted;
+            if let Some(idle) = pool.idle.iter().rposition(fits)
+                && self.is_waiting(*key, *socket)
+            {
+                let (key, pool) = (*key, &mut self.servers[server]);
+                let backend = pool.idle.remove(idle);
+                pool.waiters.remove(at);
+                return self.lend(backend, key);
+            }
         }
+        let Some((key, _)) = pool.waiters.front().copied() else { return };
         // A connection can still be opened: leave the other users theirs.
         let may_dial = pool.dialing < DIALS_MAX && pool.retry_at <= self.now;
         let hostgroup = Some(self.sessions[key].work.served_by);
         if may_dial && self.may_open(server, hostgroup) == Ok(true) {
             return self.dial(server);
         }
+        let wanted = self.sessions[key].identity;
         let backend = self.servers[server].idle.remove(0);
         self.change_identity(backend, wanted);
     }
@@ -129,15 +138,17 @@ impl Core {
             == self.identities.0[identity].capabilities;
         let credential = self.credential(identity);
         let (true, Ok(credential)) = (is_same_capabilities, credential) else {
+            let hostgroup = self.backends[backend].hostgroup;
             self.backends[backend].has_credit = false;
             self.servers[server].open -= 1;
             self.discard(backend, None);
-            self.dial(server);
+            self.dial_as(server, identity, hostgroup);
             return;
         };
         let account = self.identities.0[identity].account.clone();
         let extra = self.identities.0[identity].capabilities;
         self.servers[server].handovers += 1;
+        self.servers[server].comes_as(identity);
         let timeout = self.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
         self.timers.dial(self.backends[backend].socket, self.now + timeout);
         let key = backend;
@@ -171,21 +182,34 @@ impl Core {
         known.ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))
     }
 
-    /// Opens a connection for the first waiter's identity; the right to do so has been taken.
+    /// Opens a connection for the first waiter for whom none is coming; the right to do so has been taken.
     pub(super) fn dial(&mut self, server: ServerIndex) {
         let pool = &self.servers[server];
-        let front = pool.waiters.get((pool.dialing + pool.handovers) as usize).or(pool.waiters.front());
-        let Some((key, _)) = front.copied() else {
+        let mut coming = pool.coming.clone();
+        let mut wanted = pool.waiters.iter().filter_map(|(key, _)| {
+            let session = self.sessions.get(*key)?;
+            Some((session.identity, session.work.served_by))
+        });
+        let first = wanted.clone().next();
+        let uncovered =
+            wanted.find(|(identity, _)| match coming.iter_mut().find(|(known, _)| known == identity) {
+                Some((_, count)) if *count > 0 => {
+                    *count -= 1;
+                    false
+                }
+                _ => true,
+            });
+        let Some((identity, hostgroup)) = uncovered.or(first) else {
             pool.server.close_one();
             return;
         };
-        let session = &self.sessions[key];
-        self.dial_as(server, session.identity, session.work.served_by);
+        self.dial_as(server, identity, hostgroup);
     }
 
     /// Opens a connection for this identity, and counts it for this hostgroup; the right to do so has been taken.
     pub(super) fn dial_as(&mut self, server: ServerIndex, identity: usize, hostgroup: u32) {
         self.servers[server].dialing += 1;
+        self.servers[server].comes_as(identity);
         self.servers[server].open += 1;
         self.count_open(server, hostgroup);
         self.open_backend(server, identity, Purpose::Pool, hostgroup);
@@ -345,7 +369,7 @@ impl Core {
             return self.change_identity(key, identity);
         }
         self.backends[key].idle_since = self.now;
-        while let Some((waiter, socket)) = self.servers[server].waiters.pop_front() {
+        while let Some((waiter, socket)) = self.next_waiter(server, key) {
             if !self.is_waiting(waiter, socket) {
                 continue;
             }
@@ -366,6 +390,27 @@ impl Core {
             return;
         }
         self.servers[server].idle.push(key);
+    }
+
+    /// Takes the next in line for this connection out of the queue: the first, unless a connection for that one is
+    /// coming and another one can use this as it is. Else two identities, each with connections in the making, could
+    /// have them made anew for each other for ever.
+    fn next_waiter(&mut self, server: ServerIndex, key: BackendKey) -> Option<(SessionKey, SocketId)> {
+        let own = self.backends[key].identity;
+        let identity = |waiter: &(SessionKey, SocketId)| {
+            self.is_waiting(waiter.0, waiter.1).then(|| self.sessions[waiter.0].identity)
+        };
+        let pool = &self.servers[server];
+        let is_coming = |identity| pool.coming.iter().any(|(known, count)| *known == identity && *count > 0);
+        let first = pool.waiters.front().and_then(identity);
+        let at = match first {
+            Some(first) if first != own && is_coming(first) => {
+                let mut near = pool.waiters.iter().take(WAITERS_LOOKED_AT);
+                near.position(|waiter| identity(waiter) == Some(own)).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        self.servers[server].waiters.remove(at)
     }
 
     /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
@@ -507,12 +552,28 @@ impl Pool {
         self.supply_at = self.supply_at.min(at);
     }
 
+    /// A connection is in the making for this identity.
+    fn comes_as(&mut self, identity: usize) {
+        let known = self.coming.iter().position(|(known, _)| *known == identity);
+        match known.or_else(|| self.coming.iter().position(|(_, count)| *count == 0)) {
+            Some(at) => {
+                let count = if known.is_some() { self.coming[at].1 } else { 0 };
+                self.coming[at] = (identity, count + 1);
+            }
+            None => self.coming.push((identity, 1)),
+        }
+    }
+
     /// A connection is no longer in the making.
     fn count_off(&mut self, backend: &Backend) {
         match (backend.purpose, backend.stage) {
             (Purpose::Pool, Stage::Dialing) => self.dialing -= 1,
             (Purpose::Pool, Stage::HandingOver) => self.handovers -= 1,
-            _ => {}
+            _ => return,
+        }
+        let known = self.coming.iter_mut().find(|(known, _)| *known == backend.identity);
+        if let Some((_, count)) = known {
+            *count = count.saturating_sub(1);
         }
     }
 }

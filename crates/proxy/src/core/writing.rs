@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use weir_protocol::error::ServerError;
 
 use super::Core;
+use super::backend::OUTCOME_UNKNOWN;
 use super::model::{BackendKey, Phase, SessionKey};
 use crate::statistics::WritingRow;
 
@@ -78,13 +79,30 @@ impl Core {
         let Some(server) = self.server_index(endpoint) else { return };
         let is_there = |(key, backend): (BackendKey, &super::model::Backend)| {
             let because = self.writes_because(key).filter(|_| backend.server == server)?;
-            Some((backend.holder?, because))
+            let session = self.sessions.get(backend.holder?)?;
+            // It may be a reader now.
+            let only_reads = session.work.is_read && session.all_pins().is_empty();
+            (!only_reads).then_some((backend.holder?, because))
         };
         let writers: Vec<(SessionKey, String)> = self.backends.iter().filter_map(is_there).collect();
         for (key, because) in writers {
-            let message =
-                format!("The writer is moved away from {endpoint}, where this session had: {because}");
-            self.fail_session(key, MOVED, &message);
+            self.cut_writer(key, endpoint, &because);
         }
+    }
+
+    fn cut_writer(&mut self, key: SessionKey, endpoint: &str, because: &str) {
+        let session = &self.sessions[key];
+        let is_running = matches!(session.phase, Phase::Running);
+        if is_running && session.work.is_answering || matches!(session.phase, Phase::Settling) {
+            // The client has its answer, or a part of it: no second one may follow.
+            tracing::warn!(session = session.id, endpoint, because, "session cut from a former writer");
+            return self.close_session(key);
+        }
+        let message = format!("The writer is moved away from {endpoint}, where this session had: {because}");
+        if is_running && session.work.may_have_run() {
+            let message = format!("{message}: it may or may not have taken effect");
+            return self.fail_session(key, OUTCOME_UNKNOWN, &message);
+        }
+        self.fail_session(key, MOVED, &message);
     }
 }

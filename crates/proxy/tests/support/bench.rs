@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 
 use weir_config::MysqlVariables;
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, put_query};
 use weir_protocol::frame;
 use weir_protocol::handshake::{AuthSwitchRequest, MYSQL_NATIVE_PASSWORD};
@@ -58,6 +59,8 @@ pub struct Bench {
     pub outside: Vec<usize>,
     /// Servers do not answer COM_PING.
     pub ignores_pings: bool,
+    /// Servers greet only when they are told to.
+    pub greets_late: bool,
     /// What the workers have told of servers that could not be connected to.
     pub failures: Arc<AtomicU32>,
     pub users: Vec<Arc<Account>>,
@@ -82,6 +85,8 @@ pub struct Conn {
     pub held: bool,
     /// BEGIN was its last statement of that kind.
     pub is_in_transaction: bool,
+    /// The server has not said anything yet.
+    pub is_silent: bool,
 }
 
 impl Bench {
@@ -131,6 +136,7 @@ impl Bench {
             read_only: Vec::new(),
             outside: Vec::new(),
             ignores_pings: false,
+            greets_late: false,
             failures,
             users,
             variables,
@@ -165,15 +171,16 @@ impl Bench {
     }
 
     pub fn client(&mut self, core: usize, user: &str) -> usize {
+        self.client_with(core, user, super::MODERN)
+    }
+
+    pub fn client_with(&mut self, core: usize, user: &str, capabilities: Capabilities) -> usize {
         let id = self.cores[core].accept(Peer::Unix, &super::listener(), self.now).unwrap();
         self.clients.push(Client { core, id, got: Vec::new() });
         let client = self.clients.len() - 1;
         self.run();
         let (_, greeting) = super::take_packet(&mut self.clients[client].got).unwrap();
-        self.send(
-            client,
-            &super::login(&greeting, super::MODERN, user.as_bytes(), b"information_schema", 45),
-        );
+        self.send(client, &super::login(&greeting, capabilities, user.as_bytes(), b"information_schema", 45));
         let (_, reply) = super::take_packet(&mut self.clients[client].got).unwrap();
         assert_eq!(reply[0], OK_HEADER);
         client
@@ -226,6 +233,16 @@ impl Bench {
         let (core, id) = (conn.core, conn.id);
         self.cores[core].data(id, &mut super::plain_ok(1), self.now);
         self.run();
+    }
+
+    /// The connection that came last is greeted. False if all are.
+    pub fn greet_last(&mut self) -> bool {
+        let Some(conn) = self.conns.iter_mut().rfind(|conn| conn.is_silent) else { return false };
+        conn.is_silent = false;
+        let (core, id) = (conn.core, conn.id);
+        self.cores[core].data(id, &mut super::greeting(1), self.now);
+        self.run();
+        true
     }
 
     pub fn open(&self, server: usize) -> u32 {
@@ -286,10 +303,13 @@ impl Bench {
                         is_logged_in: false,
                         held: false,
                         is_in_transaction: false,
+                        is_silent: self.greets_late,
                     };
                     self.conns.push(conn);
                     self.cores[core].connected(id, Ok(()), self.now);
-                    self.cores[core].data(id, &mut super::greeting(1), self.now);
+                    if !self.greets_late {
+                        self.cores[core].data(id, &mut super::greeting(1), self.now);
+                    }
                 }
                 Order::Close(id) => {
                     self.flush(core, id);

@@ -4,7 +4,7 @@ use super::{Candidate, Cluster};
 use crate::judge::Judge;
 use crate::member::healthy;
 use crate::tenure::{Case, Ground, Tenure, Verdict};
-use crate::{Announcement, Endpoint, GaleraState, Group, Reason};
+use crate::{Announcement, Endpoint, GaleraState, Group, Reason, SwitchStep};
 
 impl Cluster<'_> {
     /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
@@ -28,11 +28,20 @@ impl Cluster<'_> {
     }
 
     /// A writer that the epoch has left behind must not be written to within old transactions either, unless it left in
-    /// order, which lets them end.
+    /// order, which lets them end, or they have ended before: no session had it any more when a switchover was made.
     fn note_deposed(&self, tenure: &mut Tenure) {
         let known = self.before.tenure.as_ref().and_then(|tenure| tenure.row.as_ref());
         let (Some(known), Some(row)) = (known, &tenure.row) else { return };
-        if known.epoch == row.epoch || tenure.ahead.as_ref() == Some(&row.writer) {
+        if known.epoch == row.epoch {
+            return;
+        }
+        tenure.deposed = None;
+        let switched_here = self.switch_here().filter(|switch| switch.step == SwitchStep::Move);
+        let switched_there =
+            known.switching.as_ref().filter(|_| tenure.announcement.clear_of == known.version);
+        let is_switched = switched_here.is_some_and(|switch| switch.to == row.writer)
+            || switched_there.is_some_and(|switching| switching.to == row.writer);
+        if is_switched || tenure.ahead.as_ref() == Some(&row.writer) {
             return;
         }
         let leaves = |endpoint: &Endpoint| {

@@ -31,8 +31,12 @@ impl Cluster<'_> {
             // It is here. Whoever is missing later has not joined, but gone.
             group.joined_at = None;
         }
-        let is_due = group.joined_at.is_some_and(|at| self.now.since(at) < JOIN_MS_MAX);
         let [writer] = group.writers.as_slice() else { return };
+        if self.before.yields_to.as_ref() == Some(writer) {
+            // Once for each join: what the nodes keep changes while it goes on, and with it the answer.
+            group.joined_at = None;
+        }
+        let is_due = group.joined_at.is_some_and(|at| self.now.since(at) < JOIN_MS_MAX);
         let Some(donor) = self.next_donor(view.number).filter(|_| is_due) else { return };
         if donor == writer {
             group.yields_to = group.successors.first().cloned();

@@ -101,21 +101,24 @@ impl<'a> Cluster<'a> {
     }
 
     /// A silent node may still answer what it was asked, unless the others have gone on without it: then nothing of
-    /// that will ever be committed, and clients need not wait for it.
+    /// that will ever be committed, clients need not wait for it, and neither need the choice of the next writer wait
+    /// until enough probes have had no answer.
     pub(super) fn give_up_silent(&mut self) {
-        let Some((_, newest)) = self.healthy().max_by_key(|(_, state)| state.cluster_conf_id) else { return };
-        let reported = &self.reported;
+        let answered = self.healthy().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
+        let Some((_, newest)) = answered.max_by_key(|(_, state)| state.cluster_conf_id) else { return };
+        let (reported, unanswered) = (&self.reported, &self.unanswered);
         for member in &mut self.members {
-            let Err(out) = &mut member.state else { continue };
-            let last = reported.iter().find(|(endpoint, _)| *endpoint == member.endpoint);
-            let Some((_, last)) = last.filter(|_| out.lost && out.status == Status::OfflineSoft) else {
-                continue;
+            let is_given_up = match &member.state {
+                Ok(_) => unanswered.contains(&member.endpoint),
+                Err(out) => out.lost && out.status == Status::OfflineSoft,
             };
+            let last = reported.iter().find(|(endpoint, _)| *endpoint == member.endpoint);
+            let Some((_, last)) = last.filter(|_| is_given_up) else { continue };
             let is_out = last.cluster_state_uuid == newest.cluster_state_uuid
                 && last.cluster_conf_id < newest.cluster_conf_id
                 && last.own_address().is_some_and(|own| newest.members.iter().all(|member| member != own));
             if is_out {
-                *out = Out::lost(Reason::NotInView { newest: newest.cluster_conf_id });
+                member.state = Err(Out::lost(Reason::NotInView { newest: newest.cluster_conf_id }));
             }
         }
     }

@@ -185,6 +185,38 @@ fn a_hung_node_is_waited_for_until_the_others_go_on_without_it() {
 }
 
 #[test]
+fn a_hung_writer_is_given_up_with_the_first_view_without_it() {
+    let mut world = World::new(policy(WriterReads::No));
+    world.pass(900);
+    world.see(0, Err(ProbeError::Timeout(800)));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR", "one silence is nothing");
+    world.pass(1200);
+    (1..3).for_each(|index| world.see_changed(index, next_view));
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+    let hung = &world.roles.hostgroup(9101)[0];
+    assert_eq!((hung.status, hung.reason.to_string().as_str()), (Status::OfflineHard, NOT_IN_VIEW));
+}
+
+const NOT_IN_VIEW: &str = "it does not answer, and view 4 of the cluster is without it";
+
+/// A node that says that it is in the older view may just not have said otherwise yet.
+#[test]
+fn a_node_that_answers_is_not_given_up_for_a_view_without_it() {
+    let mut world = World::new(policy(WriterReads::No));
+    (1..3).for_each(|index| world.see_changed(index, next_view));
+    world.decide();
+    world.pass(100);
+    world.see(0, Ok(synced(0)));
+    world.decide();
+    assert_eq!(world.picture(), "W BR BR");
+    world.pass(1000);
+    world.decide();
+    assert_eq!(world.picture(), "- W BR");
+}
+
+#[test]
 fn of_two_components_only_the_primary_one() {
     let mut world = World::new(policy(WriterReads::No));
     // The writer is alone on its side.
@@ -456,6 +488,26 @@ fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
     assert_eq!(world.roles.groups[0].yields_to, None);
     see(&mut world, 5, 3);
     assert_eq!(world.roles.groups[0].yields_to, Some(node(1)));
+    {
+        // While the node joins, the other one comes to keep fewer.
+        let mut world = World {
+            roles: world.roles.clone(),
+            seen: world.seen.clone(),
+            ..World::unseen(world.policy.clone())
+        };
+        world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Move });
+        see(&mut world, 5, 3);
+        world.policy.switch = None;
+        for keeps in [[14, 90], [90, 14], [14, 90]] {
+            for index in [0, 1] {
+                world.see_changed(index, |s| {
+                    (s.cluster_conf_id, s.cluster_size, s.cached_downto) = (5, 3, keeps[index]);
+                });
+            }
+            world.decide();
+            assert_eq!((world.writer(), &world.roles.groups[0].yields_to), (Some(1), &None));
+        }
+    }
     // Nobody has followed; then it is too late.
     world.pass(10_000);
     see(&mut world, 5, 3);

@@ -128,9 +128,12 @@ fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
     for index in 1..3 {
         weir.world.see_changed(index, scenarios::next_view);
     }
+    // Some epoch before has deposed the next writer.
+    weir.world.roles.groups[0].tenure.as_mut().unwrap().deposed = Some(node(1));
     weir.world.decide();
     assert_eq!(weir.world.writer(), Some(1));
     weir.settle();
+    assert_eq!(weir.tenure().deposed, None, "that is over");
     assert_eq!(weir.world.writer(), Some(1));
     assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.writer.clone())), Some((2, node(1))));
     assert_eq!(weir.world.roles.hostgroup(100)[0].reason.to_string(), "took over from 192.168.4.22:3306");
@@ -274,6 +277,7 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     assert_eq!(a.world.writer(), Some(2));
     b.settle();
     assert_eq!((b.world.writer(), b.tenure().announcement.clear_of), (Some(2), 0));
+    assert_eq!([&a, &b].map(|weir| &weir.tenure().deposed), [&None, &None], "nobody had it any more");
     // One that dies in the middle of it is not waited for.
     a.world.policy.switch = Some(Switch { to: node(0), ..switch(SwitchStep::Ask).unwrap() });
     a.settle();

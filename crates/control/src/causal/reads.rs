@@ -1,0 +1,410 @@
+//! The reads that wait, on one server.
+//!
+//! A read may come back late for two reasons. The server has much to apply: then its answer is on its way, and asking
+//! anew would mean to wait anew. Or the cluster's view changed while it waited, and the server has lost it: then it
+//! comes back when Galera's own limit is reached (`repl.causal_read_timeout`, 30 s), or never, while another one is
+//! answered at once. So a late read is not given up; a second one is sent beside it, on a session of its own, and
+//! whichever ends first counts.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, warn};
+use weir_client::{Connection, Error, Options};
+use weir_topology::{Millis, ServerShared};
+
+use super::{IDLE_PAUSE, PAUSE, Told, UNFIT_PAUSE};
+use crate::clock::{monotonic_ms, monotonic_ns};
+use crate::tables::{self, Fault};
+
+/// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
+/// a SELECT without tables, nor for one of its performance schema.
+const READ: &str = "SELECT 1 FROM information_schema.ENGINES LIMIT 1";
+/// After so long another read is sent beside one that is late; after twice that beside two, and so on.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Reads that wait at the same time.
+const READS_MAX: usize = 4;
+/// A read that has waited for so long is given up, to make room for another. The server may go on waiting.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(5);
+/// How long what does not wait may take: setting a session up, and an answer once it has begun to come.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest wait for answers before orders are looked at.
+const LISTEN_MAX: Duration = Duration::from_millis(25);
+/// One session that does not seem to wait may be a server's that is just changing its view.
+const UNFIT_MAX: u32 = 3;
+
+/// How a session is made to wait.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting {
+    variable: &'static str,
+    set: &'static str,
+    /// Counts the waits of all sessions.
+    counter: &'static str,
+}
+
+pub(super) const GALERA: Waiting = Waiting {
+    variable: "wsrep_sync_wait",
+    set: "SET SESSION wsrep_sync_wait = 1",
+    counter: "SHOW GLOBAL STATUS LIKE 'wsrep_causal_reads'",
+};
+/// The counter is there from MySQL 8.1 on.
+pub(super) const GROUP_REPLICATION: Waiting = Waiting {
+    variable: "group_replication_consistency",
+    set: "SET SESSION group_replication_consistency = 'BEFORE'",
+    counter: "SHOW GLOBAL STATUS LIKE 'Gr_transactions_consistency_before_begin_count'",
+};
+
+/// See the module's documentation.
+pub(super) struct Reads<'a> {
+    waiting: Waiting,
+    options: Options,
+    shared: &'a ServerShared,
+    told: Told,
+    sessions: Vec<Session>,
+    /// When the next read is due.
+    due: Instant,
+    /// The last read that has come back was sent then.
+    covered_ns: u64,
+    /// Failures in a row.
+    failures: u32,
+    /// Sessions in a row that didn't wait.
+    unfit: u32,
+    /// The epoch's tables can't be read: the next read is a plain one, so that the server's coverage goes on.
+    is_plain_next: bool,
+}
+
+struct Session {
+    connection: Connection,
+    /// What it waits for.
+    asked: Option<Asked>,
+}
+
+/// A statement that was sent.
+#[derive(Clone, Copy)]
+struct Asked {
+    what: What,
+    sent: Instant,
+    /// All that was acknowledged before this moment is visible when the read has waited.
+    at_ns: u64,
+    at: Millis,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    /// The session's first read; the server's counter was this before it.
+    First { counted: u64 },
+    /// The counter again.
+    Counter { counted: u64 },
+    /// A read of a table that is always there.
+    Plain,
+    /// A read of the epoch's tables.
+    Epoch { hostgroup: u32 },
+}
+
+impl<'a> Reads<'a> {
+    pub(super) fn new(waiting: Waiting, mut options: Options, shared: &'a ServerShared, told: Told) -> Self {
+        options.read_timeout = Some(ANSWER_TIMEOUT);
+        Self {
+            waiting,
+            options,
+            shared,
+            told,
+            sessions: Vec::new(),
+            due: Instant::now(),
+            covered_ns: 0,
+            failures: 0,
+            unfit: 0,
+            is_plain_next: false,
+        }
+    }
+
+    /// The server is no member of its cluster now: what it was asked before says nothing.
+    pub(super) fn forget(&mut self) {
+        self.sessions.clear();
+        self.due = Instant::now();
+        (self.failures, self.unfit) = (0, 0);
+    }
+
+    /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again.
+    pub(super) fn go_on(&mut self, epoch_of: Option<u32>) -> Duration {
+        self.sessions
+            .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
+        let now = Instant::now();
+        if now >= self.due && self.is_patience_over(now) {
+            self.begin(epoch_of);
+        }
+        if self.asked().next().is_none() {
+            return self.due.saturating_duration_since(Instant::now()).min(IDLE_PAUSE);
+        }
+        self.listen();
+        Duration::ZERO
+    }
+
+    fn asked(&self) -> impl Iterator<Item = Asked> {
+        self.sessions.iter().filter_map(|session| session.asked)
+    }
+
+    /// Whether another read may be sent beside those that have not come back.
+    fn is_patience_over(&self, now: Instant) -> bool {
+        let late = self.asked().count();
+        let Some(last) = self.asked().map(|asked| asked.sent).max() else { return true };
+        let patience = PATIENCE * u32::try_from(late).unwrap_or(u32::MAX);
+        late < READS_MAX && now.duration_since(last) >= patience
+    }
+
+    /// Sends a read, on a session that has come back or on a new one.
+    fn begin(&mut self, epoch_of: Option<u32>) {
+        let what = match epoch_of.filter(|_| !self.is_plain_next) {
+            Some(hostgroup) => What::Epoch { hostgroup },
+            None => What::Plain,
+        };
+        self.is_plain_next = false;
+        let free = self.sessions.iter_mut().find(|session| session.asked.is_none());
+        let begun = match free {
+            Some(session) => session.ask(what, &self.waiting),
+            None => Session::open(&self.waiting, &self.options).map(|session| self.sessions.push(session)),
+        };
+        if let Err(error) = begun {
+            self.failed(&error);
+        }
+    }
+
+    fn failed(&mut self, error: &Error) {
+        debug!(server = %self.shared.endpoint, %error, "a causal read failed");
+        self.sessions.retain(|session| !session.connection.is_broken());
+        self.failures = self.failures.saturating_add(1);
+        // The first may be due to a change of the view that is over.
+        self.due = Instant::now() + if self.failures == 1 { PAUSE } else { IDLE_PAUSE };
+    }
+
+    /// Waits for answers, and takes those that are there.
+    fn listen(&mut self) {
+        let timeout = Timespec::try_from(LISTEN_MAX).ok();
+        let waits = |session: &&Session| session.asked.is_some();
+        let mut waited: Vec<PollFd<'_>> = self
+            .sessions
+            .iter()
+            .filter(waits)
+            .map(|session| PollFd::new(&session.connection, PollFlags::IN))
+            .collect();
+        // Interrupted or not: what is there is seen below, or the next time.
+        let _ = poll(&mut waited, timeout.as_ref());
+        let speaks: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(waited);
+        let mut speaks = speaks.into_iter();
+        for mut session in std::mem::take(&mut self.sessions) {
+            if session.asked.is_some() && speaks.next() == Some(true) && !self.hear(&mut session) {
+                continue;
+            }
+            self.sessions.push(session);
+        }
+        self.tidy();
+    }
+
+    /// Takes an answer; false if the session is of no further use.
+    fn hear(&mut self, session: &mut Session) -> bool {
+        let Some(asked) = session.asked.take() else { return true };
+        let answer =
+            session.connection.finish().map(|results| results.into_iter().next().unwrap_or_default());
+        match (asked.what, answer) {
+            (What::First { counted }, Ok(_)) => {
+                // Of the read is told when it is known to have waited.
+                let check = Asked { what: What::Counter { counted }, ..asked };
+                return session.ask_as(check, self.waiting.counter).is_ok();
+            }
+            (What::Counter { counted }, Ok(answer)) => {
+                let after = answer.text(0, 1).and_then(|count| count.parse::<u64>().ok());
+                if after.is_none_or(|after| after <= counted) {
+                    self.does_not_wait();
+                    return false;
+                }
+                self.unfit = 0;
+                self.came_back(asked);
+            }
+            (What::Plain, Ok(_)) => self.came_back(asked),
+            (What::Epoch { .. }, Ok(answer)) => {
+                let read = tables::understand(&answer, asked.at);
+                self.told.tell(read);
+                // The read itself has waited, whatever it says.
+                self.came_back(asked);
+            }
+            (What::Epoch { .. }, Err(error)) => {
+                let fault = Fault::from(error);
+                match &fault {
+                    Fault::Other(error) => self.failed(error),
+                    _ => self.is_plain_next = true,
+                }
+                self.told.tell(Err(fault));
+            }
+            (_, Err(error)) => self.failed(&error),
+        }
+        !session.connection.is_broken()
+    }
+
+    fn came_back(&mut self, asked: Asked) {
+        self.shared.cover_until(asked.at_ns);
+        self.failures = 0;
+        self.covered_ns = self.covered_ns.max(asked.at_ns);
+        self.due = Instant::now() + PAUSE;
+    }
+
+    fn does_not_wait(&mut self) {
+        self.unfit += 1;
+        if self.unfit < UNFIT_MAX {
+            self.due = Instant::now() + IDLE_PAUSE;
+            return;
+        }
+        let Waiting { variable, .. } = self.waiting;
+        warn!(server = %self.shared.endpoint, "{variable} has no effect here: reads can't be known to be fresh");
+        self.told.tell(Err(Fault::Unfit(variable)));
+        self.due = Instant::now() + UNFIT_PAUSE;
+    }
+
+    /// One session is enough while reads come back in time, and what was sent before a read that has come back would
+    /// tell nothing new.
+    fn tidy(&mut self) {
+        let mut is_first = true;
+        self.sessions.retain(|session| match session.asked {
+            Some(asked) => asked.at_ns > self.covered_ns,
+            None => std::mem::replace(&mut is_first, false),
+        });
+    }
+}
+
+impl Session {
+    /// A session that waits, with its first read under way.
+    fn open(waiting: &Waiting, options: &Options) -> Result<Self, Error> {
+        let mut connection = Connection::connect(options)?;
+        // Before it waits itself, so that these are answered at once.
+        let counted = connection.query(waiting.counter)?.text(0, 1).and_then(|count| count.parse().ok());
+        connection.query(waiting.set)?;
+        let mut session = Self { connection, asked: None };
+        session.ask(What::First { counted: counted.unwrap_or(u64::MAX) }, waiting)?;
+        Ok(session)
+    }
+
+    fn ask(&mut self, what: What, waiting: &Waiting) -> Result<(), Error> {
+        let asked = Asked { what, sent: Instant::now(), at_ns: monotonic_ns(), at: monotonic_ms() };
+        match what {
+            What::First { .. } | What::Plain => self.ask_as(asked, READ),
+            What::Counter { .. } => self.ask_as(asked, waiting.counter),
+            What::Epoch { hostgroup } => self.ask_as(asked, &tables::question(hostgroup)),
+        }
+    }
+
+    fn ask_as(&mut self, asked: Asked, sql: &str) -> Result<(), Error> {
+        self.connection.begin(sql)?;
+        self.asked = Some(asked);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use weir_client::Capabilities;
+    use weir_testkit::{FakeGreeting, FakeServer, Script, Step};
+    use weir_topology::Endpoint;
+
+    use super::*;
+    use crate::owner::Event;
+
+    /// Sends a result of one row.
+    fn row(script: Script, fields: &[&str]) -> Script {
+        let text = |text: &str| {
+            let mut bytes = vec![u8::try_from(text.len()).unwrap()];
+            bytes.extend_from_slice(text.as_bytes());
+            bytes
+        };
+        let column: Vec<u8> = ["def", "", "", "", "a", ""].into_iter().flat_map(text).collect();
+        let column = [column, vec![12, 45, 0, 9, 0, 0, 0, 0xFD, 0, 0, 0, 0, 0]].concat();
+        let eof = [0xFE, 0, 0, 2, 0];
+        let count = u8::try_from(fields.len()).unwrap();
+        let script = fields.iter().fold(script.send([count]), |script, _| script.send(column.clone()));
+        script.send(eof).send(fields.iter().copied().flat_map(text).collect::<Vec<u8>>()).send(eof)
+    }
+
+    /// Up to the first read.
+    fn set_up() -> Script {
+        let script = row(Script::new().query("SHOW GLOBAL STATUS"), &["wsrep_causal_reads", "7"]);
+        script.query("SET SESSION wsrep_sync_wait = 1").ok().query("SELECT 1")
+    }
+
+    /// One whose first read comes back, and whose counter then says this.
+    fn comes_back(counter: &str) -> Script {
+        let script = row(set_up(), &["1"]).query("SHOW GLOBAL STATUS");
+        row(script, &["wsrep_causal_reads", counter])
+    }
+
+    fn server(script: impl Fn(u32) -> Script + Send + Sync + 'static) -> FakeServer {
+        let all = FakeGreeting::default();
+        let greeting = FakeGreeting { capabilities: all.capabilities - Capabilities::DEPRECATE_EOF, ..all };
+        FakeServer::with_login(greeting, move |login| script(login.connection)).unwrap()
+    }
+
+    fn probe(server: &FakeServer, of: impl FnOnce(&mut Reads<'_>, &ServerShared, &Receiver<Event>)) {
+        let address = server.addr();
+        let endpoint = Endpoint::new(&address.ip().to_string(), address.port());
+        let shared = ServerShared::new(endpoint.clone());
+        let (events, heard) = sync_channel(100);
+        let told = Told { events, generation: 1, endpoint, last: None };
+        let options = Options::new(&address.ip().to_string(), address.port(), "monitor", "");
+        of(&mut Reads::new(GALERA, options, &shared, told), &shared, &heard);
+    }
+
+    fn until(reads: &mut Reads<'_>, what: &str, is_so: impl Fn(&Reads<'_>) -> bool) {
+        let begun = Instant::now();
+        while !is_so(reads) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(reads.go_on(None).min(Duration::from_millis(5)));
+        }
+    }
+
+    #[test]
+    fn a_read_that_the_server_has_lost_holds_up_nothing() {
+        let server = server(|connection| match connection {
+            0 => set_up().step(Step::Ignore),
+            _ => row(comes_back("8").query("SELECT 1"), &["1"]).step(Step::Ignore),
+        });
+        probe(&server, |reads, shared, _| {
+            let written_ns = monotonic_ns();
+            until(reads, "the second read counts", |_| shared.covers(written_ns));
+            assert_eq!(reads.sessions.len(), 1, "the first one is of no use any more");
+            let written_ns = monotonic_ns();
+            until(reads, "the session goes on", |_| shared.covers(written_ns));
+            assert_eq!(server.connections(), 2);
+        });
+    }
+
+    #[test]
+    fn what_is_late_is_not_begun_anew() {
+        // All reads take longer than the probe's patience, as on a server with much to apply.
+        let late = PATIENCE * 3;
+        let server = server(move |_| {
+            let script = row(set_up().step(Step::Wait(late)), &["1"]).query("SHOW GLOBAL STATUS");
+            row(script, &["wsrep_causal_reads", "8"]).step(Step::Ignore)
+        });
+        probe(&server, |reads, shared, _| {
+            until(reads, "it comes back", |_| {
+                shared.covered_until_ns.load(std::sync::atomic::Ordering::Relaxed) > 0
+            });
+            assert!(server.connections() <= u32::try_from(READS_MAX).unwrap() + 1);
+        });
+    }
+
+    #[test]
+    fn a_session_that_does_not_wait_covers_nothing() {
+        let server = server(|_| comes_back("7").step(Step::Ignore));
+        probe(&server, |reads, shared, heard| {
+            until(reads, "it is found out", |reads| reads.unfit >= UNFIT_MAX);
+            assert!(!shared.covers(0));
+            let told = heard.try_recv();
+            assert!(matches!(told, Ok(Event::Epoch { result: Err(Fault::Unfit("wsrep_sync_wait")), .. })));
+            let connections = server.connections();
+            assert_eq!(reads.go_on(None), IDLE_PAUSE);
+            reads.forget();
+            until(reads, "back in the cluster it is tried again", |_| server.connections() > connections);
+        });
+    }
+}
