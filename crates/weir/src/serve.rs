@@ -82,6 +82,9 @@ enum Event {
 
 /// Runs until a signal ends it.
 pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
+    // Whoever sees the control socket may send signals.
+    let (events, inbox) = channel();
+    watch_signals(events.clone())?;
     let source = Source::read(&origin.path).map_err(ServeError::Config)?;
     let datadir = origin.datadir(&source);
     // Before the database is touched, and anything is said in this Weir's name: a datadir serves one Weir.
@@ -96,8 +99,6 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     snapshots.compile_rules(&config);
     snapshots.rsa_key = rsa_key::rsa_key(&config)?;
     snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
-    let (events, inbox) = channel();
-    watch_signals(events.clone())?;
     let (roles_events, roles) = (events.clone(), LatestRoles::default());
     let (log, unopened_log) = TopologyLog::new(&config);
     let roles_log = log.clone();
