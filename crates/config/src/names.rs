@@ -73,6 +73,28 @@ impl Variable {
         format!("{}-{}", self.module, self.name)
     }
 
+    /// Whether it is of one machine, so that a cluster of proxies leaves it alone: addresses and files, threads, and
+    /// what runs.
+    pub fn is_local(&self) -> bool {
+        const OF_MYSQL: [&str; 5] = ["interfaces", "threads", "tls_cert_file", "tls_key_file", "io_driver"];
+        const OF_ADMIN: [&str; 10] = [
+            "mysql_ifaces",
+            "pgsql_ifaces",
+            "telnet_admin_ifaces",
+            "telnet_stats_ifaces",
+            "web_enabled",
+            "web_port",
+            "restapi_enabled",
+            "restapi_port",
+            "ssl_keylog_file",
+            "version",
+        ];
+        match self.module {
+            MYSQL => OF_MYSQL.contains(&self.name),
+            _ => OF_ADMIN.contains(&self.name),
+        }
+    }
+
     /// The value that holds where none is given, as text.
     pub fn default_value(&self) -> &'static str {
         static THREADS: LazyLock<String> =

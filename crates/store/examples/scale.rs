@@ -17,7 +17,8 @@ const DIGESTS: i64 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let given = std::env::args().nth(1).map(PathBuf::from);
-    let dir = given.unwrap_or_else(|| std::env::temp_dir().join(format!("weir-scale-{}", std::process::id())));
+    let dir =
+        given.unwrap_or_else(|| std::env::temp_dir().join(format!("weir-scale-{}", std::process::id())));
     let mut store = Store::open(&dir)?.store;
     let rows = configuration();
     timed("rows to memory", || store.replace(&Module::ALL, &rows))?;

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 pub use error::StoreError;
 pub use foreign::Database;
 pub use open::{DATABASE_FILE, Opened, STATS_FILE};
+pub use rows::checksum_of_rows;
 pub use runtime::{Loaded, Version};
 pub use rusqlite::types::Value;
 pub use tables::{

@@ -5,12 +5,15 @@ use std::fmt::Write;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 use sha2::{Digest, Sha256};
-use weir_config::{Cell, TableRow, TableRows};
+use weir_config::{Cell, TableRow, TableRows, Variable, variable};
 
 use crate::open::{DATABASE_FILE, of_file};
 use crate::runtime::{add_default_variables, save_epochs};
 use crate::tables::{GLOBAL_VARIABLES, TableDef, table};
 use crate::{Layer, MAIN, Module, Store, StoreError, Value};
+
+/// Each machine has its own.
+const LISTENERS: &str = "weir_listeners";
 
 impl Store {
     /// Copies the rows of a module, in place of those that are there: all or nothing, also where the process is killed
@@ -166,7 +169,8 @@ impl Store {
         Ok(())
     }
 
-    /// A hash of a module's rows, whatever their order: two Weirs with the same configuration have the same one.
+    /// A hash of a module's rows, whatever their order: two Weirs with the same configuration have the same one. What
+    /// is of one machine (`weir_listeners`, [`Variable::is_local`]) does not count.
     ///
     /// # Errors
     /// As SQLite says.
@@ -188,40 +192,88 @@ impl Store {
         Ok(hash(vec![self.sum(module, table, of)?]))
     }
 
-    /// Name and rows of a table, sorted.
+    /// [`sum_of`] of the rows of a table.
     fn sum(&self, module: Module, table: &TableDef, of: Layer) -> Result<Vec<u8>, StoreError> {
         let mut statement = self.connection.prepare_cached(&select(module, table, of))?;
         let mut found = statement.query([])?;
-        let mut rows: Vec<[u8; 32]> = Vec::new();
+        let mut rows = Vec::new();
         while let Some(row) = found.next()? {
+            let is_local = table.name == GLOBAL_VARIABLES
+                && row.get_ref(0)?.as_str().is_ok_and(|name| variable(name).is_some_and(Variable::is_local));
+            if is_local {
+                continue;
+            }
             let mut hasher = Sha256::new();
             for at in 0..table.columns.len() {
-                match row.get_ref(at)? {
-                    ValueRef::Null => hasher.update([0]),
-                    ValueRef::Integer(number) => {
-                        hasher.update([1]);
-                        hasher.update(number.to_le_bytes());
-                    }
-                    ValueRef::Real(number) => {
-                        hasher.update([2]);
-                        hasher.update(number.to_le_bytes());
-                    }
-                    ValueRef::Text(text) | ValueRef::Blob(text) => {
-                        hasher.update([3]);
-                        hasher.update((text.len() as u64).to_le_bytes());
-                        hasher.update(text);
-                    }
-                }
+                hash_value(&mut hasher, row.get_ref(at)?);
             }
             rows.push(hasher.finalize().into());
         }
-        rows.sort_unstable();
-        let mut sum = table.name.clone().into_bytes();
-        sum.push(0);
-        sum.extend((rows.len() as u64).to_le_bytes());
-        sum.extend(rows.concat());
-        Ok(sum)
+        Ok(sum_of(table, rows))
     }
+}
+
+/// [`Store::checksum`] of rows that are in no database, with the types of their columns.
+pub fn checksum_of_rows(module: Module, rows: &TableRows) -> u64 {
+    let sums = module.tables().map(|table| {
+        let shared = rows.of(&table.name).iter().filter(|row| is_shared(&table.name, row));
+        let hashes = shared.map(|row| {
+            let mut hasher = Sha256::new();
+            for column in &table.columns {
+                let value = match row.get(column.name) {
+                    None | Some(Cell::Null) => ValueRef::Null,
+                    Some(Cell::Integer(number)) => ValueRef::Integer(*number),
+                    Some(Cell::Real(number)) => ValueRef::Real(*number),
+                    Some(Cell::Text(text)) => ValueRef::Text(text.as_bytes()),
+                };
+                hash_value(&mut hasher, value);
+            }
+            hasher.finalize().into()
+        });
+        sum_of(table, hashes.collect())
+    });
+    hash(sums.collect())
+}
+
+/// Whether a row is for all proxies of a cluster, and not only for one machine.
+pub(crate) fn is_shared(table: &str, row: &TableRow) -> bool {
+    match (table, row.get("variable_name")) {
+        (LISTENERS, _) => false,
+        (GLOBAL_VARIABLES, Some(Cell::Text(name))) => !variable(name).is_some_and(Variable::is_local),
+        _ => true,
+    }
+}
+
+fn hash_value(hasher: &mut Sha256, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Null => hasher.update([0]),
+        ValueRef::Integer(number) => {
+            hasher.update([1]);
+            hasher.update(number.to_le_bytes());
+        }
+        ValueRef::Real(number) => {
+            hasher.update([2]);
+            hasher.update(number.to_le_bytes());
+        }
+        ValueRef::Text(text) | ValueRef::Blob(text) => {
+            hasher.update([3]);
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        }
+    }
+}
+
+/// Name and hashes of the rows of a table, sorted. Where clients come in is each machine's own affair.
+fn sum_of(table: &TableDef, mut rows: Vec<[u8; 32]>) -> Vec<u8> {
+    if table.name == LISTENERS {
+        return Vec::new();
+    }
+    rows.sort_unstable();
+    let mut sum = table.name.clone().into_bytes();
+    sum.push(0);
+    sum.extend((rows.len() as u64).to_le_bytes());
+    sum.extend(rows.concat());
+    sum
 }
 
 fn hash(parts: Vec<Vec<u8>>) -> u64 {

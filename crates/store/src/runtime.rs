@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows, variables};
 
 use crate::open::{DATABASE_FILE, of_file};
-use crate::rows::tables_of;
+use crate::rows::{is_shared, tables_of};
 use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
 use crate::{Layer, Module, Store, StoreError};
 
@@ -35,8 +35,9 @@ pub struct Version {
     pub module: Module,
     /// How many different ones there were since the start, from 1.
     pub version: u64,
-    /// When it was made, in seconds since 1970; each is later than the one before, whatever the clock says. It survives
-    /// restarts where it was saved, and goes from proxy to proxy with the configuration.
+    /// When it was loaded, in seconds since 1970; each is later than the one before, whatever the clock says. It
+    /// survives restarts where it was saved, and goes from proxy to proxy with the configuration. 0 for what was only
+    /// read at the start.
     pub epoch: u64,
     /// [`Store::checksum`] of it.
     pub checksum: u64,
@@ -76,6 +77,34 @@ impl Store {
         Ok(Loaded { config, warnings, modules: modules.to_vec(), rows })
     }
 
+    /// [`Store::prepare_runtime`] with the rows of another proxy: what is of one machine stays as it is here.
+    ///
+    /// # Errors
+    /// As [`Store::prepare_runtime`].
+    pub fn prepare_foreign(&self, module: Module, rows: &TableRows) -> Result<Loaded, Vec<ConfigError>> {
+        let here = self.rows_of(&[module], Layer::Runtime).map_err(as_fault)?;
+        let mut all = TableRows::new();
+        for table in module.tables() {
+            let name = table.name.as_str();
+            let foreign = rows.of(name).iter().filter(|row| is_shared(name, row));
+            let own = here.of(name).iter().filter(|row| !is_shared(name, row));
+            all.set(name, foreign.chain(own).cloned().collect());
+        }
+        self.prepare_rows(&[module], all)
+    }
+
+    /// The same configuration as is in force is known elsewhere with a later epoch: it is that old here, too.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn raise_epoch(&mut self, module: Module, epoch: u64) -> Result<(), StoreError> {
+        self.connection.execute(
+            "UPDATE main.runtime_checksums_values SET epoch = max(epoch, ?) WHERE name = ?",
+            params![as_sql(epoch), module.name()],
+        )?;
+        Ok(())
+    }
+
     /// Notes that a configuration is in force: shown by `runtime_` tables and `runtime_checksums_values`, and what the
     /// next one is made with.
     ///
@@ -100,6 +129,12 @@ impl Store {
             self.connection.execute_batch(&format!(
                 "DELETE FROM {MAIN}.runtime_{name} WHERE {rows}; \
                  INSERT INTO {MAIN}.runtime_{name} SELECT * FROM {INTENT}.{name} WHERE {rows} ORDER BY rowid"
+            ))?;
+        }
+        if loaded.modules.contains(&Module::MysqlServers) {
+            self.connection.execute_batch(&format!(
+                "DELETE FROM {MAIN}.runtime_weir_loaded_servers; \
+                 INSERT INTO {MAIN}.runtime_weir_loaded_servers SELECT * FROM {INTENT}.mysql_servers"
             ))?;
         }
         for module in &loaded.modules {
@@ -140,7 +175,8 @@ impl Store {
                 (before.version.saturating_add(1), epoch.unwrap_or_else(next))
             }
             (None, Some(epoch)) => (1, epoch),
-            (None, None) => (1, self.saved_epoch(module, checksum)?.unwrap_or_else(now_s)),
+            // What was only read at the start is older than all that somebody has loaded.
+            (None, None) => (1, self.saved_epoch(module, checksum)?.unwrap_or(0)),
         };
         self.connection.execute(
             "INSERT OR REPLACE INTO main.runtime_checksums_values (name, version, epoch, checksum) VALUES (?, ?, ?, ?)",

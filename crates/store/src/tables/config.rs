@@ -19,35 +19,7 @@ const NAME: &str = "VARCHAR NOT NULL";
 const ID: &str = "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL";
 
 pub(super) const TABLES: &[Declared] = &[
-    table(
-        "mysql_servers",
-        Module::MysqlServers,
-        &[
-            ("hostgroup_id", "INT CHECK (hostgroup_id >= 0) NOT NULL DEFAULT 0"),
-            ("hostname", NAME),
-            ("port", "INT CHECK (port BETWEEN 0 AND 65535) NOT NULL DEFAULT 3306"),
-            (
-                "gtid_port",
-                "INT CHECK (gtid_port = 0 OR (gtid_port <> port AND gtid_port BETWEEN 0 AND 65535)) NOT NULL DEFAULT 0",
-            ),
-            (
-                "status",
-                "VARCHAR CHECK (UPPER(status) IN ('ONLINE','SHUNNED','OFFLINE_SOFT','OFFLINE_HARD')) NOT NULL \
-                 DEFAULT 'ONLINE'",
-            ),
-            ("weight", "INT CHECK (weight BETWEEN 0 AND 10000000) NOT NULL DEFAULT 1"),
-            ("compression", "INT CHECK (compression IN (0,1)) NOT NULL DEFAULT 0"),
-            ("max_connections", "INT CHECK (max_connections >= 0) NOT NULL DEFAULT 1000"),
-            (
-                "max_replication_lag",
-                "INT CHECK (max_replication_lag BETWEEN 0 AND 126144000) NOT NULL DEFAULT 0",
-            ),
-            ("use_ssl", "INT CHECK (use_ssl IN (0,1)) NOT NULL DEFAULT 0"),
-            ("max_latency_ms", "INT UNSIGNED CHECK (max_latency_ms >= 0) NOT NULL DEFAULT 0"),
-            ("comment", TEXT),
-        ],
-        &["PRIMARY KEY (hostgroup_id, hostname, port)"],
-    ),
+    table("mysql_servers", Module::MysqlServers, SERVER, SERVER_KEY),
     table(
         "mysql_servers_ssl_params",
         Module::MysqlServers,
@@ -318,6 +290,30 @@ pub(super) const TABLES: &[Declared] = &[
     ),
 ];
 
+const SERVER: &[(&str, &str)] = &[
+    ("hostgroup_id", "INT CHECK (hostgroup_id >= 0) NOT NULL DEFAULT 0"),
+    ("hostname", NAME),
+    ("port", "INT CHECK (port BETWEEN 0 AND 65535) NOT NULL DEFAULT 3306"),
+    (
+        "gtid_port",
+        "INT CHECK (gtid_port = 0 OR (gtid_port <> port AND gtid_port BETWEEN 0 AND 65535)) NOT NULL DEFAULT 0",
+    ),
+    (
+        "status",
+        "VARCHAR CHECK (UPPER(status) IN ('ONLINE','SHUNNED','OFFLINE_SOFT','OFFLINE_HARD')) NOT NULL \
+         DEFAULT 'ONLINE'",
+    ),
+    ("weight", "INT CHECK (weight BETWEEN 0 AND 10000000) NOT NULL DEFAULT 1"),
+    ("compression", "INT CHECK (compression IN (0,1)) NOT NULL DEFAULT 0"),
+    ("max_connections", "INT CHECK (max_connections >= 0) NOT NULL DEFAULT 1000"),
+    ("max_replication_lag", "INT CHECK (max_replication_lag BETWEEN 0 AND 126144000) NOT NULL DEFAULT 0"),
+    ("use_ssl", "INT CHECK (use_ssl IN (0,1)) NOT NULL DEFAULT 0"),
+    ("max_latency_ms", "INT UNSIGNED CHECK (max_latency_ms >= 0) NOT NULL DEFAULT 0"),
+    ("comment", TEXT),
+];
+
+const SERVER_KEY: &[&str] = &["PRIMARY KEY (hostgroup_id, hostname, port)"];
+
 /// Of Galera and of Group Replication.
 const CLUSTER: &[(&str, &str)] = &[
     ("writer_hostgroup", "INT CHECK (writer_hostgroup >= 0) NOT NULL PRIMARY KEY"),
@@ -384,18 +380,28 @@ const QUERY_RULE: &[(&str, &str)] = &[
 ];
 
 /// Tables of `main` that nobody edits and that have no twin.
-pub(super) const RUNTIME_ONLY: &[Declared] = &[Declared {
-    name: "runtime_checksums_values",
-    module: None,
-    columns: &[
-        ("name", "VARCHAR NOT NULL PRIMARY KEY"),
-        ("version", "INT NOT NULL"),
-        ("epoch", "INT NOT NULL"),
-        ("checksum", NAME),
-    ],
-    constraints: &[],
-    has_reset: false,
-}];
+pub(super) const RUNTIME_ONLY: &[Declared] = &[
+    Declared {
+        name: "runtime_checksums_values",
+        module: None,
+        columns: &[
+            ("name", "VARCHAR NOT NULL PRIMARY KEY"),
+            ("version", "INT NOT NULL"),
+            ("epoch", "INT NOT NULL"),
+            ("checksum", NAME),
+        ],
+        constraints: &[],
+        has_reset: false,
+    },
+    // What was loaded, where runtime_mysql_servers shows what is observed.
+    Declared {
+        name: "runtime_weir_loaded_servers",
+        module: None,
+        columns: SERVER,
+        constraints: SERVER_KEY,
+        has_reset: false,
+    },
+];
 
 /// Tables of `disk` that nobody edits.
 pub(super) const DISK_ONLY: &[Declared] = &[Declared {

@@ -122,7 +122,52 @@ fn what_was_saved_is_as_old_after_a_restart_as_before() {
     let loaded = load(&mut store, &Module::ALL);
     store.commit_runtime(loaded).unwrap();
     assert_eq!(version(&store, Module::MysqlServers).epoch, epoch);
-    assert!(version(&store, Module::MysqlUsers).epoch > epoch, "it was changed");
+    assert_eq!(version(&store, Module::MysqlUsers).epoch, 0, "nobody has ever loaded it");
+    store.connection().execute("UPDATE mysql_users SET active = 0", []).unwrap();
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    store.commit_runtime(loaded).unwrap();
+    assert!(version(&store, Module::MysqlUsers).epoch > epoch);
+}
+
+#[test]
+fn another_proxy_s_rows_keep_what_is_of_this_machine() {
+    let (mut here, mut there) = (Store::in_memory().unwrap(), Store::in_memory().unwrap());
+    for (store, threads, packet, address) in
+        [(&mut here, "2", "8192", "/run/here"), (&mut there, "3", "16384", "/run/there")]
+    {
+        let mut rows = TableRows::new();
+        rows.push_variable("mysql-threads", threads);
+        rows.push_variable("mysql-max_allowed_packet", packet);
+        rows.push("weir_listeners", [("address".into(), address.into())].into());
+        store.replace(&[Module::MysqlVariables], &rows).unwrap();
+        let loaded = load(store, &Module::ALL);
+        store.commit_runtime(loaded).unwrap();
+    }
+    let module = Module::MysqlVariables;
+    let told = version(&there, module).checksum;
+    assert_ne!(version(&here, module).checksum, told);
+    let rows = there.rows_of(&[module], Layer::Runtime).unwrap();
+    assert_eq!(checksum_of_rows(module, &rows), told);
+    let loaded = here.prepare_foreign(module, &rows).unwrap();
+    let variables = &loaded.config.variables;
+    assert_eq!((variables.threads, variables.max_allowed_packet), (2, 16384));
+    assert_eq!(loaded.config.weir_listeners[0].address.to_string(), "/run/here");
+    here.commit_runtime_of(loaded, 77).unwrap();
+    let version = version(&here, module);
+    assert_eq!((version.epoch, version.checksum), (77, told));
+    here.raise_epoch(module, 99).unwrap();
+    here.raise_epoch(module, 88).unwrap();
+    assert_eq!(self::version(&here, module).epoch, 99);
+}
+
+#[test]
+fn loaded_servers_are_shown_beside_the_observed_ones() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    let loaded = load(&mut store, &Module::ALL);
+    store.commit_runtime(loaded).unwrap();
+    store.put(MAIN, "runtime_mysql_servers", Vec::new()).unwrap();
+    assert_eq!(names(&store, "SELECT hostname FROM runtime_weir_loaded_servers"), ["db1"]);
 }
 
 #[test]
