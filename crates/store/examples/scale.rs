@@ -89,7 +89,7 @@ fn digest(at: i64) -> Vec<Value> {
         text("shop".into()),
         text("app".into()),
         text(String::new()),
-        text(format!("0x{:016X}", at.wrapping_mul(0x9E37_79B9_7F4A_7C1))),
+        text(format!("0x{:016X}", at.wrapping_mul(0x09E3_779B_97F4_A7C1))),
         text(format!("SELECT c FROM sbtest{at} WHERE id=?")),
     ];
     row.extend((0..8).map(|column| Value::Integer(at * column)));
