@@ -1,13 +1,14 @@
 //! A configuration as the text of a file, without what has its default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use weir_config::{Cell, TableRow, TableRows};
+use weir_config::{Cell, ConfigError, TableRow, TableRows};
 use weir_store::{GLOBAL_VARIABLES, Layer, Module, Store, StoreError, TableDef};
 
-/// How often the reader of TOML is asked what it thinks of the text; each time it has fewer faults.
-const ATTEMPTS_MAX: usize = 8;
+/// How often the reader of TOML is asked what it thinks of the text; each time it has fewer faults, and it tells
+/// hundreds at a time.
+const ATTEMPTS_MAX: usize = 100;
 
 /// What the text is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,46 +131,48 @@ fn guess(value: &Cell) -> Cell {
     }
 }
 
-/// A line of TOML: `key = value` in one of several ways to write the value.
+/// A line of TOML.
 struct Line {
     text: String,
     /// What to write when the reader wants another type.
     other: Option<String>,
+    /// Which header it is below, from 1; a header is below itself.
+    section: usize,
 }
 
 fn toml(sections: &[Section], datadir: Option<&Path>) -> String {
     let mut lines = Vec::new();
-    let plain = |text: String| Line { text, other: None };
+    let mut count = 0;
     if let Some(datadir) = datadir {
-        lines.push(plain(format!("datadir = {}", toml_text(&datadir.display().to_string()))));
+        let text = format!("datadir = {}", toml_text(&datadir.display().to_string()));
+        lines.push(Line { text, other: None, section: 0 });
     }
     for section in sections {
+        let name = &section.name;
+        let header = if section.is_variables { format!("[{name}]") } else { format!("[[{name}]]") };
         for row in &section.rows {
-            lines.push(plain(String::new()));
-            let name = &section.name;
-            lines.push(plain(if section.is_variables { format!("[{name}]") } else { format!("[[{name}]]") }));
-            for (key, cell) in row {
-                lines.push(toml_line(key, cell, section.is_variables));
-            }
+            lines.push(Line { text: String::new(), other: None, section: count });
+            count += 1;
+            lines.push(Line { text: header.clone(), other: None, section: count });
+            lines.extend(row.iter().map(|(key, cell)| toml_line(key, cell, section.is_variables, count)));
         }
     }
     agree(&mut lines);
     lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>().trim_start().to_owned()
 }
 
-fn toml_line(key: &str, cell: &Cell, is_variable: bool) -> Line {
-    let line = |value: String| format!("{key} = {value}");
-    match cell {
-        Cell::Integer(number) => {
-            Line { text: line(number.to_string()), other: Some(line(toml_text(&number.to_string()))) }
-        }
-        Cell::Real(number) => Line { text: line(format!("{number:?}")), other: None },
+fn toml_line(key: &str, cell: &Cell, is_variable: bool, section: usize) -> Line {
+    let (value, other) = match cell {
+        Cell::Integer(number) => (number.to_string(), Some(toml_text(&number.to_string()))),
+        Cell::Real(number) => (format!("{number:?}"), None),
         Cell::Text(text) if is_variable && (text == "true" || text == "false") => {
-            Line { text: line(text.clone()), other: Some(line(toml_text(text))) }
+            (text.clone(), Some(toml_text(text)))
         }
-        Cell::Text(text) => Line { text: line(toml_text(text)), other: None },
-        Cell::Null => Line { text: String::new(), other: None },
-    }
+        Cell::Text(text) => (toml_text(text), None),
+        Cell::Null => (toml_text(""), None),
+    };
+    let line = |value: String| format!("{key} = {value}");
+    Line { text: line(value), other: other.map(line), section }
 }
 
 fn toml_text(text: &str) -> String {
@@ -183,23 +186,45 @@ fn agree(lines: &mut [Line]) {
         let Err(faults) = weir_config::parse(&text, "") else { return };
         let mut has_changed = false;
         for fault in faults {
-            let Some(line) = fault.line.checked_sub(1).and_then(|at| lines.get_mut(at)) else { continue };
-            if line.text.starts_with('#') {
-                continue;
-            }
-            has_changed = true;
-            let wants_other = ["is not a string", "is not an integer", "neither true nor false"];
-            match line.other.take() {
-                Some(other) if wants_other.iter().any(|word| fault.reason.contains(word)) => {
-                    line.text = other
-                }
-                _ => line.text = format!("# {}  # {}", line.text, fault.reason),
-            }
+            has_changed |= yield_to(lines, &fault);
         }
         if !has_changed {
             return;
         }
     }
+}
+
+/// Whether a line is written otherwise because of a fault.
+fn yield_to(lines: &mut [Line], fault: &ConfigError) -> bool {
+    let Some(line) = fault.line.checked_sub(1).and_then(|at| lines.get_mut(at)) else { return false };
+    if line.text.starts_with('#') {
+        return false;
+    }
+    let types = ["is not a string", "is not an integer", "neither true nor false"];
+    if types.iter().any(|wanted| fault.reason.contains(wanted))
+        && let Some(other) = line.other.take()
+    {
+        line.text = other;
+        return true;
+    }
+    if !line.text.starts_with('[') {
+        line.text = format!("# {}  # {}", line.text, fault.reason);
+        return true;
+    }
+    // Without its header a row would become part of the one before: the whole row goes, or all of the table's.
+    let (header, section) = (line.text.clone(), line.section);
+    let is_of_table = !fault.key.contains(['[', '.']);
+    let headers = lines.iter().filter(|line| line.text == header && (is_of_table || line.section == section));
+    let gone: BTreeSet<usize> = headers.map(|line| line.section).collect();
+    let rows = lines.iter_mut().filter(|line| gone.contains(&line.section) && !line.text.is_empty());
+    for line in rows.filter(|line| !line.text.starts_with('#')) {
+        let is_header = line.text.starts_with('[');
+        line.text = format!("# {}", line.text);
+        if is_header {
+            line.text += &format!("  # {}", fault.reason);
+        }
+    }
+    true
 }
 
 fn cnf(sections: &[Section], datadir: Option<&Path>) -> String {
@@ -256,4 +281,57 @@ fn cnf_text(text: &str) -> String {
         }
     }
     out + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(sql: &str) -> TableRows {
+        let store = Store::in_memory().unwrap();
+        store.connection().execute_batch(sql).unwrap();
+        store.rows(Layer::Memory).unwrap()
+    }
+
+    #[test]
+    fn what_toml_does_not_take_is_a_comment_and_joins_no_other_row() {
+        let rows = rows(
+            "INSERT INTO mysql_servers (hostgroup_id, hostname, comment) VALUES (1, 'db1', 'a \"quoted\" one');
+             INSERT INTO mysql_servers (hostgroup_id, hostname, compression) VALUES (1, 'db2', 1);
+             INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('7', 'x', 1), ('lost', 'y', 9);
+             INSERT INTO mysql_firewall_whitelist_users (active, username, client_address, mode, comment)
+               VALUES (1, 'a', '', 'OFF', 'one'), (1, 'b', '', 'OFF', 'two');
+             UPDATE global_variables SET variable_value = '12345' WHERE variable_name = 'mysql-monitor_password';
+             UPDATE global_variables SET variable_value = '77' WHERE variable_name = 'mysql-shun_on_failures';",
+        );
+        let text = write(&rows, Some(Path::new("/var/lib/weir")), Form::Toml).unwrap();
+        let config =
+            weir_config::parse(&text, "weir.toml").unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        assert_eq!(config.servers.len(), 2, "{text}");
+        assert_eq!(config.servers[0].comment, "a \"quoted\" one");
+        assert_eq!(config.users.iter().map(|user| user.username.as_str()).collect::<Vec<_>>(), ["7"]);
+        assert_eq!(config.variables.shun_on_failures, 77);
+        for line in [
+            "monitor_password = \"12345\"",
+            "# compression = 1  # 1 is not built yet (only 0)",
+            "# username = \"lost\"",
+            "# [[mysql_firewall_whitelist_users]]  # not built yet",
+            "# comment = \"two\"",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_cnf_reads_back() {
+        let rows = rows(
+            "INSERT INTO mysql_servers (hostgroup_id, hostname, weight) VALUES (1, 'db1', 5);
+             INSERT INTO mysql_query_rules (rule_id, active, match_pattern, replace_pattern)
+               VALUES (1, 0, '^SELECT \"a\\d\"', 'two\nlines\ttab');",
+        );
+        let text = write(&rows, None, Form::Cnf).unwrap();
+        let read =
+            weir_config::read_cnf(&text, "a.cnf").unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
+        assert_eq!(crate::difference::differences(&rows, &read.rows).unwrap(), [], "{text}");
+    }
 }
