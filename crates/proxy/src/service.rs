@@ -183,6 +183,15 @@ impl Publisher {
         self.shared.mailboxes.len()
     }
 
+    /// Kills a client's session, or only its statement. False if nobody has this connection id.
+    pub fn kill(&self, session: u32, query_only: bool) -> bool {
+        let workers = self.shared.mailboxes.len().max(1);
+        let (to, answer) = channel();
+        let worker = self.shared.mailboxes.get(session as usize % workers);
+        worker.is_some_and(|worker| worker.send(Message::KillByAdmin { session, query_only, to }))
+            && answer.recv_timeout(REPORT_TIMEOUT).unwrap_or(false)
+    }
+
     /// Closes the sessions that may still write to a server.
     pub fn cut_writers(&self, endpoint: &str) {
         let endpoint: Arc<str> = endpoint.into();

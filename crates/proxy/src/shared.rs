@@ -60,6 +60,15 @@ pub enum Message {
         /// What has become of it.
         outcome: KillOutcome,
     },
+    /// Kill a session of this worker, or only its statement, for an admin, who may.
+    KillByAdmin {
+        /// The connection id.
+        session: u32,
+        /// KILL QUERY.
+        query_only: bool,
+        /// Whether there was such a session.
+        to: Sender<bool>,
+    },
     /// Tell what you have counted.
     Report {
         /// What of it.

@@ -41,7 +41,23 @@ impl WeirConfig {
         let arguments = vec!["--config-mode=file".to_owned()];
         let mut config = WeirConfig { listen, document: DocumentMut::new(), arguments };
         config.variable("interfaces", listen.to_string());
+        // Many run on one machine.
+        config.admin_variable("mysql_ifaces", "");
         config
+    }
+
+    /// Has an admin port, which others of this machine don't.
+    pub fn admin(&mut self, listen: SocketAddrV4) -> &mut Self {
+        self.admin_variable("mysql_ifaces", listen.to_string())
+    }
+
+    /// Sets an `admin_variables` entry.
+    pub fn admin_variable(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
+        let table = self.document.entry("admin_variables").or_insert(Item::Table(Table::new()));
+        if let Some(table) = table.as_table_mut() {
+            table.insert(name, Item::Value(value.into()));
+        }
+        self
     }
 
     /// Read/write split over all nodes of `cluster`, one writer, for the users app, app2 and limited.

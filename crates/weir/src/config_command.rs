@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weir_config::ConfigError;
+use weir_config::{ConfigError, TableRows};
 use weir_store::{DATABASE_FILE, StoreError};
 
 use crate::source::Source;
@@ -155,6 +155,14 @@ pub(crate) enum ConfigCommandError {
 }
 
 /// Does it.
+/// Rows as ProxySQL's configuration file.
+///
+/// # Errors
+/// When SQLite can't give the tables' defaults.
+pub(crate) fn as_cnf(rows: &TableRows) -> Result<String, StoreError> {
+    text::write(rows, None, text::Form::Cnf)
+}
+
 pub(crate) fn run(command: &ConfigCommand) -> ExitCode {
     let done = match command {
         ConfigCommand::Check(args) => return check(args),

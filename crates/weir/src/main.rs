@@ -7,6 +7,7 @@ mod control;
 mod difference;
 mod drain;
 mod drained;
+mod engine;
 mod files;
 mod historian;
 mod history;
@@ -25,7 +26,6 @@ mod source;
 mod startup;
 mod stats;
 mod status;
-#[allow(dead_code, reason = "the admin interface, which comes next, asks for them")]
 mod tables;
 mod tally;
 mod tls;

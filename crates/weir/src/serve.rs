@@ -3,6 +3,8 @@
 mod failback;
 mod intake;
 mod leaving;
+mod office;
+mod pause;
 pub(crate) mod peers;
 mod reload;
 mod switchover;
@@ -20,9 +22,10 @@ use weir_proxy::shared::Report;
 use weir_topology::{Roles, ServerRegistry};
 
 use self::failback::Failbacks;
-use self::intake::{Intake, Offer};
+pub(crate) use self::intake::Intake;
+use self::intake::Offer;
 use self::reload::Reloader;
-use crate::control::{Control, ControlError, Deed, Order, Reporter};
+use crate::control::{Control, ControlError, Deed, Order, Orders, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::historian;
 use crate::in_force::InForce;
@@ -37,7 +40,7 @@ use crate::source::Source;
 use crate::startup::{self, Origin, Start, StartupError};
 use crate::tables::Sources;
 use crate::tally::Tally;
-use crate::tls::{self, TlsError};
+use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
 
 /// Why `serve` ends with a failure.
@@ -59,6 +62,10 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
     #[error("control socket: {0}")]
     Control(#[from] ControlError),
+    #[error(transparent)]
+    Admin(#[from] weir_admin::AdminError),
+    #[error(transparent)]
+    Store(#[from] weir_store::StoreError),
     #[error("drained servers: {0}")]
     Drained(#[from] DrainedError),
     #[error("this Weir's name, in the datadir: {0}")]
@@ -92,7 +99,7 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     let Start { config, store } = startup::start(origin, &source, &datadir)?;
     drop(source);
     let store = Arc::new(Mutex::new(store));
-    let tls = tls::server_config(&config)?;
+    let tls = Tls::new(&config)?;
     let registry = ServerRegistry::default();
     let mut snapshots = Snapshots::new(registry.clone());
     snapshots.addresses = Snapshots::resolve(&config)?;
@@ -126,7 +133,14 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     };
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
-    let service = Service::start(&config.listeners(), workers, &snapshot, tls, Box::new(report))?;
+    let doors = office::doors(&config)?;
+    let service = Service::start(
+        &config.listeners(),
+        workers,
+        &snapshot,
+        tls.as_ref().map(|tls| tls.config.clone()),
+        Box::new(report),
+    )?;
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
@@ -140,9 +154,7 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
         roles: roles.clone(),
         drained: drained.clone(),
     };
-    let orders = events.clone();
-    control.start(reporter, Box::new(move |order| drop(orders.send(Event::Order(order)))))?;
-    let scheduler = Scheduler::start(&config)?;
+    control.start(reporter, orders_to(&events))?;
     let in_force = InForce::new(&config);
     let sources = Arc::new(Sources {
         journal: publisher.journal().clone(),
@@ -153,7 +165,10 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
         started: Instant::now(),
     });
     historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
-    let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()))?;
+    let engine = office::engine(origin, &events, &publisher, &sources);
+    let admin = office::open(&config, doors, tls.as_ref(), store.clone(), engine)?;
+    let scheduler = Scheduler::start(&config)?;
+    let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()), admin)?;
     let server = Server {
         reloader,
         config,
@@ -168,6 +183,8 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
         tally,
         monitor,
         scheduler,
+        tls,
+        is_paused: false,
     };
     let ended = server.run(service, &events, &inbox);
     journal.stop();
@@ -189,6 +206,9 @@ struct Server {
     tally: Arc<Tally>,
     monitor: Monitor,
     scheduler: Scheduler,
+    tls: Option<Tls>,
+    /// No new clients are taken, by an admin's will.
+    is_paused: bool,
 }
 
 impl Server {
@@ -204,7 +224,7 @@ impl Server {
                     self.publish();
                     self.fail_back();
                 }
-                Event::Order(order) => self.obey(order),
+                Event::Order(order) => self.obey(order, &mut service),
                 Event::Offer(offer) => self.consider(offer, &mut service),
                 Event::Signal(SIGHUP) => self.reloader.reload(),
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
@@ -276,11 +296,14 @@ impl Server {
         self.follow_epoch(&before);
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Order, service: &mut Service) {
         let done = match &order.deed {
             Deed::Drain(endpoint) => self.drain_server(endpoint, &order.steps),
             Deed::Undrain(endpoint) => self.undrain_server(endpoint),
             Deed::Switchover(switchover) => self.switchover(switchover, &order.steps),
+            Deed::Pause => self.pause(true, service),
+            Deed::Resume => self.pause(false, service),
+            Deed::ReloadTls => self.reload_tls(),
         };
         order.steps.end(done);
     }
@@ -289,6 +312,12 @@ impl Server {
     fn apply(&self, config: &Config) {
         self.monitor.apply(config, &self.drained.all(), &self.snapshots.servers_tls.for_monitor());
     }
+}
+
+/// The way to this thread for who wants something done.
+fn orders_to(events: &Sender<Event>) -> Orders {
+    let events = events.clone();
+    Box::new(move |order| drop(events.send(Event::Order(order))))
 }
 
 fn log_drained(drained: &Drained) {

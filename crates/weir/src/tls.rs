@@ -2,12 +2,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use weir_config::Config;
 
 use crate::files::write_private;
@@ -30,11 +32,50 @@ pub(crate) enum TlsError {
     Make(#[from] rcgen::Error),
 }
 
-/// What the listeners need for TLS; `None` if it is switched off.
-pub(crate) fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, TlsError> {
-    if !config.variables.have_ssl {
-        return Ok(None);
+/// TLS towards clients, at the data port and the admin port.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    pub config: Arc<ServerConfig>,
+    current: Arc<Current>,
+}
+
+impl Tls {
+    /// What the listeners need; `None` if it is switched off.
+    pub(crate) fn new(config: &Config) -> Result<Option<Self>, TlsError> {
+        if !config.variables.have_ssl {
+            return Ok(None);
+        }
+        let builder = ServerConfig::builder();
+        let key = certified_key(config, builder.crypto_provider())?;
+        let current = Arc::new(Current(RwLock::new(Arc::new(key))));
+        let mut server = builder.with_no_client_auth().with_cert_resolver(current.clone());
+        // A client that comes back is known by its ticket: nothing is kept for it here, and all workers know it.
+        server.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Tickets)?;
+        Ok(Some(Self { config: Arc::new(server), current }))
     }
+
+    /// Reads certificate and key again, for the handshakes from now on.
+    ///
+    /// # Errors
+    /// What is wrong with them; then nothing has changed.
+    pub(crate) fn reload(&self, config: &Config) -> Result<(), TlsError> {
+        let key = certified_key(config, self.config.crypto_provider())?;
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+        Ok(())
+    }
+}
+
+/// The certificate of now. Only a handshake looks at it.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+fn certified_key(config: &Config, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let (cert, key) = match &config.variables.tls_files {
         Some(files) => (files.cert.clone(), files.key.clone()),
         None => {
@@ -53,13 +94,7 @@ pub(crate) fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>
         .and_then(|certs| certs.collect::<Result<Vec<_>, _>>())
         .map_err(pem(&cert))?;
     let private = PrivateKeyDer::from_pem_file(&key).map_err(pem(&key))?;
-    let mut config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(certs, private)
-        .map_err(|error| TlsError::Unusable { cert, key, error })?;
-    // A client that comes back is known by its ticket: nothing is kept for it here, and all workers know it.
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Tickets)?;
-    Ok(Some(Arc::new(config)))
+    CertifiedKey::from_der(certs, private, provider).map_err(|error| TlsError::Unusable { cert, key, error })
 }
 
 fn make_self_signed(datadir: &Path, cert: &Path, key: &Path) -> Result<(), TlsError> {
@@ -82,6 +117,10 @@ mod tests {
     use rustls::version::{TLS12, TLS13};
     use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConnection};
     use std::os::unix::fs::PermissionsExt;
+
+    fn server_config(config: &Config) -> Result<Option<Arc<ServerConfig>>, TlsError> {
+        Ok(Tls::new(config)?.map(|tls| tls.config))
+    }
 
     #[test]
     fn a_certificate_is_made_once_and_kept() {
@@ -142,5 +181,21 @@ mod tests {
             assert_eq!(connect(&client, &server), Some(HandshakeKind::Full));
             assert_eq!(connect(&client, &server), Some(HandshakeKind::Resumed));
         }
+    }
+
+    #[test]
+    fn another_certificate_is_taken_while_it_runs() {
+        let datadir = tempfile::tempdir().unwrap();
+        let config = Config { datadir: datadir.path().into(), ..Config::default() };
+        let tls = Tls::new(&config).unwrap().unwrap();
+        let chain = |tls: &Tls| tls.current.0.read().unwrap().cert.clone();
+        let first = chain(&tls);
+        std::fs::remove_file(datadir.path().join(KEY_FILE)).unwrap();
+        tls.reload(&config).unwrap();
+        let second = chain(&tls);
+        assert_ne!(first, second);
+        std::fs::write(datadir.path().join(CERT_FILE), "nonsense").unwrap();
+        assert!(tls.reload(&config).is_err());
+        assert_eq!(chain(&tls), second);
     }
 }

@@ -133,6 +133,15 @@ impl Core {
         self.shared.mailboxes[by.worker].send(Message::Killed { to: by, outcome });
     }
 
+    /// KILL by an admin. False: nobody has this connection id.
+    pub(super) fn kill_by_admin(&mut self, session: u32, query_only: bool) -> bool {
+        let victim = self.ids.get(&session).copied();
+        if let Some(victim) = victim {
+            self.strike(victim, query_only);
+        }
+        victim.is_some()
+    }
+
     /// Another worker has answered.
     pub(super) fn kill_answered(&mut self, to: Asker, outcome: KillOutcome) {
         if !self.session_is(to.session, to.socket) {

@@ -376,6 +376,10 @@ impl Core {
             Message::Kill { victims, query_only, user, by } => {
                 self.kill_asked(victims, query_only, &user, by);
             }
+            Message::KillByAdmin { session, query_only, to } => {
+                // Who asked may have given up.
+                let _ = to.send(self.kill_by_admin(session, query_only));
+            }
             Message::Killed { to, outcome } => self.kill_answered(to, outcome),
             Message::Report { part, begins_again, to } => {
                 // Whoever asked may have gone.

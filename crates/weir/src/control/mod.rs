@@ -84,6 +84,12 @@ pub(crate) enum Deed {
     Drain(Endpoint),
     Undrain(Endpoint),
     Switchover(Switchover),
+    /// Take no new clients; those who are there stay.
+    Pause,
+    /// The end of that.
+    Resume,
+    /// Read certificate and key again.
+    ReloadTls,
 }
 
 /// A planned change of the writer.
@@ -136,10 +142,10 @@ impl Steps {
 }
 
 /// Hands orders over to where they are obeyed.
-pub(crate) type Orders = Box<dyn Fn(Order) + Send>;
+pub(crate) type Orders = Box<dyn Fn(Order) + Send + Sync>;
 
 /// Has a deed done and waits for it; `step` is called with what is done meanwhile.
-fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -> Result<String, String> {
+pub(crate) fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -> Result<String, String> {
     let (sender, news) = channel();
     orders(Order { deed, steps: Steps(sender) });
     loop {

@@ -61,8 +61,7 @@ impl Intake {
     /// configuration as before disturbs nothing.
     ///
     /// # Errors
-    /// Why it was not taken.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no admin has a configuration to offer yet"))]
+    /// Why it was not taken; then everything is as before.
     pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
         self.offer(config, false).map_err(|refusal| match refusal {
             Refusal::Faults(faults) => faults,
@@ -129,7 +128,7 @@ impl Server {
         let rsa_key = rsa_key::rsa_key(config)?;
         let servers_tls = self.snapshots.servers_tls.read(config)?;
         let addresses = Snapshots::resolve(config)?;
-        if config.listeners() != self.config.listeners() {
+        if config.listeners() != self.config.listeners() && !self.is_paused {
             service.listen(&config.listeners())?;
             log_listeners(service);
         }

@@ -5,6 +5,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_admin::{Admin, AdminError, Settings};
 use weir_config::ConfigError;
 use weir_store::{Layer, Module, Store, StoreError};
 
@@ -19,6 +20,8 @@ enum ReloadError {
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Admin(#[from] AdminError),
     #[error("{}", .0.join("; "))]
     Refused(Vec<String>),
     #[error("this needs a restart")]
@@ -40,9 +43,14 @@ pub(super) struct Reloader(Sender<()>);
 impl Reloader {
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(origin: Origin, store: Arc<Mutex<Store>>, intake: Intake) -> std::io::Result<Self> {
+    pub(super) fn start(
+        origin: Origin,
+        store: Arc<Mutex<Store>>,
+        intake: Intake,
+        admin: Admin,
+    ) -> std::io::Result<Self> {
         let (orders, inbox) = channel();
-        let reload = Reload { origin, store, intake };
+        let reload = Reload { origin, store, intake, admin };
         std::thread::Builder::new().name("reload".into()).spawn(move || {
             while inbox.recv().is_ok() {
                 reload.run();
@@ -61,6 +69,7 @@ struct Reload {
     origin: Origin,
     store: Arc<Mutex<Store>>,
     intake: Intake,
+    admin: Admin,
 }
 
 impl Reload {
@@ -96,8 +105,11 @@ impl Reload {
         log_warnings(&loaded.warnings);
         let mut config = loaded.config.clone();
         config.datadir = self.origin.datadir(source);
+        let settings = Settings::from(&config.admin);
+        let doors = self.admin.doors(&settings)?;
         self.intake.reload(config)?;
         store.commit_runtime(loaded)?;
+        self.admin.apply(&settings, doors)?;
         Ok(())
     }
 }

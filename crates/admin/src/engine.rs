@@ -1,0 +1,83 @@
+//! What the admin interface needs of the running Weir.
+
+use weir_config::{Config, TableRows};
+use weir_store::Value;
+use weir_topology::Endpoint;
+
+/// The running Weir. Called from the threads of admin connections; every call may take seconds.
+///
+/// No call may wait for somebody who uses the store: an admin thread may hold it meanwhile.
+pub trait Engine: Send + Sync + 'static {
+    /// Goes by this configuration from now on, whole or not at all; returns when all workers do. `Ok` has warnings:
+    /// what only a restart changes.
+    ///
+    /// # Errors
+    /// Why nothing has changed, a sentence each.
+    fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>>;
+
+    /// The rows of now of a table of stats, stats_history or monitor, or of an observed runtime_ table, with columns
+    /// in the order of its DDL. None: the table is not one of the engine's.
+    fn rows(&self, table: &str) -> Option<Vec<Vec<Value>>>;
+
+    /// As [`Engine::rows`], and what has been counted begins again, for the tables whose name ends in `_reset`.
+    fn rows_and_reset(&self, table: &str) -> Option<Vec<Vec<Value>>>;
+
+    /// Ends a client's session, or only its statement. False if there is none with this id.
+    fn kill(&self, thread_id: u64, query_only: bool) -> bool;
+
+    /// Does what an admin wants done.
+    ///
+    /// # Errors
+    /// Why it was not.
+    fn command(&self, command: EngineCommand) -> Result<String, String>;
+
+    /// The rows of the configuration file, as it is now.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or that there is none, a sentence each.
+    fn file_rows(&self) -> Result<TableRows, Vec<String>>;
+
+    /// Rows as a configuration file.
+    ///
+    /// # Errors
+    /// Why they can't be written so.
+    fn config_text(&self, rows: &TableRows) -> Result<String, String>;
+
+    /// What a scraper of `/metrics` would get.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    fn metrics_text(&self) -> Result<String, String>;
+}
+
+/// What an admin can have done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineCommand {
+    /// Take no new clients; those who are there stay.
+    Pause,
+    /// The end of that.
+    Resume,
+    /// As at SIGTERM: no new clients, transactions end, then Weir ends.
+    Shutdown,
+    /// End at once.
+    Kill,
+    /// Close log files and open them anew.
+    FlushLogs,
+    /// Read certificates and keys again.
+    ReloadTls,
+    /// Give a server no new work.
+    Drain(Endpoint),
+    /// Give it work again.
+    Undrain(Endpoint),
+    /// Move the writer role of a cluster.
+    Switchover {
+        /// The cluster's writer hostgroup.
+        hostgroup: u32,
+        /// The next writer; none: the best of those who can.
+        to: Option<Endpoint>,
+        /// Close the sessions that would write to the old writer after the grace.
+        force: bool,
+        /// Only tell what would be done.
+        dry_run: bool,
+    },
+}

@@ -1,0 +1,66 @@
+//! What an admin connection may take, so that no client can stop Weir or fill its memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::error::SqlError;
+
+/// Connections at a time; each has a thread.
+pub(crate) const CONNECTIONS_MAX: usize = 512;
+/// Connections that have not logged in yet.
+pub(crate) const LOGINS_MAX: usize = 128;
+/// The largest statement: one INSERT of 50,000 users has some 8 MB.
+pub(crate) const PACKET_BYTES_MAX: usize = 64 << 20;
+/// A client that says nothing for so long is left: 8 h, as a server's wait_timeout.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(28_800);
+/// A packet that has begun must be there after this time, and an answer must be taken.
+pub(crate) const PACKET_TIMEOUT: Duration = Duration::from_secs(60);
+/// SQLite works so long on one statement.
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest value that SQLite makes or takes.
+pub(crate) const VALUE_BYTES_MAX: i32 = 16 << 20;
+/// All results that are held at a time.
+const RESULTS_BYTES_MAX: usize = 512 << 20;
+/// Prepared statements of a connection.
+pub(crate) const PREPARED_MAX: usize = 256;
+/// Long data of a connection's prepared statements.
+pub(crate) const LONG_DATA_BYTES_MAX: usize = 16 << 20;
+/// Warnings that a connection keeps for SHOW WARNINGS.
+pub(crate) const WARNINGS_MAX: usize = 1024;
+
+/// What all results take together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory(Arc<AtomicUsize>);
+
+impl Memory {
+    /// For one result.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget { memory: self.clone(), taken: 0 }
+    }
+}
+
+/// What one result takes; it is given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    memory: Memory,
+    taken: usize,
+}
+
+impl Budget {
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), SqlError> {
+        self.taken += bytes;
+        if self.memory.0.fetch_add(bytes, Ordering::Relaxed) + bytes > RESULTS_BYTES_MAX {
+            return Err(SqlError::other(
+                "the result is too large, with those that other admin connections get now: ask for less (LIMIT)",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.memory.0.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,95 @@
+//! LOAD and SAVE: rows between memory, runtime, disk and the file.
+
+use weir_store::{Layer, Module, StoreError};
+
+use super::done;
+use crate::command::{Move, Place};
+use crate::error::SqlError;
+use crate::reply::Reply;
+use crate::session::{Session, Warning};
+use crate::settings::Settings;
+
+impl Session {
+    /// Moves the rows of a module.
+    pub(super) fn go(&mut self, way: Move) -> Result<Reply, SqlError> {
+        match (way.from, way.to) {
+            (Place::Memory, Place::Runtime) => return self.load_to_runtime(way.module),
+            (Place::Memory, Place::Disk) => self.copy(way.module, Layer::Memory, Layer::Disk)?,
+            (Place::Disk, Place::Memory) => self.copy(way.module, Layer::Disk, Layer::Memory)?,
+            (Place::Runtime, Place::Memory) => {
+                self.office.store().save_runtime_to_memory(&[way.module]).map_err(refused)?;
+            }
+            (Place::File, Place::Memory) => self.load_from_file(way.module)?,
+            _ => return Err(SqlError::syntax("rows do not go this way")),
+        }
+        tracing::info!(user = self.user, module = way.module.name(), from = ?way.from, to = ?way.to, "admin");
+        done("")
+    }
+
+    fn copy(&mut self, module: Module, from: Layer, to: Layer) -> Result<(), SqlError> {
+        let mut store = self.office.store();
+        store.copy(module, from, to).map_err(refused)?;
+        let is_kept = store.is_persistent();
+        drop(store);
+        if to == Layer::Disk && !is_kept {
+            self.warn("this Weir keeps no database: what is saved is gone when it ends");
+        }
+        Ok(())
+    }
+
+    fn load_from_file(&mut self, module: Module) -> Result<(), SqlError> {
+        let rows = self.office.engine.file_rows().map_err(|faults| self.faults(faults))?;
+        self.office.store().merge(&[module], &rows).map_err(refused)
+    }
+
+    /// Whole or not at all: what is in memory is checked together with what is in force of the other modules, taken by
+    /// the running Weir, and only then it is what is in force.
+    fn load_to_runtime(&mut self, module: Module) -> Result<Reply, SqlError> {
+        let office = self.office.clone();
+        let _one_at_a_time = office.loading();
+        let prepared = office.store().prepare_runtime(&[module]);
+        let loaded =
+            prepared.map_err(|faults| self.faults(faults.iter().map(ToString::to_string).collect()))?;
+        let admin = match module {
+            Module::AdminVariables => {
+                let settings = Settings::from(&loaded.config.admin);
+                let bound = office.bind(&settings).map_err(|error| self.faults(vec![error.to_string()]))?;
+                Some((settings, bound))
+            }
+            _ => None,
+        };
+        // Not under the store's lock: the thread that takes the configuration may want the store.
+        let warnings = office.engine.apply(&loaded.config).map_err(|faults| self.faults(faults))?;
+        let of_rows: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        office.store().commit_runtime(loaded).map_err(refused)?;
+        if let Some((settings, bound)) = admin {
+            office.go_by(&settings, bound).map_err(|error| SqlError::other(error.to_string()))?;
+        }
+        for warning in warnings.into_iter().chain(of_rows) {
+            tracing::warn!(module = module.name(), warning, "admin: loaded to runtime, with a warning");
+            self.warn(warning);
+        }
+        tracing::info!(user = self.user, module = module.name(), "admin: loaded to runtime");
+        done("")
+    }
+
+    /// One error for all that is wrong; SHOW WARNINGS and the log have each.
+    fn faults(&mut self, faults: Vec<String>) -> SqlError {
+        let message = match faults.as_slice() {
+            [fault] => fault.clone(),
+            _ => format!("{} faults (SHOW WARNINGS has all): {}", faults.len(), faults.join("; ")),
+        };
+        let error = SqlError::other(message);
+        for fault in faults {
+            tracing::warn!(user = self.user, fault, "admin: not taken, nothing has changed");
+            if self.warnings.len() < crate::limits::WARNINGS_MAX {
+                self.warnings.push(Warning { level: "Error", code: error.error.code, message: fault });
+            }
+        }
+        error
+    }
+}
+
+fn refused(error: StoreError) -> SqlError {
+    SqlError::other(error.to_string())
+}

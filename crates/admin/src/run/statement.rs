@@ -1,0 +1,227 @@
+//! SQL: what it reads is brought up to date, then SQLite runs it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use weir_protocol::error;
+use weir_store::{GLOBAL_VARIABLES, MAIN, MONITOR, STATS, STATS_HISTORY, Store, TableDef, Value, table};
+
+use super::config::known;
+use crate::command::Sql;
+use crate::error::SqlError;
+use crate::reply::{Reply, RowFormat};
+use crate::session::Session;
+use crate::sqlite::{self, Outline};
+use crate::suggest::nearest;
+use crate::variables::{all, bare, system};
+
+impl Session {
+    /// Columns and parameters of a statement.
+    pub(super) fn outline_sql(&mut self, sql: &Sql) -> Result<(Vec<String>, usize), SqlError> {
+        let outline = self.look(&sql.text)?;
+        Ok((outline.columns, outline.parameters))
+    }
+
+    /// The same for a query of Weir's own.
+    pub(super) fn outline_query(&mut self, query: &str) -> Result<(Vec<String>, usize), SqlError> {
+        let outline = self.look(query)?;
+        Ok((outline.columns, 0))
+    }
+
+    /// Runs a statement of the user's.
+    pub(super) fn sql(
+        &mut self,
+        sql: &Sql,
+        parameters: &[Value],
+        format: RowFormat,
+    ) -> Result<Reply, SqlError> {
+        let arrived = Instant::now();
+        let outline = self.look(&sql.text)?;
+        let writes_variables = outline.noted.writes.iter().any(|(_, name)| name == GLOBAL_VARIABLES);
+        if writes_variables {
+            sql.variables.iter().try_for_each(|name| known(name))?;
+        }
+        self.has_written |= !outline.noted.writes.is_empty();
+        let variables = self.system_variables(&sql.system)?;
+        if writes_variables {
+            return self.write_variables(sql, parameters, format);
+        }
+        self.query_fresh(&sql.text, parameters, format, &outline, arrived, variables)
+    }
+
+    /// Runs a query of Weir's own, with this account's rights.
+    pub(super) fn query(
+        &mut self,
+        text: &str,
+        parameters: &[Value],
+        format: RowFormat,
+    ) -> Result<Reply, SqlError> {
+        let arrived = Instant::now();
+        let outline = self.look(text)?;
+        self.query_fresh(text, parameters, format, &outline, arrived, HashMap::new())
+    }
+
+    fn look(&mut self, text: &str) -> Result<Outline, SqlError> {
+        sqlite::outline(self.office.store().connection(), text, self.policy())
+    }
+
+    /// What is read of the engine's tables is as of the statement's arrival at least. Who comes while another one has
+    /// them filled shares that.
+    fn query_fresh(
+        &mut self,
+        text: &str,
+        parameters: &[Value],
+        format: RowFormat,
+        outline: &Outline,
+        arrived: Instant,
+        variables: HashMap<String, String>,
+    ) -> Result<Reply, SqlError> {
+        let live: Vec<_> =
+            outline.noted.reads.iter().filter_map(|(schema, name)| live(schema, name)).collect();
+        if live.is_empty() {
+            return self.in_sqlite(&self.office.store(), text, parameters, format, variables);
+        }
+        let office = self.office.clone();
+        let mut refreshed = office.refreshed();
+        for table in live {
+            let name = format!("{}.{}", table.schema, table.name);
+            let is_reset = table.name.ends_with("_reset");
+            if !is_reset && refreshed.get(&name).is_some_and(|at| *at >= arrived) {
+                continue;
+            }
+            let now = Instant::now();
+            let rows = match is_reset {
+                true => office.engine.rows_and_reset(&table.name),
+                false => office.engine.rows(&table.name),
+            };
+            let Some(rows) = rows else { continue };
+            let put = office.store().put(table.schema, &table.name, rows);
+            put.map_err(|error| SqlError::other(error.to_string()))?;
+            refreshed.insert(name, now);
+        }
+        // Still under the lock: what a reset has given is read by who asked for it.
+        self.in_sqlite(&office.store(), text, parameters, format, variables)
+    }
+
+    fn in_sqlite(
+        &self,
+        store: &Store,
+        text: &str,
+        parameters: &[Value],
+        format: RowFormat,
+        variables: HashMap<String, String>,
+    ) -> Result<Reply, SqlError> {
+        let mut facts = self.office.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.user.clone_from(&self.user);
+        facts.schema.clone_from(&self.schema);
+        facts.thread_id = self.thread_id;
+        facts.variables = variables;
+        drop(facts);
+        sqlite::run(store.connection(), text, parameters, self.policy(), format, &self.office.memory)
+    }
+
+    /// A change of `global_variables`: no unknown name gets in, and what is without effect is told.
+    fn write_variables(
+        &mut self,
+        sql: &Sql,
+        parameters: &[Value],
+        format: RowFormat,
+    ) -> Result<Reply, SqlError> {
+        let office = self.office.clone();
+        let store = office.store();
+        let failed = |error: rusqlite::Error| SqlError::other(error.to_string());
+        let before = variable_rows(store.connection()).map_err(failed)?;
+        store.connection().execute_batch("SAVEPOINT weir_variables").map_err(failed)?;
+        let reply = self.in_sqlite(&store, &sql.text, parameters, format, HashMap::new()).and_then(|reply| {
+            let after = variable_rows(store.connection()).map_err(failed)?;
+            let changed: Vec<_> = after.difference(&before).cloned().collect();
+            changed.iter().try_for_each(|(name, _)| known(name))?;
+            Ok((reply, changed))
+        });
+        let end = if reply.is_ok() { "" } else { "ROLLBACK TO weir_variables; " };
+        store.connection().execute_batch(&format!("{end}RELEASE weir_variables")).map_err(failed)?;
+        drop(store);
+        let (reply, changed) = reply?;
+        for (name, value) in changed {
+            self.warn_without_effect(&name, &value);
+        }
+        Ok(reply)
+    }
+
+    /// The values of `@@variables`.
+    fn system_variables(&self, names: &[String]) -> Result<HashMap<String, String>, SqlError> {
+        let mut values = HashMap::new();
+        for name in names {
+            let bare = bare(name);
+            let value = match system(bare) {
+                _ if bare.eq_ignore_ascii_case("warning_count") => Some(self.warnings.len().to_string()),
+                Some(value) => Some(value.to_owned()),
+                None if bare.contains('-') => {
+                    self.needs_admin()?;
+                    let store = self.office.store();
+                    let query = "SELECT variable_value FROM main.global_variables WHERE variable_name = ?1 \
+                                 COLLATE NOCASE";
+                    store.connection().query_row(query, [bare], |row| row.get(0)).ok()
+                }
+                None => None,
+            };
+            let Some(value) = value else { return Err(unknown_variable(bare)) };
+            values.insert(name.clone(), value);
+        }
+        Ok(values)
+    }
+
+    /// TRUNCATE: of a table of counters, that they begin again.
+    pub(super) fn truncate(&mut self, schema: Option<&str>, name: &str) -> Result<Reply, SqlError> {
+        self.needs_admin()?;
+        let unknown = || SqlError::new(error::NO_SUCH_TABLE, format!("no such table: {name}"));
+        let found = self.find_table(schema, name).ok_or_else(unknown)?;
+        let twin =
+            if found.name.ends_with("_reset") { found.name.clone() } else { format!("{}_reset", found.name) };
+        if found.schema == STATS && table(STATS, &twin).is_some() {
+            let _one_at_a_time = self.office.refreshed();
+            self.office.engine.rows_and_reset(&twin);
+            return super::done("");
+        }
+        let text = format!("DELETE FROM {}.{}", found.schema, found.name);
+        self.sql(&Sql { text, ..Sql::default() }, &[], RowFormat::Text)
+    }
+}
+
+/// The table, if its rows are the engine's.
+fn live(schema: &str, name: &str) -> Option<&'static TableDef> {
+    let found = table(schema, name)?;
+    let is_live = match found.schema {
+        STATS | MONITOR | STATS_HISTORY => true,
+        MAIN => found.is_runtime(),
+        _ => false,
+    };
+    is_live.then_some(found)
+}
+
+/// Names and values, in memory and on disk.
+fn variable_rows(connection: &Connection) -> rusqlite::Result<BTreeSet<(String, String)>> {
+    let mut rows = BTreeSet::new();
+    for schema in ["main", "disk"] {
+        let query =
+            format!("SELECT variable_name, CAST(variable_value AS TEXT) FROM {schema}.{GLOBAL_VARIABLES}");
+        let mut statement = connection.prepare(&query)?;
+        let found = statement.query_map([], |row| {
+            let value: Option<String> = row.get(1)?;
+            Ok((row.get(0)?, value.unwrap_or_default()))
+        })?;
+        for row in found {
+            rows.insert(row?);
+        }
+    }
+    Ok(rows)
+}
+
+fn unknown_variable(name: &str) -> SqlError {
+    let near = nearest(name, all().map(|(name, _)| name)).or_else(|| weir_config::nearest_variable(name));
+    let hint = near.map(|near| format!(", did you mean '{near}'?"));
+    let message = format!("Unknown system variable '{name}'{}", hint.unwrap_or_default());
+    SqlError::new(error::UNKNOWN_SYSTEM_VARIABLE, message)
+}

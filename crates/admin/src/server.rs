@@ -1,0 +1,284 @@
+//! The admin port: listening sockets, and a thread for each connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use rustls::ServerConfig;
+use weir_protocol::error::CON_COUNT_ERROR;
+use weir_protocol::frame;
+use weir_protocol::ok::ErrPacket;
+use weir_store::Store;
+
+use crate::engine::Engine;
+use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT};
+use crate::listener::{Bound, ListenError, Listening};
+use crate::login::Accounts;
+use crate::session;
+use crate::settings::Settings;
+use crate::sqlite::{SharedFacts, attach_information_schema, register};
+use crate::wire::{Socket, Wire};
+
+/// Why the admin interface can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// An address can't be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Accounts and addresses don't go together.
+    #[error("{0}")]
+    Settings(String),
+    /// The database refuses what the interface needs.
+    #[error("admin interface: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// No threads.
+    #[error("admin interface: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The running admin interface. Dropping it closes its sockets and ends its sessions.
+#[derive(Debug)]
+pub struct Admin {
+    office: Arc<Office>,
+}
+
+/// What all sessions share.
+pub(crate) struct Office {
+    pub engine: Arc<dyn Engine>,
+    pub memory: Memory,
+    pub facts: SharedFacts,
+    /// PROXYSQL READONLY
+    pub is_read_only: AtomicBool,
+    store: Arc<Mutex<Store>>,
+    /// Held by who loads to runtime: one at a time. Taken before the store.
+    loading: Mutex<()>,
+    /// When which table of the engine's was last read into the store; held by who reads and until its statement has
+    /// run. Taken before the store.
+    refreshed: Mutex<HashMap<String, Instant>>,
+    accounts: RwLock<Accounts>,
+    tls: RwLock<Option<Arc<ServerConfig>>>,
+    listening: Mutex<Vec<Listening>>,
+    connections: Mutex<HashMap<u32, Socket>>,
+    logins: AtomicUsize,
+    last_id: AtomicU32,
+}
+
+impl std::fmt::Debug for Office {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Office")
+    }
+}
+
+/// A lock that nothing breaks: what it protects is whole between any two statements.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sockets that listen, and whose clients wait until they are served.
+#[derive(Debug)]
+pub struct Doors(Vec<Bound>);
+
+impl Doors {
+    /// Listens on the addresses of `settings`.
+    ///
+    /// # Errors
+    /// When an address can't be had, or default passwords would be open to the network.
+    pub fn open(settings: &Settings) -> Result<Self, AdminError> {
+        settings.check().map_err(AdminError::Settings)?;
+        Ok(Self(settings.interfaces.iter().map(Bound::bind).collect::<Result<_, _>>()?))
+    }
+}
+
+impl Admin {
+    /// Serves who comes to `doors`, which were opened for the same `settings`. `tls` as at the data port; none if it
+    /// is switched off.
+    ///
+    /// # Errors
+    /// When the database can't be used for it, or the system gives no threads.
+    pub fn start(
+        settings: &Settings,
+        doors: Doors,
+        tls: Option<Arc<ServerConfig>>,
+        store: Arc<Mutex<Store>>,
+        engine: Arc<dyn Engine>,
+    ) -> Result<Self, AdminError> {
+        let facts = SharedFacts::default();
+        {
+            let store = held(&store);
+            attach_information_schema(store.connection())?;
+            register(store.connection(), &facts)?;
+        }
+        let office = Office {
+            engine,
+            memory: Memory::default(),
+            facts,
+            is_read_only: AtomicBool::new(false),
+            store,
+            loading: Mutex::default(),
+            refreshed: Mutex::default(),
+            accounts: RwLock::default(),
+            tls: RwLock::new(tls),
+            listening: Mutex::default(),
+            connections: Mutex::default(),
+            logins: AtomicUsize::new(0),
+            last_id: AtomicU32::new(0),
+        };
+        let office = Arc::new(office);
+        office.go_by(settings, doors.0)?;
+        Ok(Self { office })
+    }
+
+    /// Listens on the addresses of other settings that are new, for [`Admin::apply`].
+    ///
+    /// # Errors
+    /// As [`Doors::open`].
+    pub fn doors(&self, settings: &Settings) -> Result<Doors, AdminError> {
+        self.office.bind(settings).map(Doors)
+    }
+
+    /// Goes by other settings from now on, for which the `doors` were opened. Sessions stay.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub fn apply(&self, settings: &Settings, doors: Doors) -> Result<(), AdminError> {
+        self.office.go_by(settings, doors.0)
+    }
+
+    /// New connections get this certificate from now on.
+    pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
+        *self.office.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    pub fn addresses(&self) -> Vec<String> {
+        held(&self.office.listening).iter().map(Listening::to_string).collect()
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        held(&self.office.listening).clear();
+        for socket in held(&self.office.connections).values() {
+            socket.close();
+        }
+    }
+}
+
+impl Office {
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        held(&self.store)
+    }
+
+    pub(crate) fn loading(&self) -> MutexGuard<'_, ()> {
+        held(&self.loading)
+    }
+
+    pub(crate) fn refreshed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        held(&self.refreshed)
+    }
+
+    pub(crate) fn accounts(&self) -> Accounts {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the addresses that are new; they are served once [`Office::go_by`] is called.
+    pub(crate) fn bind(&self, settings: &Settings) -> Result<Vec<Bound>, AdminError> {
+        settings.check().map_err(AdminError::Settings)?;
+        let listening = held(&self.listening);
+        let fresh = settings.interfaces.iter().filter(|address| !listening.iter().any(|old| old.is(address)));
+        Ok(fresh.map(Bound::bind).collect::<Result<_, _>>()?)
+    }
+
+    /// Serves what was bound, and listens no more where it is not wanted.
+    pub(crate) fn go_by(self: &Arc<Self>, settings: &Settings, bound: Vec<Bound>) -> Result<(), AdminError> {
+        *self.accounts.write().unwrap_or_else(PoisonError::into_inner) = settings.accounts();
+        self.is_read_only.store(settings.is_read_only, Ordering::Relaxed);
+        // Whoever waits at a new address finds the new accounts.
+        let fresh = bound
+            .into_iter()
+            .map(|bound| {
+                let office = self.clone();
+                bound.serve(move |socket| office.receive(socket))
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let mut listening = held(&self.listening);
+        listening.retain(|old| settings.interfaces.iter().any(|address| old.is(address)));
+        for listener in &fresh {
+            tracing::info!(address = %listener, "admin interface listening");
+        }
+        listening.extend(fresh);
+        drop(listening);
+        settings.warn();
+        Ok(())
+    }
+
+    /// A client has connected.
+    fn receive(self: &Arc<Self>, socket: Socket) {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let has_room = {
+            let mut connections = held(&self.connections);
+            let has_room = connections.len() < CONNECTIONS_MAX
+                && self.logins.load(Ordering::Relaxed) < LOGINS_MAX
+                && !connections.contains_key(&id);
+            match socket.try_clone() {
+                Ok(handle) if has_room => connections.insert(id, handle).is_none(),
+                _ => false,
+            }
+        };
+        if !has_room {
+            return turn_away(socket);
+        }
+        self.logins.fetch_add(1, Ordering::Relaxed);
+        let visit = Visit { office: self.clone(), id, is_in: false };
+        let office = self.clone();
+        let thread = std::thread::Builder::new().name(format!("admin {id}"));
+        let spawned = thread.spawn(move || {
+            let mut visit = visit;
+            let host = socket.peer().map(|peer| peer.ip());
+            let mut wire = Wire::new(socket);
+            // Whatever is wrong with a connection is its own affair.
+            let _ = session::serve(&office, &mut wire, id, host, || visit.is_in());
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread for an admin connection");
+        }
+    }
+}
+
+/// A connection that is counted; no more when dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    office: Arc<Office>,
+    id: u32,
+    is_in: bool,
+}
+
+impl Visit {
+    /// It has logged in.
+    pub(crate) fn is_in(&mut self) {
+        if !std::mem::replace(&mut self.is_in, true) {
+            self.office.logins.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.is_in();
+        held(&self.office.connections).remove(&self.id);
+    }
+}
+
+/// Says that there is no room, if the client's buffer takes it at once.
+fn turn_away(socket: Socket) {
+    let (mut out, mut sequence) = (Vec::new(), 0);
+    let error = ErrPacket { sqlstate: None, ..ErrPacket::new(CON_COUNT_ERROR, b"Too many connections") };
+    frame::packet(&mut out, &mut sequence, |out| error.write(out));
+    let _ = Wire::new(socket).write(&out, PACKET_TIMEOUT);
+}

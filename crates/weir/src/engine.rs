@@ -1,0 +1,92 @@
+//! What the admin interface has the running Weir do, and show.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGTERM, SIGUSR1};
+use weir_admin::{Engine, EngineCommand};
+use weir_config::{Config, ConfigError, TableRows};
+use weir_proxy::service::Publisher;
+use weir_store::Value;
+
+use crate::config_command;
+use crate::control::{Deed, Orders, Switchover, order};
+use crate::serve::Intake;
+use crate::source::Source;
+use crate::tables::{self, Sources};
+
+/// The running Weir, as admin threads see it.
+pub(crate) struct RunningWeir {
+    pub intake: Intake,
+    pub orders: Orders,
+    pub publisher: Publisher,
+    /// What statistics are made of.
+    pub sources: Arc<Sources>,
+    /// As if the process had got this signal.
+    pub signal: Box<dyn Fn(i32) + Send + Sync>,
+    /// The configuration file.
+    pub path: PathBuf,
+}
+
+impl Engine for RunningWeir {
+    fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>> {
+        self.intake.take(config.clone())
+    }
+
+    fn rows(&self, table: &str) -> Option<Vec<Vec<Value>>> {
+        tables::rows(table, &self.sources)
+    }
+
+    fn rows_and_reset(&self, table: &str) -> Option<Vec<Vec<Value>>> {
+        tables::rows_and_reset(table, &self.sources)
+    }
+
+    fn kill(&self, thread_id: u64, query_only: bool) -> bool {
+        u32::try_from(thread_id).is_ok_and(|session| self.publisher.kill(session, query_only))
+    }
+
+    fn command(&self, command: EngineCommand) -> Result<String, String> {
+        let deed = match command {
+            EngineCommand::Shutdown => {
+                (self.signal)(SIGTERM);
+                return Ok("draining".to_owned());
+            }
+            EngineCommand::Kill => {
+                // The second one is the end.
+                (self.signal)(SIGTERM);
+                (self.signal)(SIGTERM);
+                return Ok("ending".to_owned());
+            }
+            EngineCommand::FlushLogs => {
+                (self.signal)(SIGUSR1);
+                return Ok(String::new());
+            }
+            EngineCommand::Pause => Deed::Pause,
+            EngineCommand::Resume => Deed::Resume,
+            EngineCommand::ReloadTls => Deed::ReloadTls,
+            EngineCommand::Drain(server) => Deed::Drain(server),
+            EngineCommand::Undrain(server) => Deed::Undrain(server),
+            EngineCommand::Switchover { hostgroup, to, force, dry_run } => {
+                let writer_hostgroup = hostgroup;
+                Deed::Switchover(Switchover { writer_hostgroup, to, force, dry_run, grace_ms: None })
+            }
+        };
+        let mut steps = Vec::new();
+        let done = order(&self.orders, deed, |step| steps.push(step));
+        let told = |last: String| steps.iter().cloned().chain([last]).collect::<Vec<_>>().join("; ");
+        done.map(told).map_err(told)
+    }
+
+    fn file_rows(&self) -> Result<TableRows, Vec<String>> {
+        let faults = |faults: Vec<ConfigError>| faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Ok(Source::read(&self.path).map_err(faults)?.rows)
+    }
+
+    fn config_text(&self, rows: &TableRows) -> Result<String, String> {
+        config_command::as_cnf(rows).map_err(|error| error.to_string())
+    }
+
+    fn metrics_text(&self) -> Result<String, String> {
+        Err("there are no metrics yet".to_owned())
+    }
+}

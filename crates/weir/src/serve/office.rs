@@ -1,0 +1,50 @@
+//! The admin interface of a running Weir: its database, its engine, its port.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use weir_admin::{Admin, Doors, Settings};
+use weir_config::Config;
+use weir_proxy::service::Publisher;
+use weir_store::Store;
+
+use super::{Event, Intake, ServeError, orders_to};
+use crate::engine::RunningWeir;
+use crate::startup::Origin;
+use crate::tables::Sources;
+use crate::tls::Tls;
+
+/// What admins can have done.
+pub(super) fn engine(
+    origin: &Origin,
+    events: &Sender<Event>,
+    publisher: &Publisher,
+    sources: &Arc<Sources>,
+) -> RunningWeir {
+    let signals = events.clone();
+    RunningWeir {
+        intake: Intake(events.clone()),
+        orders: orders_to(events),
+        publisher: publisher.clone(),
+        sources: sources.clone(),
+        signal: Box::new(move |signal| drop(signals.send(Event::Signal(signal)))),
+        path: origin.path.clone(),
+    }
+}
+
+/// Takes the admin port, if there is to be one: before the first client comes to the data port.
+pub(super) fn doors(config: &Config) -> Result<Doors, ServeError> {
+    Ok(Doors::open(&Settings::from(&config.admin))?)
+}
+
+/// Serves the admin port.
+pub(super) fn open(
+    config: &Config,
+    doors: Doors,
+    tls: Option<&Tls>,
+    store: Arc<Mutex<Store>>,
+    engine: RunningWeir,
+) -> Result<Admin, ServeError> {
+    let tls = tls.map(|tls| tls.config.clone());
+    Ok(Admin::start(&Settings::from(&config.admin), doors, tls, store, Arc::new(engine))?)
+}
