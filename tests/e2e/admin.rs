@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Weir, WeirConfig, hostgroup, weir_binary};
 use weir_tests::{Bystanders, Case, CaseResult, Env, Session, ensure, eventually};
 
 mod drivers;
@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("admin::users_come_and_go_under_live_traffic", users),
         Case::parallel("admin::a_load_is_whole_or_not_at_all", whole_or_not),
         Case::parallel("admin::the_same_again_disturbs_nothing", same_again),
+        Case::parallel("admin::a_restart_keeps_what_was_saved_and_forgets_the_rest", restart),
         Case::parallel("admin::pause_kill_and_drain", verbs),
         Case::parallel("admin::the_port_and_its_accounts_change_while_it_runs", port_changes),
         Case::parallel("admin::default_passwords_stay_at_home", default_passwords),
@@ -204,6 +205,30 @@ fn same_again(env: &Env) -> CaseResult {
     ensure!(session.value("SELECT CONNECTION_ID()")? == before, "the session is another one");
     session.query("COMMIT")?;
     bystanders.finish()?;
+    Ok(())
+}
+
+fn restart(env: &Env) -> CaseResult {
+    let (weir, admin) = start(env, |config| {
+        // A database, as users have it.
+        config.arguments(&[]);
+    })?;
+    let rule = |id: u32| {
+        format!("INSERT INTO mysql_query_rules (rule_id, active, match_digest) VALUES ({id},1,'^x')")
+    };
+    admin.run(&rule(1))?;
+    admin.run("LOAD MYSQL QUERY RULES TO RUNTIME; SAVE MYSQL QUERY RULES TO DISK")?;
+    admin.run(&rule(2))?;
+    admin.run(
+        "LOAD MYSQL QUERY RULES TO RUNTIME; SET mysql-max_connections=77; LOAD MYSQL VARIABLES TO RUNTIME",
+    )?;
+    let rules = "SELECT GROUP_CONCAT(rule_id) FROM runtime_mysql_query_rules";
+    ensure!(admin.run(rules)? == ["1,2"], "they are not in force");
+    // No time to say goodbye.
+    let weir = weir.restart(&weir_binary()?)?;
+    ensure!(admin.run(rules)? == ["1"], "{:?}", admin.run(rules)?);
+    ensure!(admin.run("SELECT @@mysql-max_connections")? != ["77"], "what was not saved is there");
+    Session::with(weir.addr(), &Login::new(Account::APP).schema("test"))?.value("SELECT 1")?;
     Ok(())
 }
 
