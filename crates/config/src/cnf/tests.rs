@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn read(text: &str) -> CnfFile {
@@ -136,4 +138,58 @@ fn the_fuzzers_corpus() {
         files += 1;
     }
     assert!(files >= 4);
+}
+
+/// A piece of a file: what files are made of, and what breaks them.
+fn any_piece() -> impl Strategy<Value = String> {
+    let words = [
+        "mysql_servers",
+        "mysql_variables",
+        "mysql_users",
+        "datadir",
+        "port",
+        "address",
+        "hostgroup",
+        "hostname",
+        "=",
+        ":",
+        ";",
+        ",",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        "\"",
+        "\"a\"",
+        "\\",
+        "\\x4",
+        "1",
+        "-0x",
+        "1L",
+        "1e",
+        "true",
+        "/*",
+        "*/",
+        "//",
+        "#",
+        "\n",
+        " ",
+        "@include",
+        "é",
+    ];
+    prop_oneof![proptest::sample::select(words.to_vec()).prop_map(str::to_owned), ".{0,3}"]
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in ".{0,100}") {
+        crate::fuzzing::fuzz_cnf(text.as_bytes());
+    }
+
+    #[test]
+    fn no_mixture_of_pieces_makes_it_panic(pieces in prop::collection::vec(any_piece(), 0..40)) {
+        crate::fuzzing::fuzz_cnf(pieces.concat().as_bytes());
+    }
 }

@@ -81,7 +81,9 @@ impl Defaults {
         for (name, prefix) in [("admin_variables", "admin-"), ("mysql_variables", "mysql-")] {
             let own = rows.variables().into_iter().filter_map(|(name, value)| {
                 let bare = name.strip_prefix(prefix)?;
-                let is_default = self.variables.get(name) == Some(value) || bare == "version";
+                // As many threads as this machine has processors may be too few on another.
+                let is_default = self.variables.get(name) == Some(value) && bare != "threads";
+                let is_default = is_default || bare == "version";
                 (!is_default).then(|| (bare.to_owned(), guess(value)))
             });
             let own: Vec<(String, Cell)> = own.collect();
