@@ -274,6 +274,11 @@ fn check(weir: &Weir) -> Result<(Option<i32>, String), Box<dyn std::error::Error
     Ok((output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
+fn status(weir: &Weir) -> Result<String, Box<dyn std::error::Error>> {
+    let output = Command::new(weir_binary()?).arg("status").arg("-c").arg(weir.config_path()).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 fn off(env: &Env) -> CaseResult {
     let cluster = env.cluster()?;
     let off = weir(env, "off", None)?;
@@ -286,6 +291,9 @@ fn off(env: &Env) -> CaseResult {
         "{}",
         forbidden.log()
     );
+    let standing = "the account monitor may not set wsrep_provider_options (it needs SUPER), and 2 more";
+    eventually("the status says so, too", PATIENCE, || Ok(status(&forbidden)?.contains(standing)))?;
+    ensure!(!status(&off)?.contains("eviction"), "nobody wants it there");
     let (code, text) = check(&forbidden)?;
     ensure!(code == Some(3) && text.contains("GRANT SUPER ON *.* TO 'monitor'"), "{text}");
     // An option that does not fit is named when it is seen.
@@ -300,6 +308,9 @@ fn off(env: &Env) -> CaseResult {
     let advice = format!("in my.cnf of {}", cluster.node(2).addr());
     ensure!(code == Some(3) && text.contains(words) && text.contains(&advice), "{text}");
     wait_count(&unfit, ON, 2)?;
+    eventually("the status follows", PATIENCE, || {
+        Ok(status(&unfit)?.contains("eviction of dead nodes is on"))
+    })?;
     let (code, text) = check(&unfit)?;
     ensure!(code == Some(0) && text.matches("nothing is missing").count() == 3, "{text}");
     drop(unfit);

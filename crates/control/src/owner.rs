@@ -337,7 +337,12 @@ impl Owner {
         self.prepare_policy();
         let Settings { policy, intents, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
-        let decided = roles(policy, intents, &self.seen, &self.roles, now);
+        let mut decided = roles(policy, intents, &self.seen, &self.roles, now);
+        for group in &mut decided.groups {
+            let of_group =
+                |assist: &&AssistHandle| assist.settings.writer_hostgroup == group.writer_hostgroup;
+            group.assist = self.assists.iter().find(of_group).and_then(AssistHandle::standing);
+        }
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);

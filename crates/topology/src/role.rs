@@ -120,6 +120,9 @@ pub struct Group {
     pub joined_at: Option<Millis>,
     /// Who is to take the writer role by a switchover, because the writer is about to give a joining node its state.
     pub yields_to: Option<Endpoint>,
+    /// How it stands with the eviction of dead nodes, in words, where that is wanted. No role goes by it: whoever decides
+    /// adds it for those who look.
+    pub assist: Option<Arc<str>>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -241,8 +244,8 @@ impl Group {
                 (tenure.row, tenure.awaited, tenure.silent, tenure.deposed, peers)
             })
         };
-        (&self.writers, &self.hold, &self.failback, &self.yields_to)
-            == (&other.writers, &other.hold, &other.failback, &other.yields_to)
+        (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist)
+            == (&other.writers, &other.hold, &other.failback, &other.yields_to, &other.assist)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
             && agreed(self) == agreed(other)
     }

@@ -96,6 +96,9 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
             };
             writeln!(out, "  epoch {epoch}, {others}")?;
         }
+        if let Some(assist) = &cluster.assist {
+            writeln!(out, "  eviction of dead nodes is {assist}")?;
+        }
     }
     writeln!(out)?;
     let columns = ["hostgroup", "server", "role", "status", "weight", "used", "free", "reason"];

@@ -17,9 +17,9 @@ mod keeper;
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,7 @@ pub(crate) struct AssistHandle {
     pub(crate) settings: AssistSettings,
     /// How many other Weirs come before this one.
     rank: Arc<AtomicU32>,
+    standing: Arc<Mutex<Option<Arc<str>>>>,
     orders: Sender<()>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
@@ -76,7 +77,9 @@ impl AssistHandle {
                 Keeper::new(endpoint.clone(), options.clone(), clock, waker.clone(), dialed.clone())
             })
             .collect();
+        let standing = Arc::new(Mutex::new(None));
         let assist = Assist {
+            standing: standing.clone(),
             hostgroup: settings.writer_hostgroup,
             evicts_hung: settings.evicts_hung,
             rank: rank.clone(),
@@ -91,7 +94,12 @@ impl AssistHandle {
         };
         let name = format!("assist {}", settings.writer_hostgroup);
         let thread = thread::Builder::new().name(name).spawn(move || assist.run())?;
-        Ok(Self { settings, rank, orders, waker, thread: Some(thread) })
+        Ok(Self { settings, rank, standing, orders, waker, thread: Some(thread) })
+    }
+
+    /// Whether it would evict a dead node, or what is missing; none until that is known.
+    pub(crate) fn standing(&self) -> Option<Arc<str>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells it how many other Weirs come before this one.
@@ -148,6 +156,7 @@ pub(crate) fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::
 }
 
 struct Assist {
+    standing: Arc<Mutex<Option<Arc<str>>>>,
     hostgroup: u32,
     evicts_hung: bool,
     rank: Arc<AtomicU32>,
@@ -290,6 +299,13 @@ impl Assist {
             return;
         }
         let hostgroup = self.hostgroup;
+        let standing = match obstacles.as_slice() {
+            [] if self.evicts_hung => "on, also for nodes that hang".to_owned(),
+            [] => "on".to_owned(),
+            [(node, obstacle)] => format!("off: {node}: {obstacle}"),
+            [(node, obstacle), more @ ..] => format!("off: {node}: {obstacle}, and {} more", more.len()),
+        };
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Some(standing.into());
         match obstacles.first() {
             None => {
                 let whom = if self.evicts_hung { "killed or hangs" } else { "killed" };

@@ -33,6 +33,9 @@ pub(crate) struct ClusterStatus {
     /// Other Weirs in front of the cluster.
     #[serde(default)]
     pub other_weirs: Vec<String>,
+    /// Where dead nodes are to be evicted: whether they would be, or what is missing.
+    #[serde(default)]
+    pub assist: Option<String>,
     /// Servers that can't write, and why.
     pub cannot_write: Vec<(String, String)>,
 }
@@ -98,6 +101,7 @@ fn cluster(group: &Group) -> ClusterStatus {
         waits_for: group.waits_for.as_ref().map(ToString::to_string),
         epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
         other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
+        assist: group.assist.as_deref().map(str::to_owned),
         lost_writers: lost.iter().map(ToString::to_string).collect(),
         cannot_write: cannot_write.map(|(server, why)| (server.to_string(), why.to_string())).collect(),
     }
