@@ -455,6 +455,7 @@ fn server(port: u16) -> Server {
         addr: SocketAddr::from(([127, 0, 0, 1], port)),
         max_connections: 2,
         is_gone: false,
+        is_silent: false,
         tls: None,
         is_leaving: false,
         leave_by: None,

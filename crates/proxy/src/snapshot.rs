@@ -70,6 +70,8 @@ pub struct Server {
     pub max_connections: u32,
     /// It is out of every hostgroup for a reason that leaves its connections no hope (OFFLINE_HARD): they are cut.
     pub is_gone: bool,
+    /// It is out of every hostgroup because it does not answer, and may yet: reads that wait for it run elsewhere.
+    pub is_silent: bool,
     /// How connections are encrypted; `None`: not at all. The same object as long as nothing about it changes.
     pub tls: Option<Arc<ServerTls>>,
     /// It is to take no new work (OFFLINE_SOFT, maintenance): its connections are closed as they become free.

@@ -194,7 +194,7 @@ fn a_read_is_sent_again_as_often_as_the_configuration_says() {
         let client = bench.client(0, "app");
         bench.hangs_up = true;
         bench.query(client, "SELECT a FROM far");
-        bench.pass_ms(50);
+        bench.pass_ms(100);
         assert_eq!(bench.count(1), times, "{rule:?} {variable}");
         assert_eq!(bench.error(client).unwrap().0, 1053);
         let writer = bench.client(0, "app");

@@ -32,6 +32,7 @@ fn changed(bench: &Bench, change: impl Fn(usize, &mut Server)) -> Vec<Arc<Server
             addr: old.addr,
             max_connections: old.max_connections,
             is_gone: old.is_gone,
+            is_silent: old.is_silent,
             tls: None,
             is_leaving: old.is_leaving,
             leave_by: old.leave_by,
@@ -441,4 +442,53 @@ fn who_is_cut_from_a_former_writer_is_told_the_truth() {
         [Some((1053, true)), Some((1053, true)), Some((1053, false))]
     );
     assert_eq!(bench.error(reads), None, "it may be a reader now");
+}
+
+/// Behind a broken path a server may still do what it was asked.
+#[test]
+fn who_reads_at_a_server_that_has_fallen_silent_reads_elsewhere() {
+    let mut bench = two_servers();
+    let clients = [0; 4].map(|_| bench.client(0, "app"));
+    let [reads, writes, holds, waits] = clients;
+    bench.publish(changed(&bench, |_, _| {}), support::hostgroup([0]));
+    bench.query(holds, "BEGIN");
+    assert!(bench.reply(holds).is_some());
+    bench.holds = true;
+    bench.query(writes, "INSERT INTO t VALUES (1)");
+    bench.query(reads, "SELECT a FROM t");
+    bench.query(holds, "SELECT b FROM t");
+    bench.query(waits, "SELECT SLEEP(1), GET_LOCK('l', 1)");
+    assert_eq!(bench.count(0), 5);
+    bench.holds = false;
+    bench.publish(changed(&bench, |at, server| server.is_silent = at == 0), support::hostgroup([1]));
+    bench.pass_ms(100);
+    assert!(bench.is_answered(reads));
+    let elsewhere: Vec<&str> =
+        bench.log.iter().filter(|(at, _)| *at == 1).map(|(_, text)| text.as_str()).collect();
+    assert_eq!(elsewhere, ["SELECT a FROM t"]);
+    for client in [writes, holds, waits] {
+        assert_eq!(bench.reply(client), None, "it is waited for");
+    }
+}
+
+/// Its other connections have broken too, and that is heard of one after the other.
+#[test]
+fn a_begin_that_was_lost_is_not_sent_on_the_next_dying_connection() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    let clients = [0; 3].map(|_| bench.client(0, "app"));
+    for client in clients {
+        bench.query(client, "SET transaction_open");
+        assert!(bench.is_answered(client));
+    }
+    for client in clients {
+        bench.query(client, "COMMIT");
+        assert!(bench.is_answered(client));
+    }
+    bench.hangs_up = true;
+    bench.query(clients[0], "BEGIN");
+    bench.pass_ms(5);
+    assert_eq!(bench.log.iter().filter(|(_, text)| text == "BEGIN").count(), 1);
+    bench.hangs_up = false;
+    bench.pass_ms(40);
+    assert!(bench.reply(clients[0]).is_some_and(|reply| reply[0] == 0), "nothing of it was lost");
 }

@@ -140,6 +140,7 @@ impl Snapshots {
                     max_connections,
                     tls: self.servers_tls.of(&endpoint).cloned(),
                     is_gone: is_everywhere(roles, &endpoint, has_no_hope),
+                    is_silent: is_everywhere(roles, &endpoint, is_silent),
                     is_leaving: self.leaving.contains_key(&endpoint),
                     leave_by: self.leave_by(config, &endpoint),
                     care: care(config, &endpoint),
@@ -336,6 +337,12 @@ fn is_everywhere(roles: &Roles, endpoint: &Endpoint, is_so: fn(&Place) -> bool) 
 fn has_no_hope(place: &Place) -> bool {
     let is_silent = place.role == Role::Plain && matches!(place.reason, Reason::TimedOut { .. });
     place.status == Status::OfflineHard || (place.status == Status::Shunned && is_silent)
+}
+
+/// Nothing is heard of the server, and it may still answer what it was asked.
+fn is_silent(place: &Place) -> bool {
+    let is_unheard = matches!(place.reason, Reason::TimedOut { .. } | Reason::NotObservedForLong { .. });
+    place.status == Status::OfflineSoft && is_unheard
 }
 
 /// The server works, and somebody wants it to end that.

@@ -17,6 +17,9 @@ const SUSPECT_NS: Nanos = 100_000_000;
 const UNPARK_NS: Nanos = 20_000_000;
 /// By then the worker has heard of all connections that were lost at the same time.
 const AGAIN_AFTER_NS: Nanos = 1_000_000;
+/// The same where only the server is left on which its connection was lost: if that has died, its other connections have
+/// broken, too, and the worker will have heard of it by then.
+const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
 
 impl Core {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
@@ -198,7 +201,8 @@ impl Core {
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;
-        let avoided = session.work.lost_on.filter(|_| !last_resort);
+        let is_just_lost = now < session.work.lost_at + AGAIN_THERE_AFTER_NS;
+        let avoided = session.work.lost_on.filter(|_| !last_resort || is_just_lost);
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= now
@@ -299,6 +303,7 @@ impl Core {
         session.phase = Phase::Waiting(self.now);
         session.work.attempts += 1;
         session.work.lost_on = Some(lost);
+        session.work.lost_at = self.now;
         if !session.work.is_sent {
             return self.acquire(key);
         }
@@ -393,12 +398,7 @@ impl Core {
             return !work.is_answering && work.attempts <= variables.connect_retries_on_failure;
         }
         let retries = work.decision.retries.unwrap_or(variables.query_retries_on_failure);
-        // Where no transaction is open, these begin one that has been lost with the connection, or end none.
-        let is_boundary = matches!(
-            work.statement.kind,
-            Kind::Begin | Kind::StartTransactionReadOnly | Kind::Commit | Kind::Rollback
-        ) && !work.statement.multi;
-        let has_no_effect = (work.is_read || is_boundary)
+        let has_no_effect = (work.is_read || work.is_boundary())
             && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
         has_no_effect && !work.is_answering && work.times_sent <= retries
     }

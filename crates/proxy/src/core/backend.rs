@@ -492,7 +492,7 @@ impl Core {
             tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
             return self.close_session(holder);
         }
-        let may_have_run = session.work.may_have_run();
+        let may_have_run = session.work.may_have_run() && !(pins.is_empty() && session.work.is_boundary());
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let (error, fate) = if may_have_run {
             (OUTCOME_UNKNOWN, "it may or may not have taken effect")

@@ -18,6 +18,15 @@ impl Work {
         !self.is_read && !self.kind.is_harmless() && self.statement.kind != Kind::Rollback
     }
 
+    /// Whether it begins or ends a transaction. Where none is open, that begins one that is lost with the connection, or
+    /// ends none.
+    pub(super) fn is_boundary(&self) -> bool {
+        let kind = self.statement.kind;
+        let begins_or_ends =
+            matches!(kind, Kind::Begin | Kind::StartTransactionReadOnly | Kind::Commit | Kind::Rollback);
+        begins_or_ends && !self.statement.multi
+    }
+
     /// Whether the client's statement may have had an effect on the server that has not answered it.
     pub(super) fn may_have_run(&self) -> bool {
         self.is_sent && !self.is_read && !self.kind.is_harmless()

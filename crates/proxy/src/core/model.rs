@@ -258,6 +258,7 @@ pub(crate) struct Work {
     pub attempts: u32,
     /// The server whose connection was lost while it ran.
     pub lost_on: Option<ServerIndex>,
+    pub lost_at: Nanos,
     /// When Weir had it from the client.
     pub begun_at: Nanos,
     pub started_at: Nanos,

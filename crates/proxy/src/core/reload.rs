@@ -45,6 +45,7 @@ impl Core {
         self.renew_accounts();
         self.close_unwanted();
         self.cut_gone();
+        self.leave_silent();
         self.unpark();
         // What waits for a writer must not get a connection to one that is a reader now.
         for server in 0..self.servers.len() {
@@ -161,6 +162,30 @@ impl Core {
             self.backends.iter().map(|(key, _)| key).filter(|key| is_gone(self, *key)).collect();
         for key in gone {
             if is_gone(self, key) {
+                self.backend_gone(key);
+            }
+        }
+    }
+
+    /// A server that has fallen silent may be behind a broken path: TCP tries it again ever more rarely, so that an
+    /// answer comes long after the path is whole again. Reads that can be run elsewhere don't wait for it. Whoever waits
+    /// for the outcome of a write does.
+    fn leave_silent(&mut self) {
+        let waits_in_vain = |core: &Self, key: usize| {
+            let Some(backend) = core.backends.get(key) else { return false };
+            let holder = backend.holder.filter(|_| core.servers[backend.server].server.is_silent);
+            holder.is_some_and(|holder| {
+                let session = &core.sessions[holder];
+                session.lease == Some(key)
+                    && matches!(session.phase, Phase::Running)
+                    && session.pins.is_empty()
+                    && core.may_retry(holder)
+            })
+        };
+        let waiting: Vec<usize> =
+            self.backends.iter().map(|(key, _)| key).filter(|key| waits_in_vain(self, *key)).collect();
+        for key in waiting {
+            if waits_in_vain(self, key) {
                 self.backend_gone(key);
             }
         }

@@ -78,6 +78,7 @@ pub fn server(port: u16, max_connections: u32) -> Arc<Server> {
         addr: SocketAddr::from(([127, 0, 0, 1], port)),
         max_connections,
         is_gone: false,
+        is_silent: false,
         tls: None,
         is_leaving: false,
         leave_by: None,
