@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Case> {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The admin port of a Weir, by way of the mariadb client.
-struct Admin {
+pub(crate) struct Admin {
     addr: SocketAddrV4,
     user: String,
     password: String,
@@ -49,7 +49,7 @@ impl Admin {
     }
 
     /// Rows, columns apart by tabs.
-    fn run(&self, sql: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    pub(crate) fn run(&self, sql: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
         let output = self.output(sql)?;
         if !output.status.success() {
             return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -66,7 +66,7 @@ impl Admin {
 }
 
 /// A Weir with an admin port.
-fn start(
+pub(crate) fn start(
     env: &Env,
     change: impl FnOnce(&mut WeirConfig),
 ) -> Result<(Weir, Admin), Box<dyn std::error::Error>> {

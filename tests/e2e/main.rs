@@ -43,6 +43,7 @@ mod several;
 mod several_weirs;
 mod splitting;
 mod startup;
+mod statistics;
 mod stats;
 mod streaming;
 mod switchover;
@@ -94,6 +95,7 @@ fn cases() -> Vec<Case> {
         session_state::trials(),
         splitting::trials(),
         startup::trials(),
+        statistics::trials(),
         stats::trials(),
         streaming::trials(),
         switchover::trials(),
