@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("statistics::the_processlist_tells_why_a_connection_is_kept", processlist),
         Case::parallel("statistics::counters_that_begin_again_lose_nothing", begin_again),
         Case::parallel("statistics::the_monitors_looks_can_be_read", monitor),
+        Case::parallel("statistics::history_is_kept", history),
     ]
 }
 
@@ -248,5 +249,28 @@ fn monitor(env: &Env) -> CaseResult {
     )?;
     ensure!(fresh > 0, "its times are of another clock");
     ensure!(admin.run("SELECT * FROM monitor.mysql_server_group_replication_log")?.is_empty(), "no group");
+    Ok(())
+}
+
+fn history(env: &Env) -> CaseResult {
+    let (weir, admin) = start(env, |_| {})?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.rows("SELECT 1 AS for_the_history")?;
+    admin.run(
+        "SET admin-stats_mysql_connections=1; SET admin-stats_system_memory=1; \
+         SET admin-stats_mysql_query_digest_to_disk=1; LOAD ADMIN VARIABLES TO RUNTIME",
+    )?;
+    for (table, filter) in [
+        ("mysql_connections", "Client_Connections_connected >= 1 AND Questions >= 1"),
+        ("history_mysql_status_variables", "variable_value <> ''"),
+        ("system_memory", "resident > 1000000"),
+        ("history_mysql_query_digest", "digest_text = 'SELECT ? AS for_the_history' AND count_star = 1"),
+    ] {
+        eventually(table, PATIENCE, || {
+            Ok(number(&admin, &format!("SELECT COUNT(*) FROM stats_history.{table} WHERE {filter}"))? > 0)
+        })?;
+    }
+    let left = "SELECT COUNT(*) FROM stats_mysql_query_digest WHERE digest_text LIKE '%for_the_history'";
+    ensure!(number(&admin, left)? == 0, "what is on disk is not counted any more");
     Ok(())
 }

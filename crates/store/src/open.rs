@@ -79,6 +79,20 @@ impl Store {
         Self::complete(connection, weir_config::Config::default().datadir, false)
     }
 
+    /// Keeps `stats_history` in `datadir`, which must be there, also where all else is in memory. Gives a note if what
+    /// was there could not be read, and was set aside.
+    ///
+    /// # Errors
+    /// If the file can't be made.
+    pub fn keep_history(&mut self, datadir: &Path) -> Result<Option<String>, StoreError> {
+        self.connection.execute_batch("DETACH DATABASE stats_history")?;
+        let path = datadir.join(STATS_FILE);
+        match attach_history(&self.connection, &path) {
+            Ok(()) => Ok(None),
+            Err(cause) => set_aside(&self.connection, &path, &cause).map(Some),
+        }
+    }
+
     /// Adds the schemas in memory.
     fn complete(connection: Connection, datadir: PathBuf, is_persistent: bool) -> Result<Self, StoreError> {
         for schema in [STATS, MONITOR, INTENT] {

@@ -93,6 +93,9 @@ pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<
             tracing::info!(%file, "configuration: the file (--config-mode=file)");
             let mut store = Store::in_memory()?;
             store.set_datadir(datadir);
+            if let Some(note) = store.keep_history(datadir)? {
+                tracing::warn!("{note}");
+            }
             store.replace(&Module::ALL, &source.rows)?;
             return load(store);
         }
