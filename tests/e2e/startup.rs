@@ -1,6 +1,7 @@
 //! How a Weir begins: with nothing, with a file, with what was saved.
 
 use std::fs;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("startup::an_empty_configuration_runs_until_it_gets_servers", empty_configuration),
         Case::parallel("startup::the_database_wins_and_says_what_differs", database_wins),
+        Case::parallel("startup::what_an_admin_saves_is_there_again", saved_by_admin),
         Case::parallel("startup::a_damaged_database_is_told", damaged_database),
         Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
         Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
@@ -118,6 +120,42 @@ fn database_wins(env: &Env) -> CaseResult {
     ensure!(weir.datadir().join("weir.db.bak").exists(), "the database was not set aside");
     let (weir, log) = again(weir, &[])?;
     ensure!(is_let_in(&weir, "first")? && log.contains("says the same"), "--initial has not saved: {log}");
+    Ok(())
+}
+
+/// Has an admin do something, with the ordinary client.
+fn administer(addr: SocketAddrV4, sql: &str) -> CaseResult {
+    let (host, port) = (format!("-h{}", addr.ip()), format!("-P{}", addr.port()));
+    let arguments = ["--no-defaults", "-uadmin", "-padmin", &host, &port, "-e", sql];
+    let output = Command::new("mariadb").args(arguments).output()?;
+    ensure!(output.status.success(), "{sql}: {output:?}");
+    Ok(())
+}
+
+fn saved_by_admin(env: &Env) -> CaseResult {
+    let mut config = with_user(env, "first")?;
+    let admin = env.free_address()?;
+    config.admin(admin);
+    let weir = start(env, &config)?;
+    let change = "UPDATE mysql_users SET password = 'second'; LOAD MYSQL USERS TO RUNTIME";
+    administer(admin, change)?;
+    ensure!(is_let_in(&weir, "second")? && !is_let_in(&weir, "first")?, "LOAD has no effect");
+    let (weir, _) = again(weir, &[])?;
+    ensure!(is_let_in(&weir, "first")?, "what was not saved is still there");
+
+    administer(admin, &format!("{change}; SAVE MYSQL USERS TO DISK"))?;
+    let (weir, log) = again(weir, &[])?;
+    ensure!(is_let_in(&weir, "second")?, "what was saved is gone");
+    ensure!(log.contains("mysql_users (someone, 1): password: differs"), "{log}");
+
+    // The file once more, by SIGHUP, and back to what was saved.
+    weir.sighup()?;
+    weir.wait_log("configuration taken", PATIENCE)?;
+    ensure!(is_let_in(&weir, "first")?, "the file is not in force");
+    administer(admin, "LOAD MYSQL USERS TO RUNTIME")?;
+    ensure!(is_let_in(&weir, "first")?, "the file is not in memory");
+    administer(admin, "LOAD MYSQL USERS FROM DISK; LOAD MYSQL USERS TO RUNTIME")?;
+    ensure!(is_let_in(&weir, "second")?, "SIGHUP has changed the database");
     Ok(())
 }
 
