@@ -17,7 +17,7 @@ mod record;
 mod writer;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
@@ -100,6 +100,8 @@ struct Inner {
     slots: Vec<Slot>,
     written: [AtomicU64; 3],
     dropped: [AtomicU64; 3],
+    /// There is an audit log.
+    audits: AtomicBool,
     orders: Mutex<Vec<Order>>,
     writer: OnceLock<Thread>,
 }
@@ -120,6 +122,7 @@ impl Journal {
             slots: (0..=workers).map(|_| Slot::default()).collect(),
             written: Default::default(),
             dropped: Default::default(),
+            audits: AtomicBool::new(false),
             orders: Mutex::default(),
             writer: OnceLock::new(),
         };
@@ -132,8 +135,11 @@ impl Journal {
     }
 
     /// Logs something that did not happen at a worker: what was done at the admin interface. It may be left out, as any
-    /// other, but it never waits for a disk.
+    /// other, but it never waits for a disk. Does nothing while there is no audit log.
     pub fn audit(&self, event: &AuditEvent<'_>) {
+        if !self.inner.audits.load(Ordering::Relaxed) {
+            return;
+        }
         let mut feed = self.feed(self.inner.slots.len() - 1);
         feed.audit(event);
         feed.hand_over_surely();

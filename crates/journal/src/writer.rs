@@ -91,6 +91,8 @@ impl Desk {
     }
 
     fn take(&mut self, settings: Settings) -> Vec<String> {
+        let audits = settings.files.get(Log::Audit as usize).is_some_and(Option::is_some);
+        self.journal.inner.audits.store(audits, Ordering::Relaxed);
         let mut faults = Vec::new();
         for ((file, wanted), log) in self.files.iter_mut().zip(settings.files).zip(Log::ALL) {
             if file.as_ref().map(LogFile::settings) == wanted.as_ref() {
