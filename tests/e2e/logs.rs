@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("logs::rules_choose_what_is_logged", rules),
         Case::parallel("logs::slow_statements_have_a_log_of_their_own", slow),
         Case::parallel("logs::an_audit_of_logins_and_their_ends", audit),
+        Case::parallel("logs::changes_at_the_admin_port_are_audited", admin_changes),
         Case::parallel("logs::sigusr1_begins_the_next_files", sigusr1),
         Case::parallel("logs::a_reload_switches_logs_on_and_off", reload),
         Case::parallel("logs::a_disk_that_is_gone_stops_nobody", no_disk),
@@ -199,6 +200,40 @@ fn audit(env: &Env) -> CaseResult {
     let address = weir.addr().to_string();
     ensure!(own.iter().all(|line| line["proxy_addr"] == address.as_str() && line["ssl"] == false), "{own:?}");
     ensure!(own[3]["duration"].as_str().is_some_and(|text| text.ends_with("ms")), "{own:?}");
+    Ok(())
+}
+
+fn admin_changes(env: &Env) -> CaseResult {
+    let port = env.free_address()?;
+    let weir = env.weir(|config| {
+        config.variable("auditlog_filename", "audit").admin(port);
+    })?;
+    let run = |password: &str, sql: &str| {
+        let mut client = Program::new("mariadb");
+        client.args(["--no-defaults", "-uadmin", &format!("-p{password}"), "-h127.0.0.1"]);
+        client.arg(format!("-P{}", port.port())).args(["-e", sql]).output()
+    };
+    let insert =
+        "INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('new', 'sesame', 100)";
+    for sql in [insert, "SET mysql-monitor_password='sesame'", "LOAD MYSQL USERS TO RUNTIME"] {
+        let output = run("admin", sql)?;
+        ensure!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    ensure!(!run("wrong", "SELECT 1")?.status.success(), "a wrong password");
+    let path = file(&weir, "audit.00000001");
+    let lines = once(&path, |line| line["event"] == "Admin_Connect_ERR")?;
+    let changes: Vec<_> = lines.iter().filter(|line| line["event"] == "Admin_Change").collect();
+    let told: Vec<_> = changes.iter().filter_map(|line| line["query"].as_str()).collect();
+    let masked = "INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('***', '***', 100)";
+    ensure!(told == [masked, "SET mysql-monitor_password='***'", "LOAD MYSQL USERS TO RUNTIME"], "{told:?}");
+    ensure!(changes.iter().all(|line| line["username"] == "admin"), "{changes:?}");
+    ensure!(
+        changes.iter().all(|line| line["extra_info"].as_str().is_some_and(|text| text.starts_with("OK"))),
+        "{changes:?}"
+    );
+    let address = port.to_string();
+    ensure!(changes.iter().all(|line| line["proxy_addr"] == address.as_str()), "{changes:?}");
+    ensure!(!fs::read_to_string(&path)?.contains("sesame"), "a password is in the audit log");
     Ok(())
 }
 

@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use weir_testkit::{Weir, WeirConfig};
+use weir_testkit::{Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
 /// The cases of this module.
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("scheduler::a_program_never_runs_twice_at_a_time", never_twice),
         Case::parallel("scheduler::a_program_that_hangs_is_killed_with_what_it_started", killed),
         Case::parallel("scheduler::other_rows_are_taken_without_a_run_too_many", reload),
+        Case::parallel("scheduler::a_check_script_takes_a_server_out_at_the_admin_port", check_script),
         Case::parallel("scheduler::no_program_outlives_weir", end),
     ]
 }
@@ -132,6 +134,53 @@ fn reload(env: &Env) -> CaseResult {
     schedule(&mut config, 2, 200, &rarely, &[]);
     weir.reload(&config)?;
     eventually("a run at the new interval", PATIENCE, || Ok(lines(&beside(&rarely, "runs")) >= 2))
+}
+
+/// As scripts for ProxySQL's scheduler do: they look at the nodes, and tell the admin port.
+fn check_script(env: &Env) -> CaseResult {
+    let text = r#"
+        ADMIN="mariadb --no-defaults -uadmin -padmin -h127.0.0.1 -P$1 --batch --skip-column-names"
+        $ADMIN -e "SELECT hostname, port, status FROM mysql_servers WHERE hostgroup_id = $2" | while read host port status; do
+            wanted=ONLINE
+            [ -e "busy-$host" ] && wanted=OFFLINE_SOFT
+            [ "$status" = "$wanted" ] && continue
+            echo "$host:$port is to be $wanted"
+            $ADMIN -e "UPDATE mysql_servers SET status='$wanted' WHERE hostname='$host' AND port=$port;
+                LOAD MYSQL SERVERS TO RUNTIME"
+        done"#;
+    let path = script(env, "check", text)?;
+    let port = env.free_address()?;
+    let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    config.admin(port);
+    let weir = env.weir_with(&config)?;
+    let node = env.cluster()?.nodes()[1].addr();
+    let admin = |sql: &str| -> Result<String, Box<dyn Error>> {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-uadmin", "-padmin", "-h127.0.0.1", &format!("-P{}", port.port())]);
+        let output = client.args(["--batch", "--skip-column-names", "-e", sql]).output()?;
+        ensure!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    admin(&format!(
+        "INSERT INTO scheduler (id, interval_ms, filename, arg1, arg2) VALUES (1, 500, '{}', '{}', '{}');
+         LOAD SCHEDULER TO RUNTIME",
+        path.display(),
+        port.port(),
+        hostgroup::WRITER
+    ))?;
+    let status = || {
+        let (host, port) = (node.ip(), node.port());
+        let of_node = format!("WHERE hostname='{host}' AND port={port}");
+        admin(&format!("SELECT DISTINCT status FROM runtime_mysql_servers {of_node}"))
+    };
+    eventually("the node serves", PATIENCE, || Ok(status()? == "ONLINE"))?;
+    let busy = beside(&path, &format!("busy-{}", node.ip()));
+    fs::write(&busy, "")?;
+    weir.wait_log("is to be OFFLINE_SOFT", PATIENCE)?;
+    eventually("the node is out", PATIENCE, || Ok(status()? == "OFFLINE_SOFT"))?;
+    fs::remove_file(&busy)?;
+    weir.wait_log("is to be ONLINE", PATIENCE)?;
+    eventually("the node is back", PATIENCE, || Ok(status()? == "ONLINE"))
 }
 
 fn end(env: &Env) -> CaseResult {

@@ -1,6 +1,7 @@
 //! What the admin interface needs of the running Weir.
 
 use weir_config::{Config, TableRows};
+use weir_journal::AuditEvent;
 use weir_store::Value;
 use weir_topology::Endpoint;
 
@@ -24,6 +25,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Ends a client's session, or only its statement. False if there is none with this id.
     fn kill(&self, thread_id: u64, query_only: bool) -> bool;
+
+    /// Tells the audit log, if there is one, of a session here or of what it has changed. Never waits.
+    fn audit(&self, event: &AuditEvent<'_>);
 
     /// Does what an admin wants done.
     ///

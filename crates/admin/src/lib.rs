@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod audit;
 mod command;
 mod engine;
 mod error;

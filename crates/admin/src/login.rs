@@ -10,7 +10,7 @@ use weir_protocol::error::ServerError;
 use weir_protocol::frame;
 use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::ErrPacket;
-use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verified};
+use weir_session::login::{Channel, ClientLogin, LoginStep, LoginUser, Plugin, Verified};
 
 use crate::wire::{Wire, WireError};
 
@@ -97,6 +97,8 @@ pub(crate) struct Door<'a> {
     pub accounts: &'a Accounts,
     pub tls: Option<&'a Arc<ServerConfig>>,
     pub host: Option<std::net::IpAddr>,
+    /// Hears who was turned away, and why.
+    pub turned_away: &'a dyn Fn(&[u8], Channel, &str),
 }
 
 impl Door<'_> {
@@ -164,6 +166,7 @@ impl Door<'_> {
                     return Ok(self.guest(*verified));
                 }
                 LoginStep::Refused(error, message) => {
+                    (self.turned_away)(login.user(), channel, &message);
                     self.wire.write(&out, LOGIN_TIMEOUT)?;
                     return self.refuse(login.next_sequence(), error, &message);
                 }

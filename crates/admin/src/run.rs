@@ -8,6 +8,7 @@ mod statement;
 use weir_protocol::error;
 use weir_store::{Layer, Value};
 
+use crate::audit;
 use crate::command::{self, Assignment, Checksum, Command, Fixed, Proxy, Scope, Weir};
 use crate::engine::EngineCommand;
 use crate::error::SqlError;
@@ -31,7 +32,11 @@ impl Session {
             self.warnings.clear();
         }
         let is_show = matches!(command, Command::Show(_) | Command::Sql(_));
+        let is_change = audit::is_change(&command);
         let reply = self.obey_command(command, parameters, format);
+        if is_change {
+            self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &reply);
+        }
         if let (Err(error), true) = (&reply, self.warnings.is_empty() || is_show) {
             self.keep_error(error);
         }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtPrepareOk};
 use weir_protocol::error;
 use weir_protocol::frame;
 use weir_protocol::status::StatusFlags;
+use weir_session::login::Channel;
 use weir_store::{MAIN, SCHEMAS, table};
 
+use crate::audit::Visitor;
 use crate::error::SqlError;
 use crate::limits::{IDLE_TIMEOUT, PACKET_BYTES_MAX, PACKET_TIMEOUT, WARNINGS_MAX};
 use crate::login::{Accounts, Door, Guest, Rights};
@@ -33,6 +36,8 @@ pub(crate) struct Session {
     pub rights: Rights,
     pub schema: String,
     pub thread_id: u32,
+    pub visitor: Visitor,
+    pub channel: Channel,
     pub warnings: Vec<Warning>,
     /// A statement since the last COMMIT has changed something.
     pub has_written: bool,
@@ -49,17 +54,25 @@ pub(crate) fn serve(
     is_in: impl FnOnce(),
 ) -> Result<(), WireError> {
     let (accounts, tls) = (office.accounts(), office.tls());
-    let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host };
+    let visitor = Visitor::at(wire, thread_id);
+    let engine = &*office.engine;
+    let turned_away = |user: &[u8], channel: Channel, message: &str| {
+        visitor.tell(engine, AuditKind::AdminConnectErr, user, channel, message);
+    };
+    let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
     let Some(guest) = door.open(thread_id, crate::variables::GREETING.as_bytes())? else {
         return Ok(());
     };
     is_in();
     let sequence = guest.sequence;
-    let Some(mut session) = Session::begin(office, guest, thread_id, wire)? else { return Ok(()) };
+    visitor.tell(engine, AuditKind::AdminConnectOk, guest.user.as_bytes(), wire.channel(), "");
+    let Some(mut session) = Session::begin(office, guest, visitor.clone(), wire)? else { return Ok(()) };
     let mut out = Vec::new();
     session.answer(sequence).ok(0, "", &mut out);
     wire.write(&out, PACKET_TIMEOUT)?;
-    session.run(wire, host)
+    let ended = session.run(wire, host);
+    visitor.tell(engine, AuditKind::AdminClose, session.user.as_bytes(), session.channel, "");
+    ended
 }
 
 impl Session {
@@ -67,15 +80,17 @@ impl Session {
     fn begin(
         office: &Arc<Office>,
         guest: Guest,
-        thread_id: u32,
+        visitor: Visitor,
         wire: &mut Wire,
     ) -> Result<Option<Self>, WireError> {
         let mut session = Self {
             office: office.clone(),
+            thread_id: visitor.thread_id(),
+            visitor,
+            channel: wire.channel(),
             user: guest.user,
             rights: guest.rights,
             schema: MAIN.to_owned(),
-            thread_id,
             warnings: Vec::new(),
             has_written: false,
             capabilities: guest.capabilities,
@@ -235,11 +250,15 @@ impl Session {
         host: Option<std::net::IpAddr>,
     ) -> Result<bool, WireError> {
         let (accounts, tls): (Accounts, _) = (self.office.accounts(), self.office.tls());
-        let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host };
+        let (office, visitor) = (self.office.clone(), self.visitor.clone());
+        let turned_away = |user: &[u8], channel: Channel, message: &str| {
+            visitor.tell(&*office.engine, AuditKind::AdminConnectErr, user, channel, message);
+        };
+        let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
         let Some(guest) = door.change(payload, self.capabilities)? else { return Ok(false) };
         let sequence = guest.sequence;
-        let (office, thread_id) = (self.office.clone(), self.thread_id);
-        let Some(session) = Self::begin(&office, guest, thread_id, wire)? else { return Ok(false) };
+        visitor.tell(&*office.engine, AuditKind::AdminConnectOk, guest.user.as_bytes(), self.channel, "");
+        let Some(session) = Self::begin(&office, guest, visitor.clone(), wire)? else { return Ok(false) };
         *self = session;
         let mut out = Vec::new();
         self.answer(sequence).ok(0, "", &mut out);

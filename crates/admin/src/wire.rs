@@ -31,6 +31,13 @@ impl Socket {
     }
 
     /// A second handle, to close it with.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
@@ -129,6 +136,15 @@ impl Wire {
     /// What lies between the two ends.
     pub(crate) fn channel(&self) -> Channel {
         self.channel
+    }
+
+    /// None: it is broken.
+    pub(crate) fn socket(&self) -> Option<&Socket> {
+        match &self.transport {
+            Transport::Plain(socket) => Some(socket),
+            Transport::Tls(stream) => Some(&stream.sock),
+            Transport::Broken => None,
+        }
     }
 
     /// Goes on in TLS.

@@ -9,6 +9,7 @@ use std::thread;
 use weir_admin::{Admin, Doors, Engine, EngineCommand, Settings};
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_config::{Config, ListenAddress, TableRows};
+use weir_journal::{AuditEvent, AuditKind};
 use weir_store::{Store, Value};
 
 /// An engine without a Weir.
@@ -16,6 +17,7 @@ use weir_store::{Store, Value};
 struct Notes {
     applied: Mutex<Vec<Config>>,
     commands: Mutex<Vec<EngineCommand>>,
+    audited: Mutex<Vec<(AuditKind, [String; 3])>>,
     /// How often each table was asked for.
     reads: Mutex<HashMap<String, u32>>,
 }
@@ -40,6 +42,12 @@ impl Engine for Notes {
 
     fn kill(&self, thread_id: u64, _query_only: bool) -> bool {
         thread_id == 7
+    }
+
+    fn audit(&self, event: &AuditEvent<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let line = [text(event.username), text(event.statement), text(event.extra)];
+        self.audited.lock().unwrap().push((event.kind, line));
     }
 
     fn command(&self, command: EngineCommand) -> Result<String, String> {
@@ -385,4 +393,34 @@ fn when_it_ends_its_sessions_end() {
     drop(admin);
     assert!(session.query("SELECT 1").is_err());
     assert!(Connection::connect(&options).is_err());
+}
+
+#[test]
+fn who_comes_and_what_is_changed_is_audited() {
+    let rig = Rig::start();
+    let mut admin = rig.admin();
+    admin.query("SELECT 1").unwrap();
+    admin.query("DELETE FROM mysql_users").unwrap();
+    admin.query("SET mysql-max_connections=500").unwrap();
+    admin.query("LOAD MYSQL USERS TO RUNTIME").unwrap();
+    assert!(admin.query("KILL 8").is_err());
+    drop(admin);
+    assert!(rig.connect("admin", "wrong").is_err());
+    let has_ended = |log: &[(AuditKind, [String; 3])]| log.iter().any(|line| line.0 == AuditKind::AdminClose);
+    while !has_ended(&rig.notes.audited.lock().unwrap()) {
+        thread::yield_now();
+    }
+    let log = rig.notes.audited.lock().unwrap().clone();
+    let changes: Vec<_> = log.iter().filter(|line| line.0 == AuditKind::AdminChange).collect();
+    let told: Vec<_> =
+        changes.iter().map(|(_, [user, statement, extra])| (&**user, &**statement, &**extra)).collect();
+    let expected = [
+        ("admin", "DELETE FROM mysql_users", "OK, 0 rows"),
+        ("admin", "SET mysql-max_connections=500", "OK, 1 rows"),
+        ("admin", "LOAD MYSQL USERS TO RUNTIME", "OK, 0 rows"),
+        ("admin", "KILL 8", "error 1094: Unknown thread id: 8"),
+    ];
+    assert_eq!(told, expected);
+    let count = |kind| log.iter().filter(|line| line.0 == kind).count();
+    assert_eq!((count(AuditKind::AdminConnectOk), count(AuditKind::AdminConnectErr)), (1, 1));
 }

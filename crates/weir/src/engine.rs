@@ -6,6 +6,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGTERM, SIGUSR1};
 use weir_admin::{Engine, EngineCommand};
 use weir_config::{Config, ConfigError, TableRows};
+use weir_journal::AuditEvent;
 use weir_proxy::service::Publisher;
 use weir_store::Value;
 
@@ -43,6 +44,10 @@ impl Engine for RunningWeir {
 
     fn kill(&self, thread_id: u64, query_only: bool) -> bool {
         u32::try_from(thread_id).is_ok_and(|session| self.publisher.kill(session, query_only))
+    }
+
+    fn audit(&self, event: &AuditEvent<'_>) {
+        self.publisher.journal().audit(event);
     }
 
     fn command(&self, command: EngineCommand) -> Result<String, String> {
