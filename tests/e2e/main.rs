@@ -47,6 +47,7 @@ mod statistics;
 mod stats;
 mod streaming;
 mod switchover;
+mod takeover;
 mod tracking;
 mod vanish;
 
@@ -99,6 +100,7 @@ fn cases() -> Vec<Case> {
         stats::trials(),
         streaming::trials(),
         switchover::trials(),
+        takeover::trials(),
         tracking::trials(),
         vanish::trials(),
     ]

@@ -77,7 +77,7 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Sockets that listen, and whose clients wait until they are served.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Doors(Vec<Bound>);
 
 impl Doors {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -125,7 +126,20 @@ fn hint(error: &io::Error) -> &'static str {
 
 /// All listening sockets. Files of Unix sockets go with them.
 #[derive(Debug, Default)]
-pub struct Listeners(Vec<Bound>);
+pub struct Listeners {
+    bound: Vec<Bound>,
+    /// Files of sockets that another process has handed over and that may still be its own.
+    adopted: Vec<Arc<SocketFile>>,
+}
+
+/// A socket that is listened on, on its way from one process to another.
+#[derive(Debug)]
+pub struct Handed {
+    /// Where it listens.
+    pub address: ListenAddress,
+    /// The socket.
+    pub socket: OwnedFd,
+}
 
 /// A socket that is listened on.
 #[derive(Debug, Clone)]
@@ -133,10 +147,52 @@ struct Bound {
     listener: Arc<Listener>,
     socket: Arc<OwnedFd>,
     /// Goes with the last owner of the socket.
-    _file: Option<Arc<SocketFile>>,
+    file: Option<Arc<SocketFile>>,
 }
 
 impl Listeners {
+    /// Sockets that another process listens on: [`Listeners::bind`] takes those that are wanted. Their files stay that
+    /// process's until [`Listeners::own_files`].
+    ///
+    /// # Errors
+    /// When a Unix socket's file is gone.
+    pub fn adopt(handed: Vec<Handed>) -> io::Result<Self> {
+        let mut listeners = Self::default();
+        for Handed { address, socket } in handed {
+            let file = match &address {
+                ListenAddress::Tcp(_) => None,
+                ListenAddress::Unix(path) => Some(Arc::new(SocketFile::of(path, false)?)),
+            };
+            listeners.adopted.extend(file.clone());
+            let listener = Arc::new(Listener::split(address));
+            listeners.bound.push(Bound { listener, socket: Arc::new(socket), file });
+        }
+        Ok(listeners)
+    }
+
+    /// The process that the sockets come from has let go of them: their files go with this one's, at once those
+    /// of sockets that it does not want.
+    pub fn own_files(&mut self) {
+        self.adopted.drain(..).for_each(|file| file.is_own.store(true, Ordering::Relaxed));
+    }
+
+    /// Another process has the sockets: their files stay when these are dropped.
+    pub fn leave_files(&self) {
+        let files = self.bound.iter().filter_map(|bound| bound.file.as_ref());
+        files.for_each(|file| file.is_own.store(false, Ordering::Relaxed));
+    }
+
+    /// All sockets, for another process.
+    ///
+    /// # Errors
+    /// When the system gives no more descriptors.
+    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
+        let hand = |bound: &Bound| {
+            Ok(Handed { address: bound.listener.address.clone(), socket: bound.socket.try_clone()? })
+        };
+        self.bound.iter().map(hand).collect()
+    }
+
     /// Listens on all of these and nothing else; sockets that are among them already stay, with their clients
     /// that wait to be accepted. Nothing changes if one of them can't be had.
     ///
@@ -146,7 +202,7 @@ impl Listeners {
         let mut bound = Vec::with_capacity(wanted.len());
         let mut fresh = Vec::new();
         for listener in wanted {
-            let known = self.0.iter().find(|known| known.listener.address == listener.address).cloned();
+            let known = self.bound.iter().find(|known| known.listener.address == listener.address).cloned();
             bound.push(match known {
                 Some(known) if *known.listener == *listener => known,
                 Some(known) => Bound { listener: Arc::new(listener.clone()), ..known },
@@ -162,7 +218,7 @@ impl Listeners {
             rustix::net::listen(&**socket, BACKLOG)
                 .map_err(|error| ListenError { address: listener.address.clone(), error: error.into() })?;
         }
-        self.0 = bound;
+        self.bound = bound;
         Ok(())
     }
 
@@ -174,12 +230,12 @@ impl Listeners {
         let share = |bound: &Bound| {
             Ok(Listening { socket: bound.socket.try_clone()?, listener: bound.listener.clone() })
         };
-        self.0.iter().map(share).collect()
+        self.bound.iter().map(share).collect()
     }
 
     /// What is listened on, with the ports that the system chose.
     pub fn iter(&self) -> impl Iterator<Item = &Listener> {
-        self.0.iter().map(|bound| &*bound.listener)
+        self.bound.iter().map(|bound| &*bound.listener)
     }
 }
 
@@ -198,7 +254,7 @@ impl Bound {
         {
             *addr = chosen;
         }
-        Ok(Self { listener: Arc::new(listener), socket: Arc::new(socket), _file: file.map(Arc::new) })
+        Ok(Self { listener: Arc::new(listener), socket: Arc::new(socket), file: file.map(Arc::new) })
     }
 }
 
@@ -228,7 +284,7 @@ fn listen_unix(path: &Path) -> io::Result<(OwnedFd, SocketFile)> {
         }
         result => result?,
     }
-    let file = SocketFile::of(path)?;
+    let file = SocketFile::of(path, true)?;
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
     Ok((socket, file))
 }
@@ -254,17 +310,23 @@ struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+    /// Not another process's that has the same socket.
+    is_own: AtomicBool,
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
+    fn of(path: &Path, is_own: bool) -> io::Result<Self> {
         let metadata = fs::symlink_metadata(path)?;
-        Ok(Self { path: path.into(), device: metadata.dev(), inode: metadata.ino() })
+        let (device, inode) = (metadata.dev(), metadata.ino());
+        Ok(Self { path: path.into(), device, inode, is_own: AtomicBool::new(is_own) })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if !*self.is_own.get_mut() {
+            return;
+        }
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|now| (now.dev(), now.ino()) == (self.device, self.inode));
         if is_ours {
@@ -347,6 +409,33 @@ mod tests {
         assert!(listeners.bind(&[unix(&second), unix(&dir.path().join("no/dir"))]).is_err());
         assert!(!second.exists() && third.exists());
         assert_eq!(listeners.iter().cloned().collect::<Vec<_>>(), [primary, unix(&third)]);
+    }
+
+    #[test]
+    fn handed_sockets_keep_their_clients_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let [kept, left, new] = ["kept", "left", "new"].map(|name| dir.path().join(name));
+        let mut before = Listeners::default();
+        before.bind(&[unix(&kept), unix(&left)]).unwrap();
+        let mut waits = UnixStream::connect(&kept).unwrap();
+        waits.write_all(b"hello").unwrap();
+        // One that fails before it has them leaves everything as it was.
+        let mut failed = Listeners::adopt(before.hand_over().unwrap()).unwrap();
+        failed.bind(&[unix(&new)]).unwrap();
+        drop(failed);
+        assert!(kept.exists() && left.exists() && !new.exists());
+        let mut after = Listeners::adopt(before.hand_over().unwrap()).unwrap();
+        after.bind(&[unix(&new), unix(&kept)]).unwrap();
+        before.leave_files();
+        drop(before);
+        assert!(kept.exists() && left.exists() && new.exists());
+        after.own_files();
+        assert!(kept.exists() && !left.exists(), "the file of a socket that nobody wants");
+        let accepted = after.share().unwrap()[1].accept().unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!((&accepted.stream).read(&mut bytes).unwrap(), 5);
+        drop(after);
+        assert!(!kept.exists() && !new.exists());
     }
 
     #[test]

@@ -13,8 +13,8 @@ use weir_journal::Journal;
 
 use crate::core::Core;
 use crate::driver::{Lobby, epoll, now, uring};
-use crate::listener::{ListenError, Listeners};
-use crate::shared::{Mailbox, Message, Reporter, Shared};
+use crate::listener::{Handed, ListenError, Listeners};
+use crate::shared::{Drain, Mailbox, Message, Reporter, Shared};
 use crate::snapshot::Snapshot;
 use crate::statistics::{DigestTable, ReportPart, SessionRow, WorkerReport};
 use crate::verifier::Verifier;
@@ -61,7 +61,24 @@ impl Service {
         tls: Option<Arc<ServerConfig>>,
         reporter: Reporter,
     ) -> Result<Self, StartError> {
-        let mut listeners = Listeners::default();
+        let mut service = Self::prepare(Listeners::default(), wanted, workers, snapshot, tls, reporter)?;
+        service.open()?;
+        Ok(service)
+    }
+
+    /// The same up to where the first client could be taken: those who come wait for [`Service::open`]. `listeners`
+    /// may be those of another process.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub fn prepare(
+        mut listeners: Listeners,
+        wanted: &[Listener],
+        workers: usize,
+        snapshot: &Arc<Snapshot>,
+        tls: Option<Arc<ServerConfig>>,
+        reporter: Reporter,
+    ) -> Result<Self, StartError> {
         listeners.bind(wanted)?;
         let (shared, inboxes) = Shared::new(workers, reporter)?;
         let verifier = Verifier::start(shared.clone())?;
@@ -71,13 +88,12 @@ impl Service {
         for (worker, inbox) in inboxes.into_iter().enumerate() {
             let mut seed = [0; 32];
             getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-            let own = listeners.share()?;
             let verifier = verifier.clone();
             let (shared, snapshot, tls, stop) = (shared.clone(), snapshot.clone(), tls.clone(), stop.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
                 let core = Core::new(worker, shared.clone(), snapshot, seed, now());
-                let lobby = Lobby::new(worker, shared, verifier, inbox, own);
+                let lobby = Lobby::new(worker, shared, verifier, inbox);
                 if is_uring {
                     uring::Driver::new(core, lobby, uring::Driver::ring()?, tls)?.run(&stop)
                 } else {
@@ -106,6 +122,19 @@ impl Service {
     /// When an address is taken or the system gives no more descriptors.
     pub fn listen(&mut self, wanted: &[Listener]) -> Result<(), StartError> {
         self.listeners.bind(wanted)?;
+        Ok(self.share()?)
+    }
+
+    /// Begins to take clients. Nobody else listens on the sockets any more.
+    ///
+    /// # Errors
+    /// When the system gives no more descriptors.
+    pub fn open(&mut self) -> io::Result<()> {
+        self.listeners.own_files();
+        self.share()
+    }
+
+    fn share(&self) -> io::Result<()> {
         let shares = self.shared.mailboxes.iter().map(|_| self.listeners.share());
         let shares = shares.collect::<io::Result<Vec<_>>>()?;
         for (mailbox, share) in self.shared.mailboxes.iter().zip(shares) {
@@ -114,15 +143,34 @@ impl Service {
         Ok(())
     }
 
+    /// All listening sockets, for a process that takes them over: see [`Service::let_go`].
+    ///
+    /// # Errors
+    /// When the system gives no more descriptors.
+    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
+        self.listeners.hand_over()
+    }
+
+    /// Takes no more clients; those who come wait for the process that has the sockets now. All that were accepted
+    /// before are served here.
+    pub fn let_go(&mut self) {
+        self.listeners.leave_files();
+        self.listeners = Listeners::default();
+        self.shared.broadcast(|| Message::Listen(Vec::new()));
+        // When all have stopped, the last client may still be on its way from one worker to another.
+        let publisher = self.publisher();
+        let _ = publisher.settle() && publisher.settle();
+    }
+
     /// A handle to publish snapshots with.
     pub fn publisher(&self) -> Publisher {
         Publisher { shared: self.shared.clone() }
     }
 
     /// Takes no more clients and lets the running transactions end; returns when that is done.
-    pub fn drain(mut self) -> io::Result<()> {
+    pub fn drain(mut self, drain: Drain) -> io::Result<()> {
         self.listeners = Listeners::default();
-        self.shared.broadcast(|| Message::Drain);
+        self.shared.broadcast(|| Message::Drain(drain));
         self.join()
     }
 

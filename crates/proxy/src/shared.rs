@@ -86,7 +86,17 @@ pub enum Message {
     /// Dropped in its turn, so that whoever holds the other end sees that all messages before it have been taken.
     Barrier(Sender<()>),
     /// Take no more clients, let the running work end.
-    Drain,
+    Drain(Drain),
+}
+
+/// Why a worker ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// The service is stopped.
+    Stop,
+    /// Another process takes the clients that come from now on. Those who have just come must not notice: a login goes on,
+    /// and its first command is served.
+    HandedOver,
 }
 
 /// The sessions that a KILL means.

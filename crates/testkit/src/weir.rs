@@ -13,6 +13,8 @@ use crate::process::{Process, log_tail, poll_until, wait_for_port};
 use crate::{Account, Galera, Signal, TestkitError, preflight};
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
+/// A process that takes over learns the roles before.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The hostgroups that [`WeirConfig::for_cluster`] sets up.
 pub mod hostgroup {
@@ -257,6 +259,41 @@ impl Weir {
         let name = process.name().to_owned();
         drop(process);
         Files { config_path, log_path, datadir, arguments }.serve(Command::new(binary), &name, listen)
+    }
+
+    /// Starts a process that takes over from this one (`--takeover`), and waits until it has. It has the same datadir,
+    /// this one's configuration file, which `config` is written to if there is one, and a log of its own.
+    pub fn follow(&self, binary: &Path, config: Option<&WeirConfig>) -> Result<Weir, TestkitError> {
+        let next = self.begin_follow(binary, config)?;
+        let is_through = || next.log().contains("taken over: ") || next.process.exit_status().is_some();
+        let waited = poll_until(FOLLOW_TIMEOUT, is_through);
+        if let (Ok(()), None) = (waited, next.process.exit_status()) {
+            return Ok(next);
+        }
+        Err(TestkitError::Timeout {
+            what: format!("the takeover by {}", next.process.name()),
+            timeout_s: FOLLOW_TIMEOUT.as_secs_f64(),
+            details: format!("; the end of its log:\n{}", log_tail(&next.log_path, 15)),
+        })
+    }
+
+    /// The same without waiting for anything.
+    pub fn begin_follow(&self, binary: &Path, config: Option<&WeirConfig>) -> Result<Weir, TestkitError> {
+        if let Some(config) = config {
+            write_config(&self.config_path, config, &self.datadir)?;
+        }
+        let name = format!("{}+", self.process.name());
+        let log_path = self.log_path.with_file_name(format!("{name}.log"));
+        let doing = || TestkitError::io(format!("write {}", log_path.display()));
+        let log = File::create(&log_path).map_err(doing())?;
+        let mut command = Command::new(binary);
+        command.args(["serve", "--takeover", "-c"]).arg(&self.config_path).args(&self.arguments);
+        let stdout = log.try_clone().map_err(doing())?;
+        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
+        let listen = config.map_or(self.listen, WeirConfig::listen);
+        let (config_path, datadir) = (self.config_path.clone(), self.datadir.clone());
+        let arguments = self.arguments.clone();
+        Ok(Weir { process, listen, config_path, log_path, datadir, arguments })
     }
 
     /// Where clients connect.

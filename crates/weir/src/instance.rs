@@ -1,7 +1,7 @@
 //! This Weir's name among those in front of the same clusters.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::files::replace_private;
 
@@ -14,20 +14,34 @@ const NAME_BYTES_MAX: usize = 100;
 /// # Errors
 /// When the file can't be read or written.
 pub(crate) fn instance_name(datadir: &Path) -> io::Result<String> {
-    let path = datadir.join("instance");
-    let host = host_name();
-    let prefix = format!("{host}-");
-    match std::fs::read_to_string(&path) {
+    let prefix = prefix();
+    match std::fs::read_to_string(path(datadir)) {
         Ok(text) if is_name(text.trim(), &prefix) => return Ok(text.trim().to_owned()),
         Ok(_) => {}
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
         Err(error) => return Err(error),
     }
+    new_instance_name(datadir)
+}
+
+/// A name that no Weir has had, from now on the one of `datadir`.
+///
+/// # Errors
+/// When the file can't be written, or the system has no randomness.
+pub(crate) fn new_instance_name(datadir: &Path) -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let name = format!("{prefix}{:016x}", u64::from_be_bytes(random));
-    replace_private(&path, &format!("{name}\n"))?;
+    let name = format!("{}{:016x}", prefix(), u64::from_be_bytes(random));
+    replace_private(&path(datadir), &format!("{name}\n"))?;
     Ok(name)
+}
+
+fn path(datadir: &Path) -> PathBuf {
+    datadir.join("instance")
+}
+
+fn prefix() -> String {
+    format!("{}-", host_name())
 }
 
 fn is_name(text: &str, prefix: &str) -> bool {
@@ -62,6 +76,8 @@ mod tests {
             let other = instance_name(&dir).unwrap();
             assert!(other != name && other != foreign, "{foreign:?} {other}");
         }
+        let next = new_instance_name(&dir).unwrap();
+        assert!(next != name && instance_name(&dir).unwrap() == next);
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

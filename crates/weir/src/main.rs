@@ -16,7 +16,9 @@ mod instance;
 mod latest_roles;
 mod log;
 mod logs;
+mod notify;
 mod process;
+mod program;
 mod rsa_key;
 mod scheduler;
 mod serve;
@@ -27,6 +29,7 @@ mod startup;
 mod stats;
 mod status;
 mod tables;
+mod takeover;
 mod tally;
 mod tls;
 mod topology_log;
@@ -55,6 +58,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   weir serve -c /etc/proxysql.cnf --datadir /var/lib/weir     ProxySQL's own file
   weir serve -c /etc/weir.toml --config-mode file     for who keeps the file, not the database
   weir serve -c weir.toml --log-format json --log-level weir_proxy=debug,info
+  weir serve -c /etc/weir.toml --takeover     take the clients of the weir that runs, and let it drain
 
 The configuration is the file's at the first start, and is saved to datadir/weir.db; from then on the database wins,
 and the log names what differs from the file. --initial, --reload and --config-mode=file let the file win.
@@ -62,6 +66,7 @@ and the log names what differs from the file. --initial, --reload and --config-m
 Signals:
   SIGHUP    read the file again, into memory and runtime; a faulty one changes nothing
   SIGUSR1   go on in the next files of the events, slow and audit log
+  SIGUSR2   start this program again, as it is on disk now, to take over (upgrade)
   SIGTERM   take no more clients, let running transactions end (drain_timeout_ms), exit; again: exit at once
   SIGINT    the same";
 
@@ -167,6 +172,10 @@ struct ServeArgs {
     /// What is logged: error, warn, info, debug, trace, or per module as in weir_proxy=debug,info
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log_level: String,
+    /// Take the listening sockets of the weir that runs with the same datadir, which then drains; without one, start as
+    /// usual
+    #[arg(long)]
+    takeover: bool,
 }
 
 #[derive(Args)]
@@ -265,7 +274,8 @@ fn main() -> ExitCode {
                 eprintln!("weir: {error}");
                 return ExitCode::from(2);
             }
-            match serve::serve(&args.origin()) {
+            let takeover = args.takeover;
+            match serve::serve(&args.origin(), takeover) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("weir: {error}");

@@ -1,6 +1,8 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
+mod entry;
 mod failback;
+mod handover;
 mod intake;
 mod leaving;
 mod office;
@@ -13,15 +15,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use weir_config::{Config, ConfigError};
 use weir_control::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
-use weir_proxy::shared::Report;
+use weir_proxy::shared::{Drain, Report};
 use weir_topology::{Roles, ServerRegistry};
 
+use self::entry::Entry;
 use self::failback::Failbacks;
+use self::handover::{Handover, UNDER_WAY};
 pub(crate) use self::intake::Intake;
 use self::intake::Offer;
 use self::reload::Reloader;
@@ -29,9 +33,10 @@ use crate::control::{Control, ControlError, Deed, Order, Orders, Reporter};
 use crate::drained::{Drained, DrainedError};
 use crate::historian;
 use crate::in_force::InForce;
-use crate::instance::instance_name;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
+use crate::notify;
+use crate::program::Program;
 use crate::rsa_key::{self, RsaKeyError};
 use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
@@ -39,6 +44,7 @@ use crate::snapshot::{Snapshots, Unresolved};
 use crate::source::Source;
 use crate::startup::{self, Origin, Start, StartupError};
 use crate::tables::Sources;
+use crate::takeover::{Predecessor, TakeoverError};
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
@@ -70,6 +76,8 @@ pub(crate) enum ServeError {
     Drained(#[from] DrainedError),
     #[error("this Weir's name, in the datadir: {0}")]
     Instance(std::io::Error),
+    #[error("takeover: {0}")]
+    Takeover(#[from] TakeoverError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -87,15 +95,21 @@ enum Event {
     Ended(std::io::Result<()>),
 }
 
-/// Runs until a signal ends it.
-pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
+/// Runs until a signal ends it. With `takeover` it goes on in the place of the Weir that runs with the same datadir.
+pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
+    let program = Program::this()?;
     // Whoever sees the control socket may send signals.
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
-    let source = Source::read(&origin.path).map_err(ServeError::Config)?;
+    let mut source = Source::read(&origin.path).map_err(ServeError::Config)?;
     let datadir = origin.datadir(&source);
+    let predecessor = if takeover { Predecessor::greet(&datadir)? } else { None };
+    if predecessor.is_some() {
+        // From here on nobody changes anything.
+        source = Source::read(&origin.path).map_err(ServeError::Config)?;
+    }
     // Before the database is touched, and anything is said in this Weir's name: a datadir serves one Weir.
-    let control = Control::listen(&datadir)?;
+    let mut entry = Entry::begin(&datadir, predecessor)?;
     let Start { config, store } = startup::start(origin, &source, &datadir)?;
     drop(source);
     let store = Arc::new(Mutex::new(store));
@@ -106,41 +120,27 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     snapshots.compile_rules(&config);
     snapshots.rsa_key = rsa_key::rsa_key(&config)?;
     snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
-    let (roles_events, roles) = (events.clone(), LatestRoles::default());
     let (log, unopened_log) = TopologyLog::new(&config);
-    let roles_log = log.clone();
-    let decided = roles.clone();
     let drained = Drained::load(&config.datadir)?;
     log_drained(&drained);
-    let instance = instance_name(&config.datadir).map_err(ServeError::Instance)?;
-    snapshots.instance = instance.as_str().into();
+    snapshots.instance = entry.instance().into();
+    let roles = LatestRoles::default();
+    let publish = publish(roles.clone(), log.clone(), events.clone());
     let servers_tls = snapshots.servers_tls.for_monitor();
-    let monitor = Monitor::start(&config, &instance, &drained.all(), &servers_tls, registry, move |roles| {
-        roles_log.roles(&roles);
-        decided.set(roles);
-        // The main thread outlives the monitor.
-        let _ = roles_events.send(Event::Roles);
-    })?;
-    let snapshot = snapshots.build(&config, &Roles::default());
+    let monitor = Monitor::start(&config, entry.instance(), &drained.all(), &servers_tls, registry, publish)?;
+    entry.follow(&monitor, &roles, &inbox)?;
+    let snapshot = snapshots.build(&config, &roles.latest());
     let workers = config.variables.threads.max(1) as usize;
-    let reporter = monitor.reporter();
-    let report = move |report: Report<'_>| {
-        let Ok(endpoint) = report.endpoint().parse() else { return };
-        match report {
-            Report::Suspect(_) => reporter.suspect(&endpoint),
-            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
-        }
-    };
+    let (listeners, report) = (entry.listeners()?, report(&monitor));
+    let server_tls = tls.as_ref().map(|tls| tls.config.clone());
+    let mut service =
+        Service::prepare(listeners, &config.listeners(), workers, &snapshot, server_tls, report)?;
+    let is_takeover = entry.has_predecessor();
+    let control = entry.take_over()?;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
-    let doors = office::doors(&config)?;
-    let service = Service::start(
-        &config.listeners(),
-        workers,
-        &snapshot,
-        tls.as_ref().map(|tls| tls.config.clone()),
-        Box::new(report),
-    )?;
+    let doors = if is_takeover { office::doors_of_predecessor(&config) } else { office::doors(&config)? };
+    service.open()?;
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
@@ -169,10 +169,14 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
     let admin = office::open(&config, doors, tls.as_ref(), store.clone(), engine)?;
     let scheduler = Scheduler::start(&config)?;
     let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()), admin)?;
+    notify::ready();
+    // Those that were decided so far, which nobody has followed yet.
+    let _ = events.send(Event::Roles);
     let server = Server {
-        reloader,
+        reloader: Some(reloader),
         config,
         in_force,
+        sources: Some(sources),
         snapshots,
         roles,
         published: Arc::default(),
@@ -185,16 +189,44 @@ pub(crate) fn serve(origin: &Origin) -> Result<(), ServeError> {
         scheduler,
         tls,
         is_paused: false,
+        control,
+        handover: Handover::default(),
+        program,
     };
     let ended = server.run(service, &events, &inbox);
     journal.stop();
     ended
 }
 
+/// What the monitor does with roles that it has decided, on its own thread.
+fn publish(roles: LatestRoles, log: TopologyLog, events: Sender<Event>) -> impl Fn(Arc<Roles>) + Send {
+    move |decided| {
+        log.roles(&decided);
+        roles.set(decided);
+        // The main thread outlives the monitor.
+        let _ = events.send(Event::Roles);
+    }
+}
+
+/// What the workers tell the monitor.
+fn report(monitor: &Monitor) -> weir_proxy::shared::Reporter {
+    let reporter = monitor.reporter();
+    Box::new(move |report: Report<'_>| {
+        let Ok(endpoint) = report.endpoint().parse() else { return };
+        match report {
+            Report::Suspect(_) => reporter.suspect(&endpoint),
+            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
+        }
+    })
+}
+
 struct Server {
-    reloader: Reloader,
+    /// It has the admin interface, too; none when they are another process's.
+    reloader: Option<Reloader>,
     config: Config,
     in_force: InForce,
+    /// What statistics are made of; none when another process keeps their history.
+    sources: Option<Arc<Sources>>,
     snapshots: Snapshots,
     roles: LatestRoles,
     /// The roles that the workers go by.
@@ -209,6 +241,9 @@ struct Server {
     tls: Option<Tls>,
     /// No new clients are taken, by an admin's will.
     is_paused: bool,
+    control: Control,
+    handover: Handover,
+    program: Program,
 }
 
 impl Server {
@@ -226,13 +261,18 @@ impl Server {
                 }
                 Event::Order(order) => self.obey(order, &mut service),
                 Event::Offer(offer) => self.consider(offer, &mut service),
-                Event::Signal(SIGHUP) => self.reloader.reload(),
+                Event::Signal(SIGHUP) => self.reloader.iter().for_each(Reloader::reload),
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
+                Event::Signal(SIGUSR2) => self.start_successor(),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
+                    notify::stopping();
                     break;
                 }
                 Event::Ended(result) => return Ok(result?),
+            }
+            if self.handover == Handover::Done {
+                break;
             }
         }
         self.drain(service, events, inbox)
@@ -249,7 +289,7 @@ impl Server {
         }
     }
 
-    /// Lets the workers end; roles still change meanwhile, and a second signal is the end.
+    /// Lets the workers end; roles still change meanwhile, and a signal while it is known that this ends is the end.
     fn drain(
         mut self,
         service: Service,
@@ -257,8 +297,10 @@ impl Server {
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
         let ended = events.clone();
+        let mut is_told = self.handover != Handover::Done;
+        let drain = if is_told { Drain::Stop } else { Drain::HandedOver };
         std::thread::Builder::new().name("drain".into()).spawn(move || {
-            let _ = ended.send(Event::Ended(service.drain()));
+            let _ = ended.send(Event::Ended(service.drain(drain)));
         })?;
         // Whoever takes over from this Weir has a scheduler of its own.
         self.scheduler.stop();
@@ -266,8 +308,10 @@ impl Server {
             match event {
                 Event::Roles => self.publish(),
                 // Whoever ordered is told that by the end of the channel.
-                Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP) => {}
+                Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
+                // A service manager that stops both processes does not mean that nobody may finish.
+                Event::Signal(_) if !is_told => is_told = true,
                 Event::Signal(signal) => {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
                     return Ok(());
@@ -297,15 +341,18 @@ impl Server {
     }
 
     fn obey(&mut self, order: Order, service: &mut Service) {
-        let done = match &order.deed {
-            Deed::Drain(endpoint) => self.drain_server(endpoint, &order.steps),
-            Deed::Undrain(endpoint) => self.undrain_server(endpoint),
-            Deed::Switchover(switchover) => self.switchover(switchover, &order.steps),
+        let Order { deed, steps } = order;
+        let done = match deed {
+            Deed::HandOver(wish) => return self.obey_successor(wish, service),
+            _ if self.handover != Handover::None => Err(UNDER_WAY.to_owned()),
+            Deed::Drain(endpoint) => self.drain_server(&endpoint, &steps),
+            Deed::Undrain(endpoint) => self.undrain_server(&endpoint),
+            Deed::Switchover(switchover) => self.switchover(&switchover, &steps),
             Deed::Pause => self.pause(true, service),
             Deed::Resume => self.pause(false, service),
             Deed::ReloadTls => self.reload_tls(),
         };
-        order.steps.end(done);
+        steps.end(done);
     }
 
     /// The monitor goes by this configuration from now on.
@@ -317,7 +364,7 @@ impl Server {
 /// The way to this thread for who wants something done.
 fn orders_to(events: &Sender<Event>) -> Orders {
     let events = events.clone();
-    Box::new(move |order| drop(events.send(Event::Order(order))))
+    Arc::new(move |order| drop(events.send(Event::Order(order))))
 }
 
 fn log_drained(drained: &Drained) {
@@ -334,7 +381,7 @@ fn log_listeners(service: &Service) {
 }
 
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if events.send(Event::Signal(signal)).is_err() {

@@ -9,7 +9,7 @@ mod file;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -29,6 +29,8 @@ pub(crate) struct TopologyLog {
     notes: SyncSender<(SystemTime, Note)>,
     left_out: Arc<AtomicU64>,
     clusters: Arc<Mutex<BTreeMap<u32, u32>>>,
+    /// Another process writes the file.
+    has_ended: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,12 @@ impl TopologyLog {
     /// What is told from now on is kept for when it is opened.
     pub(crate) fn new(config: &Config) -> (Self, Unopened) {
         let (sender, notes) = sync_channel(NOTES_MAX);
-        let log = Self { notes: sender, left_out: Arc::default(), clusters: Arc::default() };
+        let log = Self {
+            notes: sender,
+            left_out: Arc::default(),
+            clusters: Arc::default(),
+            has_ended: Arc::default(),
+        };
         log.know_clusters(config);
         (log.clone(), Unopened { log, notes })
     }
@@ -71,7 +78,15 @@ impl TopologyLog {
         self.tell(Note::Event(Box::new(Entry::event(cluster, change, reason))));
     }
 
+    /// Nothing more is written from here: the file is another process's.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
     fn tell(&self, note: Note) {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return;
+        }
         if let Err(TrySendError::Full(_)) = self.notes.try_send((SystemTime::now(), note)) {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }

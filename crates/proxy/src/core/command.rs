@@ -23,7 +23,7 @@ impl Core {
             return false; // its diagnostics are on their way from the connection that it had
         }
         let Some(header) = Header::parse(&session.inbox) else {
-            if self.draining_until.is_some() && !session.pins.pins().contains(Pins::TRANSACTION) {
+            if self.draining_until.is_some() && self.drains(session) {
                 self.close_session(key);
             }
             return false;

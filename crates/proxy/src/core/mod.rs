@@ -131,6 +131,8 @@ pub struct Core {
     known_schemas: schemas::KnownSchemas,
     started_at: Nanos,
     draining_until: Option<Nanos>,
+    /// While draining: until when clients that have just come may send their first command.
+    newcomers_until: Nanos,
     now: Nanos,
 }
 
@@ -288,6 +290,7 @@ impl Core {
             known_schemas: Default::default(),
             started_at: now,
             draining_until: None,
+            newcomers_until: 0,
             now,
         };
         core.take_snapshot(snapshot);
@@ -386,7 +389,7 @@ impl Core {
                 let _ = to.send(self.report(part, begins_again));
             }
             Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
-            Message::Drain => self.drain(),
+            Message::Drain(drain) => self.drain(drain),
         }
         self.run_runnable();
     }

@@ -259,7 +259,7 @@ pub(crate) struct Work {
     /// The server whose connection was lost while it ran.
     pub lost_on: Option<ServerIndex>,
     pub lost_at: Nanos,
-    /// When Weir had it from the client.
+    /// When Weir had it from the client; 0 before a session's first.
     pub begun_at: Nanos,
     pub started_at: Nanos,
     /// The server has answered with an error that is not for the client as it is.

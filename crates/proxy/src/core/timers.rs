@@ -8,13 +8,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use weir_session::pin::Pins;
 
 use super::Core;
-use super::model::{Nanos, Phase, SessionKey};
+use super::model::{Nanos, Phase, Session, SessionKey};
 use crate::outbox::{Owner, SocketId};
+use crate::shared::Drain;
 
 /// How often connections are looked over.
 const LOOK_OVER_NS: Nanos = 1_000_000_000;
 /// A client that does not take its last bytes within this time is cut off.
 const CLOSING_NS: Nanos = 10_000_000_000;
+/// While draining for another process that has the listeners: how long a client that came just before may take for its
+/// first command.
+const NEWCOMERS_NS: Nanos = 2_000_000_000;
 /// Statements with a shorter time limit are not left to the look-over.
 const WATCHED_BELOW_NS: Nanos = 10 * LOOK_OVER_NS;
 /// Sessions are looked over for wait_timeout every so many rounds.
@@ -203,6 +207,9 @@ impl Core {
         }
         if self.draining_until.is_some_and(|until| until <= self.now) {
             self.end_drain();
+        } else if self.newcomers_until != 0 && self.newcomers_until <= self.now {
+            self.newcomers_until = 0;
+            self.close_drained();
         }
     }
 
@@ -259,22 +266,33 @@ impl Core {
     }
 
     /// No more clients; idle sessions close now, others when their transaction ends, all at the time limit.
-    pub(super) fn drain(&mut self) {
+    pub(super) fn drain(&mut self, drain: Drain) {
         let limit = self.snapshot.variables.drain_timeout_ms.as_nanos() as Nanos;
         self.draining_until = Some(self.now + limit);
-        let idle: Vec<usize> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| match session.phase {
-                Phase::Idle => !session.pins.pins().contains(Pins::TRANSACTION),
-                Phase::Login(_) => true,
-                _ => false,
-            })
-            .map(|(key, _)| key)
-            .collect();
+        self.newcomers_until = match drain {
+            Drain::Stop => 0,
+            Drain::HandedOver => self.now + NEWCOMERS_NS,
+        };
+        self.close_drained();
+    }
+
+    fn close_drained(&mut self) {
+        let drains = |session: &Session| match session.phase {
+            Phase::Idle => self.drains(session),
+            Phase::Login(_) => self.newcomers_until == 0,
+            _ => false,
+        };
+        let idle: Vec<usize> =
+            self.sessions.iter().filter(|(_, session)| drains(session)).map(|(key, _)| key).collect();
         for key in idle {
             self.close_session(key);
         }
+    }
+
+    /// Whether an idle session has to go while this worker drains.
+    pub(super) fn drains(&self, session: &Session) -> bool {
+        let is_new = session.work.begun_at == 0 && self.newcomers_until != 0;
+        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
     }
 
     fn end_drain(&mut self) {

@@ -65,7 +65,6 @@ impl Driver {
             orders: Vec::new(),
             dirty: Vec::new(),
         };
-        driver.watch_listeners()?;
         Ok(driver)
     }
 

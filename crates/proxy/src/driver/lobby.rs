@@ -62,15 +62,9 @@ pub(super) struct News {
 }
 
 impl Lobby {
-    /// The lobby of this worker.
-    pub fn new(
-        worker: usize,
-        shared: Arc<Shared>,
-        verifier: Verifier,
-        inbox: Receiver<Message>,
-        listeners: Vec<Listening>,
-    ) -> Self {
-        Self { worker, shared, verifier, inbox, listeners, is_accepting: true }
+    /// The lobby of this worker. It listens where it is told to by message.
+    pub fn new(worker: usize, shared: Arc<Shared>, verifier: Verifier, inbox: Receiver<Message>) -> Self {
+        Self { worker, shared, verifier, inbox, listeners: Vec::new(), is_accepting: true }
     }
 
     /// Becomes readable when there are messages.
@@ -98,10 +92,10 @@ impl Lobby {
                 Message::Client(client) => news.clients.push(client),
                 Message::Listen(listeners) if self.is_accepting => news.listeners = Some(listeners),
                 Message::Listen(_) => {}
-                Message::Drain => {
+                Message::Drain(drain) => {
                     self.is_accepting = false;
                     news.listeners = Some(Vec::new());
-                    core.message(Message::Drain, now);
+                    core.message(Message::Drain(drain), now);
                 }
                 message => core.message(message, now),
             }

@@ -132,7 +132,6 @@ impl Driver {
         };
         driver.ring.watch(driver.lobby.waker().as_fd(), POLLIN, WAKER)?;
         driver.ring.watch(driver.listening.as_fd(), POLLIN, LISTENERS)?;
-        driver.watch_listeners()?;
         Ok(driver)
     }
 

@@ -10,10 +10,13 @@ mod status;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use weir_topology::Endpoint;
+
+use crate::takeover::Wish;
 
 pub(crate) use client::{Door, DoorError};
 pub(crate) use report::{Report, Reporter};
@@ -65,6 +68,8 @@ pub(crate) enum Request {
     Undrain(String),
     /// Move the writer role. Progress comes before the answer: `{"step": "..."}` lines.
     Switchover { hostgroup: u32, to: Option<String>, force: bool, dry_run: bool, grace_ms: Option<u64> },
+    /// A new process, of this version, wants to take over: see [`crate::takeover`].
+    Takeover { version: String },
 }
 
 /// An answer line.
@@ -90,6 +95,7 @@ pub(crate) enum Deed {
     Resume,
     /// Read certificate and key again.
     ReloadTls,
+    HandOver(Wish),
 }
 
 /// A planned change of the writer.
@@ -142,7 +148,7 @@ impl Steps {
 }
 
 /// Hands orders over to where they are obeyed.
-pub(crate) type Orders = Box<dyn Fn(Order) + Send + Sync>;
+pub(crate) type Orders = Arc<dyn Fn(Order) + Send + Sync>;
 
 /// Has a deed done and waits for it; `step` is called with what is done meanwhile.
 pub(crate) fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -> Result<String, String> {

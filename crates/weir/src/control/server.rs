@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use weir_topology::NoEndpoint;
@@ -16,6 +21,7 @@ use super::{
     Answer, ControlError, Deed, GRACE_MS_MAX, Orders, REQUEST_BYTES_MAX, Reporter, Request, Switchover,
     order, socket_path,
 };
+use crate::takeover;
 
 /// A client that does not say or take anything for so long is left.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,8 +35,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Control {
     path: PathBuf,
     listener: UnixListener,
-    /// The file's inode: a Weir that comes after this one may have put its own there.
-    inode: Option<u64>,
+    /// The file's inode: a Weir that comes after this one may have put its own there. None: another process's.
+    inode: Mutex<Option<u64>>,
+    end: Arc<End>,
+}
+
+/// How the thread that answers learns of its end.
+#[derive(Debug)]
+struct End {
+    has_come: AtomicBool,
+    waker: OwnedFd,
 }
 
 impl Control {
@@ -44,8 +58,48 @@ impl Control {
         fs::create_dir_all(datadir).map_err(failed)?;
         clear_the_way(&path)?;
         let listener = listen_privately(&path).map_err(failed)?;
-        let inode = fs::symlink_metadata(&path).ok().map(|file| file.ino());
-        Ok(Self { path, listener, inode })
+        let control = Self::new(&path, listener).map_err(failed)?;
+        control.own();
+        Ok(control)
+    }
+
+    /// The socket that another process listens on, and whose file stays that process's until [`Control::own`].
+    ///
+    /// # Errors
+    /// When the system gives no descriptor.
+    pub(crate) fn adopt(datadir: &Path, listener: OwnedFd) -> Result<Self, ControlError> {
+        let path = socket_path(datadir);
+        let failed = |error| ControlError::Io { path: path.clone(), error };
+        Self::new(&path, listener.into()).map_err(failed)
+    }
+
+    fn new(path: &Path, listener: UnixListener) -> io::Result<Self> {
+        // Another process may take the client that this one was woken for.
+        listener.set_nonblocking(true)?;
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let end = Arc::new(End { has_come: AtomicBool::new(false), waker });
+        Ok(Self { path: path.into(), listener, inode: Mutex::new(None), end })
+    }
+
+    /// The file goes with this process.
+    pub(crate) fn own(&self) {
+        let inode = fs::symlink_metadata(&self.path).ok().map(|file| file.ino());
+        *self.inode.lock().unwrap_or_else(PoisonError::into_inner) = inode;
+    }
+
+    /// The socket, for a process that takes over.
+    ///
+    /// # Errors
+    /// When the system gives no descriptor.
+    pub(crate) fn hand_over(&self) -> io::Result<OwnedFd> {
+        Ok(self.listener.try_clone()?.into())
+    }
+
+    /// The socket and its file are another process's: takes no more clients.
+    pub(crate) fn let_go(&self) {
+        *self.inode.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.end.has_come.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.end.waker, &1u64.to_ne_bytes());
     }
 
     /// Begins to answer, those too who have come already.
@@ -53,15 +107,18 @@ impl Control {
     /// # Errors
     /// When the system gives no thread or descriptor.
     pub(crate) fn start(&self, reporter: Reporter, orders: Orders) -> io::Result<()> {
-        let listener = self.listener.try_clone()?;
-        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &reporter, &orders))?;
+        let (listener, end) = (self.listener.try_clone()?, self.end.clone());
+        thread::Builder::new()
+            .name("control".into())
+            .spawn(move || serve(&listener, &end, &reporter, &orders))?;
         Ok(())
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).ok().map(|file| file.ino()) == self.inode {
+        let inode = *self.inode.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if inode.is_some() && fs::symlink_metadata(&self.path).ok().map(|file| file.ino()) == inode {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -88,11 +145,20 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-fn serve(listener: &UnixListener, reporter: &Reporter, orders: &Orders) {
-    for client in listener.incoming() {
-        match client {
+fn serve(listener: &UnixListener, end: &End, reporter: &Reporter, orders: &Orders) {
+    loop {
+        let mut wanted = [
+            PollFd::new(listener, PollFlags::IN),
+            PollFd::from_borrowed_fd(end.waker.as_fd(), PollFlags::IN),
+        ];
+        let _ = poll(&mut wanted, None);
+        if end.has_come.load(Ordering::Relaxed) {
+            return;
+        }
+        match listener.accept() {
             // Whatever is wrong with a client is its own affair.
-            Ok(client) => drop(serve_client(client, reporter, orders)),
+            Ok((client, _)) => drop(serve_client(client, reporter, orders)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the control socket took no client");
                 thread::sleep(ACCEPT_PAUSE);
@@ -107,6 +173,11 @@ fn serve_client(mut client: UnixStream, reporter: &Reporter, orders: &Orders) ->
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
+            // The thread that answers has others to answer meanwhile.
+            Ok(Request::Takeover { version }) => {
+                takeover::converse(client, version, orders.clone());
+                return Ok(());
+            }
             // Steps that nobody hears change nothing.
             Ok(request) => {
                 answer(request, reporter, orders, |step| drop(put(&mut client, &Answer::Step { step })))
@@ -130,6 +201,7 @@ fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnM
         Request::Status {} => return Answer::Status(reporter.status()),
         Request::Drain(server) => server.parse().map(Deed::Drain),
         Request::Undrain(server) => server.parse().map(Deed::Undrain),
+        Request::Takeover { .. } => return Answer::Refused { error: "not a question".to_owned() },
         Request::Switchover { hostgroup, to, force, dry_run, grace_ms } => {
             let to = to.map(|to| to.parse()).transpose();
             let grace_ms = grace_ms.map(|grace_ms| grace_ms.min(GRACE_MS_MAX));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use weir_topology::{Endpoint, Group};
 
 use super::Server;
+use super::handover::Handover;
 use crate::control::{Steps, Switchover};
 
 /// One that failed is tried again after this time: statements of the cluster wait during each try.
@@ -25,6 +26,9 @@ impl Failbacks {
 impl Server {
     /// Moves the writer roles that are to go back and whose time has come.
     pub(super) fn fail_back(&mut self) {
+        if self.handover != Handover::None {
+            return;
+        }
         let roles = self.roles.latest();
         let wanted = |hostgroup: &u32| roles.group(*hostgroup).is_some_and(|group| proposal(group).is_some());
         self.failbacks.0.retain(|hostgroup, _| wanted(hostgroup));

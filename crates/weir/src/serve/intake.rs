@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use weir_config::Config;
 use weir_proxy::service::Service;
 
+use super::handover::{Handover, UNDER_WAY};
 use super::{Event, ServeError, Server, log_listeners};
 use crate::logs;
 use crate::rsa_key;
@@ -93,6 +94,9 @@ impl Server {
     /// Takes what another thread offers.
     pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
         let Offer { mut config, is_whole, answer } = offer;
+        if self.handover != Handover::None {
+            return drop(answer.send(Err(Refusal::Faults(vec![UNDER_WAY.to_owned()]))));
+        }
         if !is_whole {
             // Where its data is was settled at the start; rows of tables don't tell.
             config.datadir.clone_from(&self.config.datadir);

@@ -1,6 +1,6 @@
 //! What goes wrong in a run, and what changes: connections, servers, configurations, replication.
 
-use weir_proxy::shared::Message;
+use weir_proxy::shared::{Drain, Message};
 
 use super::{Peer, World, groups, variables};
 use crate::support;
@@ -35,7 +35,7 @@ impl World {
             self.reload();
         }
         if self.rules.drains && self.to_come == 0 && self.random.below(3000) == 0 {
-            self.shared.broadcast(|| Message::Drain);
+            self.shared.broadcast(|| Message::Drain(Drain::Stop));
             self.rules.reloads = false;
         }
         if !self.rules.loses_connections || !self.random.percent(1) {

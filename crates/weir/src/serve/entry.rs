@@ -1,0 +1,178 @@
+//! How this process comes by its name, the datadir and the listening sockets: by itself, or from the Weir that it takes
+//! over from.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_control::Monitor;
+use weir_proxy::listener::Listeners;
+use weir_topology::{Endpoint, Flavour, Reason, Roles};
+
+use super::{Event, ServeError};
+use crate::control::Control;
+use crate::instance;
+use crate::latest_roles::LatestRoles;
+use crate::takeover::{CONTROL, Predecessor, Sockets, TakeoverError};
+
+/// How long the writers that the old process knows are looked for. The epoch row, or nodes that are down, take 5 s.
+const WRITERS_WAIT: Duration = Duration::from_secs(20);
+/// How long everything else is, once the writers are known: servers that don't answer must not hold up an upgrade.
+const REST_WAIT: Duration = Duration::from_secs(3);
+
+/// The way in, from before anything is said in this Weir's name to where it may take clients.
+pub(super) struct Entry {
+    datadir: PathBuf,
+    instance: String,
+    /// Who has the datadir as yet.
+    predecessor: Option<Predecessor>,
+    sockets: Sockets,
+    /// None: the predecessor's.
+    control: Option<Control>,
+}
+
+impl Entry {
+    /// A datadir serves one Weir: without a predecessor the control socket has to be free.
+    ///
+    /// Who takes over has a new name. To the other Weirs in front of a cluster, and to the epoch's rules, the two processes
+    /// are two, each with a lease of its own, until the first has drained.
+    pub(super) fn begin(datadir: &Path, predecessor: Option<Predecessor>) -> Result<Self, ServeError> {
+        let control = match &predecessor {
+            Some(_) => None,
+            None => Some(Control::listen(datadir)?),
+        };
+        let instance = match &predecessor {
+            Some(_) => instance::new_instance_name(datadir),
+            None => instance::instance_name(datadir),
+        };
+        let instance = instance.map_err(ServeError::Instance)?;
+        Ok(Self { datadir: datadir.into(), instance, predecessor, sockets: Sockets::default(), control })
+    }
+
+    /// This Weir's name.
+    pub(super) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Waits until statements can be sent where the predecessor sends them, and gets its sockets.
+    pub(super) fn follow(
+        &mut self,
+        monitor: &Monitor,
+        roles: &LatestRoles,
+        inbox: &Receiver<Event>,
+    ) -> Result<(), ServeError> {
+        let Some(mut predecessor) = self.predecessor.take() else { return Ok(()) };
+        tracing::info!(version = predecessor.version(), "taking over from the weir that runs");
+        await_roles(&predecessor, monitor, roles, inbox)?;
+        match predecessor.sockets()? {
+            Some(mut sockets) => {
+                if let Some(socket) = sockets.take(CONTROL) {
+                    self.control = Some(Control::adopt(&self.datadir, socket)?);
+                }
+                self.sockets = sockets;
+                self.predecessor = Some(predecessor);
+            }
+            None => tracing::warn!("the old process has died: its sockets are free"),
+        }
+        if self.control.is_none() {
+            self.control = Some(Control::listen(&self.datadir)?);
+        }
+        Ok(())
+    }
+
+    /// The predecessor's listeners for clients.
+    pub(super) fn listeners(&mut self) -> Result<Listeners, ServeError> {
+        Ok(Listeners::adopt(self.sockets.listeners()?)?)
+    }
+
+    /// Another process is still there.
+    pub(super) fn has_predecessor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
+    /// Nothing can fail any more: the predecessor lets go of everything. Clients wait meanwhile.
+    pub(super) fn take_over(self) -> Result<Control, ServeError> {
+        if let Some(predecessor) = self.predecessor {
+            predecessor.ready()?;
+            tracing::info!("taken over: the old process drains");
+        }
+        let control = match self.control {
+            Some(control) => control,
+            None => Control::listen(&self.datadir)?,
+        };
+        control.own();
+        Ok(control)
+    }
+}
+
+/// Waits until statements can be sent where the old process sends them.
+///
+/// # Errors
+/// When a writer that the old process has is not found, or a signal says that this one is to end.
+fn await_roles(
+    predecessor: &Predecessor,
+    monitor: &Monitor,
+    roles: &LatestRoles,
+    inbox: &Receiver<Event>,
+) -> Result<(), TakeoverError> {
+    let begun = Instant::now();
+    let mut known_at = None;
+    loop {
+        let latest = roles.latest();
+        let lacking = lacking(&latest, predecessor);
+        if lacking.is_none() {
+            let since = *known_at.get_or_insert_with(Instant::now);
+            if is_complete(&latest) || since.elapsed() >= REST_WAIT {
+                break;
+            }
+        }
+        if let Some(hostgroup) = lacking.filter(|_| begun.elapsed() >= WRITERS_WAIT) {
+            return Err(TakeoverError::NoWriter { hostgroup, seconds: WRITERS_WAIT.as_secs() });
+        }
+        match inbox.recv_timeout(Duration::from_millis(50)) {
+            Ok(Event::Signal(SIGTERM | SIGINT)) | Err(RecvTimeoutError::Disconnected) => {
+                return Err(TakeoverError::Interrupted);
+            }
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    keep_writers(predecessor, monitor, roles);
+    Ok(())
+}
+
+/// A cluster for which the old process has a writer and this one has none.
+fn lacking(roles: &Roles, predecessor: &Predecessor) -> Option<u32> {
+    let lacks = |hostgroup: u32, writers: &[Endpoint]| {
+        writers.is_empty() && !predecessor.writers(hostgroup).is_empty()
+    };
+    let mut groups = roles.groups.iter();
+    groups.find(|group| lacks(group.writer_hostgroup, &group.writers)).map(|group| group.writer_hostgroup)
+}
+
+/// Every server has been looked at.
+fn is_complete(roles: &Roles) -> bool {
+    !roles.places.is_empty() && roles.places.iter().all(|place| place.reason != Reason::NotObserved)
+}
+
+/// Where facts alone tell who writes, weights would give the role to another node than the one that has it.
+fn keep_writers(predecessor: &Predecessor, monitor: &Monitor, roles: &LatestRoles) {
+    for group in &roles.latest().groups {
+        let hostgroup = group.writer_hostgroup;
+        let has_row = group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some());
+        let ([chosen], [known]) = (group.writers.as_slice(), predecessor.writers(hostgroup)) else {
+            continue;
+        };
+        let Ok(known) = known.parse::<Endpoint>() else { continue };
+        if group.flavour != Flavour::Galera || has_row || *chosen == known {
+            continue;
+        }
+        monitor.switch(hostgroup, &known);
+        let is_kept = roles.latest().group(hostgroup).is_some_and(|group| group.writers == [known.clone()]);
+        if is_kept {
+            tracing::info!(hostgroup, writer = %known, "the writer stays the one that the old process has");
+        } else {
+            tracing::warn!(hostgroup, %chosen, was = %known, "the writer is not the one that the old process has");
+        }
+    }
+}

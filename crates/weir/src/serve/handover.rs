@@ -1,0 +1,107 @@
+//! A new process takes over from this one: what the main thread does for [`crate::takeover`].
+
+use std::process::{Command, Stdio};
+
+use weir_config::{Assist, WeirTopology};
+use weir_proxy::service::Service;
+
+use super::Server;
+use crate::notify;
+use crate::takeover::{CONTROL, Call, LISTENER, Socket, Standing, Wish};
+
+/// Why nothing is changed at the moment.
+pub(super) const UNDER_WAY: &str = "a new process is about to take over from this one";
+
+/// How far a takeover of this process has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Handover {
+    #[default]
+    None,
+    /// A new process starts up.
+    Begun,
+    /// It has the sockets.
+    Done,
+}
+
+impl Server {
+    pub(super) fn obey_successor(&mut self, wish: Wish, service: &mut Service) {
+        match (wish, self.handover) {
+            (Wish::Begin(call), Handover::None) => {
+                self.handover = Handover::Begun;
+                call.answer(Ok(self.standing()));
+            }
+            (Wish::Begin(call), _) => call.answer(Err(UNDER_WAY.to_owned())),
+            (Wish::Sockets(call), Handover::Begun) => {
+                call.answer(self.sockets(service).map_err(|error| error.to_string()));
+            }
+            (Wish::LetGo { pid, done }, Handover::Begun) => self.let_go(pid, done, service),
+            (Wish::GoOn, Handover::Begun) => self.handover = Handover::None,
+            (Wish::Sockets(_) | Wish::LetGo { .. } | Wish::GoOn, _) => {}
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let roles = self.roles.latest();
+        let writers = roles.groups.iter().map(|group| {
+            (group.writer_hostgroup, group.writers.iter().map(ToString::to_string).collect::<Vec<_>>())
+        });
+        Standing { version: env!("CARGO_PKG_VERSION").to_owned(), writers: writers.collect() }
+    }
+
+    fn sockets(&self, service: &Service) -> std::io::Result<Vec<Socket>> {
+        let mut sockets = vec![Socket { name: CONTROL.to_owned(), socket: self.control.hand_over()? }];
+        for handed in service.hand_over()? {
+            sockets.push(Socket { name: format!("{LISTENER}{}", handed.address), socket: handed.socket });
+        }
+        Ok(sockets)
+    }
+
+    /// From here on the datadir and everything in it is the new process's.
+    fn let_go(&mut self, pid: i32, done: Call<()>, service: &mut Service) {
+        self.handover = Handover::Done;
+        // No program runs twice at a time. Clients are still taken meanwhile.
+        self.scheduler.stop();
+        self.sources = None;
+        self.reloader = None;
+        service.let_go();
+        self.control.let_go();
+        self.log.end();
+        tracing::info!(pid, clients = self.publisher.clients(), "taken over by a new process: draining");
+        done.answer(Ok(()));
+        notify::followed_by(pid);
+        self.leave_evictions();
+    }
+
+    /// Dead nodes are the new process's business.
+    fn leave_evictions(&mut self) {
+        let config = &self.config;
+        let of = |hostgroup| WeirTopology { assist: Assist::Off, ..config.topology_of(hostgroup) };
+        let rows = config.clusters().map(|cluster| of(cluster.writer_hostgroup)).collect();
+        self.config.weir_topology = rows;
+        self.apply(&self.config);
+    }
+
+    /// SIGUSR2: starts this program again, as it is on disk now, to take over.
+    pub(super) fn start_successor(&self) {
+        if self.handover != Handover::None {
+            return tracing::warn!("no new process is started: {UNDER_WAY}");
+        }
+        let mut command = Command::new(&self.program.path);
+        command.args(&self.program.arguments).stdin(Stdio::null());
+        let path = self.program.path.display();
+        match command.spawn() {
+            Ok(mut child) => {
+                tracing::info!(%path, pid = child.id(), "a new process is started to take over");
+                let wait = move || match child.wait() {
+                    Ok(status) if status.success() => {}
+                    Ok(status) => tracing::error!(%status, "the new process has ended"),
+                    Err(error) => tracing::error!(%error, "the new process is not to be found"),
+                };
+                // It is this process's child until one of both ends.
+                let spawned = std::thread::Builder::new().name("successor".into()).spawn(wait);
+                drop(spawned);
+            }
+            Err(error) => tracing::error!(%path, %error, "a new process can't be started"),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Upgrade in place: a new process takes the listening sockets of the running one, which then drains.
+//!
+//! The door is the control socket of the datadir. One JSON object a line in each direction; a socket goes with the line
+//! that names it (SCM_RIGHTS, unix(7)):
+//!
+//! ```text
+//! new process                                        old process
+//! {"takeover": {"version": "0.2.0"}}            ──►  from here on nothing is changed: no reload, no order
+//!      starts up, learns the roles              ◄──  {"begin": {"version": "0.1.0", "writers": [[10, ["db1:3306"]]]}}
+//! {"sockets": {}}                               ──►
+//!                                               ◄──  {"socket": {"name": "listener 0.0.0.0:6033"}} + descriptor, ...
+//!      everything stands that may fail          ◄──  {"sockets": {"count": 2}}
+//! {"ready": {}}                                 ──►  lets go of the sockets, writes nothing into the datadir any more
+//!      takes clients                            ◄──  {"done": {}}
+//!                                                    drains, ends
+//! ```
+//!
+//! "ready" decides: when the old process sees the end of the conversation before it, it goes on as if nothing had been; when
+//! the new one sees it after having said it, it goes on alone. Clients that come between the two wait in the queues of the
+//! sockets, which are never closed. Nobody else may open the door than the user that Weir runs as.
+
+mod descriptors;
+mod predecessor;
+mod successor;
+
+use std::os::fd::OwnedFd;
+
+pub(crate) use predecessor::{Predecessor, Sockets, TakeoverError};
+pub(crate) use successor::{Call, Wish, converse};
+
+/// Sockets of a Weir at most, of all kinds.
+const SOCKETS_MAX: usize = 1024;
+/// A longer line is refused.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// The name of the control socket.
+pub(crate) const CONTROL: &str = "control";
+/// The names of clients' listeners begin with this; the address follows.
+pub(crate) const LISTENER: &str = "listener ";
+
+/// A listening socket with the name that both processes know it by.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub name: String,
+    pub socket: OwnedFd,
+}
+
+/// What a new process finds in the old one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Standing {
+    pub version: String,
+    /// The present writers, by writer hostgroup.
+    pub writers: Vec<(u32, Vec<String>)>,
+}
+
+/// What the new process says after its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Ask {
+    Sockets {},
+    Ready {},
+}
+
+/// What the old one says.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Say {
+    Begin(Standing),
+    Socket { name: String },
+    Sockets { count: usize },
+    Done {},
+    Error(String),
+}

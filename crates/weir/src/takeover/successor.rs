@@ -1,0 +1,118 @@
+//! The old process's side: a thread per conversation, which asks the main thread.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use super::descriptors::Line;
+use super::{Ask, Say, Socket, Standing};
+use crate::control::{Deed, Order, Orders, Steps};
+
+/// A new process reads its configuration, finds the servers and learns the roles in this time, or is given up.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// A line is taken within this time.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a conversation wants of the main thread.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Change nothing from now on.
+    Begin(Call<Standing>),
+    /// All listening sockets.
+    Sockets(Call<Vec<Socket>>),
+    /// Let go of them, and drain. The process that has them is told to the service manager.
+    LetGo { pid: i32, done: Call<()> },
+    /// The new process has ended: go on.
+    GoOn,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) struct Call<T>(SyncSender<Result<T, String>>);
+
+impl<T> Call<T> {
+    /// Nobody may be waiting any more.
+    pub(crate) fn answer(self, answer: Result<T, String>) {
+        let _ = self.0.try_send(answer);
+    }
+}
+
+/// Leads a conversation to its end, on a thread of its own.
+pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders) {
+    let spawned = std::thread::Builder::new().name("takeover".into()).spawn(move || {
+        if let Err(error) = lead(stream, &version, &orders) {
+            tracing::warn!(%error, "a takeover has broken off: this process goes on");
+        }
+    });
+    if let Err(error) = spawned {
+        tracing::error!(%error, "no thread for a takeover");
+    }
+}
+
+fn lead(stream: UnixStream, version: &str, orders: &Orders) -> io::Result<()> {
+    let mut line = Line::new(stream, WRITE_TIMEOUT)?;
+    let peer = sockopt::socket_peercred(line.stream())?;
+    if peer.uid != rustix::process::geteuid() {
+        return line.put(&Say::Error("this weir is another user's".to_owned()));
+    }
+    let pid = peer.pid.as_raw_nonzero().get();
+    let standing = match ask(orders, Wish::Begin) {
+        Ok(standing) => standing,
+        Err(cause) => return line.put(&Say::Error(cause)),
+    };
+    tracing::info!(pid, version, "a new process is about to take over: nothing is changed meanwhile");
+    let done = go_through(&mut line, pid, standing, orders);
+    if !matches!(done, Ok(true)) {
+        tell(orders, Wish::GoOn);
+    }
+    done.map(drop)
+}
+
+/// True when the new process has taken over.
+fn go_through(line: &mut Line, pid: i32, standing: Standing, orders: &Orders) -> io::Result<bool> {
+    line.put(&Say::Begin(standing))?;
+    loop {
+        match line.next(START_TIMEOUT)? {
+            None => {
+                tracing::warn!(pid, "the new process has ended before it was ready: this one goes on");
+                return Ok(false);
+            }
+            Some(Ask::Sockets {}) => match ask(orders, Wish::Sockets) {
+                Ok(sockets) => send(line, sockets)?,
+                Err(cause) => line.put(&Say::Error(cause))?,
+            },
+            Some(Ask::Ready {}) => {
+                return match ask(orders, |done| Wish::LetGo { pid, done }) {
+                    Ok(()) => {
+                        // Nobody may be there any more to hear it.
+                        let _ = line.put(&Say::Done {});
+                        Ok(true)
+                    }
+                    Err(cause) => line.put(&Say::Error(cause)).map(|()| false),
+                };
+            }
+        }
+    }
+}
+
+fn send(line: &mut Line, sockets: Vec<Socket>) -> io::Result<()> {
+    let count = sockets.len();
+    for Socket { name, socket } in sockets {
+        line.put_with(&Say::Socket { name }, &socket)?;
+    }
+    line.put(&Say::Sockets { count })
+}
+
+/// Waits for the main thread, which may be in the middle of a switchover.
+fn ask<T>(orders: &Orders, wish: impl FnOnce(Call<T>) -> Wish) -> Result<T, String> {
+    let (sender, answer) = sync_channel(1);
+    tell(orders, wish(Call(sender)));
+    answer.recv().unwrap_or_else(|_| Err("it is ending".to_owned()))
+}
+
+fn tell(orders: &Orders, wish: Wish) {
+    orders(Order { deed: Deed::HandOver(wish), steps: Steps::unheard() });
+}
