@@ -77,6 +77,8 @@ pub(crate) struct Scale {
     pub(crate) bulk_mib: u32,
     /// How often the large ones are sent through each peer.
     pub(crate) bulk_rounds: u32,
+    /// Different digests that are run beside a large configuration.
+    pub(crate) digests: u32,
     /// Tables of sysbench.
     pub(crate) tables: u32,
     /// Rows in each of them.
@@ -92,11 +94,20 @@ const FULL: Scale = Scale {
     idle_seconds: 10,
     bulk_mib: 1024,
     bulk_rounds: 3,
+    digests: 1_000_000,
     tables: 4,
     table_rows: 20_000,
 };
-const QUICK: Scale =
-    Scale { rounds: 3, seconds: 2, clients: 3_000, idle_seconds: 5, bulk_mib: 256, bulk_rounds: 2, ..FULL };
+const QUICK: Scale = Scale {
+    rounds: 3,
+    seconds: 2,
+    clients: 3_000,
+    idle_seconds: 5,
+    bulk_mib: 256,
+    bulk_rounds: 2,
+    digests: 100_000,
+    ..FULL
+};
 const SMOKE: Scale = Scale {
     rounds: 1,
     seconds: 1,
@@ -106,6 +117,7 @@ const SMOKE: Scale = Scale {
     idle_seconds: 1,
     bulk_mib: 8,
     bulk_rounds: 1,
+    digests: 1_000,
     tables: 1,
     table_rows: 1_000,
 };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_testkit::{Galera, GaleraOptions, Sysbench};
+use weir_testkit::{Galera, GaleraOptions, Sysbench, WeirConfig, weir_binary};
 
 use crate::args::{Args, Scale};
 use crate::certificates::Certificates;
@@ -81,18 +81,27 @@ impl<'a> Bench<'a> {
         allow_open_files(u64::from(clients) + SPARE_FILES)?;
         let wanted: Vec<Wanted> =
             self.wanted.iter().filter(|wanted| kinds.contains(&wanted.kind())).cloned().collect();
-        let start = Start {
-            cluster: &self.cluster,
-            certificates: &self.certificates,
-            workers: self.args.workers(),
-            clients,
-            layout,
-        };
-        let peers = start.all(&wanted)?;
+        let peers = self.start_of(layout, clients).all(&wanted)?;
         if !self.args.smoke {
             peers.iter().for_each(|peer| print!("{}", peer.describe()));
         }
         Ok(peers)
+    }
+
+    fn start_of(&self, layout: Layout, clients: u32) -> Start<'_> {
+        let (cluster, certificates) = (&self.cluster, &self.certificates);
+        Start { cluster, certificates, workers: self.args.workers(), clients, layout }
+    }
+
+    /// A Weir in front of the first node, of whose configuration `change` makes something else; with how long it took
+    /// from its start until it took clients.
+    pub(crate) fn weir_with(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut WeirConfig),
+    ) -> Result<(Peer, Duration), BenchError> {
+        let start = self.start_of(Layout::OneNode, SPARE_FILES as u32);
+        start.weir_with(&weir_binary()?, name, change)
     }
 
     /// Visits every peer in every round; another one comes first each time, so that a change of the machine's mood

@@ -36,6 +36,14 @@ pub(crate) enum Metric {
     Errors,
     /// Calls of the allocator.
     AllocationsPerStatement,
+    /// From the start of the process to where it takes clients, ms.
+    StartMs,
+    /// The proxy's resident memory, MiB.
+    MemoryMib,
+    /// What it grew while statements of many digests ran, MiB.
+    DigestsMib,
+    /// Statements per second, divided by those of a proxy with an ordinary configuration in the same round.
+    SpeedToUsual,
 }
 
 impl Metric {
@@ -56,6 +64,10 @@ impl Metric {
             Metric::PeakGrowthMib => "memory growth MiB",
             Metric::Errors => "errors",
             Metric::AllocationsPerStatement => "allocations/statement",
+            Metric::StartMs => "start ms",
+            Metric::MemoryMib => "memory MiB",
+            Metric::DigestsMib => "for digests MiB",
+            Metric::SpeedToUsual => "speed : usual",
         }
     }
 
@@ -63,13 +75,19 @@ impl Metric {
     pub(crate) fn decimals(self) -> usize {
         match self {
             Metric::CpuUsPerStatement | Metric::AllCpuUsPerStatement | Metric::PeakGrowthMib => 1,
-            Metric::P50Ms | Metric::P99Ms | Metric::KibPerClient | Metric::IdleCpuMsPerS => 2,
+            Metric::MemoryMib | Metric::DigestsMib => 1,
+            Metric::P50Ms
+            | Metric::P99Ms
+            | Metric::KibPerClient
+            | Metric::IdleCpuMsPerS
+            | Metric::SpeedToUsual => 2,
             Metric::StatementsPerS
             | Metric::Repeated
             | Metric::ServerConnections
             | Metric::MibPerS
             | Metric::CpuMsPerGib
             | Metric::Errors
+            | Metric::StartMs
             | Metric::AllocationsPerStatement => 0,
         }
     }
@@ -108,6 +126,13 @@ impl Sample {
             Some(value) => self.with(metric, value),
             None => self,
         }
+    }
+
+    /// The same with all figures of another.
+    #[must_use]
+    pub(crate) fn and(mut self, other: &Sample) -> Sample {
+        self.0.extend(&other.0);
+        self
     }
 
     /// A figure, if it was measured.
@@ -159,6 +184,11 @@ impl Goal {
     /// At least so many times HAProxy's figure.
     pub(crate) fn ratio_at_least(metric: Metric, bound: f64) -> Goal {
         Goal { metric, is_ratio: true, bound: Bound::AtLeast(bound) }
+    }
+
+    /// At least so much.
+    pub(crate) fn at_least(metric: Metric, bound: f64) -> Goal {
+        Goal { metric, is_ratio: false, bound: Bound::AtLeast(bound) }
     }
 
     /// At most so much.

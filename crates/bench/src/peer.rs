@@ -257,6 +257,31 @@ impl Start<'_> {
         Ok(Peer { kind, addr, config_text, proxy: Proxy::Weir(Box::new(weir)) })
     }
 
+    /// A Weir without query rules in front of the first node, of whose configuration `change` makes something else. Its
+    /// time is that of the process, not of making the file.
+    pub(crate) fn weir_with(
+        &self,
+        binary: &Path,
+        name: &str,
+        change: impl FnOnce(&mut WeirConfig),
+    ) -> Result<(Peer, Duration), BenchError> {
+        let listen = free_address()?;
+        let mut config = one_node_config(self.node(1), listen, None);
+        self.set_up(&mut config);
+        change(&mut config);
+        let name = format!("{name}-{}", listen.port());
+        let weir = Weir::start(binary, &config, self.cluster.dir(), &name)?;
+        let took = weir.process().age();
+        let proxy = Proxy::Weir(Box::new(weir));
+        Ok((Peer { kind: Kind::Weir, addr: listen, proxy, config_text: String::new() }, took))
+    }
+
+    fn set_up(&self, config: &mut WeirConfig) {
+        config.variable("threads", i64::from(self.workers));
+        config.variable("tls_cert_file", self.certificates.server_cert().display().to_string());
+        config.variable("tls_key_file", self.certificates.server_key().display().to_string());
+    }
+
     /// Weir's shipped defaults with twenty query rules, and the address that is measured.
     fn weir_config(&self, listen: SocketAddrV4) -> Result<(WeirConfig, SocketAddrV4), TestkitError> {
         let mut addr = listen;
@@ -275,9 +300,7 @@ impl Start<'_> {
         };
         let reader = if self.layout == Layout::Split { hostgroup::READER } else { hostgroup::WRITER };
         add_rules(&mut config, reader);
-        config.variable("threads", i64::from(self.workers));
-        config.variable("tls_cert_file", self.certificates.server_cert().display().to_string());
-        config.variable("tls_key_file", self.certificates.server_key().display().to_string());
+        self.set_up(&mut config);
         Ok((config, addr))
     }
 }

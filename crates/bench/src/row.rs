@@ -39,6 +39,8 @@ pub(crate) enum Row {
     LocalInfile,
     /// Calls of the allocator per statement in the steady state
     Allocations,
+    /// Start, memory and speed with a very large configuration
+    Scale,
 }
 
 /// How sysbench measures a row.
@@ -101,6 +103,7 @@ impl Row {
             Row::BigResult => "big-result",
             Row::LocalInfile => "local-infile",
             Row::Allocations => "allocations",
+            Row::Scale => "scale",
         }
     }
 
@@ -126,6 +129,7 @@ impl Row {
             Row::BigResult => "one large result, rows of 1 kB",
             Row::LocalInfile => "one large LOAD DATA LOCAL INFILE, all lines skipped by the server",
             Row::Allocations => "calls of the allocator per statement in the steady state",
+            Row::Scale => "a very large configuration, point selects that match its first rule",
         }
     }
 
@@ -148,7 +152,8 @@ impl Row {
             | Row::Crowd
             | Row::BigResult
             | Row::LocalInfile
-            | Row::Allocations => None,
+            | Row::Allocations
+            | Row::Scale => None,
         }
     }
 
@@ -182,7 +187,7 @@ impl Row {
             ],
             Row::IdleCpu => vec![Goal::at_most(Metric::IdleCpuMsPerS, IDLE_CPU_MS_PER_S)],
             Row::Allocations => vec![Goal::at_most(Metric::AllocationsPerStatement, 0.0)],
-            Row::Tls | Row::IdleMemory => Vec::new(),
+            Row::Tls | Row::IdleMemory | Row::Scale => Vec::new(),
         }
     }
 }

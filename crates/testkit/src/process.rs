@@ -23,6 +23,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Process {
     name: String,
     pid: u32,
+    started: Instant,
     child: Mutex<Child>,
 }
 
@@ -32,12 +33,13 @@ impl Process {
     pub fn spawn(name: impl Into<String>, command: &mut Command) -> Result<Process, TestkitError> {
         use std::os::unix::process::CommandExt;
         let name = name.into();
+        let started = Instant::now();
         let child = command
             .stdin(Stdio::null())
             .process_group(0)
             .spawn()
             .map_err(TestkitError::io(format!("start {name}")))?;
-        Ok(Process { name, pid: child.id(), child: Mutex::new(child) })
+        Ok(Process { name, pid: child.id(), started, child: Mutex::new(child) })
     }
 
     /// What errors call this process.
@@ -93,6 +95,11 @@ impl Process {
         // Both fail only when the process is gone, which is what is wanted.
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    /// How long ago it was started.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Resident memory, KiB (`VmRSS` of /proc/PID/status).

@@ -55,6 +55,18 @@ pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Cas
     Ok(cases)
 }
 
+/// One visit of point selects.
+pub(super) fn point_select(bench: &Bench<'_>, peer: &Peer, threads: u32) -> Result<Sample, BenchError> {
+    let load = Sysbench {
+        tables: bench.scale.tables,
+        table_rows: bench.scale.table_rows,
+        threads,
+        time_s: bench.scale.seconds,
+        ..Sysbench::new("oltp_point_select", peer.addr)
+    };
+    visit(bench, peer, &load)
+}
+
 /// The name of sysbench's workload, or the path of a script of ours.
 fn workload(bench: &Bench<'_>, workload: Workload) -> Result<String, BenchError> {
     match workload {

@@ -5,6 +5,7 @@ mod bulk;
 mod crowd;
 mod idle;
 mod load;
+mod scale;
 
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -19,6 +20,7 @@ pub(crate) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchErr
         Row::Crowd => crowd::measure(bench),
         Row::BigResult | Row::LocalInfile => bulk::measure(bench, row),
         Row::Allocations => allocations::measure(),
+        Row::Scale => scale::measure(bench),
         _ => match row.load() {
             Some(load) => load::measure(bench, row, load),
             None => Ok(Vec::new()),
