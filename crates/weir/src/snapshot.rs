@@ -1,6 +1,6 @@
 //! From configuration and roles to what the workers go by.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -127,12 +127,17 @@ impl Snapshots {
         self.note_leaving(config, roles);
         let mut servers = Vec::new();
         let mut places: BTreeMap<Endpoint, usize> = BTreeMap::new();
+        let hostgroups = config.hostgroups_by_server();
+        // The limit is the server's, over all its hostgroups: the largest of its rows.
+        let mut limits: HashMap<Endpoint, u32> = HashMap::new();
+        for row in &config.servers {
+            let limit = limits.entry(row.endpoint()).or_default();
+            *limit = row.max_connections.max(*limit);
+        }
         for row in &config.servers {
             let endpoint = row.endpoint();
             let Some(addr) = self.addresses.get(&endpoint) else { continue };
-            // The limit is the server's, over all its hostgroups: the largest of its rows.
-            let rows = config.servers.iter().filter(|other| other.endpoint() == endpoint);
-            let max_connections = rows.map(|row| row.max_connections).max().unwrap_or(0);
+            let max_connections = limits.get(&endpoint).copied().unwrap_or(0);
             places.entry(endpoint.clone()).or_insert_with(|| {
                 servers.push(Arc::new(Server {
                     endpoint: endpoint.to_string(),
@@ -143,7 +148,7 @@ impl Snapshots {
                     is_silent: is_everywhere(roles, &endpoint, is_silent),
                     is_leaving: self.leaving.contains_key(&endpoint),
                     leave_by: self.leave_by(config, &endpoint),
-                    care: care(config, &endpoint),
+                    care: care(config, hostgroups.get(&endpoint)),
                     shared: self.registry.server(&endpoint),
                 }));
                 servers.len() - 1
@@ -308,10 +313,9 @@ fn limit_online(hostgroup: &mut Hostgroup, servers_max: u32) {
 }
 
 /// How connections to a server are looked after: by the attributes of its hostgroups, where it has any.
-fn care(config: &Config, endpoint: &Endpoint) -> Care {
+fn care(config: &Config, hostgroups: Option<&BTreeSet<u32>>) -> Care {
     let variables = &config.variables;
-    let ids = config.hostgroups_of(endpoint);
-    let rows = || ids.iter().filter_map(|id| config.attributes_of(*id));
+    let rows = || hostgroups.into_iter().flatten().filter_map(|id| config.attributes_of(*id));
     let init_connect = rows().map(|row| &row.init_connect).find(|statements| !statements.is_empty());
     Care {
         init_connect: init_connect.unwrap_or(&variables.init_connect).clone(),
