@@ -17,7 +17,6 @@ mod watch;
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_config::{ClusterVariables, Strictness, TableRows, read_rows};
@@ -34,11 +33,11 @@ pub type Take = dyn Fn(Module, TableRows, u64, bool) -> Result<Vec<String>, Vec<
 /// How often the settings are looked at while there is nobody to look at.
 const ALONE: Duration = Duration::from_secs(1);
 
-/// The thread that looks at the others. Dropping it ends it.
+/// The thread that looks at the others. Dropping it ends it, after what it is at.
 #[derive(Debug)]
 pub struct Cluster {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed by dropping it.
+    _stop: mpsc::Sender<()>,
 }
 
 impl Cluster {
@@ -50,22 +49,13 @@ impl Cluster {
         let (stop, stopped) = mpsc::channel();
         let mut keeper =
             Keeper { store, take, settings: None, peers: Vec::new(), watch: Watch::default(), looks: 0 };
-        let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
             let mut pause = Duration::ZERO;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = keeper.turn();
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(Self { _stop: stop })
     }
 }
 

@@ -216,7 +216,8 @@ impl Store {
 /// [`Store::checksum`] of rows that are in no database, with the types of their columns.
 pub fn checksum_of_rows(module: Module, rows: &TableRows) -> u64 {
     let sums = module.tables().map(|table| {
-        let shared = rows.of(&table.name).iter().filter(|row| is_shared(&table.name, row));
+        let of_module = rows.of(&table.name).iter().filter(|row| is_of(module, table, row));
+        let shared = of_module.filter(|row| is_shared(&table.name, row));
         let hashes = shared.map(|row| {
             let mut hasher = Sha256::new();
             for column in &table.columns {
@@ -293,7 +294,8 @@ pub(crate) fn rows_of(module: Module, table: &TableDef) -> String {
     }
 }
 
-fn is_of(module: Module, table: &TableDef, row: &TableRow) -> bool {
+/// Whether a row of a table is of a module.
+pub(crate) fn is_of(module: Module, table: &TableDef, row: &TableRow) -> bool {
     match (module.variable_prefix(), row.get("variable_name")) {
         (Some(prefix), Some(Cell::Text(name))) if table.name == GLOBAL_VARIABLES => {
             name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))

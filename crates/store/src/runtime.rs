@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows, variables};
 
 use crate::open::{DATABASE_FILE, of_file};
-use crate::rows::{is_shared, tables_of};
+use crate::rows::{is_of, is_shared, tables_of};
 use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
 use crate::{Layer, Module, Store, StoreError};
 
@@ -86,7 +86,8 @@ impl Store {
         let mut all = TableRows::new();
         for table in module.tables() {
             let name = table.name.as_str();
-            let foreign = rows.of(name).iter().filter(|row| is_shared(name, row));
+            let foreign =
+                rows.of(name).iter().filter(|row| is_of(module, table, row) && is_shared(name, row));
             let own = here.of(name).iter().filter(|row| !is_shared(name, row));
             all.set(name, foreign.chain(own).cloned().collect());
         }
