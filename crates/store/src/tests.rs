@@ -227,3 +227,28 @@ fn damaged_statistics_are_set_aside() {
     assert!(notes.iter().any(|note| note.contains("statistics begin anew")), "{notes:?}");
     assert!(dir.path().join(format!("{STATS_FILE}.damaged")).exists());
 }
+
+#[test]
+fn history_is_kept_in_the_datadir_also_of_a_store_in_memory() {
+    let datadir = tempfile::tempdir().unwrap();
+    let with_history = || {
+        let mut store = Store::in_memory().unwrap();
+        let note = store.keep_history(datadir.path()).unwrap();
+        (store, note)
+    };
+    let (store, note) = with_history();
+    assert_eq!(note, None);
+    store.connection().execute("INSERT INTO stats_history.system_cpu VALUES (5, 6, 7)", []).unwrap();
+    drop(store);
+    let (store, _) = with_history();
+    assert_eq!(names(&store, "SELECT CAST(tms_utime AS TEXT) FROM stats_history.system_cpu"), ["6"]);
+    drop(store);
+    std::fs::write(
+        datadir.path().join(STATS_FILE),
+        "no database at all, but some text of more than 16 bytes",
+    )
+    .unwrap();
+    let (store, note) = with_history();
+    assert!(note.is_some_and(|note| note.contains("weir_stats.db.damaged")));
+    assert!(names(&store, "SELECT CAST(tms_utime AS TEXT) FROM stats_history.system_cpu").is_empty());
+}
