@@ -19,7 +19,7 @@ use weir_session::state::State;
 use super::Core;
 use super::model::{Keeps, Nanos, Phase, SavedText, Session, SessionKey, Work, WorkKind};
 use crate::listener::Peer;
-use crate::outbox::{BACKLOG_HIGH_BYTES, Order, Owner, SocketId};
+use crate::outbox::{Order, Owner, SocketId};
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
@@ -526,46 +526,6 @@ impl Core {
         self.out.close(session.socket);
         self.shared.clients.fetch_sub(1, Ordering::Relaxed);
         self.shared.mailboxes[self.worker].sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Everything queued for a client has been sent: its server may go on, and so may its next command.
-    pub(super) fn client_drained(&mut self, key: SessionKey) {
-        let session = &self.sessions[key];
-        if matches!(session.phase, Phase::Closing) {
-            return self.forget_session(key);
-        }
-        if let Some(lease) = session.lease {
-            let socket = self.backends[lease].socket;
-            self.out.pause(socket, false);
-        }
-        if matches!(session.phase, Phase::Idle) {
-            let socket = session.socket;
-            self.out.pause(socket, false);
-            self.runnable.push_back((key, socket));
-        }
-    }
-
-    /// Whether a client has so much to take that nothing more is done for it until it has.
-    pub(super) fn must_read_first(&mut self, key: SessionKey) -> bool {
-        let socket = self.sessions[key].socket;
-        let is_behind = self.out.backlog_bytes(socket) > BACKLOG_HIGH_BYTES;
-        if is_behind {
-            self.out.notify_drained(socket);
-        }
-        is_behind
-    }
-
-    /// Stops reading from the server of a client that does not take its result.
-    pub(super) fn hold_back(&mut self, key: SessionKey) {
-        let session = &self.sessions[key];
-        let Some(lease) = session.lease else { return };
-        let socket = session.socket;
-        if self.out.backlog_bytes(socket) > BACKLOG_HIGH_BYTES {
-            // What waits for the server's last byte would wait for ever.
-            self.send_withheld(key);
-            self.out.pause(self.backends[lease].socket, true);
-            self.out.notify_drained(socket);
-        }
     }
 
     /// The running command is answered: its bytes go.

@@ -8,6 +8,7 @@
 mod acquire;
 mod aside;
 mod backend;
+mod backlog;
 mod balance;
 mod bound;
 mod care;
