@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("stats::pool_and_servers_tell_of_every_node", pool_and_servers),
         Case::parallel("stats::rules_tell_how_often_they_have_matched", rules),
         Case::parallel("stats::hostile_bytes_at_the_control_socket", hostile_bytes),
+        Case::parallel("stats::top_shows_servers_statements_and_pins", top),
         Case::parallel("stats::nobody_there_is_explained", nobody_there),
         Case::parallel("stats::a_second_weir_does_not_take_the_datadir", second_weir),
     ]
@@ -236,5 +237,33 @@ fn second_weir(env: &Env) -> CaseResult {
     let err = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success() && err.contains("another weir runs with this datadir"), "{err}");
     ensure!(!report(&weir, "pool")?.is_empty(), "the first one's socket is gone");
+    Ok(())
+}
+
+fn top(env: &Env) -> CaseResult {
+    let weir = env.weir(|config| {
+        config.variable("threads", 2);
+    })?;
+    let mut pinned = Session::open(weir.addr(), "test")?;
+    pinned.run("SET @kept = 1")?;
+    pinned.rows("SELECT 'top', 1")?;
+    let top = |arguments: &[&str]| -> Result<(bool, String, String), Box<dyn Error>> {
+        let output = Command::new(weir_binary()?).arg("top").args(arguments).output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
+    };
+    let config = config(&weir);
+    let (is_good, picture, error) = top(&["--once", "-c", &config, "--columns", "150", "--interval-ms", "200"])?;
+    ensure!(is_good && error.is_empty(), "{error}");
+    let has = |words: &[&str]| picture.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    ensure!(has(&["cluster of hostgroup 100: writer 127."]), "{picture}");
+    ensure!(has(&["100", "writer", "ONLINE"]) && has(&["102", "reader", "ONLINE"]), "{picture}");
+    ensure!(has(&["app", "SELECT ?,?"]), "{picture}");
+    ensure!(has(&["app", "127.0.0.1", "Sleep", "user_variable"]), "{picture}");
+    ensure!(!picture.contains("'top'"), "a literal: {picture}");
+    ensure!(picture.lines().count() == 40, "{picture}");
+
+    let (is_good, _, error) = top(&["--once", "--datadir", "/nowhere"])?;
+    ensure!(!is_good && error.contains("/nowhere/weir.sock: no weir answers there"), "{error}");
     Ok(())
 }

@@ -44,7 +44,10 @@ fn statements_go_where_rules_send_them_and_hits_count() {
     assert_eq!(bench.cores[0].census().rule_hits, [(7, 1)]);
     let (to, report) = channel();
     bench.cores[0].message(Message::Report { part: ReportPart::Rules, begins_again: false, to }, bench.now);
-    assert_eq!(report.recv().unwrap().rules, [(7, 1)]);
+    let report = report.recv().unwrap();
+    assert_eq!(report.rules, [(7, 1)]);
+    let timed: Vec<_> = report.rule_times.iter().map(|(rule_id, times)| (*rule_id, times.latency.count())).collect();
+    assert_eq!(timed, [(7, 1)], "a hint is no rule");
 }
 
 #[test]

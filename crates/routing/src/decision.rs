@@ -21,6 +21,8 @@ pub struct Decision {
     pub error: Option<u16>,
     /// Position of the rule whose OK_msg answers it.
     pub ok: Option<u16>,
+    /// rule_id of the last rule that matched.
+    pub rule_id: Option<u32>,
 }
 
 impl Decision {
@@ -36,6 +38,7 @@ impl Decision {
             log: self.log.or(other.log),
             error: self.error.or(other.error),
             ok: self.ok.or(other.ok),
+            rule_id: self.rule_id.or(other.rule_id),
         }
     }
 }

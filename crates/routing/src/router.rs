@@ -330,6 +330,7 @@ impl Walk<'_> {
             log: row.log,
             error: row.error_msg.as_ref().map(|_| position),
             ok: row.ok_msg.as_ref().map(|_| position),
+            rule_id: Some(row.rule_id),
         };
         self.decision = actions.or(self.decision);
         if let (Some(replacement), Some(pattern)) = (&rule.replacement, &rule.match_pattern) {

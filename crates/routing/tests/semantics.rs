@@ -168,6 +168,7 @@ fn actions_add_up() {
         log: Some(true),
         error: Some(3),
         ok: Some(4),
+        rule_id: Some(5),
     };
     assert_eq!(decision, expected);
     assert_eq!((router.error_message(3), router.ok_message(4)), ("no", "fine"));

@@ -9,6 +9,7 @@ mod drain;
 mod drained;
 mod engine;
 mod files;
+mod glance;
 mod historian;
 mod history;
 mod in_force;
@@ -36,6 +37,7 @@ mod topology_log;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use weir_topology::Endpoint;
@@ -95,6 +97,14 @@ const STATUS_EXAMPLES: &str = "Examples:
 Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it is another
 user's), 2 for wrong use.";
 
+const TOP_EXAMPLES: &str = "Examples:
+  weir top -c /etc/weir.toml
+  weir top --datadir /var/lib/weir --interval-ms 500
+  weir top -c /etc/weir.toml --once --columns 160     one picture as text
+
+Keys: Tab pane, s sort, r reverse, / filter, p pause, z zoom, h help, q quit.
+Exit status: 0, 1 if no weir runs with this datadir (or it is another user's), 2 for wrong use.";
+
 const DRAIN_EXAMPLES: &str = "Examples:
   weir drain 10.0.0.12:3306 -c /etc/weir.toml && ssh 10.0.0.12 systemctl stop mariadb
   weir drain 10.0.0.12:3306 --datadir /var/lib/weir --timeout-s 30
@@ -132,6 +142,9 @@ enum Command {
     /// Show who writes, who reads, and why
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusArgs),
+    /// Show servers, hottest statements and sessions, live
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Give a server no new work, and wait until nothing runs there
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DrainArgs),
@@ -206,6 +219,24 @@ struct StatusArgs {
 }
 
 #[derive(Args)]
+struct TopArgs {
+    #[command(flatten)]
+    door: DoorArgs,
+    /// How long a picture stays
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    interval_ms: u64,
+    /// Print one picture as text and end
+    #[arg(long)]
+    once: bool,
+    /// Its columns
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u16).range(20..=500), requires = "once")]
+    columns: u16,
+    /// Its lines
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(10..=500), requires = "once")]
+    lines: u16,
+}
+
+#[derive(Args)]
 struct DrainArgs {
     /// HOST:PORT as in mysql_servers
     server: Endpoint,
@@ -264,6 +295,7 @@ fn main() -> ExitCode {
             Some(count) => status::log(door, count, args.json),
             None => status::status(door, args.json),
         }),
+        Command::Top(args) => at(&args.door, |door| show_top(&args, door)),
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
@@ -302,6 +334,19 @@ fn show_stats(args: &StatsArgs, door: &Door) -> Result<ExitCode, DoorError> {
     let shown = stats::Shown { json: args.json, top: args.top };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     stats::stats(door, args.subject, shown, &mut out).map(|()| ExitCode::SUCCESS)
+}
+
+fn show_top(args: &TopArgs, door: &Door) -> Result<ExitCode, DoorError> {
+    let own = Door::new(door.datadir());
+    let fetch: weir_top::Fetch = Box::new(move || own.glance().map_err(|error| error.to_string()));
+    let interval = Duration::from_millis(args.interval_ms);
+    if args.once {
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        weir_top::once(fetch, interval, (args.columns, args.lines), &mut out)?;
+    } else {
+        weir_top::watch(fetch, interval)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn switch(door: &Door, args: &SwitchoverArgs) -> Result<ExitCode, DoorError> {

@@ -149,6 +149,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     let journal = publisher.journal().start()?;
     logs::apply(publisher.journal(), &config);
     let reporter = Reporter {
+        started: Instant::now(),
         tally: tally.clone(),
         journal: publisher.journal().clone(),
         roles: roles.clone(),

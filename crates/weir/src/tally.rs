@@ -4,6 +4,7 @@
 //! gets the same answer as they; nobody gets one that is older than the question.
 
 pub(crate) mod sums;
+pub(crate) mod top;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -164,6 +165,11 @@ impl Tally {
     /// Clients connected now.
     pub(crate) fn clients(&self) -> u32 {
         self.publisher.clients()
+    }
+
+    /// Whether all workers answer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.publisher.settle()
     }
 
     /// How many workers there are.

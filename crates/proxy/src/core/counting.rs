@@ -40,6 +40,7 @@ pub(super) struct ServerCounts {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub latency: Histogram,
+    pub latency_sum_us: u64,
 }
 
 impl PoolCounts {
@@ -118,7 +119,12 @@ impl Core {
         let server = self.backends[key].server;
         let on_server_ns = self.now.saturating_sub(work.started_at);
         self.statistics.totals.server_time_ns += on_server_ns;
-        self.servers[server].counts.of(self.backends[key].hostgroup).latency.record(on_server_ns / 1000);
+        let counts = self.servers[server].counts.of(self.backends[key].hostgroup);
+        counts.latency.record(on_server_ns / 1000);
+        counts.latency_sum_us = counts.latency_sum_us.saturating_add(on_server_ns / 1000);
+        if let Some(rule_id) = work.decision.rule_id {
+            self.statistics.rules.count(rule_id, took_ns);
+        }
         let Some(digest) = work.digest else { return };
         let hostgroup = work.hostgroup;
         let (rows_affected, rows_sent) = match work.ending {

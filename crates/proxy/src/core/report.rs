@@ -48,7 +48,10 @@ impl Core {
                     self.servers.iter_mut().for_each(|pool| pool.counts.begin_again());
                 }
             }
-            ReportPart::Rules => report.rules = self.router.hits().collect(),
+            ReportPart::Rules => {
+                report.rules = self.router.hits().collect();
+                report.rule_times = self.statistics.rules.rows();
+            }
             ReportPart::Writing => report.writing = self.writing(),
             ReportPart::Totals => report.totals = self.totals(),
             ReportPart::Users => report.users = self.user_rows(),
@@ -101,6 +104,7 @@ impl Core {
                     bytes_sent: counts.bytes_sent,
                     bytes_received: counts.bytes_received,
                     latency: counts.latency.clone(),
+                    latency_sum_us: counts.latency_sum_us,
                 });
             }
         }

@@ -177,6 +177,7 @@ impl Core {
             return;
         }
         self.router = Router::new(&snapshot.rules);
+        self.statistics.rules.begin_again();
         self.told_given_up = 0;
         for (_, session) in &mut self.sessions {
             session.scope = None;

@@ -9,6 +9,7 @@ mod digests;
 mod errors;
 mod histogram;
 mod report;
+mod rules;
 mod sums;
 mod totals;
 
@@ -28,6 +29,8 @@ pub use report::{
     ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
     UserRow, WorkerReport, WritingRow,
 };
+pub(crate) use rules::Rules;
+pub use rules::RuleTimes;
 pub use sums::{Clock, DigestSum, DigestSums};
 pub use totals::Totals;
 
@@ -61,6 +64,7 @@ pub(crate) struct Statistics {
     full: Arc<FullTables>,
     pub errors: Errors,
     pub commands: Commands,
+    pub rules: Rules,
     pub totals: Totals,
 }
 
@@ -74,6 +78,7 @@ impl Statistics {
             full,
             errors: Errors::default(),
             commands: Commands::default(),
+            rules: Rules::default(),
             totals: Totals::default(),
         }
     }

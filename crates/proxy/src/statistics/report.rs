@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Caller, CommandRow, DigestTable, Histogram, Statistics, Totals};
+use super::{Caller, CommandRow, DigestTable, Histogram, RuleTimes, Statistics, Totals};
 use crate::core::Nanos;
 use crate::listener::Peer;
 
@@ -54,6 +54,8 @@ pub struct WorkerReport {
     pub writing: Vec<WritingRow>,
     /// How often each active query rule has matched, by rule_id.
     pub rules: Vec<(u32, u64)>,
+    /// How long statements took, by the rule_id of the last rule that they matched; told with the hits.
+    pub rule_times: Vec<(u32, RuleTimes)>,
     /// What is counted in all.
     pub totals: Totals,
     /// Clients by user.
@@ -118,6 +120,8 @@ pub struct ServerRow {
     pub bytes_received: u64,
     /// How long it took from sending a statement to the end of its reply.
     pub latency: Histogram,
+    /// All of that together.
+    pub latency_sum_us: u64,
 }
 
 /// Sessions that a server has as a writer, and that would not go on elsewhere with their next statement.

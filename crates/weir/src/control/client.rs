@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weir_top::Glance;
+
 use super::{ANSWER_BYTES_MAX, Answer, Report, Request, Status, Subject, socket_path};
 
 /// A report of full tables takes a Weir well under a second, an order its grace.
@@ -36,6 +38,8 @@ pub(crate) enum DoorError {
     Log { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Output(io::Error),
+    #[error(transparent)]
+    Top(#[from] weir_top::TopError),
 }
 
 impl Door {
@@ -61,6 +65,14 @@ impl Door {
     pub(crate) fn status(&self) -> Result<Status, DoorError> {
         match self.ask(&Request::Status {})? {
             Answer::Status(status) => Ok(status),
+            _ => Err(DoorError::Unexpected(self.path.clone())),
+        }
+    }
+
+    /// What `weir top` shows.
+    pub(crate) fn glance(&self) -> Result<Glance, DoorError> {
+        match self.ask(&Request::Glance {})? {
+            Answer::Glance { glance } => Ok(*glance),
             _ => Err(DoorError::Unexpected(self.path.clone())),
         }
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use weir_top::Glance;
 use weir_topology::Endpoint;
 
 use crate::takeover::Wish;
@@ -21,7 +22,7 @@ use crate::takeover::Wish;
 pub(crate) use client::{Door, DoorError};
 pub(crate) use report::{Report, Reporter};
 pub(crate) use server::Control;
-pub(crate) use status::{ServerStatus, Status};
+pub(crate) use status::{ClusterStatus, ServerStatus, Status};
 
 /// How long a step of an order may take: a reload of all workers does not take a second, a switchover waits for its
 /// grace.
@@ -62,6 +63,8 @@ pub(crate) enum Request {
     Report(Subject),
     /// Roles and servers now: `{"status": {}}`.
     Status {},
+    /// What `weir top` shows: `{"glance": {}}`.
+    Glance {},
     /// Take no more work to this server, `HOST:PORT`.
     Drain(String),
     /// The end of that.
@@ -78,6 +81,7 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Report(Report),
     Status(Status),
+    Glance { glance: Box<Glance> },
     Step { step: String },
     Done { done: String },
     Refused { error: String },

@@ -1,6 +1,7 @@
 //! Reports: the workers' parts summed up, as tables.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_journal::{Counts, Journal, Log};
@@ -32,6 +33,8 @@ impl Report {
 /// Knows whom to ask.
 #[derive(Debug)]
 pub(crate) struct Reporter {
+    /// When this Weir was.
+    pub started: Instant,
     pub tally: Arc<Tally>,
     pub journal: Journal,
     /// The roles of now.

@@ -199,6 +199,7 @@ fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnM
     let deed = match request {
         Request::Report(subject) => return Answer::Report(reporter.report(subject)),
         Request::Status {} => return Answer::Status(reporter.status()),
+        Request::Glance {} => return Answer::Glance { glance: Box::new(reporter.glance()) },
         Request::Drain(server) => server.parse().map(Deed::Drain),
         Request::Undrain(server) => server.parse().map(Deed::Undrain),
         Request::Takeover { .. } => return Answer::Refused { error: "not a question".to_owned() },

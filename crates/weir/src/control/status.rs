@@ -57,7 +57,26 @@ pub(crate) struct ServerStatus {
     pub reason: String,
 }
 
+impl ClusterStatus {
+    /// Why nobody takes writes, where that is so.
+    pub(crate) fn why_no_writer(&self) -> String {
+        let lost = match self.lost_writers.as_slice() {
+            [] => None,
+            lost => Some(format!("lost {}, statements wait for the next one", lost.join(", "))),
+        };
+        let waits = self.waits_for.as_ref().map(|why| format!("the next one {why}"));
+        let cannot = self.cannot_write.iter().map(|(server, why)| format!("{server} can't write: {why}"));
+        let reasons: Vec<String> = lost.into_iter().chain(waits).chain(cannot).collect();
+        if reasons.is_empty() { "none is known yet".to_owned() } else { reasons.join("; ") }
+    }
+}
+
 impl Reporter {
+    /// The clusters of now.
+    pub(crate) fn clusters(&self) -> Vec<ClusterStatus> {
+        self.roles.latest().groups.iter().map(cluster).collect()
+    }
+
     /// The status of now.
     pub(crate) fn status(&self) -> Status {
         let workers = self.tally.report(ReportPart::Servers);

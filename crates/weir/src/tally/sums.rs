@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use weir_proxy::statistics::{Caller, CommandRow, ErrorRow, ServerRow, Totals, UserRow, WorkerReport};
+use weir_proxy::statistics::{
+    Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, UserRow, WorkerReport,
+};
 
 use super::clock;
 
@@ -110,6 +112,7 @@ fn add(sum: &mut ServerRow, row: &ServerRow) {
     sum.bytes_sent += row.bytes_sent;
     sum.bytes_received += row.bytes_received;
     sum.latency.add(&row.latency);
+    sum.latency_sum_us = sum.latency_sum_us.saturating_add(row.latency_sum_us);
 }
 
 /// Hits by rule_id, since the rules were taken.
@@ -117,6 +120,17 @@ pub(crate) fn rule_sums(workers: &[WorkerReport]) -> BTreeMap<u32, u64> {
     let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
     for (rule_id, hits) in workers.iter().flat_map(|worker| &worker.rules) {
         *sums.entry(*rule_id).or_default() += hits;
+    }
+    sums
+}
+
+/// How long statements took by the rule_id of the last rule that they matched, since the rules were taken.
+pub(crate) fn rule_time_sums(workers: &[WorkerReport]) -> BTreeMap<u32, RuleTimes> {
+    let mut sums: BTreeMap<u32, RuleTimes> = BTreeMap::new();
+    for (rule_id, times) in workers.iter().flat_map(|worker| &worker.rule_times) {
+        let sum = sums.entry(*rule_id).or_default();
+        sum.sum_us = sum.sum_us.saturating_add(times.sum_us);
+        sum.latency.add(&times.latency);
     }
     sums
 }

@@ -1,0 +1,112 @@
+//! What `weir top` shows, gathered by the running Weir.
+
+use weir_proxy::statistics::{DigestSum, ReportPart, SessionRow};
+use weir_top::{Cluster, Digest, Glance, Server, Session};
+
+use crate::control::{ClusterStatus, Reporter, ServerStatus};
+use crate::tally::clock;
+use crate::tally::sums::{pool_sums, total_sums};
+use crate::tally::top::{by_time, first_sessions, lately};
+
+/// Rows of the digests that ran lately, and of those that took longest in all.
+const DIGESTS_MAX: usize = 200;
+/// What ran in so many seconds ran lately.
+const LATELY_S: u64 = 10;
+/// Sessions that are told.
+const SESSIONS_MAX: usize = 500;
+/// So much of a text is told.
+const TEXT_BYTES_MAX: usize = 400;
+
+impl Reporter {
+    /// Everything that `weir top` shows, of now.
+    pub(crate) fn glance(&self) -> Glance {
+        let totals = total_sums(&self.tally.report(ReportPart::Totals));
+        let status = self.status();
+        let workers = self.tally.report(ReportPart::Servers);
+        let pools = pool_sums(&workers);
+        let server = |row: &ServerStatus| {
+            let pool = pools.get(&(row.hostgroup, row.server.as_str()));
+            Server {
+                hostgroup: row.hostgroup,
+                server: row.server.clone(),
+                role: row.role.clone(),
+                status: row.status.clone(),
+                reason: if row.is_drained { "drained".to_owned() } else { row.reason.clone() },
+                used: pool.map_or(0, |pool| pool.used),
+                free: pool.map_or(0, |pool| pool.free),
+                queries: pool.map_or(0, |pool| pool.latency.count()),
+                sum_us: pool.map_or(0, |pool| pool.latency_sum_us),
+                p95_us: pool.map_or(0, |pool| pool.latency.quantile_us(0.95)),
+            }
+        };
+        let digests = self.tally.digests(|sums| {
+            let mut rows = lately(sums, clock().unix_s.saturating_sub(LATELY_S), DIGESTS_MAX);
+            for row in by_time(sums, DIGESTS_MAX) {
+                if !rows.iter().any(|known| is_same(known, &row)) {
+                    rows.push(row);
+                }
+            }
+            rows.iter().map(digest).collect()
+        });
+        let sessions = self.tally.sessions();
+        Glance {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            clients: totals.clients_now,
+            busy: totals.busy_now,
+            transactions: totals.transactions_now,
+            server_connections: totals.server_connections_now,
+            questions: totals.questions,
+            clusters: status.clusters.iter().map(cluster).collect(),
+            servers: status.servers.iter().map(server).collect(),
+            digests,
+            sessions: first_sessions(&sessions, SESSIONS_MAX).into_iter().map(session).collect(),
+        }
+    }
+}
+
+fn cluster(cluster: &ClusterStatus) -> Cluster {
+    Cluster {
+        writer_hostgroup: cluster.writer_hostgroup,
+        writers: cluster.writers.clone(),
+        trouble: cluster.writers.is_empty().then(|| cluster.why_no_writer()),
+    }
+}
+
+fn is_same(one: &DigestSum<'_>, other: &DigestSum<'_>) -> bool {
+    (one.digest, one.hostgroup, one.caller) == (other.digest, other.hostgroup, other.caller)
+}
+
+fn digest(row: &DigestSum<'_>) -> Digest {
+    Digest {
+        digest: format!("0x{:016X}", row.digest),
+        hostgroup: row.hostgroup,
+        username: text(&row.caller.username),
+        schemaname: text(&row.caller.schemaname),
+        client_address: row.caller.client_address.to_string(),
+        count: row.count,
+        sum_us: row.sum_us,
+        p95_us: row.quantile_us(0.95),
+        text: text(row.text),
+    }
+}
+
+fn session(row: &SessionRow) -> Session {
+    Session {
+        id: row.id,
+        username: row.username.clone().unwrap_or_default(),
+        client: row.peer.ip().map_or_else(|| "localhost".to_owned(), |ip| ip.to_string()),
+        hostgroup: row.hostgroup,
+        server: row.server.clone(),
+        command: row.command.to_owned(),
+        is_busy: row.phase != "idle" && row.phase != "login",
+        since_ms: row.since_ns / 1_000_000,
+        pins: row.pins.clone(),
+        text: text(&row.text),
+    }
+}
+
+/// The beginning of what a client has sent.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]).into_owned()
+}
