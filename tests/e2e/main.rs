@@ -21,6 +21,7 @@ mod galera;
 mod group_failures;
 mod group_switchover;
 mod hostile;
+mod http;
 mod listeners;
 mod login;
 mod logs;
@@ -74,6 +75,7 @@ fn cases() -> Vec<Case> {
         group_failures::trials(),
         group_switchover::trials(),
         hostile::trials(),
+        http::trials(),
         listeners::trials(),
         login::trials(),
         logs::trials(),

@@ -253,7 +253,8 @@ fn top(env: &Env) -> CaseResult {
         Ok((output.status.success(), text(&output.stdout), text(&output.stderr)))
     };
     let config = config(&weir);
-    let (is_good, picture, error) = top(&["--once", "-c", &config, "--columns", "150", "--interval-ms", "200"])?;
+    let (is_good, picture, error) =
+        top(&["--once", "-c", &config, "--columns", "150", "--interval-ms", "200"])?;
     ensure!(is_good && error.is_empty(), "{error}");
     let has = |words: &[&str]| picture.lines().any(|line| words.iter().all(|word| line.contains(word)));
     ensure!(has(&["cluster of hostgroup 100: writer 127."]), "{picture}");

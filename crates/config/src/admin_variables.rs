@@ -1,6 +1,6 @@
 //! `[admin_variables]`: the admin interface, HTTP, and the cluster of proxies.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::fields::{Fields, quotable};
@@ -12,6 +12,7 @@ use crate::tables::{PASSWORD_BYTES_MAX, USERNAME_CHARS_MAX};
 /// The most accounts of one kind.
 const CREDENTIALS_MAX: usize = 100;
 const CREDENTIALS_BYTES_MAX: usize = 64 << 10;
+const IP_CHARS_MAX: usize = 64;
 /// ProxySQL's ranges.
 const CHECK_INTERVAL_MS: std::ops::RangeInclusive<u64> = 10..=300_000;
 const CHECK_STATUS_FREQUENCY_MAX: u32 = 10_000;
@@ -41,6 +42,10 @@ pub struct AdminVariables {
     pub web_enabled: bool,
     /// Default 6080.
     pub web_port: u16,
+    /// Weir's own: the address of both, default 0.0.0.0.
+    pub web_ip: IpAddr,
+    /// Weir's own: whether anybody may read the metrics, default false.
+    pub web_metrics_public: bool,
     /// Weir's own: who shows it may read what is more than health over HTTP; none (default): only accounts may.
     pub web_token: Option<Secret>,
     /// Whether HTTP is answered on `restapi_port`, too, default false.
@@ -162,6 +167,8 @@ impl Default for AdminVariables {
             scheduler_timeout_ms: minute,
             web_enabled: false,
             web_port: 6080,
+            web_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            web_metrics_public: false,
             web_token: None,
             restapi_enabled: false,
             restapi_port: 6070,
@@ -214,6 +221,13 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> AdminVariables {
     v.scheduler_timeout_ms = f.millis("scheduler_timeout_ms", v.scheduler_timeout_ms, SCHEDULER_TIMEOUT_MS);
     v.web_enabled = f.boolean("web_enabled", v.web_enabled);
     v.web_port = f.integer("web_port", v.web_port, 1..=u16::MAX);
+    if let Some(ip) = f.optional_text("web_ip", IP_CHARS_MAX) {
+        match ip.parse() {
+            Ok(ip) => v.web_ip = ip,
+            Err(_) => f.refuse("web_ip", format!("\"{}\" is not an IP address", quotable(&ip))),
+        }
+    }
+    v.web_metrics_public = f.boolean("web_metrics_public", v.web_metrics_public);
     let token = f.secret_text("web_token", PASSWORD_BYTES_MAX);
     v.web_token = token.filter(|token| !token.is_empty()).map(Secret::new);
     v.restapi_enabled = f.boolean("restapi_enabled", v.restapi_enabled);

@@ -233,6 +233,8 @@ fn faults_of_variables() {
         ("web_port = 0", "web_port: 0 is out of range (1..65535)"),
         ("debug = true", "debug: not built yet"),
         ("web_enable = true", "web_enable: unknown key, did you mean \"web_enabled\"?"),
+        ("web_ip = \"localhost\"", "web_ip: \"localhost\" is not an IP address"),
+        ("web_metrics_public = 2", "web_metrics_public: 2 is neither true nor false"),
         ("admin-web_port = 6080", "admin-web_port: names have no admin- prefix here: write web_port"),
     ] {
         assert_fault("[admin_variables]\n", line, &format!("admin_variables.{message}"));

@@ -69,6 +69,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
     not_built(ADMIN, "vacuum_stats", "true"),
     built(ADMIN, "version", ""),
     built(ADMIN, "web_enabled", "false"),
+    built(ADMIN, "web_ip", "0.0.0.0"),
+    built(ADMIN, "web_metrics_public", "false"),
     built(ADMIN, "web_port", "6080"),
     built(ADMIN, "web_token", ""),
     off(ADMIN, "web_verbosity", "0"),

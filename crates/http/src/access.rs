@@ -152,6 +152,18 @@ mod tests {
         assert_eq!(access().admit(None, here), Err(Denial::NoCredentials));
     }
 
+    proptest::proptest! {
+        /// Whatever stands in the header: nobody comes in by it, and nothing breaks.
+        #[test]
+        fn no_bytes_are_a_key(
+            scheme in "(?i)(basic|bearer|digest|) ?",
+            rest in proptest::collection::vec(proptest::num::u8::ANY, 0..64),
+        ) {
+            let header = [scheme.as_bytes(), &rest].concat();
+            proptest::prop_assert!(access().admit(Some(&header), IpAddr::from([127, 0, 0, 1])).is_err());
+        }
+    }
+
     #[test]
     fn without_a_token_no_token_fits() {
         let nobody = Access::default();

@@ -46,7 +46,8 @@ fn statements_go_where_rules_send_them_and_hits_count() {
     bench.cores[0].message(Message::Report { part: ReportPart::Rules, begins_again: false, to }, bench.now);
     let report = report.recv().unwrap();
     assert_eq!(report.rules, [(7, 1)]);
-    let timed: Vec<_> = report.rule_times.iter().map(|(rule_id, times)| (*rule_id, times.latency.count())).collect();
+    let timed: Vec<_> =
+        report.rule_times.iter().map(|(rule_id, times)| (*rule_id, times.latency.count())).collect();
     assert_eq!(timed, [(7, 1)], "a hint is no rule");
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use signal_hook::consts::{SIGTERM, SIGUSR1};
 use weir_admin::{Engine, EngineCommand};
 use weir_config::{Config, ConfigError, TableRows};
+use weir_http::{Format, metrics_text};
 use weir_journal::AuditEvent;
 use weir_proxy::service::Publisher;
 use weir_store::Value;
@@ -15,6 +16,7 @@ use crate::control::{Deed, Orders, Switchover, order};
 use crate::serve::Intake;
 use crate::source::Source;
 use crate::tables::{self, Sources};
+use crate::web::WebSource;
 
 /// The running Weir, as admin threads see it.
 pub(crate) struct RunningWeir {
@@ -23,6 +25,8 @@ pub(crate) struct RunningWeir {
     pub publisher: Publisher,
     /// What statistics are made of.
     pub sources: Arc<Sources>,
+    /// What metrics are made of.
+    pub shown: Arc<WebSource>,
     /// As if the process had got this signal.
     pub signal: Box<dyn Fn(i32) + Send + Sync>,
     /// The configuration file.
@@ -92,6 +96,6 @@ impl Engine for RunningWeir {
     }
 
     fn metrics_text(&self) -> Result<String, String> {
-        Err("there are no metrics yet".to_owned())
+        Ok(metrics_text(&*self.shown, Format::Prometheus))
     }
 }

@@ -25,7 +25,7 @@ impl Reporter {
         let workers = self.tally.report(ReportPart::Servers);
         let pools = pool_sums(&workers);
         let server = |row: &ServerStatus| {
-            let pool = pools.get(&(row.hostgroup, row.server.as_str()));
+            let pool = pools.get(&(row.hostgroup, row.server.clone()));
             Server {
                 hostgroup: row.hostgroup,
                 server: row.server.clone(),

@@ -34,6 +34,7 @@ mod takeover;
 mod tally;
 mod tls;
 mod topology_log;
+mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

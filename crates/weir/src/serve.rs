@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use weir_config::{Config, ConfigError};
 use weir_control::Monitor;
+use weir_http::HttpError;
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::{Drain, Report};
 use weir_topology::{Roles, ServerRegistry};
@@ -48,6 +49,7 @@ use crate::takeover::{Predecessor, TakeoverError};
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
+use crate::web::{Web, WebSource};
 
 /// Why `serve` ends with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +74,8 @@ pub(crate) enum ServeError {
     Admin(#[from] weir_admin::AdminError),
     #[error(transparent)]
     Store(#[from] weir_store::StoreError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
     #[error("drained servers: {0}")]
     Drained(#[from] DrainedError),
     #[error("this Weir's name, in the datadir: {0}")]
@@ -155,6 +159,9 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
         roles: roles.clone(),
         drained: drained.clone(),
     };
+    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), &config);
+    let start_web = if is_takeover { Web::start_after_predecessor } else { Web::start };
+    let web = start_web(&config, shown.clone())?;
     control.start(reporter, orders_to(&events))?;
     let in_force = InForce::new(&config);
     let sources = Arc::new(Sources {
@@ -166,7 +173,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
         started: Instant::now(),
     });
     historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
-    let engine = office::engine(origin, &events, &publisher, &sources);
+    let engine = office::engine(origin, &events, &publisher, &sources, shown);
     let admin = office::open(&config, doors, tls.as_ref(), store.clone(), engine)?;
     let scheduler = Scheduler::start(&config)?;
     let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()), admin)?;
@@ -186,6 +193,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
         failbacks: Failbacks::default(),
         publisher,
         tally,
+        web,
         monitor,
         scheduler,
         tls,
@@ -237,6 +245,7 @@ struct Server {
     failbacks: Failbacks,
     publisher: Publisher,
     tally: Arc<Tally>,
+    web: Web,
     monitor: Monitor,
     scheduler: Scheduler,
     tls: Option<Tls>,
@@ -297,6 +306,7 @@ impl Server {
         events: &Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
+        self.web.leave();
         let ended = events.clone();
         let mut is_told = self.handover != Handover::Done;
         let drain = if is_told { Drain::Stop } else { Drain::HandedOver };

@@ -29,8 +29,8 @@ pub use report::{
     ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
     UserRow, WorkerReport, WritingRow,
 };
-pub(crate) use rules::Rules;
 pub use rules::RuleTimes;
+pub(crate) use rules::Rules;
 pub use sums::{Clock, DigestSum, DigestSums};
 pub use totals::Totals;
 

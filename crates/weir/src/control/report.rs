@@ -31,7 +31,7 @@ impl Report {
 }
 
 /// Knows whom to ask.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reporter {
     /// When this Weir was.
     pub started: Instant,

@@ -103,7 +103,7 @@ impl Reporter {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clients: self.tally.clients(),
-            clusters: roles.groups.iter().map(cluster).collect(),
+            clusters: self.clusters(),
             servers: roles.places.iter().map(server).collect(),
         }
     }

@@ -63,6 +63,7 @@ impl Server {
         self.scheduler.stop();
         self.sources = None;
         self.reloader = None;
+        self.web.let_go();
         service.let_go();
         self.control.let_go();
         self.log.end();

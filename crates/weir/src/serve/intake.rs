@@ -132,8 +132,13 @@ impl Server {
         let rsa_key = rsa_key::rsa_key(config)?;
         let servers_tls = self.snapshots.servers_tls.read(config)?;
         let addresses = Snapshots::resolve(config)?;
+        self.web.apply(config)?;
         if config.listeners() != self.config.listeners() && !self.is_paused {
-            service.listen(&config.listeners())?;
+            if let Err(error) = service.listen(&config.listeners()) {
+                // As before, which was possible before.
+                self.web.apply(&self.config)?;
+                return Err(error.into());
+            }
             log_listeners(service);
         }
         self.snapshots.addresses = addresses;

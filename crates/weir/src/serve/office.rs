@@ -15,6 +15,7 @@ use crate::engine::RunningWeir;
 use crate::startup::Origin;
 use crate::tables::Sources;
 use crate::tls::Tls;
+use crate::web::WebSource;
 
 /// How long a new process waits for the old one's admin port.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(3);
@@ -26,6 +27,7 @@ pub(super) fn engine(
     events: &Sender<Event>,
     publisher: &Publisher,
     sources: &Arc<Sources>,
+    shown: Arc<WebSource>,
 ) -> RunningWeir {
     let signals = events.clone();
     RunningWeir {
@@ -33,6 +35,7 @@ pub(super) fn engine(
         orders: orders_to(events),
         publisher: publisher.clone(),
         sources: sources.clone(),
+        shown,
         signal: Box::new(move |signal| drop(signals.send(Event::Signal(signal)))),
         path: origin.path.clone(),
     }

@@ -16,6 +16,7 @@ impl Server {
         let wanted = if is_paused { Vec::new() } else { self.config.listeners() };
         service.listen(&wanted).map_err(|error| error.to_string())?;
         self.is_paused = is_paused;
+        self.web.pause(is_paused);
         // When the answer comes, no worker takes a client any more.
         self.publisher.settle();
         if is_paused {

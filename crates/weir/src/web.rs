@@ -1,0 +1,212 @@
+//! Weir over HTTP: what [`weir_http`] shows of this process, and where.
+
+mod buckets;
+mod metrics;
+mod pages;
+mod process;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_config::{AdminAccount, Config};
+use weir_control::ProbeLog;
+use weir_http::{Access, Account, Family, Http, HttpError, Options, Page, Source};
+
+use crate::control::Reporter;
+
+/// How long who takes over waits for the ports of the process before it.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The server, for the thread that owns the configuration.
+#[derive(Debug)]
+pub(crate) struct Web {
+    http: Http,
+    source: Arc<WebSource>,
+}
+
+/// Knows whom to ask for what is shown.
+#[derive(Debug)]
+pub(crate) struct WebSource {
+    reporter: Reporter,
+    probes: Arc<ProbeLog>,
+    /// No client should be sent here any more.
+    is_leaving: AtomicBool,
+    /// No client is taken for now.
+    is_paused: AtomicBool,
+    limits: Mutex<Limits>,
+}
+
+/// What the configuration allows, as metrics show it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    clients_max: u32,
+    wait_timeout_ms: u64,
+}
+
+impl Limits {
+    fn of(config: &Config) -> Self {
+        let wait_timeout = config.variables.wait_timeout.as_millis();
+        Self {
+            clients_max: config.variables.max_connections,
+            wait_timeout_ms: u64::try_from(wait_timeout).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl WebSource {
+    /// Shows what this reporter knows.
+    pub(crate) fn new(reporter: Reporter, probes: Arc<ProbeLog>, config: &Config) -> Arc<Self> {
+        let limits = Mutex::new(Limits::of(config));
+        Arc::new(Self {
+            reporter,
+            probes,
+            is_leaving: AtomicBool::default(),
+            is_paused: AtomicBool::default(),
+            limits,
+        })
+    }
+
+    fn uptime_s(&self) -> f64 {
+        self.reporter.started.elapsed().as_secs_f64()
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Web {
+    /// Begins to serve where the configuration says so, and nowhere if it does not.
+    ///
+    /// # Errors
+    /// When an address can't be listened on.
+    pub(crate) fn start(config: &Config, source: Arc<WebSource>) -> Result<Self, HttpError> {
+        let http = Http::start(options(config), source.clone())?;
+        let web = Self { http, source };
+        web.log();
+        Ok(web)
+    }
+
+    /// The same for who has taken over: the old process closes its ports at this moment. Clients of the data port don't
+    /// depend on it.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start_after_predecessor(
+        config: &Config,
+        source: Arc<WebSource>,
+    ) -> Result<Self, HttpError> {
+        let until = Instant::now() + PREDECESSOR_WAIT;
+        loop {
+            match Self::start(config, source.clone()) {
+                Err(HttpError::Listen { .. }) if Instant::now() < until => sleep(LOOK_EVERY),
+                Err(error @ HttpError::Listen { .. }) => {
+                    tracing::error!(%error, "HTTP is not served: a reload or a restart tries it again");
+                    let http = Http::start(Options::default(), source.clone())?;
+                    return Ok(Self { http, source });
+                }
+                started => return started,
+            }
+        }
+    }
+
+    /// Serves nothing any more: another process does, in this one's place.
+    pub(crate) fn let_go(&mut self) {
+        // Without addresses there is nothing that could fail.
+        let _ = self.http.apply(Options::default());
+    }
+
+    /// Goes by this configuration from now on. Nothing changes after an error.
+    ///
+    /// # Errors
+    /// When an address can't be listened on.
+    pub(crate) fn apply(&mut self, config: &Config) -> Result<(), HttpError> {
+        let before: Vec<SocketAddr> = self.http.addresses().collect();
+        self.http.apply(options(config))?;
+        *self.source.limits.lock().unwrap_or_else(PoisonError::into_inner) = Limits::of(config);
+        if !self.http.addresses().eq(before) {
+            self.log();
+        }
+        Ok(())
+    }
+
+    /// From now on this Weir is not ready: it is ending.
+    pub(crate) fn leave(&self) {
+        self.source.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Clients are not taken, or taken again, by an admin's will.
+    pub(crate) fn pause(&self, is_paused: bool) {
+        self.source.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    fn log(&self) {
+        for address in self.http.addresses() {
+            tracing::info!(%address, "serving HTTP");
+        }
+    }
+}
+
+/// Where HTTP is served and to whom, by the `admin-` variables.
+fn options(config: &Config) -> Options {
+    let admin = &config.admin;
+    let at = |port: u16| SocketAddr::new(admin.web_ip, port);
+    let web = admin.web_enabled.then(|| at(admin.web_port));
+    let rest = admin.restapi_enabled.then(|| at(admin.restapi_port));
+    let account = |account: &AdminAccount| Account {
+        username: account.username.clone(),
+        password: account.password.expose().to_owned(),
+        is_well_known: account.is_default() && !admin.allow_default_credentials,
+    };
+    let accounts = admin.admin_credentials.iter().chain(&admin.stats_credentials);
+    Options {
+        addresses: web.into_iter().chain(rest).collect(),
+        access: Access {
+            accounts: accounts.map(account).collect(),
+            token: admin.web_token.as_ref().map(|token| token.expose().to_owned()),
+            metrics_are_public: admin.web_metrics_public,
+        },
+    }
+}
+
+impl Source for WebSource {
+    fn ailments(&self) -> Vec<String> {
+        if self.reporter.tally.is_answered() {
+            return Vec::new();
+        }
+        vec!["a worker has not answered for seconds".to_owned()]
+    }
+
+    fn obstacles(&self) -> Vec<String> {
+        let mut obstacles = Vec::new();
+        if self.is_leaving.load(Ordering::Relaxed) {
+            obstacles.push("weir is ending: it takes no more clients".to_owned());
+        }
+        if self.is_paused.load(Ordering::Relaxed) {
+            obstacles.push("paused by an admin: no new clients are taken".to_owned());
+        }
+        for cluster in self.reporter.clusters() {
+            if cluster.writers.is_empty() {
+                obstacles.push(format!(
+                    "cluster of hostgroup {} has no writer: {}",
+                    cluster.writer_hostgroup,
+                    cluster.why_no_writer()
+                ));
+            }
+        }
+        obstacles
+    }
+
+    fn metrics(&self) -> Vec<Family> {
+        metrics::families(self)
+    }
+
+    fn page(&self, page: Page, rows_max: usize) -> Value {
+        pages::page(self, page, rows_max)
+    }
+}

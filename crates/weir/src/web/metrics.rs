@@ -1,0 +1,413 @@
+//! The metrics: ProxySQL's names where they mean the same, `weir_` for the rest. Each is explained in the guide.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use weir_http::{Family, Kind, Number};
+use weir_proxy::statistics::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow, Totals};
+use weir_topology::{Endpoint, Place, Roles, Status};
+
+use super::{WebSource, buckets, process};
+use crate::tally::sums::{
+    command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
+};
+use crate::tally::top::by_time;
+
+/// Digests with metrics of their own: those that took longest in all.
+const DIGESTS_MAX: usize = 50;
+/// So much of a digest's text is a label.
+const DIGEST_CHARS_MAX: usize = 120;
+/// Rules with metrics of their own: those that have matched most often.
+const RULES_MAX: usize = 200;
+/// Kinds of errors with metrics of their own: the most frequent.
+const ERRORS_MAX: usize = 500;
+
+/// Dealings with servers, by hostgroup and server.
+type Pools = BTreeMap<(u32, String), ServerRow>;
+
+/// All metrics of now.
+pub(super) fn families(source: &WebSource) -> Vec<Family> {
+    let tally = &source.reporter.tally;
+    let roles = source.reporter.roles.latest();
+    let totals = total_sums(&tally.report(ReportPart::Totals));
+    let servers = tally.report(ReportPart::Servers);
+    let mut pools = pool_sums(&servers);
+    // What has not been used yet is shown with zeros: a rate needs a beginning.
+    for place in &roles.places {
+        pools.entry((place.hostgroup, place.endpoint.to_string())).or_default();
+    }
+    let mut families = about(source);
+    families.extend(clients(&totals));
+    families.extend(statements(&totals));
+    families.extend(connections(&totals, &pools));
+    families.extend(pool(&pools));
+    families.extend(places(&roles, &source.probes.latencies_us()));
+    families.push(hostgroups(&pools));
+    families.extend(clusters(&roles));
+    families.extend(commands(&command_sums(&tally.report(ReportPart::Commands))));
+    families.push(errors(source));
+    families.extend(rules(source));
+    families.extend(tally.digests(|sums| digests(&by_time(sums, DIGESTS_MAX), sums.dropped(), sums.len())));
+    families.extend(process::families(source.uptime_s()));
+    families
+}
+
+fn counter(name: &'static str, help: &'static str, number: impl Into<Number>) -> Family {
+    Family::counter(name, help).with(&[], number)
+}
+
+fn gauge(name: &'static str, help: &'static str, number: impl Into<Number>) -> Family {
+    Family::gauge(name, help).with(&[], number)
+}
+
+/// Samples that differ in one label.
+fn by_label(
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    numbers: &[(&str, u64)],
+) -> Family {
+    let mut family = Family { name, help, kind, samples: Vec::new() };
+    for (value, number) in numbers {
+        family.add(&[(label, value)], *number);
+    }
+    family
+}
+
+fn about(source: &WebSource) -> Vec<Family> {
+    let limits = source.limits();
+    let workers = source.reporter.tally.workers() as u64;
+    vec![
+        Family::gauge("weir_info", "Weir itself.").with(&[("version", env!("CARGO_PKG_VERSION"))], 1),
+        counter("proxysql_uptime_seconds", "Seconds since the start.", source.uptime_s().floor() as u64),
+        gauge(
+            "proxysql_mysql_listener_paused",
+            "1 while no new clients are taken, by PROXYSQL PAUSE.",
+            u64::from(source.is_paused.load(Ordering::Relaxed)),
+        ),
+        gauge("proxysql_mysql_thread_workers", "Workers, mysql-threads.", workers),
+        gauge(
+            "proxysql_mysql_max_connections",
+            "Clients that may be connected.",
+            u64::from(limits.clients_max),
+        ),
+        gauge("proxysql_mysql_wait_timeout", "How long a client may be idle, in ms.", limits.wait_timeout_ms),
+    ]
+}
+
+fn clients(totals: &Totals) -> Vec<Family> {
+    let t = totals;
+    let connections = [("created", t.clients_accepted), ("aborted", t.clients_refused)];
+    let bytes = [("received", t.client_bytes_received), ("sent", t.client_bytes_sent)];
+    vec![
+        by_label(
+            Kind::Counter,
+            "proxysql_client_connections",
+            "Clients that have connected, and those that were turned away.",
+            "status",
+            &connections,
+        ),
+        gauge("proxysql_client_connections_connected", "Clients connected.", t.clients_now),
+        gauge("proxysql_client_connections_non_idle", "Clients that do or wait for something.", t.busy_now),
+        gauge("proxysql_active_transactions", "Clients with an open transaction.", t.transactions_now),
+        counter(
+            "proxysql_access_denied_wrong_password",
+            "Logins with a wrong user or password.",
+            t.refused_password,
+        ),
+        counter(
+            "proxysql_access_denied_max_connections",
+            "Clients beyond mysql-max_connections.",
+            t.refused_max_connections,
+        ),
+        counter(
+            "proxysql_access_denied_max_user_connections",
+            "Clients beyond their user's max_connections.",
+            t.refused_max_user_connections,
+        ),
+        by_label(
+            Kind::Counter,
+            "proxysql_queries_frontends_bytes",
+            "Bytes from and to clients.",
+            "traffic_flow",
+            &bytes,
+        ),
+        gauge("proxysql_mysql_frontend_buffers_bytes", "Bytes kept for clients.", t.client_buffer_bytes_now),
+        gauge("proxysql_mysql_session_internal_bytes", "Memory of sessions.", t.session_bytes_now),
+    ]
+}
+
+fn statements(totals: &Totals) -> Vec<Family> {
+    let t = totals;
+    let of_clients =
+        [("prepare", t.client_prepares), ("execute", t.client_executes), ("close", t.client_closes)];
+    let at_servers =
+        [("prepare", t.server_prepares), ("execute", t.server_executes), ("close", t.server_closes)];
+    vec![
+        counter("proxysql_questions", "Commands of clients.", t.questions),
+        by_label(
+            Kind::Counter,
+            "proxysql_com_frontend_stmt",
+            "Commands of clients for prepared statements.",
+            "op",
+            &of_clients,
+        ),
+        by_label(
+            Kind::Counter,
+            "proxysql_com_backend_stmt",
+            "Commands to servers for prepared statements.",
+            "op",
+            &at_servers,
+        ),
+        gauge("proxysql_stmt_client_active", "Prepared statements of clients.", t.client_statements_now),
+        gauge("proxysql_stmt_client_active_unique", "Of these, different ones.", t.statements_now),
+        gauge("proxysql_stmt_server_active", "Prepared statements at servers.", t.server_statements_now),
+        counter("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", t.client_init_db),
+        counter("proxysql_com_backend_init_db", "COM_INIT_DB to servers.", t.server_init_db),
+        counter("proxysql_com_backend_change_user", "COM_CHANGE_USER to servers.", t.server_change_user),
+        counter(
+            "weir_server_set",
+            "SET that has brought a session's variables to a connection.",
+            t.server_set,
+        ),
+        counter(
+            "proxysql_backend_query_time_seconds",
+            "Time in which servers were at work, all statements together.",
+            t.server_time_ns as f64 / 1e9,
+        ),
+        counter(
+            "proxysql_generated_error_packets",
+            "Errors that Weir has answered itself.",
+            t.errors_generated,
+        ),
+        counter(
+            "proxysql_max_connect_timeouts",
+            "Statements that found no connection in time.",
+            t.waits_timed_out,
+        ),
+        counter(
+            "proxysql_mysql_killed_backend_queries",
+            "Statements that Weir has had killed at a server.",
+            t.killed_queries,
+        ),
+        counter(
+            "proxysql_mysql_killed_backend_connections",
+            "Connections that Weir has had killed at a server.",
+            t.killed_connections,
+        ),
+    ]
+}
+
+fn connections(totals: &Totals, pools: &Pools) -> Vec<Family> {
+    let t = totals;
+    let opened = pools.values().map(|row| row.opened).sum();
+    let failed = pools.values().map(|row| row.failed).sum();
+    let bytes = [("received", t.server_bytes_received), ("sent", t.server_bytes_sent)];
+    vec![
+        by_label(
+            Kind::Counter,
+            "proxysql_server_connections",
+            "Connections opened to servers, and attempts that failed.",
+            "status",
+            &[("created", opened), ("aborted", failed)],
+        ),
+        gauge("proxysql_server_connections_connected", "Connections to servers.", t.server_connections_now),
+        by_label(
+            Kind::Counter,
+            "proxysql_queries_backends_bytes",
+            "Bytes from and to servers.",
+            "traffic_flow",
+            &bytes,
+        ),
+        gauge("proxysql_mysql_backend_buffers_bytes", "Bytes kept of servers.", t.server_buffer_bytes_now),
+        counter(
+            "proxysql_myhgm_myconnpool_get",
+            "Times that a statement needed a connection which its session did not have.",
+            t.pool_gets,
+        ),
+        counter("proxysql_connpool_get_conn_success", "Connections lent.", t.pool_lends),
+        counter(
+            "proxysql_connpool_get_conn_success_immediate",
+            "Of these, idle ones that were ready at once.",
+            t.pool_gets_immediate,
+        ),
+        counter("proxysql_myhgm_myconnpool_push", "Connections given back.", t.pool_returns),
+        counter(
+            "proxysql_myhgm_myconnpool_destroy",
+            "Connections thrown away for a reason of their own.",
+            t.pool_discards,
+        ),
+    ]
+}
+
+/// By server and hostgroup.
+fn pool(pools: &Pools) -> Vec<Family> {
+    let mut bytes = Family::counter("proxysql_connpool_data_bytes", "Bytes of statements and results.");
+    let help = "Connections opened, and attempts that failed.";
+    let mut opened =
+        Family { kind: Kind::NamesakeCounter, ..Family::counter("proxysql_connpool_conns", help) };
+    let mut now = Family::gauge("proxysql_connpool_conns", "Connections now.");
+    let mut queries = Family::counter("proxysql_connpool_conns_queries", "Statements sent.");
+    for ((hostgroup, endpoint), row) in pools {
+        let hostgroup = hostgroup.to_string();
+        let place = [("endpoint", endpoint.as_str()), ("hostgroup", hostgroup.as_str())];
+        let with = |label, value| [place[0], place[1], (label, value)];
+        bytes.add(&with("traffic_flow", "sent"), row.bytes_sent);
+        bytes.add(&with("traffic_flow", "recv"), row.bytes_received);
+        opened.add(&with("status", "ok"), row.opened);
+        opened.add(&with("status", "err"), row.failed);
+        now.add(&with("status", "used"), row.used);
+        now.add(&with("status", "free"), row.free);
+        queries.add(&place, row.queries);
+    }
+    vec![bytes, opened, now, queries]
+}
+
+fn places(roles: &Roles, latencies_us: &BTreeMap<Endpoint, u64>) -> Vec<Family> {
+    let mut status = Family::gauge(
+        "proxysql_connpool_conns_status",
+        "1 ONLINE, 2 SHUNNED, 3 OFFLINE_SOFT, 4 OFFLINE_HARD.",
+    );
+    let mut latency =
+        Family::gauge("proxysql_connpool_conns_latency_us", "How long the monitor's last ping took, in us.");
+    let mut role = Family::gauge("weir_server_role", "1 for the role that the server has in the hostgroup.");
+    let mut weight = Family::gauge("weir_server_weight", "Its share of the hostgroup's work.");
+    for place in &roles.places {
+        let (endpoint, hostgroup) = (place.endpoint.to_string(), place.hostgroup.to_string());
+        let labels = [("endpoint", endpoint.as_str()), ("hostgroup", hostgroup.as_str())];
+        status.add(&labels, status_number(place));
+        if let Some(latency_us) = latencies_us.get(&place.endpoint) {
+            latency.add(&labels, *latency_us);
+        }
+        weight.add(&labels, u64::from(place.weight));
+        role.add(&[labels[0], labels[1], ("role", &place.role.to_string())], 1);
+    }
+    vec![status, latency, role, weight]
+}
+
+fn status_number(place: &Place) -> u64 {
+    match place.status {
+        Status::Online => 1,
+        Status::Shunned => 2,
+        Status::OfflineSoft => 3,
+        Status::OfflineHard => 4,
+    }
+}
+
+fn hostgroups(pools: &Pools) -> Family {
+    let mut sums: BTreeMap<u32, (Histogram, u64)> = BTreeMap::new();
+    for ((hostgroup, _), row) in pools {
+        let sum = sums.entry(*hostgroup).or_default();
+        sum.0.add(&row.latency);
+        sum.1 += row.latency_sum_us;
+    }
+    let mut family = Family::histogram(
+        "weir_hostgroup_statement_seconds",
+        "From sending a statement to the end of its result.",
+    );
+    for (hostgroup, (latency, sum_us)) in sums {
+        family.add(&[("hostgroup", &hostgroup.to_string())], buckets::seconds(&latency, sum_us));
+    }
+    family
+}
+
+fn clusters(roles: &Roles) -> Vec<Family> {
+    let mut writers = Family::gauge("weir_cluster_writers", "Servers of the cluster that take writes.");
+    let mut epoch =
+        Family::gauge("weir_cluster_epoch", "The epoch of the writer, where several Weirs agree on it.");
+    for group in &roles.groups {
+        let hostgroup = group.writer_hostgroup.to_string();
+        let labels = [("hostgroup", hostgroup.as_str())];
+        writers.add(&labels, group.writers.len() as u64);
+        if let Some(row) = group.tenure.as_ref().and_then(|tenure| tenure.row.as_ref()) {
+            epoch.add(&labels, row.epoch);
+        }
+    }
+    vec![writers, epoch]
+}
+
+fn commands(commands: &[CommandRow]) -> Vec<Family> {
+    let mut count = Family::counter("weir_commands", "Statements by what they are.");
+    let mut time = Family::counter("weir_command_time_seconds", "How long they took in all.");
+    let count_of = |word: &str| {
+        let row = commands.iter().find(|row| command_word(&format!("{:?}", row.kind)) == word);
+        row.map_or(0, |row| row.count)
+    };
+    for row in commands {
+        let word = command_word(&format!("{:?}", row.kind));
+        let labels = [("command", word.as_str())];
+        count.add(&labels, row.count);
+        time.add(&labels, row.sum_us as f64 / 1e6);
+    }
+    let commits = counter("proxysql_com_commit_cnt", "COMMIT.", count_of("COMMIT"));
+    let rollbacks = counter("proxysql_com_rollback", "ROLLBACK.", count_of("ROLLBACK"));
+    vec![count, time, commits, rollbacks]
+}
+
+/// Errors of servers, whoever's statements they were.
+fn errors(source: &WebSource) -> Family {
+    let workers = source.reporter.tally.report(ReportPart::Errors);
+    let mut sums: BTreeMap<(u32, &str, u16), u64> = BTreeMap::new();
+    for sum in error_sums(&workers) {
+        *sums.entry((sum.row.hostgroup, sum.row.endpoint.as_str(), sum.row.code)).or_default() += sum.count;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let mut family = Family::counter("mysql_error", "Errors that servers have answered with.");
+    for ((hostgroup, endpoint, code), count) in sums.into_iter().take(ERRORS_MAX) {
+        let (address, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
+        let (hostgroup, code) = (hostgroup.to_string(), code.to_string());
+        family
+            .add(&[("address", address), ("code", &code), ("hostgroup", &hostgroup), ("port", port)], count);
+    }
+    family
+}
+
+fn rules(source: &WebSource) -> Vec<Family> {
+    let workers = source.reporter.tally.report(ReportPart::Rules);
+    let mut hits: Vec<(u32, u64)> = rule_sums(&workers).into_iter().filter(|(_, hits)| *hits > 0).collect();
+    hits.sort_by_key(|(rule_id, hits)| (std::cmp::Reverse(*hits), *rule_id));
+    hits.truncate(RULES_MAX);
+    let mut matched =
+        Family::counter("weir_rule_hits", "Times that a query rule has matched since the rules were taken.");
+    for (rule_id, hits) in &hits {
+        matched.add(&[("rule_id", &rule_id.to_string())], *hits);
+    }
+    let mut times: Vec<_> = rule_time_sums(&workers).into_iter().collect();
+    times.sort_by_key(|(rule_id, times)| (std::cmp::Reverse(times.latency.count()), *rule_id));
+    let mut took = Family::histogram(
+        "weir_rule_statement_seconds",
+        "Statements by the last query rule that they matched, from the command to the end of the result.",
+    );
+    for (rule_id, times) in times.iter().take(RULES_MAX) {
+        took.add(&[("rule_id", &rule_id.to_string())], buckets::seconds(&times.latency, times.sum_us));
+    }
+    vec![matched, took]
+}
+
+fn digests(rows: &[DigestSum<'_>], dropped: u64, known: usize) -> Vec<Family> {
+    let mut took = Family::histogram(
+        "weir_digest_statement_seconds",
+        "Statements that took longest in all, from the command to the end of the result.",
+    );
+    for row in rows {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let digest_text: String = text(row.text).chars().take(DIGEST_CHARS_MAX).collect();
+        took.add(
+            &[
+                ("digest", &format!("0x{:016X}", row.digest)),
+                ("hostgroup", &row.hostgroup.to_string()),
+                ("schemaname", &text(&row.caller.schemaname)),
+                ("username", &text(&row.caller.username)),
+                ("client_address", &row.caller.client_address),
+                ("digest_text", &digest_text),
+            ],
+            buckets::seconds(&row.latency(), row.sum_us),
+        );
+    }
+    let held = gauge("weir_digests", "Rows of the table of digests.", known as u64);
+    let lost =
+        counter("weir_digests_dropped", "Statements that found no room in the table of digests.", dropped);
+    vec![took, held, lost]
+}

@@ -1,0 +1,221 @@
+//! HTTP: health, metrics and the JSON API of a running Weir.
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_testkit::{Weir, WeirConfig, weir_binary};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The cases of this module.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::parallel("http::metrics_of_known_traffic", known_traffic),
+        Case::parallel("http::pages_show_what_runs_and_need_a_password", pages),
+        Case::parallel("http::options_change_while_weir_runs", options_change),
+    ]
+}
+
+/// Serves HTTP at this address.
+fn serve_http(config: &mut WeirConfig, at: SocketAddrV4) {
+    let admin = config.document_mut().entry("admin_variables").or_insert(toml_edit::table());
+    if let Some(admin) = admin.as_table_mut() {
+        admin.insert("web_enabled", toml_edit::value(true));
+        admin.insert("web_ip", toml_edit::value(at.ip().to_string()));
+        admin.insert("web_port", toml_edit::value(i64::from(at.port())));
+        admin.insert("stats_credentials", toml_edit::value("stats:s3cret"));
+        admin.insert("web_token", toml_edit::value("t0ken"));
+    }
+}
+
+/// A Weir with one worker more than one, and where it serves HTTP.
+fn weir(env: &Env) -> Result<(Weir, SocketAddrV4), Box<dyn Error>> {
+    let at = env.free_address()?;
+    let weir = env.weir(|config| {
+        config.variable("threads", 2);
+        serve_http(config, at);
+    })?;
+    // A moment after clients are served.
+    eventually("HTTP is served", PATIENCE, || Ok(TcpStream::connect(at).is_ok()))?;
+    Ok((weir, at))
+}
+
+/// Status and body of a GET with the token, if it is to be shown.
+fn get(at: SocketAddrV4, path: &str, headers: &str) -> Result<(u16, String), Box<dyn Error>> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n{headers}\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no head")?;
+    let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
+    // Whatever is sent in pieces is not what these tests are about.
+    ensure!(!head.to_lowercase().contains("transfer-encoding"), "{head}");
+    Ok((status, body.to_owned()))
+}
+
+const TOKEN: &str = "Authorization: Bearer t0ken\r\n";
+const OPEN: &str = "Authorization: Bearer t0ken\r\nAccept: application/openmetrics-text; version=1.0.0\r\n";
+
+/// The metrics by name and labels, as they are written; an error if OpenMetrics would not take them.
+fn scrape(at: SocketAddrV4) -> Result<HashMap<String, f64>, Box<dyn Error>> {
+    let (status, text) = get(at, "/metrics", OPEN)?;
+    ensure!(status == 200, "{status}: {text}");
+    parse(&text)
+}
+
+/// A strict reader of OpenMetrics 1.0: one block for each family, HELP and TYPE before its samples, names that fit the
+/// type, no sample twice, buckets that rise, and the end marked.
+fn parse(text: &str) -> Result<HashMap<String, f64>, Box<dyn Error>> {
+    let text = text.strip_suffix("# EOF\n").ok_or("no end")?;
+    let (mut families, mut samples) = (HashSet::new(), HashMap::new());
+    let (mut name, mut kind) = (String::new(), String::new());
+    let mut last_bucket: Option<(String, f64)> = None;
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            name = help.split(' ').next().unwrap_or_default().to_owned();
+            ensure!(families.insert(name.clone()), "{name} has two blocks");
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (of, is) = rest.split_once(' ').ok_or("TYPE")?;
+            ensure!(of == name, "{line}: not of {name}");
+            kind = is.to_owned();
+            continue;
+        }
+        let (sample, number) = line.rsplit_once(' ').ok_or_else(|| format!("no sample: {line}"))?;
+        let number: f64 = number.parse()?;
+        let (of, labels) = sample.split_once('{').unwrap_or((sample, "}"));
+        ensure!(labels.ends_with('}'), "{line}");
+        let suffix = of.strip_prefix(name.as_str()).ok_or_else(|| format!("{line}: not of {name}"))?;
+        let fits = match kind.as_str() {
+            "counter" => suffix == "_total",
+            "gauge" | "unknown" => suffix.is_empty(),
+            "histogram" => ["_bucket", "_count", "_sum"].contains(&suffix),
+            _ => false,
+        };
+        ensure!(fits && number >= 0.0, "{line}: no sample of a {kind}");
+        if suffix == "_bucket" {
+            let (series, limit) = labels.rsplit_once("le=\"").ok_or("le")?;
+            if let Some((before, count)) = &last_bucket
+                && before == series
+            {
+                ensure!(number >= *count, "{line}: less than the bucket before");
+            }
+            last_bucket = (!limit.starts_with("+Inf")).then(|| (series.to_owned(), number));
+        }
+        ensure!(samples.insert(sample.to_owned(), number).is_none(), "{sample} is there twice");
+    }
+    Ok(samples)
+}
+
+/// The sum of all samples of a name with these labels, in any order.
+fn sum(samples: &HashMap<String, f64>, name: &str, labels: &[&str]) -> f64 {
+    let is_wanted = |sample: &str| {
+        sample.split('{').next() == Some(name) && labels.iter().all(|label| sample.contains(label))
+    };
+    samples.iter().filter(|(sample, _)| is_wanted(sample)).map(|(_, number)| number).sum()
+}
+
+fn known_traffic(env: &Env) -> CaseResult {
+    let (weir, at) = weir(env)?;
+    let before = scrape(at)?;
+    let mut sessions = Vec::new();
+    for _ in 0..4 {
+        sessions.push(Session::open(weir.addr(), "test")?);
+    }
+    for session in &mut sessions {
+        for number in 0..25 {
+            session.rows(&format!("SELECT 'scraped', {number}"))?;
+        }
+    }
+    let _ = sessions[0].rows("SELECT * FROM there_is_no_such_table");
+    let after = scrape(at)?;
+    let grown = |name: &str, labels: &[&str]| sum(&after, name, labels) - sum(&before, name, labels);
+    ensure!(sum(&after, "proxysql_client_connections_connected", &[]) == 4.0, "clients");
+    ensure!(grown("proxysql_client_connections_total", &["status=\"created\""]) == 4.0, "created");
+    ensure!(grown("proxysql_questions_total", &[]) >= 101.0, "questions");
+    ensure!(grown("weir_commands_total", &["command=\"SELECT\""]) == 101.0, "commands");
+    let text = "digest_text=\"SELECT ?,?\"";
+    ensure!(sum(&after, "weir_digest_statement_seconds_count", &[text]) == 100.0, "digest: {after:?}");
+    ensure!(sum(&after, "weir_digest_statement_seconds_bucket", &[text, "le=\"+Inf\""]) == 100.0, "buckets");
+    ensure!(sum(&after, "weir_digest_statement_seconds_sum", &[text]) > 0.0, "sum");
+    ensure!(sum(&after, "weir_hostgroup_statement_seconds_count", &[]) >= 101.0, "hostgroups");
+    ensure!(grown("proxysql_connpool_conns_queries_total", &["hostgroup=\"10"]) >= 101.0, "queries");
+    ensure!(grown("mysql_error_total", &["code=\"1146\""]) == 1.0, "errors: {after:?}");
+    ensure!(sum(&after, "weir_cluster_writers", &["hostgroup=\"100\""]) == 1.0, "writers");
+    ensure!(sum(&after, "proxysql_connpool_conns_status", &["hostgroup=\"100\""]) == 1.0, "status");
+    ensure!(sum(&after, "weir_server_role", &["role=\"writer\""]) == 1.0, "role");
+    ensure!(sum(&after, "proxysql_mysql_thread_workers", &[]) == 2.0, "workers");
+    ensure!(sum(&after, "process_open_fds", &[]) > 10.0, "descriptors");
+    let shown: Vec<&String> = after.keys().filter(|sample| sample.contains("scraped")).collect();
+    ensure!(shown.is_empty(), "a literal of a statement: {shown:?}");
+    Ok(())
+}
+
+fn pages(env: &Env) -> CaseResult {
+    let (weir, at) = weir(env)?;
+    ensure!(get(at, "/healthz", "")? == (200, "ok\n".to_owned()), "healthz");
+    eventually("ready", PATIENCE, || Ok(get(at, "/readyz", "")? == (200, "ready\n".to_owned())))?;
+    for path in ["/metrics", "/api/v1/status", "/api/v1/processlist"] {
+        let (status, body) = get(at, path, "")?;
+        ensure!(
+            status == 401 && !body.contains("s3cret") && !body.contains("t0ken"),
+            "{path}: {status} {body}"
+        );
+        // admin:admin, which counts on this machine.
+        ensure!(get(at, path, "Authorization: Basic YWRtaW46YWRtaW4=\r\n")?.0 == 200, "{path}");
+        // stats:s3cret
+        ensure!(get(at, path, "Authorization: Basic c3RhdHM6czNjcmV0\r\n")?.0 == 200, "{path}");
+        // stats:stats
+        ensure!(get(at, path, "Authorization: Basic c3RhdHM6c3RhdHM=\r\n")?.0 == 401, "{path}");
+    }
+    let page = |path: &str| -> Result<Value, Box<dyn Error>> {
+        let (status, body) = get(at, path, TOKEN)?;
+        ensure!(status == 200, "{path}: {status} {body}");
+        Ok(serde_json::from_str(&body)?)
+    };
+    let mut pinned = Session::open(weir.addr(), "test")?;
+    pinned.run("SET @secret = 'hidden'")?;
+    let status = page("/api/v1/status")?;
+    ensure!(status["clients"] == 1 && status["workers"] == 2, "{status}");
+    ensure!(
+        status["clusters"][0]["writers"].as_array().is_some_and(|writers| writers.len() == 1),
+        "{status}"
+    );
+    let topology = page("/api/v1/topology")?;
+    let servers = topology["servers"].as_array().ok_or("servers")?;
+    ensure!(servers.iter().any(|server| server["role"] == "writer" && server["reason"] != ""), "{topology}");
+    ensure!(page("/api/v1/servers")?["servers"].as_array().is_some_and(|rows| !rows.is_empty()), "servers");
+    let digests = page("/api/v1/digests?limit=1")?;
+    ensure!(digests["digests"].as_array().is_some_and(|rows| rows.len() == 1), "{digests}");
+    let list = page("/api/v1/processlist")?;
+    let row = &list["sessions"][0];
+    ensure!(row["pins"] == "user_variable" && row["username"] == "app", "{list}");
+    ensure!(!list.to_string().contains("hidden"), "{list}");
+    Ok(())
+}
+
+fn options_change(env: &Env) -> CaseResult {
+    let (first, second) = (env.free_address()?, env.free_address()?);
+    let mut wanted = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    // As the environment may set it: it is not to change here.
+    wanted.variable("io_driver", "epoll");
+    let weir = Weir::start(&weir_binary()?, &wanted, env.dir()?, "http")?;
+    ensure!(TcpStream::connect(first).is_err(), "nothing is served unless it is wanted");
+    serve_http(&mut wanted, first);
+    weir.reload(&wanted)?;
+    eventually("served", PATIENCE, || Ok(get(first, "/healthz", "").is_ok_and(|(status, _)| status == 200)))?;
+    serve_http(&mut wanted, second);
+    weir.reload(&wanted)?;
+    eventually("served elsewhere", PATIENCE, || {
+        Ok(get(second, "/healthz", "").is_ok_and(|(status, _)| status == 200))
+    })?;
+    eventually("no more there", PATIENCE, || Ok(TcpStream::connect(first).is_err()))?;
+    Ok(())
+}
