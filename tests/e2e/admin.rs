@@ -36,7 +36,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    fn at(addr: SocketAddrV4) -> Self {
+    pub(crate) fn at(addr: SocketAddrV4) -> Self {
         Self { addr, user: "admin".to_owned(), password: "admin".to_owned() }
     }
 

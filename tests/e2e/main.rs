@@ -32,6 +32,7 @@ mod policies;
 mod pool;
 mod prepared;
 mod property;
+mod proxies;
 mod query_rules;
 mod reload;
 mod replication;
@@ -86,6 +87,7 @@ fn cases() -> Vec<Case> {
         pool::trials(),
         prepared::trials(),
         property::trials(),
+        proxies::trials(),
         query_rules::trials(),
         reload::trials(),
         replication::trials(),

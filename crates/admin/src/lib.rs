@@ -15,6 +15,7 @@ mod audit;
 mod command;
 mod engine;
 mod error;
+mod force;
 mod limits;
 mod listener;
 mod login;

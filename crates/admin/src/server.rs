@@ -41,7 +41,7 @@ pub enum AdminError {
 /// The running admin interface. Dropping it closes its sockets and ends its sessions.
 #[derive(Debug)]
 pub struct Admin {
-    office: Arc<Office>,
+    pub(crate) office: Arc<Office>,
 }
 
 /// What all sessions share.

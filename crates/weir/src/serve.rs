@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use weir_cluster::Cluster;
 use weir_config::{Config, ConfigError};
 use weir_control::Monitor;
 use weir_http::HttpError;
@@ -175,6 +176,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
     let engine = office::engine(origin, &events, &publisher, &sources, shown);
     let admin = office::open(&config, doors, tls.as_ref(), store.clone(), engine)?;
+    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
     let scheduler = Scheduler::start(&config)?;
     let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()), admin)?;
     notify::ready();
@@ -203,6 +205,7 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
         program,
     };
     let ended = server.run(service, &events, &inbox);
+    drop(cluster);
     journal.stop();
     ended
 }

@@ -7,7 +7,6 @@ use crate::command::{Move, Place};
 use crate::error::SqlError;
 use crate::reply::Reply;
 use crate::session::{Session, Warning};
-use crate::settings::Settings;
 
 impl Session {
     /// Moves the rows of a module.
@@ -50,22 +49,8 @@ impl Session {
         let prepared = office.store().prepare_runtime(&[module]);
         let loaded =
             prepared.map_err(|faults| self.faults(faults.iter().map(ToString::to_string).collect()))?;
-        let admin = match module {
-            Module::AdminVariables => {
-                let settings = Settings::from(&loaded.config.admin);
-                let bound = office.bind(&settings).map_err(|error| self.faults(vec![error.to_string()]))?;
-                Some((settings, bound))
-            }
-            _ => None,
-        };
-        // Not under the store's lock: the thread that takes the configuration may want the store.
-        let warnings = office.engine.apply(&loaded.config).map_err(|faults| self.faults(faults))?;
-        let of_rows: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-        office.store().commit_runtime(loaded).map_err(refused)?;
-        if let Some((settings, bound)) = admin {
-            office.go_by(&settings, bound).map_err(|error| SqlError::other(error.to_string()))?;
-        }
-        for warning in warnings.into_iter().chain(of_rows) {
+        let warnings = office.put_in_force(loaded, None).map_err(|faults| self.faults(faults))?;
+        for warning in warnings {
             tracing::warn!(module = module.name(), warning, "admin: loaded to runtime, with a warning");
             self.warn(warning);
         }
