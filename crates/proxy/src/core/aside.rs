@@ -17,7 +17,7 @@ use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
 use super::backend::LEASE_LOST;
-use super::model::{BackendKey, Ending, Keeps, Nanos, Session, SessionKey, WorkKind};
+use super::model::{BackendKey, Ending, Keeps, Nanos, Phase, Session, SessionKey, WorkKind};
 
 /// What belongs to the lease that is put aside.
 pub(crate) struct Aside {
@@ -124,9 +124,10 @@ impl Core {
         if pins.is_empty() {
             return;
         }
-        if session.work.is_answering {
-            tracing::warn!(session = session.id, endpoint, "connection lost while a read ran on another");
-            return self.close_session(key);
+        if session.work.is_answering || matches!(session.phase, Phase::Settling) {
+            // The read does not suffer from it, and a part of its result is out.
+            let message = format!("Lost connection to {endpoint} while a read ran on another server");
+            return self.fail_next(key, LEASE_LOST, message);
         }
         let message = format!(
             "Lost connection to {endpoint} while a read ran on another server, and with it: {}",
@@ -137,6 +138,11 @@ impl Core {
 }
 
 impl Session {
+    /// The pins of its own lease, which may be put aside.
+    pub(super) fn pins_on_lease(&mut self) -> &mut PinBoard {
+        self.aside.as_mut().map_or(&mut self.pins, |aside| &mut aside.pins)
+    }
+
     /// Whether the lease can wait for its session: it has an open transaction, of which a user with
     /// `transaction_persistent = 0` wants single statements to run elsewhere, or is only kept.
     fn may_leave_lease(&self) -> bool {

@@ -447,62 +447,13 @@ impl Core {
         if self.sessions[holder].lease != Some(key) {
             return self.aside_lost(holder, &endpoint);
         }
-        self.lose_lease(holder);
-        self.take_withheld_back(holder);
-        let session = &mut self.sessions[holder];
-        let pins = session.pins.pins();
-        if matches!(session.phase, Phase::Running) && pins.is_empty() && self.may_retry(holder) {
-            tracing::debug!(session = self.sessions[holder].id, endpoint, "statement is run again elsewhere");
-            return self.run_again(holder, server);
-        }
-        let session = &self.sessions[holder];
-        if matches!(session.phase, Phase::Settling) {
-            // The reply was given; what was to be asked afterwards is lost with the connection.
-            return self.close_session(holder);
-        }
-        let is_only_kept = session.is_bound() || session.stays_in.is_some();
-        if matches!(session.phase, Phase::Idle) && pins.is_empty() && is_only_kept {
-            return; // nothing of it was there: it goes on elsewhere
-        }
-        if !matches!(session.phase, Phase::Running) {
-            tracing::info!(
-                session = session.id,
-                endpoint,
-                pins = pins.words(),
-                "lease lost between statements"
-            );
-            return self.close_session(holder);
-        }
-        self.fail_running(holder, &endpoint);
+        self.lease_lost(holder, server, &endpoint);
     }
 
     /// A connection broke: the monitor is to look at the server at once.
     fn suspect_briefly(&mut self, server: super::model::ServerIndex) {
         let endpoint = &self.servers[server].server.endpoint;
         self.shared.suspect(endpoint);
-    }
-
-    /// Tells a client that its statement's connection is gone.
-    fn fail_running(&mut self, holder: SessionKey, endpoint: &str) {
-        let session = &self.sessions[holder];
-        let hostgroup = session.work.hostgroup;
-        let pins = session.all_pins();
-        if session.work.is_answering {
-            // A part of the result is out: no second answer may follow it.
-            tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
-            return self.close_session(holder);
-        }
-        let may_have_run = session.work.may_have_run() && !(pins.is_empty() && session.work.is_boundary());
-        let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
-        let (error, fate) = if may_have_run {
-            (OUTCOME_UNKNOWN, "it may or may not have taken effect")
-        } else {
-            (LEASE_LOST, "it had no effect")
-        };
-        let message = format!(
-            "Lost connection to {endpoint} (hostgroup {hostgroup}) while the statement ran{state}: {fate}"
-        );
-        self.fail_session(holder, error, &message);
     }
 
     /// Everything queued for a server has been sent: its client may go on sending.

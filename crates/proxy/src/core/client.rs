@@ -134,6 +134,7 @@ impl Core {
             is_insert_id_lost: false,
             fetching: 0,
             owed_error: None,
+            farewell: None,
             close_when_done: false,
             pins: PinBoard::default(),
             work: Work::default(),

@@ -58,6 +58,9 @@ impl Core {
         session.work.reset(self.now);
         session.work.code = code;
         self.count_command(command);
+        if self.bids_farewell(key, command) {
+            return matches!(self.sessions.get(key), Some(session) if matches!(session.phase, Phase::Idle));
+        }
         let session = &mut self.sessions[key];
         match command {
             Some(Command::Query) => return self.query(key),

@@ -57,7 +57,7 @@ impl Core {
     }
 
     /// A command that is not answered and has no effect is over.
-    fn drop_command(&mut self, key: SessionKey) -> bool {
+    pub(super) fn drop_command(&mut self, key: SessionKey) -> bool {
         if self.sessions[key].upload.is_some() {
             // Most of it is still to come, and for nobody.
             self.close_session(key);

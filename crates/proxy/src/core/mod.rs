@@ -27,6 +27,7 @@ mod kill;
 mod lapsed;
 mod local;
 mod long_data;
+mod lost;
 pub(crate) mod model;
 mod prepared;
 mod read_only;

@@ -24,6 +24,7 @@ pub(crate) use connection::{Backend, Expected, Fetch, Keeps, Kept, Kill, Poison,
 use super::aside::Aside;
 use super::counting::KnownCaller;
 use super::infile::Infile;
+use super::lost::Farewell;
 use super::route::KnownScope;
 use super::scribe::Noted;
 use crate::listener::Peer;
@@ -142,6 +143,8 @@ pub(crate) struct Session {
     pub transaction_since: Nanos,
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
     pub owed_error: Option<(ServerError, Box<str>)>,
+    /// What it had on a lost connection is gone: its next command is told, and ends it.
+    pub farewell: Option<Box<Farewell>>,
     /// The session has killed itself: it ends with its reply.
     pub close_when_done: bool,
 }

@@ -93,10 +93,17 @@ impl Core {
     fn cut_writer(&mut self, key: SessionKey, endpoint: &str, because: &str) {
         let session = &self.sessions[key];
         let is_running = matches!(session.phase, Phase::Running);
-        if is_running && session.work.is_answering || matches!(session.phase, Phase::Settling) {
-            // The client has its answer, or a part of it: no second one may follow.
+        if is_running && session.work.is_answering {
+            // The client has a part of its answer: no second one may follow.
             tracing::warn!(session = session.id, endpoint, because, "session cut from a former writer");
             return self.close_session(key);
+        }
+        if matches!(session.phase, Phase::Settling) {
+            // It has its answer.
+            self.abandon(key);
+            self.lose_lease(key);
+            let message = format!("The writer is moved away from {endpoint} after the last statement");
+            return self.lost_after_reply(key, MOVED, message);
         }
         let message = format!("The writer is moved away from {endpoint}, where this session had: {because}");
         if is_running && session.work.may_have_run() {

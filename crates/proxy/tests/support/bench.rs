@@ -55,6 +55,8 @@ pub struct Bench {
     pub handing_over: Vec<usize>,
     /// These servers are read_only: INSERT and CALL are answered with error 1290.
     pub read_only: Vec<usize>,
+    /// UPDATEs are answered with this error; 0 for none.
+    pub fails: u16,
     /// Nodes that are outside of their cluster.
     pub outside: Vec<usize>,
     /// Servers do not answer COM_PING.
@@ -134,6 +136,7 @@ impl Bench {
             cut_off: Vec::new(),
             handing_over: Vec::new(),
             read_only: Vec::new(),
+            fails: 0,
             outside: Vec::new(),
             ignores_pings: false,
             greets_late: false,
@@ -232,6 +235,15 @@ impl Bench {
         conn.held = false;
         let (core, id) = (conn.core, conn.id);
         self.cores[core].data(id, &mut super::plain_ok(1), self.now);
+        self.run();
+    }
+
+    /// A server is lost: its connections break.
+    pub fn lose(&mut self, node: usize) {
+        let lost = self.conns.extract_if(.., |conn| conn.node == node);
+        for Conn { core, id, .. } in lost.collect::<Vec<_>>() {
+            self.cores[core].closed(id, self.now);
+        }
         self.run();
     }
 
@@ -373,6 +385,9 @@ impl Bench {
                     && ["INSERT", "CALL"].iter().any(|w| text.starts_with(w))
                 {
                     answer = super::error(sequence, 1290, READ_ONLY);
+                }
+                if self.fails != 0 && text.starts_with("UPDATE") {
+                    answer = super::error(sequence, self.fails, "as told");
                 }
                 if self.outside.contains(&conn.node) {
                     answer =

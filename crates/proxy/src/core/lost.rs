@@ -1,0 +1,165 @@
+//! What becomes of a session whose connection to a server is lost: it goes on where nothing of it was there, else its
+//! client is told, with the answer to its current command or to its next one. Without a word it is closed only in the
+//! middle of a result.
+
+use weir_protocol::command::Command;
+use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_session::pin::Pins;
+
+use super::Core;
+use super::backend::{LEASE_LOST, OUTCOME_UNKNOWN};
+use super::model::{Ending, Phase, ServerIndex, Session, SessionKey};
+
+/// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
+///
+/// It waits for that command: some client libraries throw away what they get while they have asked nothing.
+pub(crate) struct Farewell {
+    error: ServerError,
+    message: String,
+    /// COM_RESET_CONNECTION would not have ended what is lost.
+    outlives_reset: bool,
+}
+
+impl Core {
+    /// A session's lease is gone.
+    pub(super) fn lease_lost(&mut self, key: SessionKey, server: ServerIndex, endpoint: &str) {
+        self.lose_lease(key);
+        self.take_withheld_back(key);
+        let session = &self.sessions[key];
+        let is_free = session.pins.is_empty();
+        match session.phase {
+            Phase::Running if is_free && self.may_retry(key) => {
+                tracing::debug!(session = session.id, endpoint, "statement is run again elsewhere");
+                self.run_again(key, server);
+            }
+            Phase::Running => self.fail_running(key, endpoint),
+            Phase::Settling => {
+                let message = format!("Lost connection to {endpoint} after the last statement");
+                self.lost_after_reply(key, LEASE_LOST, message);
+            }
+            // It is looked for another connection when its time has come.
+            Phase::Held | Phase::Waiting(_) if is_free => {}
+            Phase::Held | Phase::Waiting(_) => {
+                let pins = session.all_pins().words();
+                let message = format!(
+                    "Lost connection to {endpoint} before the statement was sent, and with it: {pins}: it had no effect"
+                );
+                self.fail_session(key, LEASE_LOST, &message);
+            }
+            Phase::Idle | Phase::Asking(_) => {
+                if !is_free {
+                    let message = format!("Lost connection to {endpoint} between two statements");
+                    self.fail_next(key, LEASE_LOST, message);
+                }
+                self.take_up(key);
+            }
+            Phase::Login(_) | Phase::Closing => self.close_session(key),
+        }
+    }
+
+    /// Tells a client that its statement's connection is gone.
+    fn fail_running(&mut self, key: SessionKey, endpoint: &str) {
+        let session = &self.sessions[key];
+        let hostgroup = session.work.hostgroup;
+        let pins = session.all_pins();
+        if session.work.is_answering {
+            // A part of the result is out: no second answer may follow it.
+            tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
+            return self.close_session(key);
+        }
+        let may_have_run = session.work.may_have_run() && !(pins.is_empty() && session.work.is_boundary());
+        let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
+        let (error, fate) = if may_have_run {
+            (OUTCOME_UNKNOWN, "it may or may not have taken effect")
+        } else {
+            (LEASE_LOST, "it had no effect")
+        };
+        let message = format!(
+            "Lost connection to {endpoint} (hostgroup {hostgroup}) while the statement ran{state}: {fate}"
+        );
+        self.fail_session(key, error, &message);
+    }
+
+    /// The connection is gone on which was to be asked what a reply did not tell. The client has that reply, and may have
+    /// sent its next command.
+    pub(super) fn lost_after_reply(&mut self, key: SessionKey, error: ServerError, message: String) {
+        let session = &mut self.sessions[key];
+        if session.knows_of_rollback() {
+            session.pins.remove(Pins::TRANSACTION);
+            session.is_read_only = false;
+        }
+        // Character set variables are reported in part only: what they are was to be asked.
+        let is_whole = session.pins.is_empty() && !session.work.charset_reported;
+        // A lease that was put aside has all that the session is.
+        let is_lost = session.aside.is_none() && !is_whole;
+        let ends = session.close_when_done;
+        self.command_done(key);
+        if ends {
+            return self.close_session(key);
+        }
+        if is_lost {
+            self.fail_next(key, error, message);
+        }
+        self.take_up(key);
+    }
+
+    /// Has the session's next command answered with this error, and what it had on the lost connection, and the session
+    /// closed.
+    pub(super) fn fail_next(&mut self, key: SessionKey, error: ServerError, message: String) {
+        let session = &mut self.sessions[key];
+        let board = session.pins_on_lease();
+        let pins = board.pins();
+        board.clear();
+        let had = if pins.is_empty() { "its character set".to_owned() } else { pins.words() };
+        let message = format!("{message}, and with it: {had}");
+        tracing::info!(session = session.id, message, "lease lost: the next command is told");
+        let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
+        session.farewell.get_or_insert_with(|| Box::new(Farewell { error, message, outlives_reset }));
+    }
+
+    /// Answers a command with the farewell that the session has for it, if any. False if the command is to be taken as
+    /// usual.
+    pub(super) fn bids_farewell(&mut self, key: SessionKey, command: Option<Command>) -> bool {
+        let session = &mut self.sessions[key];
+        let Some(farewell) = &session.farewell else { return false };
+        match command {
+            Some(Command::Quit | Command::StmtClose) => return false,
+            // Everything that was lost would be given up.
+            Some(Command::ChangeUser) => {
+                session.farewell = None;
+                return false;
+            }
+            Some(Command::ResetConnection) if !farewell.outlives_reset => {
+                session.farewell = None;
+                return false;
+            }
+            // It is not answered; the EXECUTE behind it is.
+            Some(Command::StmtSendLongData) => {
+                self.drop_command(key);
+                return true;
+            }
+            _ => {}
+        }
+        if let Some(farewell) = session.farewell.take() {
+            self.fail_session(key, farewell.error, &farewell.message);
+        }
+        true
+    }
+
+    /// What has come of an idle session's next command is looked at.
+    fn take_up(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let is_idle = matches!(session.phase, Phase::Idle);
+        if is_idle && (!session.inbox.is_empty() || self.draining_until.is_some()) {
+            self.runnable.push_back((key, session.socket));
+        }
+    }
+}
+
+impl Session {
+    /// Whether its client knows, or will with its next statement, that its transaction is rolled back: 1213 says so.
+    fn knows_of_rollback(&self) -> bool {
+        let is_owed = self.owed_error.as_ref().is_some_and(|(error, _)| error.code == LOCK_DEADLOCK.code);
+        self.work.ending == Ending::Err(LOCK_DEADLOCK.code) || is_owed
+    }
+}
