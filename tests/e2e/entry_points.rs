@@ -176,6 +176,8 @@ fn server_stops(env: &Env) -> CaseResult {
     ensure!(after != before, "the session is still at {before}");
     let kept = session.value("SELECT @@sort_buffer_size")?;
     ensure!(kept == "65536", "sort_buffer_size is {kept} at the next server");
+    let told = busy.refused("SELECT 1", 1053)?;
+    ensure!(told.contains("Lost connection") && told.contains("transaction"), "{told}");
     ensure!(busy.query("SELECT 1").is_err(), "a transaction that was lost goes on");
     ensure!(at_writer.value(NODE)? == writer, "the primary session has moved, too");
     Ok(())
