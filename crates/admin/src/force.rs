@@ -52,6 +52,8 @@ impl Office {
         };
         // Not under the store's lock: the thread that takes the configuration may want the store.
         let mut warnings = self.engine.apply(&loaded.config)?;
+        // The engine compares the whole of it.
+        warnings.retain(|warning| loaded.concerns(warning));
         warnings.extend(loaded.warnings.iter().map(ToString::to_string));
         let noted = match epoch {
             Some(epoch) => self.store().commit_runtime_of(loaded, epoch),

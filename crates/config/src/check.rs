@@ -165,7 +165,8 @@ fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, user) in config.users.iter().enumerate() {
         if user.active && !known.contains(&user.default_hostgroup) {
-            report.tolerate(lines.at(index), "default_hostgroup", has_no_server(user.default_hostgroup));
+            let reason = has_no_server(user.default_hostgroup);
+            report.tolerate_reference(lines.at(index), "default_hostgroup", "mysql_servers", reason);
         }
     }
 }
@@ -174,7 +175,8 @@ fn listeners_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, listener) in config.weir_listeners.iter().enumerate() {
         if let Some(hostgroup) = listener.hostgroup.filter(|hostgroup| !known.contains(hostgroup)) {
-            report.tolerate(lines.at(index), "hostgroup", has_no_server(hostgroup));
+            let reason = has_no_server(hostgroup);
+            report.tolerate_reference(lines.at(index), "hostgroup", "mysql_servers", reason);
         }
     }
 }
@@ -192,7 +194,7 @@ fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
     for (index, user) in users.iter().enumerate() {
         if user.active && user.use_ssl {
             let reason = "nobody could log in: mysql_variables.have_ssl is false";
-            report.tolerate(lines.at(index), "use_ssl", reason);
+            report.tolerate_reference(lines.at(index), "use_ssl", "mysql-have_ssl", reason);
         }
     }
 }

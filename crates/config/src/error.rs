@@ -37,6 +37,9 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// Whether a warning is kept, by its key and by what it refers to.
+pub(crate) type IsWanted = Box<dyn Fn(&str, &str) -> bool>;
+
 /// Gathers the faults and warnings of one configuration.
 pub(crate) struct Report {
     file: String,
@@ -46,6 +49,7 @@ pub(crate) struct Report {
     errors: Vec<ConfigError>,
     left_out: usize,
     warnings: Vec<ConfigError>,
+    is_wanted: IsWanted,
 }
 
 impl Report {
@@ -59,12 +63,13 @@ impl Report {
             errors: Vec::new(),
             left_out: 0,
             warnings: Vec::new(),
+            is_wanted: Box::new(|_, _| true),
         }
     }
 
-    /// For rows of the database.
-    pub(crate) fn of_rows(strictness: Strictness) -> Self {
-        Self { strictness, ..Self::new("", "") }
+    /// For rows of the database; of the warnings those that `is_wanted`.
+    pub(crate) fn of_rows(strictness: Strictness, is_wanted: IsWanted) -> Self {
+        Self { strictness, is_wanted, ..Self::new("", "") }
     }
 
     /// Whether what is unknown, not built or not there is a fault.
@@ -92,13 +97,21 @@ impl Report {
         self.tolerate_line(place.line(), place.key(column), reason);
     }
 
+    /// [`Report::tolerate`] of a reference to what another module's table, or a variable, has not got.
+    pub(crate) fn tolerate_reference(
+        &mut self,
+        place: &Place,
+        column: &str,
+        refers_to: &'static str,
+        reason: impl Into<String>,
+    ) {
+        let entry = self.entry(place.line(), place.key(column), reason.into());
+        if self.is_strict() { self.push_error(entry) } else { self.push_warning(entry, refers_to) }
+    }
+
     pub(crate) fn refuse_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
-        if self.errors.len() == ERRORS_MAX {
-            self.left_out += 1;
-            return;
-        }
         let error = self.entry(line, key.into(), reason.into());
-        self.errors.push(error);
+        self.push_error(error);
     }
 
     pub(crate) fn tolerate_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
@@ -111,8 +124,20 @@ impl Report {
 
     /// Something to know that is no fault.
     pub(crate) fn warn_line(&mut self, line: usize, key: impl Into<String>, reason: impl Into<String>) {
-        if self.warnings.len() < ERRORS_MAX {
-            let warning = self.entry(line, key.into(), reason.into());
+        let warning = self.entry(line, key.into(), reason.into());
+        self.push_warning(warning, "");
+    }
+
+    fn push_error(&mut self, error: ConfigError) {
+        if self.errors.len() == ERRORS_MAX {
+            self.left_out += 1;
+        } else {
+            self.errors.push(error);
+        }
+    }
+
+    fn push_warning(&mut self, warning: ConfigError, refers_to: &str) {
+        if self.warnings.len() < ERRORS_MAX && (self.is_wanted)(&warning.key, refers_to) {
             self.warnings.push(warning);
         }
     }

@@ -107,7 +107,21 @@ pub fn read_rows(
     rows: &TableRows,
     strictness: Strictness,
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
-    let mut report = error::Report::of_rows(strictness);
+    read_rows_for(rows, strictness, |_, _| true)
+}
+
+/// [`read_rows`] with only those warnings that `is_wanted`: by [`ConfigError::key`], and by the table or variable of another
+/// module that has not got what that refers to, such as `mysql_servers`, or nothing. They are chosen before they are
+/// counted, so that others do not take their place.
+///
+/// # Errors
+/// As [`read_rows`].
+pub fn read_rows_for(
+    rows: &TableRows,
+    strictness: Strictness,
+    is_wanted: impl Fn(&str, &str) -> bool + 'static,
+) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
+    let mut report = error::Report::of_rows(strictness, Box::new(is_wanted));
     let config = tables::read(tables::Tables::Rows(rows), &mut report);
     report.verdict(config)
 }

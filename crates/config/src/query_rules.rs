@@ -194,7 +194,7 @@ pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines,
             continue;
         };
         let reason = format!("rule {}: {}", rule.rule_id, crate::check::has_no_server(hostgroup));
-        report.tolerate(lines.at(at), "destination_hostgroup", reason);
+        report.tolerate_reference(lines.at(at), "destination_hostgroup", "mysql_servers", reason);
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn check_fast(config: &Config, known: Option<&HashSet<u32>>, lines: &
         }
         if known.is_some_and(|known| !known.contains(&route.destination_hostgroup)) {
             let reason = crate::check::has_no_server(route.destination_hostgroup);
-            report.tolerate(place, "destination_hostgroup", reason);
+            report.tolerate_reference(place, "destination_hostgroup", "mysql_servers", reason);
         }
     }
 }

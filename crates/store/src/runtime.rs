@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows, variables};
+use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows_for, variables};
 
 use crate::open::{DATABASE_FILE, of_file};
 use crate::rows::{is_of, is_shared, tables_of};
@@ -15,7 +15,8 @@ use crate::{Layer, Module, Store, StoreError};
 pub struct Loaded {
     /// The whole of it: the modules that are loaded, and what is in force of the others.
     pub config: Config,
-    /// What has no effect, or refers to what is not there.
+    /// What has no effect, or refers to what is not there: of the modules that are loaded, and where another one and
+    /// one of these do not fit.
     pub warnings: Vec<ConfigError>,
     modules: Vec<Module>,
     rows: TableRows,
@@ -25,6 +26,12 @@ impl Loaded {
     /// What is loaded.
     pub fn modules(&self) -> &[Module] {
         &self.modules
+    }
+
+    /// Whether something to tell is of what is loaded, by the table or variable with whose name it begins. What begins
+    /// with neither concerns everybody.
+    pub fn concerns(&self, about: &str) -> bool {
+        concerns(&self.modules, about)
     }
 }
 
@@ -72,7 +79,10 @@ impl Store {
         for (table, rows) in rows.tables() {
             rows.iter().for_each(|row| all.push(table, row.clone()));
         }
-        let (mut config, warnings) = read_rows(&all, Strictness::Lenient)?;
+        let loaded = modules.to_vec();
+        let (mut config, warnings) = read_rows_for(&all, Strictness::Lenient, move |key, refers_to| {
+            concerns(&loaded, key) || (!refers_to.is_empty() && concerns(&loaded, refers_to))
+        })?;
         config.datadir.clone_from(&self.datadir);
         Ok(Loaded { config, warnings, modules: modules.to_vec(), rows })
     }
@@ -231,6 +241,10 @@ pub(crate) fn add_default_variables(
     );
     connection.execute(&sql, [env!("CARGO_PKG_VERSION")])?;
     Ok(())
+}
+
+fn concerns(modules: &[Module], about: &str) -> bool {
+    Module::of(about).is_none_or(|module| modules.contains(&module))
 }
 
 fn version_of(connection: &Connection, module: Module) -> Result<Option<Version>, rusqlite::Error> {

@@ -67,6 +67,17 @@ impl Module {
         tables().iter().filter(move |table| table.schema == MAIN && table.is_of(self))
     }
 
+    /// The module of what begins with the name of a variable or of a table without schema, as faults of the
+    /// configuration do.
+    pub fn of(about: &str) -> Option<Self> {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let name = about.split(|letter| !is_name(letter)).next().unwrap_or_default();
+        Self::ALL.into_iter().find(|module| match module.variable_prefix() {
+            Some(prefix) if about.starts_with(prefix) => true,
+            _ => module.tables().any(|table| table.name == name && name != GLOBAL_VARIABLES),
+        })
+    }
+
     /// Of `global_variables` a module has the rows whose names begin so.
     pub(crate) fn variable_prefix(self) -> Option<&'static str> {
         match self {

@@ -47,6 +47,55 @@ fn a_module_is_loaded_beside_what_is_in_force_of_the_others() {
 }
 
 #[test]
+fn warnings_are_of_what_is_loaded() {
+    let mut store = Store::in_memory().unwrap();
+    store
+        .connection()
+        .execute_batch(
+            "INSERT INTO mysql_users (username, default_hostgroup) VALUES ('app', 100); \
+             INSERT INTO mysql_query_rules (rule_id, active, destination_hostgroup, apply) VALUES (1, 1, 200, 1); \
+             INSERT INTO mysql_galera_hostgroups (writer_hostgroup, backup_writer_hostgroup, reader_hostgroup, \
+                 offline_hostgroup) VALUES (300, 301, 302, 303); \
+             UPDATE global_variables SET variable_value = 'latin1' WHERE variable_name = 'mysql-default_charset'",
+        )
+        .unwrap();
+    let loaded = load(&mut store, &Module::ALL);
+    assert_eq!(loaded.warnings.len(), 4, "{:?}", loaded.warnings);
+    store.commit_runtime(loaded).unwrap();
+
+    let mut told = |module| {
+        let warnings = load(&mut store, &[module]).warnings;
+        warnings.into_iter().map(|warning| warning.key).collect::<Vec<_>>()
+    };
+    let (user, rule) =
+        ("mysql_users (app): default_hostgroup", "mysql_query_rules (1): destination_hostgroup");
+    assert_eq!(told(Module::MysqlUsers), [user]);
+    assert_eq!(told(Module::MysqlQueryRules), [rule]);
+    assert_eq!(told(Module::MysqlVariables), ["mysql-default_charset"]);
+    assert_eq!(told(Module::AdminVariables), [""; 0]);
+    assert_eq!(told(Module::Scheduler), [""; 0]);
+    // Others refer to servers.
+    let mut of_servers = told(Module::MysqlServers);
+    of_servers.sort();
+    assert_eq!(of_servers, ["mysql_galera_hostgroups (300)", rule, user]);
+}
+
+#[test]
+fn the_module_of_a_message_is_that_of_its_table_or_variable() {
+    for (about, module) in [
+        ("mysql_servers (100, db1, 3306): port", Some(Module::MysqlServers)),
+        ("weir_hostgroups (1)", Some(Module::MysqlServers)),
+        ("weir_listeners[0].address", Some(Module::MysqlVariables)),
+        ("mysql-threads takes effect at the next start", Some(Module::MysqlVariables)),
+        ("admin-web_port", Some(Module::AdminVariables)),
+        ("global_variables", None),
+        ("", None),
+    ] {
+        assert_eq!(Module::of(about), module, "{about}");
+    }
+}
+
+#[test]
 fn a_faulty_row_changes_nothing() {
     let mut store = Store::in_memory().unwrap();
     insert_server(&store, "db1");
