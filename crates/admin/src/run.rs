@@ -25,7 +25,7 @@ impl Session {
         parameters: &[Value],
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
-        let command = command::parse(text).inspect_err(|error| self.keep_error(error))?;
+        let command = self.understand(text).inspect_err(|error| self.keep_error(error))?;
         let is_about_warnings =
             matches!(command, Command::Show(command::Show::Warnings | command::Show::CountWarnings));
         if !is_about_warnings {
@@ -45,7 +45,7 @@ impl Session {
 
     /// Columns and parameters of a statement that is to be prepared.
     pub(crate) fn outline(&mut self, text: &str) -> Result<(Vec<String>, usize), SqlError> {
-        match command::parse(text)? {
+        match self.understand(text)? {
             Command::Sql(sql) => self.outline_sql(&sql),
             Command::Show(show) => match self.show_sql(&show)? {
                 Some(query) => self.outline_query(&query),
@@ -53,6 +53,18 @@ impl Session {
             },
             _ => Ok((Vec::new(), 0)),
         }
+    }
+
+    /// What is refused for what it is gets into the audit log as what is tried and fails.
+    fn understand(&mut self, text: &str) -> Result<Command, SqlError> {
+        let understood = command::parse(text);
+        if let Err(error) = &understood
+            && audit::is_attempt(error)
+        {
+            let refused = Err(error.clone());
+            self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &refused);
+        }
+        understood
     }
 
     fn obey_command(
@@ -121,6 +133,12 @@ impl Session {
                 let store = self.office.store();
                 let flushed = store.connection().execute_batch("VACUUM disk");
                 return flushed.map_err(|error| SqlError::other(error.to_string())).and_then(|()| done(""));
+            }
+            Proxy::Restart => {
+                return Err(SqlError::other(
+                    "Weir does not restart itself: start the new process with weir serve --takeover, and it goes on in \
+                     this one's place without a refused connection",
+                ));
             }
             Proxy::Pause => EngineCommand::Pause,
             Proxy::Resume => EngineCommand::Resume,

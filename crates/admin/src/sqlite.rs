@@ -10,7 +10,9 @@ use weir_protocol::error;
 
 pub(crate) use self::functions::{SharedFacts, register};
 pub(crate) use self::guard::{Noted, Policy, guarded};
-pub(crate) use self::information_schema::attach as attach_information_schema;
+pub(crate) use self::information_schema::{
+    attach as attach_information_schema, fill_processlist, is_processlist,
+};
 use crate::command::VARIABLE;
 use crate::error::SqlError;
 use crate::limits::Memory;

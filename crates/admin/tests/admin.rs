@@ -33,6 +33,27 @@ impl Engine for Notes {
         let count = reads.entry(table.to_owned()).or_default();
         *count += 1;
         let row = vec![Value::Text("reads".into()), Value::Text(count.to_string())];
+        if table == "stats_mysql_processlist" {
+            let session = [
+                "0",
+                "12",
+                "app",
+                "shop",
+                "10.0.0.9",
+                "50312",
+                "100",
+                "",
+                "",
+                "db1",
+                "3306",
+                "Query",
+                "2500",
+                "SELECT SLEEP(9)",
+                "0",
+                "{}",
+            ];
+            return Some(vec![session.iter().map(|text| Value::Text((*text).into())).collect()]);
+        }
         (table == "stats_mysql_global").then(|| vec![row])
     }
 
@@ -247,6 +268,21 @@ fn statistics_are_of_the_moment_and_resets_are_asked_for_once() {
 }
 
 #[test]
+fn sessions_are_in_information_schema_as_servers_have_them() {
+    let rig = Rig::start();
+    let mut admin = rig.admin();
+    let sql = "SELECT ID, USER, HOST, DB, COMMAND, TIME, STATE, INFO FROM INFORMATION_SCHEMA.PROCESSLIST";
+    let expected = [["12", "app", "10.0.0.9:50312", "shop", "Query", "2", "", "SELECT SLEEP(9)"]];
+    assert_eq!(query(&mut admin, sql), expected);
+    assert_eq!(query(&mut rig.connect("stats", "look").unwrap(), sql), expected);
+    let count = "select count(*) from information_schema.processlist where user <> 'weir'";
+    assert_eq!(query(&mut admin, count), [["1"]]);
+    query(&mut admin, "SELECT COUNT(*) FROM information_schema.PROCESSLIST");
+    // Each is as of its own moment.
+    assert_eq!(rig.notes.reads.lock().unwrap().get("stats_mysql_processlist"), Some(&4));
+}
+
+#[test]
 fn what_reaches_out_of_the_tables_is_refused() {
     let rig = Rig::start();
     let mut admin = rig.admin();
@@ -339,6 +375,7 @@ fn commands_reach_the_engine() {
     assert_eq!(noted, [EngineCommand::Pause, EngineCommand::Resume, EngineCommand::FlushLogs, drain]);
     admin.query("KILL 7").unwrap();
     assert_eq!(admin.query("KILL 8").unwrap_err().code(), Some(1094));
+    assert!(refusal(&mut admin, "PROXYSQL RESTART").contains("weir serve --takeover"));
     admin.query("PROXYSQL READONLY").unwrap();
     assert!(refusal(&mut admin, "DELETE FROM mysql_users").contains("PROXYSQL READWRITE"));
     assert!(refusal(&mut admin, "SET mysql-threads=1").contains("PROXYSQL READWRITE"));
@@ -404,6 +441,10 @@ fn who_comes_and_what_is_changed_is_audited() {
     admin.query("SET mysql-max_connections=500").unwrap();
     admin.query("LOAD MYSQL USERS TO RUNTIME").unwrap();
     assert!(admin.query("KILL 8").is_err());
+    admin.query("WITH x AS (SELECT 1) SELECT * FROM x").unwrap();
+    admin.query("WITH x AS (SELECT 'app') DELETE FROM mysql_users WHERE username IN x").unwrap();
+    assert!(admin.query("ATTACH DATABASE '/etc/passwd' AS x").is_err());
+    assert!(admin.query("SELEC 1").is_err());
     drop(admin);
     assert!(rig.connect("admin", "wrong").is_err());
     let has_ended = |log: &[(AuditKind, [String; 3])]| log.iter().any(|line| line.0 == AuditKind::AdminClose);
@@ -419,6 +460,12 @@ fn who_comes_and_what_is_changed_is_audited() {
         ("admin", "SET mysql-max_connections=500", "OK, 1 rows"),
         ("admin", "LOAD MYSQL USERS TO RUNTIME", "OK, 0 rows"),
         ("admin", "KILL 8", "error 1094: Unknown thread id: 8"),
+        ("admin", "WITH x AS (SELECT 'app') DELETE FROM mysql_users WHERE username IN x", "OK, 0 rows"),
+        (
+            "admin",
+            "ATTACH DATABASE '/etc/passwd' AS x",
+            "error 1227: ATTACH is not for the admin interface: its tables are what they are",
+        ),
     ];
     assert_eq!(told, expected);
     let count = |kind| log.iter().filter(|line| line.0 == kind).count();

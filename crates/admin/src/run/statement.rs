@@ -101,6 +101,10 @@ impl Session {
             put.map_err(|error| SqlError::other(error.to_string()))?;
             refreshed.insert(name, now);
         }
+        if outline.noted.reads.iter().any(|(schema, name)| sqlite::is_processlist(schema, name)) {
+            let filled = sqlite::fill_processlist(office.store().connection());
+            filled.map_err(|error| SqlError::other(error.to_string()))?;
+        }
         // Still under the lock: what a reset has given is read by who asked for it.
         self.in_sqlite(&office.store(), text, parameters, format, variables)
     }
@@ -190,8 +194,11 @@ impl Session {
     }
 }
 
-/// The table, if its rows are the engine's.
+/// The table whose rows are the engine's, if one is read.
 fn live(schema: &str, name: &str) -> Option<&'static TableDef> {
+    if sqlite::is_processlist(schema, name) {
+        return table(STATS, "stats_mysql_processlist");
+    }
     let found = table(schema, name)?;
     let is_live = match found.schema {
         STATS | MONITOR | STATS_HISTORY => true,

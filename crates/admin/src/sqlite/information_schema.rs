@@ -27,11 +27,32 @@ CREATE TABLE information_schema.STATISTICS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_N
 CREATE TABLE information_schema.KEY_COLUMN_USAGE (CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME,
     TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, REFERENCED_TABLE_SCHEMA,
     REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME);
+CREATE TABLE information_schema.PROCESSLIST (ID, USER, HOST, DB, COMMAND, TIME, STATE, INFO, TIME_MS);
 INSERT INTO information_schema.ENGINES VALUES ('SQLITE', 'DEFAULT', 'The tables of the admin interface', 'NO', 'NO',
     'NO');
 INSERT INTO information_schema.CHARACTER_SETS VALUES ('utf8mb4', 'utf8mb4_general_ci', 'UTF-8', 4);
 INSERT INTO information_schema.COLLATIONS VALUES ('utf8mb4_general_ci', 'utf8mb4', 45, 'Yes', 'Yes', 1);
 ";
+
+/// `PROCESSLIST`, from what `stats_mysql_processlist` shows: SQLite has no views across schemas.
+const FILL_PROCESSLIST: &str = "
+DELETE FROM information_schema.PROCESSLIST;
+INSERT INTO information_schema.PROCESSLIST
+    SELECT SessionID, user, cli_host || coalesce(':' || cli_port, ''), db, command, CAST(time_ms AS INTEGER) / 1000, '',
+        info, time_ms
+    FROM stats.stats_mysql_processlist;
+";
+
+/// Whether a table that is read is the list of sessions. SQLite does not tell the schema with COUNT(*).
+pub(crate) fn is_processlist(schema: &str, name: &str) -> bool {
+    name.eq_ignore_ascii_case("PROCESSLIST")
+        && (schema.is_empty() || schema.eq_ignore_ascii_case("information_schema"))
+}
+
+/// Puts into the list of sessions what the table of `stats` has.
+pub(crate) fn fill_processlist(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(FILL_PROCESSLIST)
+}
 
 /// Adds the schema to a connection.
 pub(crate) fn attach(connection: &Connection) -> rusqlite::Result<()> {
