@@ -167,9 +167,14 @@ mod tests {
     #[test]
     fn weir_understands_a_large_configuration() {
         let mut config = WeirConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6033));
+        // The rules and users need somewhere to go.
+        config.push(
+            "mysql_servers",
+            &[("hostname", "127.0.0.1".into()), ("hostgroup_id", hostgroup::WRITER.into())],
+        );
         fill(&mut config, Size { rules: 300, servers: 300, users: 300 });
         let parsed = weir_config::parse(&config.render(Path::new("/var/tmp/x")), "scale.toml").unwrap();
         let counts = (parsed.query_rules.len(), parsed.servers.len(), parsed.users.len());
-        assert_eq!(counts, (300, 300, 300));
+        assert_eq!(counts, (300, 301, 300));
     }
 }
