@@ -27,10 +27,6 @@ const COMPLETIONS: u32 = 8192;
 const CANCELLED: u64 = u64::MAX;
 /// `MSG_NOSIGNAL | MSG_WAITALL`: no SIGPIPE, and one completion when all is sent (send(2), io_uring_enter(2)).
 const SEND_FLAGS: i32 = 0x4000 | 0x100;
-/// `MSG_DONTWAIT`: what the socket's buffer can't take is not waited for.
-const AT_ONCE: i32 = 0x40;
-/// errno of a send at once for which the socket's buffer has no room.
-const EAGAIN: i32 = 11;
 /// errno of a wait that has reached its time limit.
 const ETIME: i32 = 62;
 /// errno of a wait that a signal has ended.
@@ -77,15 +73,6 @@ pub enum Completion {
         /// How many of them were sent: all, unless the socket broke in between. Errors are those of send(2).
         sent: io::Result<usize>,
     },
-    /// The socket's buffer had no room for all of the bytes: the rest is for [`Ring::send_rest`].
-    Unsent {
-        /// Who asked.
-        token: u64,
-        /// All of the bytes.
-        bytes: Vec<u8>,
-        /// How many of them were sent.
-        sent: usize,
-    },
 }
 
 /// See the crate's text.
@@ -95,35 +82,12 @@ pub struct Ring {
     pending: Slab<Pending>,
     buffers: Buffers,
     next_number: u32,
-    /// Sends that the kernel makes at once when it gets them, and of which it only tells if something goes wrong.
-    at_once: Vec<usize>,
-    /// It has got all of `at_once`.
-    are_made: bool,
-    /// Sends of rests that are under way.
-    rests: usize,
 }
 
 enum Pending {
-    Poll {
-        token: u64,
-        number: u32,
-    },
-    Receive {
-        token: u64,
-        number: u32,
-    },
-    /// Its place in `at_once` is found by this key until that list is gone through.
-    SendAtOnce {
-        token: u64,
-        bytes: Vec<u8>,
-    },
-    SendRest {
-        token: u64,
-        bytes: Vec<u8>,
-        from: usize,
-    },
-    /// One of `at_once` that went wrong.
-    Failed,
+    Poll { token: u64, number: u32 },
+    Receive { token: u64, number: u32 },
+    Send { token: u64, bytes: Vec<u8> },
 }
 
 impl std::fmt::Debug for Ring {
@@ -160,15 +124,7 @@ impl Ring {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
         }
         let buffers = Buffers::register(&ring.submitter(), buffer_count, buffer_bytes)?;
-        Ok(Self {
-            ring,
-            pending: Slab::new(),
-            buffers,
-            next_number: 0,
-            at_once: Vec::new(),
-            are_made: false,
-            rests: 0,
-        })
+        Ok(Self { ring, pending: Slab::new(), buffers, next_number: 0 })
     }
 
     /// Watches a descriptor for the events of poll(2) in `events`, until it is cancelled: each time that something
@@ -198,9 +154,7 @@ impl Ring {
         Ok(Operation { key, number })
     }
 
-    /// Sends `bytes` as far as the socket's buffer takes them, with the next [`Ring::submit`] or [`Ring::wait`], which
-    /// does not wait for that, and gives them back with [`Completion::Sent`] or [`Completion::Unsent`] behind the
-    /// other completions. For the descriptor see [`Ring::watch`].
+    /// Sends all of `bytes`, which come back with [`Completion::Sent`]. For the descriptor see [`Ring::watch`].
     ///
     /// # Errors
     /// When the queue is full and can't be submitted, or the bytes are too many for one send (2 GiB).
@@ -208,40 +162,9 @@ impl Ring {
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let start = bytes.as_ptr();
         // The slab owns the vector; its bytes stay where they are even if the slab grows.
-        let key = self.pending.insert(Pending::SendAtOnce { token, bytes });
-        let send = opcode::Send::new(types::Fd(fd.as_raw_fd()), start, length).flags(SEND_FLAGS | AT_ONCE);
-        // This may submit what was queued before.
-        self.push(send.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(key as u64))
-            .inspect_err(|_| drop(self.pending.try_remove(key)))?;
-        self.at_once.push(key);
-        self.are_made = false;
-        Ok(())
-    }
-
-    /// Sends what is left of `bytes` behind the first `from` of them, however long that takes; they come back with
-    /// [`Completion::Sent`]. For the descriptor see [`Ring::watch`].
-    ///
-    /// # Errors
-    /// As [`Ring::send`].
-    pub fn send_rest(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        bytes: Vec<u8>,
-        from: usize,
-        token: u64,
-    ) -> io::Result<()> {
-        let rest = bytes.get(from..).unwrap_or_default();
-        let length = u32::try_from(rest.len()).map_err(io::Error::other)?;
-        let start = rest.as_ptr();
-        let key = self.pending.insert(Pending::SendRest { token, bytes, from });
-        self.rests += 1;
+        let key = self.pending.insert(Pending::Send { token, bytes });
         let send = opcode::Send::new(types::Fd(fd.as_raw_fd()), start, length).flags(SEND_FLAGS).build();
         self.push(send.user_data(key as u64))
-    }
-
-    /// How many of [`Ring::send_rest`] are under way; each is one of the things that [`Ring::wait`] waits for.
-    pub fn rests(&self) -> usize {
-        self.rests
     }
 
     /// Ends an operation. Its last completion comes with `more: false`; nothing happens if it has ended already.
@@ -280,57 +203,27 @@ impl Ring {
         if self.ring.submission().is_empty() {
             return Ok(());
         }
-        tolerate(self.ring.submit().map(drop))?;
-        self.note_made();
-        Ok(())
+        tolerate(self.ring.submit().map(drop))
     }
 
-    /// Submits what is queued and waits until `completions` things have happened, at most for `timeout`. A
-    /// [`Ring::send`] that has gone well is none of them.
+    /// Submits what is queued and waits until `completions` things have happened, at most for `timeout`.
     ///
     /// # Errors
     /// Those of io_uring_enter(2); neither a time-out nor a signal is one.
     pub fn wait(&mut self, completions: usize, timeout: Duration) -> io::Result<()> {
         let limit = types::Timespec::from(timeout);
         let args = types::SubmitArgs::new().timespec(&limit);
-        tolerate(self.ring.submitter().submit_with_args(completions, &args).map(drop))?;
-        self.note_made();
-        Ok(())
-    }
-
-    /// What the kernel has to tell of a send at once it has told by now, unless there was no room for that.
-    fn note_made(&mut self) {
-        let submission = self.ring.submission();
-        self.are_made = submission.is_empty() && !submission.cq_overflow();
-    }
-
-    /// Sends are queued that [`Ring::submit`] or [`Ring::wait`] will make.
-    pub fn has_sends(&mut self) -> bool {
-        !self.are_made && !self.at_once.is_empty() && !self.ring.submission().is_empty()
+        tolerate(self.ring.submitter().submit_with_args(completions, &args).map(drop))
     }
 
     /// The next thing that has happened, if there is one. Does not ask the kernel: see [`Ring::wait`].
     pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
-            let Some(entry) = self.ring.completion().next() else { return self.next_made() };
+            let entry = self.ring.completion().next()?;
             if entry.user_data() != CANCELLED
                 && let Some(completion) = self.completion(&entry)
             {
                 return Some(completion);
-            }
-        }
-    }
-
-    /// The next send that was made at once, when all that went wrong have been told.
-    fn next_made(&mut self) -> Option<Completion> {
-        if !self.are_made {
-            return None;
-        }
-        loop {
-            let key = self.at_once.pop()?;
-            if let Pending::SendAtOnce { token, bytes } = self.pending.try_remove(key)? {
-                let sent = Ok(bytes.len());
-                return Some(Completion::Sent { token, bytes, sent });
             }
         }
     }
@@ -348,25 +241,11 @@ impl Ring {
                 let bytes = self.buffers.received(buffer, result);
                 Completion::Received { token: *token, bytes, more }
             }
-            Pending::SendAtOnce { .. } => {
-                let failed = std::mem::replace(self.pending.get_mut(key)?, Pending::Failed);
-                let Pending::SendAtOnce { token, bytes } = failed else { return None };
-                return Some(match usize::try_from(result) {
-                    Ok(sent) => Completion::Unsent { token, bytes, sent },
-                    Err(_) if result == -EAGAIN => Completion::Unsent { token, bytes, sent: 0 },
-                    Err(_) => {
-                        let sent = Err(io::Error::from_raw_os_error(-result));
-                        Completion::Sent { token, bytes, sent }
-                    }
-                });
-            }
-            Pending::SendRest { .. } => {
-                let Pending::SendRest { token, bytes, from } = self.pending.remove(key) else { return None };
-                self.rests -= 1;
+            Pending::Send { .. } => {
+                let Pending::Send { token, bytes } = self.pending.remove(key) else { return None };
                 let sent = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                return Some(Completion::Sent { token, bytes, sent: sent.map(|count| from + count) });
+                return Some(Completion::Sent { token, bytes, sent });
             }
-            Pending::Failed => return None,
         };
         if !more {
             self.pending.remove(key);
@@ -394,7 +273,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel ends what is pending some time after the ring is closed; until then its memory must stay.
         for (_, pending) in std::mem::take(&mut self.pending) {
-            if let Pending::SendAtOnce { bytes, .. } | Pending::SendRest { bytes, .. } = pending {
+            if let Pending::Send { bytes, .. } = pending {
                 std::mem::forget(bytes);
             }
         }

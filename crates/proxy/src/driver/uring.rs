@@ -1,5 +1,5 @@
 //! The driver for kernels that allow io_uring: what a batch of completions has produced for all sockets is handed over
-//! in one system call, another one waits for the next batch.
+//! in one system call, which also waits for the next batch.
 //!
 //! Bytes in clear are received and sent by the ring. TLS needs the bytes in between, so its sockets are watched, and
 //! read and written as with epoll.
@@ -61,6 +61,8 @@ pub struct Driver {
     orders: Vec<Order>,
     dirty: Vec<SocketId>,
     streak: Streak,
+    /// Sends under way.
+    sending: usize,
 }
 
 struct Socket {
@@ -126,6 +128,7 @@ impl Driver {
             orders: Vec::new(),
             dirty: Vec::new(),
             streak: Streak::default(),
+            sending: 0,
         };
         driver.ring.watch(driver.lobby.waker().as_fd(), POLLIN, WAKER)?;
         driver.ring.watch(driver.listening.as_fd(), POLLIN, LISTENERS)?;
@@ -141,7 +144,10 @@ impl Driver {
             if stop.load(Ordering::Relaxed) || self.core.is_drained() {
                 return Ok(());
             }
-            self.wait()?;
+            let is_idle = self.unread.is_empty() && !self.has_waiting_clients;
+            let wait = if is_idle { self.core.next_deadline().saturating_sub(now()) } else { 0 };
+            let (completions, limit) = self.streak.wait(self.sending, Duration::from_nanos(wait));
+            self.ring.wait(completions, limit)?;
             // Later than anything that the bytes report which are there now: a write that they acknowledge must not
             // seem older than a probe that began before it.
             let now = now();
@@ -162,19 +168,6 @@ impl Driver {
         }
     }
 
-    /// Hands over what is queued and waits for the next batch.
-    fn wait(&mut self) -> io::Result<()> {
-        // Answers often come while requests are being sent: to look once more before going to sleep saves many a
-        // wake-up. And whoever waits for the end of a send goes on at once.
-        if self.ring.has_sends() {
-            return self.ring.submit();
-        }
-        let is_idle = self.unread.is_empty() && !self.has_waiting_clients;
-        let wait = if is_idle { self.core.next_deadline().saturating_sub(now()) } else { 0 };
-        let (completions, limit) = self.streak.wait(self.ring.rests(), Duration::from_nanos(wait));
-        self.ring.wait(completions, limit)
-    }
-
     fn completed(&mut self, completion: Completion, now: Nanos) -> io::Result<()> {
         if matches!(completion, Completion::Ready { .. }) {
             self.streak.end();
@@ -193,17 +186,8 @@ impl Driver {
                 };
                 self.after_receive(id, is_open, more, now)
             }
-            Completion::Unsent { token, bytes, sent } => {
-                let id = socket_of(token);
-                if let Some(socket) = self.sockets.get_mut(id.index as usize).and_then(Option::as_mut)
-                    && socket.id == id
-                {
-                    return self.ring.send_rest(socket.stream.as_fd(), bytes, sent, token);
-                }
-                self.core.out.all_sent(id, bytes);
-                Ok(())
-            }
             Completion::Sent { token, bytes, sent } => {
+                self.sending -= 1;
                 let id = socket_of(token);
                 let is_whole = sent.is_ok_and(|count| count == bytes.len());
                 let is_drained = self.core.out.all_sent(id, bytes);
@@ -561,6 +545,7 @@ impl Driver {
                 if let Some(bytes) = self.core.out.take_unsent(id) {
                     *is_sending = true;
                     self.ring.send(socket.stream.as_fd(), bytes, token(id))?;
+                    self.sending += 1;
                 }
             }
             Link::Tls { .. } => self.flush_tls(id, now),
