@@ -4,13 +4,14 @@ mod limits;
 mod tls;
 
 use std::process::Command;
+use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 use weir_testkit::wire::{Login, RawClient};
 use weir_testkit::{Account, Weir, WeirConfig, hostgroup};
 use weir_tests::dialogue::{Caller, Dialogue, Plugin, Said};
 use weir_tests::session::Param;
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -315,8 +316,10 @@ fn greeting(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     // Until the first server has answered the monitor there is nothing to follow.
     Session::open(weir.addr(), "test")?.value("SELECT 1")?;
-    let version = RawClient::connect(weir.addr())?.greeting().version.clone();
-    ensure!(version == server, "{version} instead of {server}");
+    // Each worker learns it in its turn.
+    eventually(&format!("clients are greeted with {server}"), Duration::from_secs(20), || {
+        Ok(RawClient::connect(weir.addr())?.greeting().version == server)
+    })?;
     let mut session = Session::open(weir.addr(), "test")?;
     let (id, told) = (session.id().to_string(), session.value("SELECT CONNECTION_ID()")?);
     ensure!(id == told && id != "0", "the greeting says {id}, CONNECTION_ID() {told}");

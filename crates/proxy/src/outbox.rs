@@ -289,6 +289,7 @@ impl Outbox {
 
     /// What the driver took is sent. True when there is no more and the core wants to know.
     pub fn all_sent(&mut self, socket: SocketId, bytes: Vec<u8>) -> bool {
+        self.count(socket, bytes.len());
         self.spare(bytes);
         let Some(out) = self.out_mut(socket) else { return false };
         out.in_flight = 0;
@@ -307,11 +308,7 @@ impl Outbox {
 
     /// The driver has sent `count` bytes. True when that was all and the core wants to know.
     pub fn sent(&mut self, socket: SocketId, count: usize) -> bool {
-        match self.owner(socket) {
-            Some(Owner::Session(_)) => self.sent_bytes.clients += count as u64,
-            Some(Owner::Backend(_)) => self.sent_bytes.servers += count as u64,
-            None => {}
-        }
+        self.count(socket, count);
         let Some(out) = self.out_mut(socket) else { return false };
         out.sent += count;
         if out.sent < out.buffer.len() {
@@ -332,6 +329,14 @@ impl Outbox {
         let wants_drained = std::mem::take(&mut out.wants_drained);
         self.spare(buffer);
         wants_drained
+    }
+
+    fn count(&mut self, socket: SocketId, sent: usize) {
+        match self.owner(socket) {
+            Some(Owner::Session(_)) => self.sent_bytes.clients += sent as u64,
+            Some(Owner::Backend(_)) => self.sent_bytes.servers += sent as u64,
+            None => {}
+        }
     }
 
     /// Bytes sent so far.
@@ -392,6 +397,21 @@ mod tests {
         let huge = out.take_unsent(socket).expect("there is something to send");
         out.all_sent(socket, huge);
         assert!(out.large.iter().chain(&out.spare).all(|spare| spare.capacity() <= LARGE_BUFFER_BYTES_MAX));
+    }
+
+    #[test]
+    fn what_is_sent_is_counted_however_the_driver_sends() {
+        let mut outbox = Outbox::default();
+        let (client, server) = (outbox.open(Owner::Session(1)), outbox.open(Owner::Backend(1)));
+        for socket in [client, server] {
+            outbox.send(socket, b"four");
+            outbox.sent(socket, 4);
+        }
+        outbox.send(client, b"seven..");
+        let bytes = outbox.take_unsent(client).unwrap();
+        outbox.all_sent(client, bytes);
+        let sent = outbox.sent_bytes();
+        assert_eq!((sent.clients, sent.servers), (11, 4));
     }
 
     #[test]
