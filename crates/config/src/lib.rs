@@ -58,7 +58,7 @@ pub use error::ConfigError;
 pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
 pub use listeners::{ListenAddress, Listener, ListenerMode};
 pub use log_variables::LogVariables;
-pub use names::{Effect, Variable, nearest_variable, variable, variables};
+pub use names::{Effect, Variable, is_secret_name, nearest_variable, variable, variables};
 pub use password::{Password, Secret};
 pub use peers::{Job, ProxysqlServer};
 pub use rows::{Cell, Strictness, TableRow, TableRows};

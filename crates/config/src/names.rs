@@ -118,6 +118,12 @@ pub fn variable(full_name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|known| known.module == module && known.name == name)
 }
 
+/// Whether the value of a variable or column of this name is a secret: neither shown nor logged.
+pub fn is_secret_name(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["password", "credentials", "token"].iter().any(|word| lower.contains(word))
+}
+
 /// The whole name that is most like an unknown one.
 pub fn nearest_variable(full_name: &str) -> Option<&'static str> {
     static NAMES: LazyLock<Vec<String>> =

@@ -525,3 +525,11 @@ fn the_fuzzers_corpus() {
         fuzzing::fuzz_config(&std::fs::read(file).unwrap());
     }
 }
+
+#[test]
+fn secrets_are_known_by_their_names() {
+    for name in ["mysql-monitor_password", "admin-admin_credentials", "admin-Web_Token", "password"] {
+        assert!(crate::is_secret_name(name), "{name}");
+    }
+    assert!(!crate::is_secret_name("mysql-threads") && !crate::is_secret_name("username"));
+}

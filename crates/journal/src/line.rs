@@ -180,7 +180,9 @@ fn put(out: &mut Vec<u8>, line: &impl Serialize) {
 fn admin_statement(statement: &[u8]) -> Vec<u8> {
     let lower = statement.to_ascii_lowercase();
     let names = |word: &[u8]| lower.windows(word.len()).any(|window| window == word);
-    if !speaks_of_secrets(&lower) && !names(b"credentials") && !names(b"mysql_users") {
+    if !speaks_of_secrets(&lower)
+        && ![&b"credentials"[..], b"token", b"mysql_users"].iter().any(|word| names(word))
+    {
         return statement.to_vec();
     }
     let is_set = lower.trim_ascii_start().starts_with(b"set");
@@ -304,6 +306,7 @@ mod tests {
             ("LOAD MYSQL USERS TO RUNTIME", "LOAD MYSQL USERS TO RUNTIME"),
             ("SET mysql-monitor_password=sesame", "SET mysql-monitor_password='***'"),
             ("SET admin-admin_credentials='a:b'", "SET admin-admin_credentials='***'"),
+            ("SET admin-web_token='abc'", "SET admin-web_token='***'"),
             ("INSERT INTO mysql_users VALUES ('app','b')", "INSERT INTO mysql_users VALUES ('***','***')"),
             (
                 "UPDATE global_variables SET variable_value='b' WHERE variable_name='mysql-monitor_password'",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use weir_config::{Cell, TableRow, TableRows};
+use weir_config::{Cell, TableRow, TableRows, is_secret_name};
 use weir_store::{GLOBAL_VARIABLES, Layer, Module, Store, StoreError, TableDef};
 
 /// The longest value that is shown, in characters.
@@ -83,7 +83,6 @@ pub(crate) fn differences(left: &TableRows, right: &TableRows) -> Result<Vec<Dif
 
 /// Whether nobody may see the value of a column.
 pub(crate) fn is_secret(table: &str, column: &str, key: &[String]) -> bool {
-    let is_secret_name = |name: &str| name.contains("password") || name.contains("credentials");
     match (table, column) {
         (GLOBAL_VARIABLES, "variable_value") => key.first().is_some_and(|name| is_secret_name(name)),
         // It may hold an additional password.
@@ -203,7 +202,8 @@ mod tests {
             "INSERT INTO mysql_servers (hostgroup_id, hostname) VALUES (10, 'db1'), (10, 'db2');
              INSERT INTO mysql_users (username, password) VALUES ('app', 'secret one');
              UPDATE global_variables SET variable_value = '7' WHERE variable_name = 'mysql-shun_on_failures';
-             UPDATE global_variables SET variable_value = 'secret' WHERE variable_name = 'mysql-monitor_password';",
+             UPDATE global_variables SET variable_value = 'secret' WHERE variable_name = 'mysql-monitor_password';
+             UPDATE global_variables SET variable_value = 'secret' WHERE variable_name = 'admin-web_token';",
         );
         let right = rows(
             "INSERT INTO mysql_servers (hostgroup_id, hostname, weight) VALUES (10, 'db2', 7), (10, 'db3', 1);
@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(
             lines,
             [
+                "admin-web_token: differs",
                 "mysql-monitor_password: differs",
                 "mysql-shun_on_failures: '7' in the file, '5' in the database",
                 "mysql_servers (10, db1, 3306): only in the file",

@@ -136,15 +136,17 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     entry.follow(&monitor, &roles, &inbox)?;
     let snapshot = snapshots.build(&config, &roles.latest());
     let workers = config.variables.threads.max(1) as usize;
+    let is_takeover = entry.has_predecessor();
+    // Whoever gets through to the data port finds the admin port, too.
+    let doors = if is_takeover { None } else { Some(office::doors(&config)?) };
     let (listeners, report) = (entry.listeners()?, report(&monitor));
     let server_tls = tls.as_ref().map(|tls| tls.config.clone());
     let mut service =
         Service::prepare(listeners, &config.listeners(), workers, &snapshot, server_tls, report)?;
-    let is_takeover = entry.has_predecessor();
     let control = entry.take_over()?;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
-    let doors = if is_takeover { office::doors_of_predecessor(&config) } else { office::doors(&config)? };
+    let doors = doors.unwrap_or_else(|| office::doors_of_predecessor(&config));
     service.open()?;
     tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);

@@ -8,7 +8,7 @@ use crate::error::SqlError;
 use crate::login::Rights;
 use crate::reply::{Reply, RowFormat, Rows};
 use crate::session::Session;
-use crate::variables::{all, is_secret};
+use crate::variables::all;
 
 /// Characters of a statement that SHOW PROCESSLIST shows without FULL.
 const INFO_CHARS: usize = 100;
@@ -157,7 +157,7 @@ impl Session {
         rows.retain(|(name, _)| name.starts_with(prefix) && matches(filter, name));
         rows.sort();
         let shown = rows.into_iter().map(|(name, value)| {
-            let is_hidden = is_secret(&name) && !value.is_empty();
+            let is_hidden = weir_config::is_secret_name(&name) && !value.is_empty();
             vec![name, if is_hidden { HIDDEN.to_owned() } else { value }]
         });
         self.rows(&["Variable_name", "Value"], shown, format)
