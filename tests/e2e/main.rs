@@ -37,12 +37,14 @@ mod query_rules;
 mod reload;
 mod replication;
 mod replication_switchover;
+mod results;
 mod scheduler;
 mod server_tls;
 mod servers;
 mod session_state;
 mod several;
 mod several_weirs;
+mod silent;
 mod splitting;
 mod startup;
 mod statistics;
@@ -92,11 +94,13 @@ fn cases() -> Vec<Case> {
         reload::trials(),
         replication::trials(),
         replication_switchover::trials(),
+        results::trials(),
         scheduler::trials(),
         server_tls::trials(),
         servers::trials(),
         several::trials(),
         several_weirs::trials(),
+        silent::trials(),
         session_state::trials(),
         splitting::trials(),
         startup::trials(),

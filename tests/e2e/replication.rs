@@ -39,7 +39,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
 /// Which server answers: goes to the writer.
-const WHO: &str = "SELECT @@server_id";
+pub(crate) const WHO: &str = "SELECT @@server_id";
 
 /// The same, and goes to a reader.
 fn who_reads(family: Family) -> String {

@@ -1,8 +1,8 @@
-//! A port that leads to a server only when a test wants it to.
+//! A port that leads to a server only when a test wants it to, falls silent, or breaks in the middle of an answer.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,9 +13,21 @@ pub struct Forwarder {
     acceptor: Option<JoinHandle<()>>,
 }
 
+/// Where connections break: behind so many bytes of what the server says after a client has sent these bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    /// In one piece of what a client sends.
+    pub mark: &'static [u8],
+    /// Bytes of the server that still pass.
+    pub after_bytes: usize,
+}
+
 #[derive(Default)]
 struct Shared {
     is_stopping: AtomicBool,
+    is_silent: AtomicBool,
+    cut: Option<Cut>,
+    cuts: AtomicU32,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -27,9 +39,34 @@ impl Forwarder {
 
     /// The same over a long way: whatever the server says arrives so much later.
     pub fn start_with_delay(from: SocketAddrV4, to: SocketAddrV4, delay: Duration) -> io::Result<Forwarder> {
+        Self::start_as(Shared::default(), from, to, delay)
+    }
+
+    /// The same with connections that break.
+    pub fn start_with_cut(from: SocketAddrV4, to: SocketAddrV4, cut: Cut) -> io::Result<Forwarder> {
+        Self::start_as(Shared { cut: Some(cut), ..Shared::default() }, from, to, Duration::ZERO)
+    }
+
+    /// How many connections were cut.
+    pub fn cuts(&self) -> u32 {
+        self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing passes, either way, and no connection ends, as when a network loses every packet; or that
+    /// is over, and what was sent meanwhile arrives.
+    pub fn silence(&self, is_silent: bool) {
+        self.shared.is_silent.store(is_silent, Ordering::Relaxed);
+    }
+
+    fn start_as(
+        shared: Shared,
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        delay: Duration,
+    ) -> io::Result<Forwarder> {
         let listener = TcpListener::bind(from)?;
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(shared);
         let acceptor = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || accept_all(&listener, to, delay, &shared))
@@ -50,8 +87,18 @@ impl Drop for Forwarder {
     }
 }
 
-fn accept_all(listener: &TcpListener, to: SocketAddrV4, delay: Duration, shared: &Shared) {
-    while !shared.is_stopping.load(Ordering::Relaxed) {
+impl Shared {
+    /// Whether bytes may pass; waits as long as the way is silent.
+    fn passes(&self) -> bool {
+        while self.is_silent.load(Ordering::Relaxed) && !self.is_stopping.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        !self.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+fn accept_all(listener: &TcpListener, to: SocketAddrV4, delay: Duration, shared: &Arc<Shared>) {
+    while shared.passes() {
         match listener.accept() {
             Ok((client, _)) => drop(join(client, to, delay, shared)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(2)),
@@ -60,7 +107,7 @@ fn accept_all(listener: &TcpListener, to: SocketAddrV4, delay: Duration, shared:
     }
 }
 
-fn join(client: TcpStream, to: SocketAddrV4, delay: Duration, shared: &Shared) -> io::Result<()> {
+fn join(client: TcpStream, to: SocketAddrV4, delay: Duration, shared: &Arc<Shared>) -> io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;
     let server = TcpStream::connect(to)?;
@@ -69,17 +116,49 @@ fn join(client: TcpStream, to: SocketAddrV4, delay: Duration, shared: &Shared) -
     streams.push(client.try_clone()?);
     streams.push(server.try_clone()?);
     let (back_from, back_to) = (server.try_clone()?, client.try_clone()?);
-    thread::spawn(move || copy(client, server, Duration::ZERO));
-    thread::spawn(move || copy(back_from, back_to, delay));
+    let is_marked = Arc::new(AtomicBool::new(false));
+    let (there, back) = (Arc::clone(shared), Arc::clone(shared));
+    let marked = Arc::clone(&is_marked);
+    thread::spawn(move || ask(client, server, &there, &marked));
+    thread::spawn(move || answer(back_from, back_to, delay, &back, &is_marked));
     Ok(())
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+fn ask(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_marked: &AtomicBool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        thread::sleep(delay);
-        if to.write_all(&buffer[..count]).is_err() {
+        let bytes = &buffer[..count];
+        if let Some(Cut { mark, .. }) = shared.cut
+            && bytes.windows(mark.len()).any(|window| window == mark)
+        {
+            is_marked.store(true, Ordering::Relaxed);
+        }
+        if !shared.passes() || to.write_all(bytes).is_err() {
             break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+fn answer(mut from: TcpStream, mut to: TcpStream, delay: Duration, shared: &Shared, is_marked: &AtomicBool) {
+    let mut buffer = [0; 16 << 10];
+    let mut left = shared.cut.map_or(usize::MAX, |cut| cut.after_bytes);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        thread::sleep(delay);
+        let is_counted = is_marked.load(Ordering::Relaxed);
+        let passing = if is_counted { count.min(left) } else { count };
+        if !shared.passes() || to.write_all(&buffer[..passing]).is_err() {
+            break;
+        }
+        if is_counted {
+            left -= passing;
+        }
+        if passing < count {
+            shared.cuts.fetch_add(1, Ordering::Relaxed);
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+            return;
         }
     }
     let _ = to.shutdown(Shutdown::Write);

@@ -14,7 +14,7 @@ mod wait;
 
 pub use bystander::{Bystanders, Seen};
 pub use env::Env;
-pub use forwarder::Forwarder;
+pub use forwarder::{Cut, Forwarder};
 pub use gate::Gate;
 pub use harness::{Case, CaseResult, Phase, clean_up_when_interrupted, run};
 pub use mysql::mysql_hostgroup;

@@ -23,6 +23,10 @@ pub(crate) enum Scenario {
     Path,
     /// The writer and one of two Weirs are cut off from everything else.
     Partition,
+    /// The writer falls silent: its network is gone, without a goodbye; later it is back.
+    SilentWriter,
+    /// The same with a reader.
+    SilentReader,
     /// The writer and one more of three nodes are killed at once.
     TwoKilled,
     /// A donor, a desynced node, flow control, read_only, a drained writer.
@@ -73,6 +77,8 @@ impl Scenario {
             Scenario::WriterHung => "SIGSTOP of the writer, then SIGCONT",
             Scenario::Path => "the path between one of two Weirs and the writer breaks",
             Scenario::Partition => "the writer is cut off, together with one of two Weirs",
+            Scenario::SilentWriter => "the writer falls silent, and comes back",
+            Scenario::SilentReader => "a reader falls silent, and comes back",
             Scenario::TwoKilled => "two of three nodes are killed at once, and come back",
             Scenario::Care => "donor, desync, flow control, read_only, a drained writer",
             Scenario::WeirKilled => "Weir is killed, a second one beside it",
@@ -87,7 +93,9 @@ impl Scenario {
     /// The servers that it needs.
     pub(crate) fn place(self) -> Place {
         match self {
-            Scenario::Path | Scenario::Partition => Place::Namespaces,
+            Scenario::Path | Scenario::Partition | Scenario::SilentWriter | Scenario::SilentReader => {
+                Place::Namespaces
+            }
             Scenario::GroupSwitchover | Scenario::GroupTerminated | Scenario::GroupKilled => Place::Group,
             _ => Place::Galera,
         }

@@ -14,8 +14,9 @@
 //!   └── prepare-OK ──► PrepareDefs(params + columns) ─────────────────────► Done
 //! ```
 //!
-//! Control packets (OK, ERR, column count, prepare-OK) are handed out whole; column definitions and rows pass in
-//! pieces of any size, so that a result of any length needs no memory.
+//! Control packets (OK, ERR, column count, prepare-OK) and data packets up to [`WHOLE_PACKET_BYTES_MAX`] are handed out
+//! whole, so that an error can take the place of what is missing when a server is lost; larger rows pass in pieces of any
+//! size. So a result of any length needs no memory.
 
 use crate::frame::{HEADER_LEN, PAYLOAD_MAX};
 use crate::status::StatusFlags;
@@ -23,6 +24,9 @@ use crate::wire::Reader;
 
 /// A control packet larger than this is a broken or hostile server.
 pub const CONTROL_PACKET_BYTES_MAX: usize = 1 << 20;
+
+/// Column definitions and rows up to this size, without their header, pass when they are there whole.
+pub const WHOLE_PACKET_BYTES_MAX: usize = 16 << 10;
 
 /// Which reply is expected, by the command that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +55,7 @@ enum Phase {
 /// What stands at the front of the unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The first `n` bytes are column definitions or rows (whole or in part): pass them on.
+    /// The first `n` bytes are column definitions or rows (large ones maybe in part): pass them on.
     Pass(usize),
     /// The first `n` bytes are one whole control packet, header included.
     Control(Control, usize),
@@ -60,7 +64,7 @@ pub enum Step {
     ColumnsEnd,
     /// The reply is complete. Consumes nothing.
     Done,
-    /// An incomplete header or control packet: keep the bytes and come back with more.
+    /// An incomplete header, control packet or small data packet: keep the bytes and come back with more.
     NeedMore,
 }
 
@@ -163,6 +167,13 @@ impl ReplyReader {
         self.sequence.wrapping_add(self.sequence_shift)
     }
 
+    /// The sequence id, as the client sees it, of an error in place of what is still to come: between two rows or two
+    /// results. None in the middle of a packet, of definitions, or of a file.
+    pub fn break_off(&self) -> Option<u8> {
+        let is_between = self.packet_left == 0 && !self.continues && !self.columns_end_due;
+        (is_between && matches!(self.phase, Phase::First | Phase::Rows)).then(|| self.next_sequence())
+    }
+
     /// The command took several packets, of which the last was `sent` to the server with one sequence id and came
     /// from the client with another: the reply's begin behind them. Without effect on a reply that has begun.
     pub fn command_continued(&mut self, sent: u8, received: u8) {
@@ -239,6 +250,9 @@ impl ReplyReader {
                         break;
                     }
                     return self.control(bytes);
+                }
+                if len <= WHOLE_PACKET_BYTES_MAX && rest.len() < HEADER_LEN + len {
+                    break;
                 }
             }
             self.count_packet(rest, len)?;

@@ -197,6 +197,57 @@ fn who_still_has_a_server_that_leaves_is_closed_when_the_grace_is_over() {
     assert!(bench.is_answered(busy));
 }
 
+/// The only server that has a statement sends something.
+fn answer(bench: &mut Bench, bytes: &[u8]) {
+    let conn = bench.conns.iter().find(|conn| conn.held).unwrap();
+    let (core, id) = (conn.core, conn.id);
+    bench.cores[core].data(id, &mut bytes.to_vec(), bench.now);
+    bench.run();
+}
+
+#[test]
+fn reads_do_not_outstay_the_grace_of_a_server_that_leaves() {
+    // A count, a definition and a row.
+    let begun = b"\x01\0\0\x01\x01\x03\0\0\x02def\x04\0\0\x03\x03row";
+    let mut hostgroup = support::hostgroup([0, 1]);
+    hostgroup.retry_buffer_bytes = 0;
+    let mut bench = Bench::new(1, &[10, 10], hostgroup, MysqlVariables::default());
+    bench.holds = true;
+    let (reads, waits) = (bench.client(0, "app"), bench.client(0, "app"));
+    let leave_by = bench.now + 1_000_000_000;
+    let read = "SELECT a FROM t";
+    bench.query(reads, read);
+    let there = bench.log[0].0;
+    answer(&mut bench, begun);
+    let leaving = |at: usize, server: &mut Server| {
+        (server.is_leaving, server.leave_by) = (at == there, Some(leave_by));
+    };
+    // The second begins there, too: nobody else has a place in the hostgroup.
+    bench.publish(bench.servers.clone(), support::hostgroup([there]));
+    bench.query(waits, read);
+    assert_eq!(bench.count(there), 2);
+    bench.publish(changed(&bench, leaving), support::hostgroup([1 - there]));
+    bench.pass_ms(900);
+    assert_eq!((bench.clients[reads].got.as_slice(), bench.log.len()), (&begun[..], 2));
+    bench.pass_ms(1_200);
+    // What its client has seen nothing of is run again by the other one.
+    assert_eq!(bench.count(1 - there), 1, "{:?}", bench.log);
+    assert_eq!(bench.reply(waits), None);
+    let at = bench.conns.iter().position(|conn| conn.held && conn.node != there).unwrap();
+    bench.conns[at].held = false;
+    let (core, id) = (bench.conns[at].core, bench.conns[at].id);
+    bench.cores[core].data(id, &mut support::plain_ok(1), bench.now);
+    bench.run();
+    assert!(bench.is_answered(waits));
+    // What it has a part of ends with an error in place of the rest.
+    for _ in 0..3 {
+        bench.reply(reads).unwrap();
+    }
+    let (code, text) = bench.error(reads).unwrap();
+    assert_eq!(code, 1053);
+    assert!(text.ends_with("drain_grace_ms is over; the rest of this result is missing"), "{text}");
+}
+
 #[test]
 fn a_server_without_connections_is_passed_over() {
     let mut bench = Bench::new(1, &[0, 10], support::hostgroup([0, 1]), MysqlVariables::default());

@@ -7,7 +7,7 @@ mod support;
 use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_protocol::frame;
-use weir_protocol::ok::OkPacket;
+use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_proxy::snapshot::Hostgroup;
 
@@ -67,18 +67,68 @@ fn a_small_result_is_asked_for_again() {
     assert!(servers.len() == 2 && servers[0] != servers[1], "{servers:?}");
 }
 
+/// What a client has got behind these bytes: nothing, or one error.
+fn error_behind(bench: &Bench, client: usize, sent: &[u8]) -> Option<(u8, String)> {
+    let behind = bench.clients[client].got.strip_prefix(sent).unwrap();
+    let header = frame::Header::parse(behind)?;
+    let payload = &behind[frame::HEADER_LEN..];
+    assert_eq!(payload.len(), header.len, "more than one packet");
+    let err = ErrPacket::parse(payload).unwrap();
+    Some((header.seq, format!("{} {}", err.code, String::from_utf8_lossy(err.message))))
+}
+
 #[test]
-fn a_large_one_goes_and_can_not_be_taken_back() {
+fn a_large_one_goes_and_an_error_takes_the_place_of_the_rest() {
     let (mut bench, client) = bench(1000);
     bench.query(client, READ);
     answer(&mut bench, &half(1001));
     assert_eq!(bench.clients[client].got, half(1001));
+    // The begin of the next row, which the client never sees.
+    answer(&mut bench, &[200, 0, 0, 4, b'x', b'y']);
     die(&mut bench);
-    assert_eq!(
-        (bench.log.len(), bench.clients[client].got.len()),
-        (1, half(1001).len()),
-        "the session is closed"
-    );
+    assert_eq!(bench.log.len(), 1, "not run again");
+    let (sequence, text) = error_behind(&bench, client, &half(1001)).unwrap();
+    assert_eq!(sequence, 4);
+    assert!(text.starts_with("1053 ") && text.ends_with(": the rest of its result is missing"), "{text}");
+}
+
+#[test]
+fn in_the_middle_of_a_large_row_there_is_no_place_for_an_error() {
+    let (mut bench, client) = bench(1000);
+    bench.query(client, READ);
+    let whole = half(20_000);
+    let part = &whole[..whole.len() - 1];
+    answer(&mut bench, part);
+    assert_eq!(bench.clients[client].got, part);
+    die(&mut bench);
+    assert_eq!((bench.log.len(), error_behind(&bench, client, part)), (1, None), "the session is closed");
+}
+
+#[test]
+fn what_may_have_had_an_effect_is_not_run_again_and_its_outcome_is_unknown() {
+    let (mut bench, client) = bench(1000);
+    bench.query(client, "CALL p()");
+    answer(&mut bench, &half(10));
+    die(&mut bench);
+    assert_eq!(bench.log.len(), 1);
+    let (_, text) = error_behind(&bench, client, &half(10)).unwrap();
+    assert!(text.ends_with("it may or may not have taken effect"), "{text}");
+}
+
+#[test]
+fn a_row_in_many_pieces_comes_whole() {
+    for size in [1, 3, 4, 5, 100, 16_384, 16_385, 40_000] {
+        for piece in [1, 4, 7, 5000] {
+            let (mut bench, client) = bench(0);
+            bench.query(client, READ);
+            let mut whole = half(size);
+            whole.extend(end());
+            for part in whole.chunks(piece) {
+                answer(&mut bench, part);
+            }
+            assert!(bench.clients[client].got == whole, "{size} bytes in pieces of {piece}");
+        }
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::trial::{Figures, Judge};
 use crate::watch::SYNCED;
 
 /// The longest that clients may have to wait for answers.
-const RECOVERY_TIMEOUT_S: u64 = 40;
+pub(super) const RECOVERY_TIMEOUT_S: u64 = 40;
 /// An orderly leave is over within this.
 const TERMINATED_PAUSE_MS: f64 = 1000.0;
 /// Weir's own part of a failover, from the group's new view on.
@@ -23,7 +23,7 @@ pub(super) const OWN_SHARE_MS: f64 = 100.0;
 /// A hung node stays hung for so long after the others serve again.
 const HUNG: Duration = Duration::from_secs(6);
 /// The longest that a node which goes on may take to be Synced again.
-const SYNCED_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const SYNCED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a server goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,8 @@ pub(super) fn writes_on(finished: &Finished, server: &Server, moment: Moment) ->
         .count()
 }
 
-fn reads_before_synced(finished: &Finished, server: &Server, back: Moment) -> usize {
+/// Reads that `server` has answered after `back` and before it called itself Synced again.
+pub(super) fn reads_before_synced(finished: &Finished, server: &Server, back: Moment) -> usize {
     let recording = &finished.recording;
     let source = Source::Server(u8::try_from(server.index).unwrap_or(0));
     let said = |text: &str| {

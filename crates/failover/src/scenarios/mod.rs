@@ -7,6 +7,7 @@ mod lost;
 mod quorum;
 mod reader;
 mod rejoin;
+mod silent;
 mod switchover;
 mod weir_killed;
 
@@ -105,6 +106,8 @@ fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen
         Scenario::WriterHung => lost::hung(stage)?,
         Scenario::Path => return apart::path(stage),
         Scenario::Partition => return apart::partition(stage),
+        Scenario::SilentWriter => silent::writer(stage)?,
+        Scenario::SilentReader => silent::reader(stage)?,
         Scenario::TwoKilled => quorum::run(stage)?,
         Scenario::Care => care::run(stage)?,
         Scenario::WeirKilled => return weir_killed::run(stage),

@@ -211,3 +211,32 @@ fn the_reply_to_a_command_of_several_packets_begins_behind_them() {
     assert!(matches!(reader.next(&mut reply), Ok(Step::Control(Control::Ok, _))));
     assert_eq!(reply[3], 3);
 }
+
+#[test]
+fn an_error_can_take_the_place_of_the_rest_between_rows_and_results() {
+    let mut reader = ReplyReader::new(ReplyKind::Results, 1);
+    let places = [
+        (&b"\x01\0\0\x01\x01"[..], None),
+        (b"\x03\0\0\x02def", Some(3)),
+        (b"\x02\0\0\x03\x01x", Some(4)),
+        // Of a small row nothing passes before all of it is there,
+        (b"\x02\0\0\x04\x01", Some(4)),
+        // of a large one what there is.
+        (b"\xFF\xFF\0\x04\x01", None),
+    ];
+    for (bytes, expected) in places {
+        let mut bytes = bytes.to_vec();
+        let mut at = 0;
+        loop {
+            match reader.next(&mut bytes[at..]).unwrap() {
+                Step::Pass(count) | Step::Control(_, count) => at += count,
+                Step::ColumnsEnd => {}
+                Step::NeedMore | Step::Done => break,
+            }
+            if at == bytes.len() && expected != Some(3) {
+                break;
+            }
+        }
+        assert_eq!(reader.break_off(), expected, "{bytes:?}");
+    }
+}

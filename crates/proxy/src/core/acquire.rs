@@ -393,13 +393,14 @@ impl Core {
     pub(super) fn may_retry(&self, key: SessionKey) -> bool {
         let work = &self.sessions[key].work;
         let variables = &self.snapshot.variables;
+        let has_seen_nothing = !work.is_answering || work.withheld_bytes_max > 0;
         if !work.is_sent {
             // It is not run again, but for the first time.
-            return !work.is_answering && work.attempts <= variables.connect_retries_on_failure;
+            return has_seen_nothing && work.attempts <= variables.connect_retries_on_failure;
         }
         let retries = work.decision.retries.unwrap_or(variables.query_retries_on_failure);
         let has_no_effect = (work.is_read || work.is_boundary())
             && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
-        has_no_effect && !work.is_answering && work.times_sent <= retries
+        has_no_effect && has_seen_nothing && work.times_sent <= retries
     }
 }

@@ -3,7 +3,7 @@
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket};
-use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::response::{BrokenReply, Control, Step, WHOLE_PACKET_BYTES_MAX};
 use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 
 use super::Core;
@@ -11,6 +11,8 @@ use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Set
 use super::turned_away::is_wsrep_refusal;
 use crate::outbox::{Order, SocketId};
 
+/// A buffer for the begin of a packet stays with its connection up to this size.
+const INBOX_BYTES_KEPT: usize = 4 << 10;
 /// A login packet of a server larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
 
@@ -29,22 +31,42 @@ impl Core {
         let (server, hostgroup) = (self.backends[key].server, self.backends[key].hostgroup);
         self.servers[server].counts.of(hostgroup).bytes_received += bytes.len() as u64;
         self.statistics.totals.server_bytes_received += bytes.len() as u64;
-        if self.backends[key].inbox.is_empty() {
-            let used = self.read_backend(key, bytes);
-            if used < bytes.len() && self.backend_is(key, socket) {
-                self.backends[key].inbox.extend_from_slice(&bytes[used..]);
-            }
+        let rest = self.complete_front(key, bytes);
+        if rest.is_empty() || !self.backend_is(key, socket) {
             return;
         }
-        let mut inbox = std::mem::take(&mut self.backends[key].inbox);
-        inbox.extend_from_slice(bytes);
-        let used = self.read_backend(key, &mut inbox);
-        if self.backend_is(key, socket) {
-            inbox.drain(..used);
-            if !inbox.is_empty() {
-                self.backends[key].inbox = inbox;
-            }
+        let used = self.read_backend(key, rest);
+        if used < rest.len() && self.backend_is(key, socket) {
+            self.backends[key].inbox.extend_from_slice(&rest[used..]);
         }
+    }
+
+    /// The packet whose begin is kept gets what it lacks and is read; returns the bytes behind it. Only that packet is
+    /// copied, not all that came with its end. The connection may be gone afterwards.
+    fn complete_front<'b>(&mut self, key: BackendKey, bytes: &'b mut [u8]) -> &'b mut [u8] {
+        let socket = self.backends[key].socket;
+        let mut inbox = std::mem::take(&mut self.backends[key].inbox);
+        let mut rest = bytes;
+        while !inbox.is_empty() && !rest.is_empty() {
+            let wanted = match Header::parse(&inbox) {
+                Some(header) => HEADER_LEN + header.len.min(WHOLE_PACKET_BYTES_MAX),
+                None => HEADER_LEN,
+            };
+            // A large control packet comes in several parts.
+            let lacking = wanted.checked_sub(inbox.len()).filter(|lacking| *lacking > 0);
+            let (part, behind) = rest.split_at_mut(lacking.unwrap_or(WHOLE_PACKET_BYTES_MAX).min(rest.len()));
+            inbox.extend_from_slice(part);
+            rest = behind;
+            let used = self.read_backend(key, &mut inbox);
+            if !self.backend_is(key, socket) {
+                return &mut [];
+            }
+            inbox.drain(..used);
+        }
+        if !inbox.is_empty() || inbox.capacity() <= INBOX_BYTES_KEPT {
+            self.backends[key].inbox = inbox;
+        }
+        rest
     }
 
     /// Reads as many packets as there are; returns the bytes used. The connection may be gone afterwards.
@@ -440,14 +462,14 @@ impl Core {
         if backend.poison.is_none() && backend.kills_pending == 0 {
             self.suspect_briefly(server);
         }
-        let backend = &mut self.backends[key];
-        let endpoint = self.servers[backend.server].server.endpoint.clone();
+        let breaks_off = self.breaks_off(key);
+        let endpoint = self.servers[server].server.endpoint.clone();
         self.discard(key, None);
         let Some(holder) = holder else { return };
         if self.sessions[holder].lease != Some(key) {
             return self.aside_lost(holder, &endpoint);
         }
-        self.lease_lost(holder, server, &endpoint);
+        self.lease_lost(holder, server, &endpoint, breaks_off);
     }
 
     /// A connection broke: the monitor is to look at the server at once.
@@ -478,7 +500,8 @@ impl Core {
         }
     }
 
-    fn abandon_lease(&mut self, key: SessionKey) {
+    /// The same for the lease alone.
+    pub(super) fn abandon_lease(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();

@@ -1,14 +1,16 @@
 //! What becomes of a session whose connection to a server is lost: it goes on where nothing of it was there, else its
-//! client is told, with the answer to its current command or to its next one. Without a word it is closed only in the
-//! middle of a result.
+//! client is told, with the answer to its current command or to its next one. In the middle of a result the error takes
+//! the place of the rows that are missing. Without a word it is closed only in the middle of a large row.
 
 use weir_protocol::command::Command;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_protocol::frame;
+use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 
 use super::Core;
 use super::backend::{LEASE_LOST, OUTCOME_UNKNOWN};
-use super::model::{Ending, Phase, ServerIndex, Session, SessionKey};
+use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, Session, SessionKey};
 
 /// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
 ///
@@ -21,8 +23,14 @@ pub(crate) struct Farewell {
 }
 
 impl Core {
-    /// A session's lease is gone.
-    pub(super) fn lease_lost(&mut self, key: SessionKey, server: ServerIndex, endpoint: &str) {
+    /// A session's lease is gone; `breaks_off` as [`Core::breaks_off`] said before.
+    pub(super) fn lease_lost(
+        &mut self,
+        key: SessionKey,
+        server: ServerIndex,
+        endpoint: &str,
+        breaks_off: Option<u8>,
+    ) {
         self.lose_lease(key);
         self.take_withheld_back(key);
         let session = &self.sessions[key];
@@ -32,7 +40,7 @@ impl Core {
                 tracing::debug!(session = session.id, endpoint, "statement is run again elsewhere");
                 self.run_again(key, server);
             }
-            Phase::Running => self.fail_running(key, endpoint),
+            Phase::Running => self.fail_running(key, endpoint, breaks_off),
             Phase::Settling => {
                 let message = format!("Lost connection to {endpoint} after the last statement");
                 self.lost_after_reply(key, LEASE_LOST, message);
@@ -58,26 +66,51 @@ impl Core {
     }
 
     /// Tells a client that its statement's connection is gone.
-    fn fail_running(&mut self, key: SessionKey, endpoint: &str) {
+    fn fail_running(&mut self, key: SessionKey, endpoint: &str, breaks_off: Option<u8>) {
         let session = &self.sessions[key];
         let hostgroup = session.work.hostgroup;
         let pins = session.all_pins();
-        if session.work.is_answering {
-            // A part of the result is out: no second answer may follow it.
-            tracing::warn!(session = session.id, endpoint, "connection lost in the middle of a result");
-            return self.close_session(key);
-        }
+        let is_answering = session.work.is_answering;
         let may_have_run = session.work.may_have_run() && !(pins.is_empty() && session.work.is_boundary());
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
-        let (error, fate) = if may_have_run {
-            (OUTCOME_UNKNOWN, "it may or may not have taken effect")
-        } else {
-            (LEASE_LOST, "it had no effect")
+        let (error, fate) = match (may_have_run, is_answering) {
+            (true, _) => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
+            (false, false) => (LEASE_LOST, "it had no effect"),
+            (false, true) => (LEASE_LOST, "the rest of its result is missing"),
         };
         let message = format!(
             "Lost connection to {endpoint} (hostgroup {hostgroup}) while the statement ran{state}: {fate}"
         );
+        if is_answering {
+            return self.break_off(key, breaks_off, error, &message);
+        }
         self.fail_session(key, error, &message);
+    }
+
+    /// Where an error may stand in the answer that a session is getting from this connection: its sequence id.
+    pub(super) fn breaks_off(&self, key: BackendKey) -> Option<u8> {
+        let backend = &self.backends[key];
+        matches!(backend.expected.front(), Some(Expected::Relay)).then(|| backend.reply.break_off())?
+    }
+
+    /// Closes a session that has a part of its answer: no second one may follow it, but an error may stand in place of
+    /// the rest, at [`Core::breaks_off`].
+    pub(super) fn break_off(&mut self, key: SessionKey, at: Option<u8>, error: ServerError, message: &str) {
+        let session = &self.sessions[key];
+        let is_told = at.is_some();
+        tracing::warn!(session = session.id, is_told, message, "session closed in the middle of a result");
+        if let Some(mut sequence) = at {
+            self.put_owed_eof(key);
+            self.statistics.totals.errors_generated += 1;
+            self.note_error_text(key, message.as_bytes());
+            let session = &mut self.sessions[key];
+            session.work.own_errno = error.code;
+            if let Some(buffer) = self.out.buffer(session.socket) {
+                let error = ErrPacket::new(error, message.as_bytes());
+                frame::packet(buffer, &mut sequence, |out| error.write(out));
+            }
+        }
+        self.close_session(key);
     }
 
     /// The connection is gone on which was to be asked what a reply did not tell. The client has that reply, and may have

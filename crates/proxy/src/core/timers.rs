@@ -17,8 +17,8 @@ const LOOK_OVER_NS: Nanos = 1_000_000_000;
 /// A client that does not take its last bytes within this time is cut off.
 const CLOSING_NS: Nanos = 10_000_000_000;
 /// While draining for another process that has the listeners: how long a client that came just before may take for its
-/// first command.
-const NEWCOMERS_NS: Nanos = 2_000_000_000;
+/// first command. As long as a login may take: on a busy machine a client that has just connected needs seconds for it.
+const NEWCOMERS_NS: Nanos = 10_000_000_000;
 /// Statements with a shorter time limit are not left to the look-over.
 const WATCHED_BELOW_NS: Nanos = 10 * LOOK_OVER_NS;
 /// Sessions are looked over for wait_timeout every so many rounds.

@@ -1,17 +1,21 @@
 //! Who still has a server that is to be left: a planned change of the writer waits until nobody may write to the old one
-//! any more, and a server that leaves is left when its grace is over.
+//! any more, and a server that leaves is left when its grace is over: by idle sessions, and by reads, with which nothing
+//! is lost. What may have an effect comes to its end.
 
 use std::collections::BTreeMap;
 
 use weir_protocol::error::ServerError;
 
-use super::Core;
 use super::backend::OUTCOME_UNKNOWN;
-use super::model::{BackendKey, Phase, SessionKey};
+use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey};
+use super::{Core, GroupMember};
+use crate::snapshot::Standing;
 use crate::statistics::WritingRow;
 
 /// MySQL's "server shutdown in progress" (08S01): an application connects anew.
 const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
+/// How long the end of a large row is waited for, behind which an error can stand.
+const LARGE_ROW_NS: Nanos = 5_000_000_000;
 
 impl Core {
     /// Sessions that a server has as a writer, and that stay there for their next statement. Others may keep a
@@ -46,16 +50,62 @@ impl Core {
         }
     }
 
-    /// Closes the sessions that still have a server whose grace is over, and run nothing.
+    /// Ends what still has a server whose grace is over: idle sessions and reads.
     pub(super) fn end_grace(&mut self) {
         let holders = self.backends.iter().filter_map(|(key, backend)| Some((key, backend.holder?)));
-        let overstays = |(backend, key): &(BackendKey, SessionKey)| {
-            self.has_overstayed(*backend) && matches!(self.sessions[*key].phase, Phase::Idle)
-        };
-        let overdue: Vec<(BackendKey, SessionKey)> = holders.filter(overstays).collect();
+        let overdue: Vec<(BackendKey, SessionKey)> =
+            holders.filter(|(backend, _)| self.has_overstayed(*backend)).collect();
         for (backend, key) in overdue {
-            self.close_overstayed(key, backend);
+            match self.sessions.get(key).map(|session| &session.phase) {
+                Some(Phase::Idle) => self.close_overstayed(key, backend),
+                Some(Phase::Running) => self.end_read(key, backend),
+                _ => {}
+            }
         }
+    }
+
+    /// A read on a server whose grace is over. If its client has nothing of its result, it runs elsewhere; else an
+    /// error takes the place of the rest.
+    fn end_read(&mut self, key: SessionKey, backend: BackendKey) {
+        let session = &self.sessions[key];
+        let work = &session.work;
+        if session.lease != Some(backend) || !work.is_read || work.statement.multi {
+            return;
+        }
+        let server = self.backends[backend].server;
+        if session.pins.is_empty() && self.may_retry(key) {
+            if self.is_served_elsewhere(key, server) {
+                self.take_withheld_back(key);
+                self.abandon_lease(key);
+                self.lose_lease(key);
+                self.run_again(key, server);
+            }
+            return;
+        }
+        let overdue = self.now.saturating_sub(self.servers[server].server.leave_by.unwrap_or(self.now));
+        let at = self.breaks_off(backend);
+        if !work.is_answering || work.withheld_bytes_max > 0 || (at.is_none() && overdue < LARGE_ROW_NS) {
+            return;
+        }
+        let endpoint = &self.servers[server].server.endpoint;
+        let pins = session.all_pins();
+        let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
+        let message = format!(
+            "{endpoint} is taken out, and drain_grace_ms is over; the rest of this result is missing{state}"
+        );
+        self.break_off(key, at, MOVED, &message);
+    }
+
+    /// Whether another server could take a session's read.
+    fn is_served_elsewhere(&self, key: SessionKey, server: ServerIndex) -> bool {
+        let home = self.groups.get(&self.sessions[key].work.hostgroup);
+        let readers =
+            home.and_then(|group| group.reader_hostgroup).and_then(|readers| self.groups.get(&readers));
+        let serves = |member: &GroupMember| {
+            let is_leaving = self.servers[member.server].server.is_leaving;
+            member.server != server && member.standing != Standing::Shunned && !is_leaving
+        };
+        [home, readers].into_iter().flatten().any(|group| group.members.iter().any(serves))
     }
 
     /// Whether a connection's server leaves, and sessions may have it no longer.
@@ -94,9 +144,13 @@ impl Core {
         let session = &self.sessions[key];
         let is_running = matches!(session.phase, Phase::Running);
         if is_running && session.work.is_answering {
-            // The client has a part of its answer: no second one may follow.
-            tracing::warn!(session = session.id, endpoint, because, "session cut from a former writer");
-            return self.close_session(key);
+            let at = session.lease.and_then(|lease| self.breaks_off(lease));
+            let message = format!(
+                "The writer is moved away from {endpoint}, where this session had: {because}; the rest of the result is \
+                 missing"
+            );
+            let error = if session.work.may_have_run() { OUTCOME_UNKNOWN } else { MOVED };
+            return self.break_off(key, at, error, &message);
         }
         if matches!(session.phase, Phase::Settling) {
             // It has its answer.

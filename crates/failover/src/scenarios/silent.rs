@@ -1,0 +1,90 @@
+//! A server falls silent: whatever it sends and should get is lost, its connections stay open, and nobody says goodbye.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::error::FailoverError;
+use crate::network::Member;
+use crate::peer::{Peer, WeirPeer};
+use crate::run::Run;
+use crate::scenarios::Seen;
+use crate::scenarios::lost::{
+    self, OWN_SHARE_MS, RECOVERY_TIMEOUT_S, SYNCED_TIMEOUT, reads_before_synced, writes_on, yes,
+};
+use crate::servers::Server;
+use crate::stage::{Finished, Stage};
+use crate::trial::{Figures, Judge};
+
+/// Of the two proxies of the network, the one that takes part.
+const PROXY: u8 = 1;
+/// It stays silent for so long after everybody is served again.
+const SILENT: Duration = Duration::from_secs(6);
+/// Reads that have begun on a silent reader are run elsewhere when some looks at it were in vain.
+const READ_PAUSE_MS: f64 = 4_000.0;
+
+/// The writer falls silent.
+pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    let (peer, run) = begin(stage)?;
+    let victim = lost::writer(stage, &peer)?;
+    let Ended { finished, answered, event, back } = silence(stage, run, &victim)?;
+    let figures = Figures::of(&finished);
+    let mut judge = Judge::new(stage.args.smoke);
+    judge.must("every client is served again", yes(answered), answered);
+    judge.none("errors outside transactions", figures.outside);
+    judge.data(&figures);
+    judge.own_share(&figures, OWN_SHARE_MS);
+    judge.none("writes on the old writer once it was silent", writes_on(&finished, &victim, event));
+    let early = reads_before_synced(&finished, &victim, back);
+    judge.none("reads on the returning node before it was Synced", early);
+    Ok(Seen::new(finished, figures, judge))
+}
+
+/// A reader falls silent. Its cluster commits nothing until it has given it up, so that writes wait, too.
+pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+    let (peer, run) = begin(stage)?;
+    let writer = lost::writer(stage, &peer)?;
+    let victim = stage.servers()?.all().into_iter().rfind(|server| *server != writer);
+    let victim = victim.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))?;
+    let Ended { finished, answered, back, .. } = silence(stage, run, &victim)?;
+    let mut figures = Figures::of(&finished);
+    (figures.group_ms, figures.own_share_ms) = (None, None);
+    let mut judge = Judge::new(stage.args.smoke);
+    judge.must("every client is served again", yes(answered), answered);
+    judge.none("errors outside transactions", figures.outside);
+    judge.none("unknown", figures.unknown);
+    judge.data(&figures);
+    judge.within("read pause", figures.read_pause_ms, READ_PAUSE_MS);
+    let early = reads_before_synced(&finished, &victim, back);
+    judge.none("reads on the returning node before it was Synced", early);
+    Ok(Seen::new(finished, figures, judge))
+}
+
+fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), FailoverError> {
+    stage.healthy()?;
+    let peer = Peer::Weir(WeirPeer::start_in_network(stage, PROXY)?);
+    let run = stage.run(&[&peer], true)?;
+    Ok((peer, run))
+}
+
+struct Ended {
+    finished: Finished,
+    answered: bool,
+    event: Moment,
+    back: Moment,
+}
+
+/// From a server's last word over its return to the end of the run.
+fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, FailoverError> {
+    let member = [Member::Server(victim.index)];
+    let network = stage.network()?;
+    let event = run.mark(format!("{} falls silent", victim.name));
+    network.cut_off(&member)?;
+    let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
+    stage.pause(SILENT)?;
+    let back = run.mark(format!("{} is heard again", victim.name));
+    network.join(&member)?;
+    stage.cluster()?.wait_synced(SYNCED_TIMEOUT)?;
+    stage.pause(stage.scale.settle)?;
+    let finished = stage.finish(run)?;
+    Ok(Ended { finished, answered, event, back })
+}
