@@ -63,7 +63,7 @@ impl Admin {
     }
 
     /// The error of a statement that must fail.
-    fn refusal(&self, sql: &str) -> Result<String, Box<dyn std::error::Error>> {
+    pub(crate) fn refusal(&self, sql: &str) -> Result<String, Box<dyn std::error::Error>> {
         let output = self.output(sql)?;
         ensure!(!output.status.success(), "{sql} was taken");
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())

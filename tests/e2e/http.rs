@@ -7,8 +7,10 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Weir, WeirConfig, weir_binary};
+use weir_testkit::{Account, Weir, WeirConfig, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::admin::{self, Admin};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -18,11 +20,13 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("http::metrics_of_known_traffic", known_traffic),
         Case::parallel("http::pages_show_what_runs_and_need_a_password", pages),
         Case::parallel("http::options_change_while_weir_runs", options_change),
+        Case::parallel("http::what_an_admin_loads_takes_effect", by_admin),
+        Case::parallel("http::secrets_are_told_to_nobody", secrets),
     ]
 }
 
 /// Serves HTTP at this address.
-fn serve_http(config: &mut WeirConfig, at: SocketAddrV4) {
+pub(crate) fn serve_http(config: &mut WeirConfig, at: SocketAddrV4) {
     let admin = config.document_mut().entry("admin_variables").or_insert(toml_edit::table());
     if let Some(admin) = admin.as_table_mut() {
         admin.insert("web_enabled", toml_edit::value(true));
@@ -46,7 +50,7 @@ fn weir(env: &Env) -> Result<(Weir, SocketAddrV4), Box<dyn Error>> {
 }
 
 /// Status and body of a GET with the token, if it is to be shown.
-fn get(at: SocketAddrV4, path: &str, headers: &str) -> Result<(u16, String), Box<dyn Error>> {
+pub(crate) fn get(at: SocketAddrV4, path: &str, headers: &str) -> Result<(u16, String), Box<dyn Error>> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n{headers}\r\n")?;
@@ -59,7 +63,7 @@ fn get(at: SocketAddrV4, path: &str, headers: &str) -> Result<(u16, String), Box
     Ok((status, body.to_owned()))
 }
 
-const TOKEN: &str = "Authorization: Bearer t0ken\r\n";
+pub(crate) const TOKEN: &str = "Authorization: Bearer t0ken\r\n";
 const OPEN: &str = "Authorization: Bearer t0ken\r\nAccept: application/openmetrics-text; version=1.0.0\r\n";
 
 /// The metrics by name and labels, as they are written; an error if OpenMetrics would not take them.
@@ -217,5 +221,82 @@ fn options_change(env: &Env) -> CaseResult {
         Ok(get(second, "/healthz", "").is_ok_and(|(status, _)| status == 200))
     })?;
     eventually("no more there", PATIENCE, || Ok(TcpStream::connect(first).is_err()))?;
+    Ok(())
+}
+
+fn by_admin(env: &Env) -> CaseResult {
+    let (first, second) = (env.free_address()?, env.free_address()?);
+    let (_weir, admin) = admin::start(env, |config| serve_http(config, first))?;
+    ensure!(get(first, "/metrics", TOKEN)?.0 == 200, "not served");
+    admin.run(&format!(
+        "SET admin-web_port={}; SET admin-web_token='another'; SET admin-stats_credentials='stats:new'; \
+         LOAD ADMIN VARIABLES TO RUNTIME",
+        second.port()
+    ))?;
+    // It was taken when LOAD has answered.
+    ensure!(first.ip() == second.ip(), "web_ip stays");
+    ensure!(get(second, "/healthz", "")? == (200, "ok\n".to_owned()), "not served there");
+    for (known, status) in [
+        ("Authorization: Bearer another\r\n", 200),
+        (TOKEN, 401),
+        // stats:new, stats:s3cret
+        ("Authorization: Basic c3RhdHM6bmV3\r\n", 200),
+        ("Authorization: Basic c3RhdHM6czNjcmV0\r\n", 401),
+    ] {
+        let (answered, body) = get(second, "/metrics", known)?;
+        ensure!(answered == status, "{known}: {answered} {body}");
+    }
+    eventually("no more there", PATIENCE, || Ok(TcpStream::connect(first).is_err()))?;
+    let names = |text: &str| -> HashSet<String> {
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        types.map(str::to_owned).collect()
+    };
+    let scraped = get(second, "/metrics", "Authorization: Bearer another\r\n")?.1;
+    let (scraped, shown) = (names(&scraped), names(&metrics(&admin)?));
+    ensure!(shown.contains("proxysql_questions_total counter"), "{shown:?}");
+    ensure!(shown == scraped, "only one has {:?}", shown.symmetric_difference(&scraped));
+    Ok(())
+}
+
+/// SHOW PROMETHEUS METRICS at the admin port.
+fn metrics(admin: &Admin) -> Result<String, Box<dyn Error>> {
+    // One value, in which the client writes the ends of lines as two characters.
+    Ok(admin.run("SHOW PROMETHEUS METRICS")?.concat().replace("\\n", "\n"))
+}
+
+fn secrets(env: &Env) -> CaseResult {
+    let own = ["Sec1ret-of-a-user", "Sec2ret-of-the-watcher", "Sec3ret-token", "Sec4ret-in-a-statement"];
+    let [user, watcher, token, typed] = own;
+    let at = env.free_address()?;
+    let (weir, admin) = admin::start(env, |config| {
+        serve_http(config, at);
+        config.user(Account { user: "keeper", password: user }, 100, &[]);
+        config.admin_variable("stats_credentials", format!("watcher:{watcher}"));
+        config.admin_variable("web_token", token);
+    })?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.run(&format!("SET @known = '{typed}'"))?;
+    // With an error in its syntax.
+    let refused = session.run(&format!("CREATE USER somebody IDENTIFIED BY '{typed}' REQUIRE NOTHING"));
+    ensure!(refused.is_err(), "it was taken");
+    let authorization = format!("Authorization: Bearer {token}\r\n");
+    let mut seen = metrics(&admin)?;
+    for path in [
+        "/metrics",
+        "/api/v1/status",
+        "/api/v1/topology",
+        "/api/v1/servers",
+        "/api/v1/digests",
+        "/api/v1/processlist",
+    ] {
+        let (status, body) = get(at, path, &authorization)?;
+        ensure!(status == 200 && body.len() > 2, "{path}: {status} {body}");
+        seen.push_str(&body);
+    }
+    // Those of servers and of admins are short words, which stand in names as well.
+    for secret in own {
+        let line = seen.lines().find(|line| line.contains(secret));
+        ensure!(line.is_none(), "{secret} is told: {line:?}");
+    }
     Ok(())
 }

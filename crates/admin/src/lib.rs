@@ -16,6 +16,7 @@ mod command;
 mod engine;
 mod error;
 mod force;
+mod leaving;
 mod limits;
 mod listener;
 mod login;
@@ -32,6 +33,6 @@ mod variables;
 mod wire;
 
 pub use engine::{Engine, EngineCommand};
-pub use listener::ListenError;
+pub use listener::{Handed, ListenError};
 pub use server::{Admin, AdminError, Doors};
 pub use settings::Settings;

@@ -16,6 +16,8 @@ pub(crate) const PACKET_BYTES_MAX: usize = 64 << 20;
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(28_800);
 /// A packet that has begun must be there after this time, and an answer must be taken.
 pub(crate) const PACKET_TIMEOUT: Duration = Duration::from_secs(60);
+/// After another process has taken over, sessions may still read for so long: who had just connected gets an answer.
+pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
 /// SQLite works so long on one statement.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest value that SQLite makes or takes.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::net::{Shutdown, shutdown};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use weir_config::ListenAddress;
 
 use crate::wire::Socket;
@@ -53,7 +54,16 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 enum Listener {
     Tcp(TcpListener),
-    Unix { listener: UnixListener, _file: SocketFile },
+    Unix { listener: UnixListener, file: SocketFile },
+}
+
+/// A socket that is listened on, on its way from one process to another.
+#[derive(Debug)]
+pub struct Handed {
+    /// Where it listens, as it was asked for.
+    pub address: ListenAddress,
+    /// The socket.
+    pub socket: OwnedFd,
 }
 
 impl Bound {
@@ -63,32 +73,86 @@ impl Bound {
             ListenAddress::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp),
             ListenAddress::Unix(path) => bind_unix(path),
         };
+        let bound = bound.and_then(|listener| listener.set_nonblocking().map(|()| listener));
         let listener = bound.map_err(|error| ListenError { address: address.clone(), error })?;
         Ok(Self { address: address.clone(), listener: Arc::new(listener) })
+    }
+
+    /// A socket that another process listens on. A Unix socket's file stays that process's until [`Bound::own`].
+    pub(crate) fn adopt(handed: Handed) -> Result<Self, ListenError> {
+        let Handed { address, socket } = handed;
+        let listener = match &address {
+            ListenAddress::Tcp(_) => Ok(Listener::Tcp(socket.into())),
+            ListenAddress::Unix(path) => {
+                SocketFile::of(path, false).map(|file| Listener::Unix { listener: socket.into(), file })
+            }
+        };
+        let listener = listener.and_then(|listener| listener.set_nonblocking().map(|()| listener));
+        match listener {
+            Ok(listener) => Ok(Self { address, listener: Arc::new(listener) }),
+            Err(error) => Err(ListenError { address, error }),
+        }
+    }
+
+    pub(crate) fn is(&self, address: &ListenAddress) -> bool {
+        self.address == *address
+    }
+
+    /// The process that the socket comes from has let go of it: its file goes with this one's.
+    pub(crate) fn own(&self) {
+        self.listener.own_file(true);
     }
 
     /// Hands each client to `receive`, on a thread of its own.
     pub(crate) fn serve(self, receive: impl Fn(Socket) + Send + 'static) -> io::Result<Listening> {
         let Self { address, listener } = self;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (socket, over) = (listener.clone(), is_over.clone());
-        let thread = std::thread::Builder::new().name("admin port".into()).spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                match socket.accept() {
-                    Ok(client) => receive(client),
-                    Err(_) if over.load(Ordering::Relaxed) => return,
-                    Err(error) => {
-                        tracing::warn!(%error, "the admin port took no client");
-                        std::thread::sleep(ACCEPT_PAUSE);
-                    }
-                }
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let end = Arc::new(End { has_come: AtomicBool::new(false), waker });
+        let (socket, its_end) = (listener.clone(), end.clone());
+        let thread = std::thread::Builder::new()
+            .name("admin port".into())
+            .spawn(move || take_clients(&socket, &its_end, receive))?;
+        Ok(Listening { address, listener, end, thread: Some(thread) })
+    }
+}
+
+/// How the thread that takes clients learns of its end. The socket itself is not shut down for that: it may be another
+/// process's by now.
+#[derive(Debug)]
+struct End {
+    has_come: AtomicBool,
+    waker: OwnedFd,
+}
+
+fn take_clients(socket: &Listener, end: &End, receive: impl Fn(Socket)) {
+    loop {
+        let mut wanted = [
+            PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(end.waker.as_fd(), PollFlags::IN),
+        ];
+        let _ = poll(&mut wanted, None);
+        if end.has_come.load(Ordering::Relaxed) {
+            return;
+        }
+        match socket.accept() {
+            Ok(client) => receive(client),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the admin port took no client");
+                std::thread::sleep(ACCEPT_PAUSE);
             }
-        })?;
-        Ok(Listening { address, listener, is_over, thread: Some(thread) })
+        }
     }
 }
 
 impl Listener {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix { listener, .. } => listener.set_nonblocking(true),
+        }
+    }
+
     fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Tcp(listener) => {
@@ -99,6 +163,21 @@ impl Listener {
             Self::Unix { listener, .. } => listener.accept().map(|(stream, _)| Socket::Unix(stream)),
         }
     }
+
+    fn own_file(&self, is_own: bool) {
+        if let Self::Unix { file, .. } = self {
+            file.is_own.store(is_own, Ordering::Relaxed);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix { listener, .. } => listener.as_fd(),
+        }
+    }
 }
 
 /// A socket that is served; dropping it ends that.
@@ -107,13 +186,24 @@ pub(crate) struct Listening {
     /// As it was asked for.
     address: ListenAddress,
     listener: Arc<Listener>,
-    is_over: Arc<AtomicBool>,
+    end: Arc<End>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listening {
     pub(crate) fn is(&self, address: &ListenAddress) -> bool {
         self.address == *address
+    }
+
+    /// The socket, for another process.
+    pub(crate) fn hand_over(&self) -> io::Result<Handed> {
+        let socket = self.listener.as_fd().try_clone_to_owned()?;
+        Ok(Handed { address: self.address.clone(), socket })
+    }
+
+    /// Another process has the socket: its file stays when this is dropped.
+    pub(crate) fn leave_file(&self) {
+        self.listener.own_file(false);
     }
 }
 
@@ -131,12 +221,8 @@ impl fmt::Display for Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits in accept().
-        let _ = match &*self.listener {
-            Listener::Tcp(listener) => shutdown(listener, Shutdown::Both),
-            Listener::Unix { listener, .. } => shutdown(listener, Shutdown::Both),
-        };
+        self.end.has_come.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.end.waker, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -147,12 +233,22 @@ impl Drop for Listening {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    inode: Option<u64>,
+    inode: u64,
+    /// Not another process's that has the same socket.
+    is_own: AtomicBool,
+}
+
+impl SocketFile {
+    fn of(path: &Path, is_own: bool) -> io::Result<Self> {
+        let inode = fs::symlink_metadata(path)?.ino();
+        Ok(Self { path: path.to_owned(), inode, is_own: AtomicBool::new(is_own) })
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).ok().map(|file| file.ino()) == self.inode {
+        let is_there = || fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode);
+        if self.is_own.load(Ordering::Relaxed) && is_there() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -168,6 +264,5 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
-    let inode = fs::symlink_metadata(path).ok().map(|file| file.ino());
-    Ok(Listener::Unix { listener, _file: SocketFile { path: path.to_owned(), inode } })
+    Ok(Listener::Unix { listener, file: SocketFile::of(path, true)? })
 }

@@ -6,7 +6,7 @@ mod show;
 mod statement;
 
 use weir_protocol::error;
-use weir_store::{Layer, Value};
+use weir_store::{Layer, Store, Value};
 
 use crate::audit;
 use crate::command::{self, Assignment, Checksum, Command, Fixed, Proxy, Scope, Weir};
@@ -33,7 +33,8 @@ impl Session {
         }
         let is_show = matches!(command, Command::Show(_) | Command::Sql(_));
         let is_change = audit::is_change(&command);
-        let reply = self.obey_command(command, parameters, format);
+        let may_run = if is_change { self.office.leaving.check_change() } else { Ok(()) };
+        let reply = may_run.and_then(|()| self.obey_command(command, parameters, format));
         if is_change {
             self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &reply);
         }
@@ -131,6 +132,7 @@ impl Session {
             }
             Proxy::FlushConfigDb => {
                 let store = self.office.store();
+                store.check_seal().map_err(|sealed| SqlError::other(sealed.to_string()))?;
                 let flushed = store.connection().execute_batch("VACUUM disk");
                 return flushed.map_err(|error| SqlError::other(error.to_string())).and_then(|()| done(""));
             }
@@ -212,9 +214,9 @@ impl Session {
         }
     }
 
-    pub(crate) fn policy(&self) -> Policy {
-        let is_read_only = self.office.is_read_only.load(std::sync::atomic::Ordering::Relaxed);
-        Policy { rights: self.rights, is_read_only }
+    pub(crate) fn policy(&self, store: &Store) -> Policy {
+        let seal = store.check_seal().err().map(|sealed| sealed.to_string());
+        Policy { rights: self.rights, is_read_only: self.office.is_read_only(), seal }
     }
 
     /// So that SHOW WARNINGS shows it too.

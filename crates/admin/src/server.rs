@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
 use weir_protocol::error::CON_COUNT_ERROR;
@@ -13,8 +13,9 @@ use weir_protocol::ok::ErrPacket;
 use weir_store::Store;
 
 use crate::engine::Engine;
+use crate::leaving::Leaving;
 use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT};
-use crate::listener::{Bound, ListenError, Listening};
+use crate::listener::{Bound, Handed, ListenError, Listening};
 use crate::login::Accounts;
 use crate::session;
 use crate::settings::Settings;
@@ -63,6 +64,8 @@ pub(crate) struct Office {
     connections: Mutex<HashMap<u32, Socket>>,
     logins: AtomicUsize,
     last_id: AtomicU32,
+    /// How it ends where another process goes on.
+    pub leaving: Leaving,
 }
 
 impl std::fmt::Debug for Office {
@@ -78,7 +81,11 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Sockets that listen, and whose clients wait until they are served.
 #[derive(Debug, Default)]
-pub struct Doors(Vec<Bound>);
+pub struct Doors {
+    bound: Vec<Bound>,
+    /// Those of another process that are not wanted here.
+    spare: Vec<Bound>,
+}
 
 impl Doors {
     /// Listens on the addresses of `settings`.
@@ -86,8 +93,32 @@ impl Doors {
     /// # Errors
     /// When an address can't be had, or default passwords would be open to the network.
     pub fn open(settings: &Settings) -> Result<Self, AdminError> {
+        Self::adopt(settings, Vec::new())
+    }
+
+    /// Listens on the addresses of `settings`, by the sockets that another process has `handed` over where there are
+    /// any. Files of Unix sockets stay that process's until [`Doors::own`].
+    ///
+    /// # Errors
+    /// As [`Doors::open`], or when a Unix socket's file is gone.
+    pub fn adopt(settings: &Settings, handed: Vec<Handed>) -> Result<Self, AdminError> {
         settings.check().map_err(AdminError::Settings)?;
-        Ok(Self(settings.interfaces.iter().map(Bound::bind).collect::<Result<_, _>>()?))
+        let mut spare = handed.into_iter().map(Bound::adopt).collect::<Result<Vec<_>, _>>()?;
+        let mut bound = Vec::with_capacity(settings.interfaces.len());
+        for address in &settings.interfaces {
+            bound.push(match spare.iter().position(|handed| handed.is(address)) {
+                Some(at) => spare.swap_remove(at),
+                None => Bound::bind(address)?,
+            });
+        }
+        Ok(Self { bound, spare })
+    }
+
+    /// The process that the sockets come from has let go of them: those that are not wanted are closed, and their files
+    /// removed.
+    pub fn own(&mut self) {
+        self.bound.iter().chain(&self.spare).for_each(Bound::own);
+        self.spare.clear();
     }
 }
 
@@ -124,9 +155,10 @@ impl Admin {
             connections: Mutex::default(),
             logins: AtomicUsize::new(0),
             last_id: AtomicU32::new(0),
+            leaving: Leaving::default(),
         };
         let office = Arc::new(office);
-        office.go_by(settings, doors.0)?;
+        office.go_by(settings, doors.bound)?;
         Ok(Self { office })
     }
 
@@ -135,7 +167,7 @@ impl Admin {
     /// # Errors
     /// As [`Doors::open`].
     pub fn doors(&self, settings: &Settings) -> Result<Doors, AdminError> {
-        self.office.bind(settings).map(Doors)
+        Ok(Doors { bound: self.office.bind(settings)?, spare: Vec::new() })
     }
 
     /// Goes by other settings from now on, for which the `doors` were opened. Sessions stay.
@@ -143,12 +175,35 @@ impl Admin {
     /// # Errors
     /// When the system gives no threads.
     pub fn apply(&self, settings: &Settings, doors: Doors) -> Result<(), AdminError> {
-        self.office.go_by(settings, doors.0)
+        self.office.go_by(settings, doors.bound)
     }
 
     /// New connections get this certificate from now on.
     pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
         *self.office.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+    }
+
+    /// All sockets, for a process that takes over.
+    ///
+    /// # Errors
+    /// When the system gives no more descriptors.
+    pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
+        held(&self.office.listening).iter().map(Listening::hand_over).collect()
+    }
+
+    /// Another process has the sockets: no more clients are taken, and those who are there are to connect again. See
+    /// [`Leaving`] for how they learn of it.
+    pub fn let_go(&self) {
+        self.office.leaving.begin();
+        let mut listening = held(&self.office.listening);
+        listening.iter().for_each(Listening::leave_file);
+        listening.clear();
+    }
+
+    /// Waits after [`Admin::let_go`] until nobody is left whom the end would hurt, at most for `limit`.
+    pub fn finish(&self, limit: Duration) {
+        let office = &self.office;
+        office.leaving.wait(limit, || held(&office.connections).is_empty());
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -167,6 +222,10 @@ impl Drop for Admin {
 }
 
 impl Office {
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         held(&self.store)
     }

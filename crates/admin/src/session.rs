@@ -137,6 +137,13 @@ impl Session {
             if command == Some(Command::Quit) {
                 return Ok(());
             }
+            let office = self.office.clone();
+            let _work = office.leaving.work();
+            if let Some(error) = office.leaving.farewell() {
+                let mut out = Vec::new();
+                self.answer(packet.sequence.wrapping_add(1)).error(&error, &mut out);
+                return wire.write(&out, PACKET_TIMEOUT).map_err(WireError::from);
+            }
             if command == Some(Command::ChangeUser) {
                 if !self.change_user(wire, &packet.payload, host)? {
                     return Ok(());

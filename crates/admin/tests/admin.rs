@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use weir_admin::{Admin, Doors, Engine, EngineCommand, Settings};
 use weir_client::{Connection, Error, Options, QueryResult};
@@ -430,6 +431,45 @@ fn when_it_ends_its_sessions_end() {
     drop(admin);
     assert!(session.query("SELECT 1").is_err());
     assert!(Connection::connect(&options).is_err());
+}
+
+#[test]
+fn sockets_change_hands_and_nobody_is_turned_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let mut settings = settings();
+    settings.interfaces.push(ListenAddress::Unix(path.clone()));
+    let begin = |doors: Doors, settings: &Settings| {
+        let store = Arc::new(Mutex::new(Store::in_memory().unwrap()));
+        Admin::start(settings, doors, None, store, Arc::new(Notes::default())).unwrap()
+    };
+    let first = begin(Doors::open(&settings).unwrap(), &settings);
+    let port = first.addresses()[0].rsplit(':').next().unwrap().parse().unwrap();
+    let options = Options::new("127.0.0.1", port, "admin", "secret");
+    // Who takes over and dies before it is ready leaves everything as it was.
+    drop(Doors::adopt(&settings, first.hand_over().unwrap()).unwrap());
+    assert!(path.exists());
+    let mut old = Connection::connect(&options).unwrap();
+    let mut doors = Doors::adopt(&settings, first.hand_over().unwrap()).unwrap();
+    first.let_go();
+    doors.own();
+    // It waits until somebody serves it.
+    let waits = thread::spawn(move || Connection::connect(&options).unwrap().query("SELECT 7").unwrap());
+    old.query("SELECT 1").unwrap();
+    let refusal = old.query("DELETE FROM mysql_users").unwrap_err();
+    assert_eq!((refusal.code(), refusal.to_string().contains("connect again")), (Some(1053), true));
+    let second = begin(doors, &settings);
+    assert_eq!(rows(&waits.join().unwrap()), [["7"]]);
+    drop(old);
+    first.finish(Duration::from_secs(3600));
+    drop(first);
+    std::os::unix::net::UnixStream::connect(&path).unwrap();
+    // A third one that does not want the Unix socket.
+    settings.interfaces.pop();
+    let mut doors = Doors::adopt(&settings, second.hand_over().unwrap()).unwrap();
+    second.let_go();
+    doors.own();
+    assert!(!path.exists());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_http::{Access, Account, Family, Http, Options, Page, Source};
+use weir_http::{Access, Account, Doors, Family, Http, Options, Page, Source};
 
 /// Says what it is asked, and is ill if it is to be.
 struct Fake {
@@ -49,7 +49,8 @@ fn options() -> Options {
 
 fn start(obstacles: &[&str]) -> (Http, SocketAddr) {
     let source = Fake { obstacles: obstacles.iter().map(|&text| text.to_owned()).collect() };
-    let http = Http::start(options(), Arc::new(source)).unwrap();
+    let doors = Doors::open(&options().addresses, Vec::new()).unwrap();
+    let http = Http::start(options(), doors, Arc::new(source)).unwrap();
     let address = http.addresses().next().unwrap();
     (http, address)
 }
@@ -180,6 +181,39 @@ fn other_options_while_it_runs() {
     http.apply(next).unwrap();
     wait_until(|| TcpStream::connect(first).is_err());
     assert_eq!(http.addresses().count(), 0);
+}
+
+#[test]
+fn sockets_change_hands_and_everybody_gets_an_answer() {
+    let (mut first, address) = start(&[]);
+    let get = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: weir\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let mut byte = [0];
+        while !answer.ends_with(b"ok\n") && stream.read(&mut byte).unwrap() == 1 {
+            answer.extend(byte);
+        }
+        String::from_utf8(answer).unwrap().to_lowercase()
+    };
+    let (mut idle, mut new) = (TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap());
+    assert!(!get(&mut idle).contains("connection: close"));
+    let handed = first.hand_over().unwrap();
+    let doors = Doors::open(&options().addresses, handed).unwrap();
+    let finish = first.let_go();
+    // Who had come before is told to come again after its answer; who is waiting for nothing is let go.
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    let answer = get(&mut new);
+    assert!(answer.contains("200 ok") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(new.read(&mut [0]).unwrap(), 0);
+    finish.wait(Duration::from_secs(3600));
+    drop(first);
+    // It waits until somebody serves it.
+    let mut late = TcpStream::connect(address).unwrap();
+    let source = Fake { obstacles: Vec::new() };
+    let second = Http::start(options(), doors, Arc::new(source)).unwrap();
+    assert_eq!(second.addresses().collect::<Vec<_>>(), [address]);
+    assert!(get(&mut late).contains("200 ok"));
 }
 
 #[test]

@@ -44,6 +44,9 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
+    /// Nothing may be saved now: [`Store::seal`](crate::Store::seal).
+    #[error("what is saved can't be changed now: {0}")]
+    Sealed(&'static str),
     /// There is no such table, or it is of another schema.
     #[error("there is no table {0}")]
     NoTable(String),

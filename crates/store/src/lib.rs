@@ -63,6 +63,8 @@ pub struct Store {
     pub(crate) datadir: PathBuf,
     /// Whether `disk` outlives the process.
     is_persistent: bool,
+    /// Why `disk` can't be changed now.
+    sealed: Option<&'static str>,
 }
 
 impl Store {
@@ -75,6 +77,25 @@ impl Store {
     /// Whether what is saved outlives the process.
     pub fn is_persistent(&self) -> bool {
         self.is_persistent
+    }
+
+    /// From now on what is saved stays as it is: whatever would change it is refused, for this reason. What is written at
+    /// this moment has been written when this returns, as the caller has the store to itself.
+    pub fn seal(&mut self, because: &'static str) {
+        self.sealed = Some(because);
+    }
+
+    /// The end of [`Store::seal`].
+    pub fn unseal(&mut self) {
+        self.sealed = None;
+    }
+
+    /// Whether what is saved may be changed.
+    ///
+    /// # Errors
+    /// [`StoreError::Sealed`]
+    pub fn check_seal(&self) -> Result<(), StoreError> {
+        self.sealed.map_or(Ok(()), |because| Err(StoreError::Sealed(because)))
     }
 
     /// Where Weir keeps what it must remember.

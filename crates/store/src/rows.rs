@@ -20,7 +20,7 @@ impl Store {
     /// or the machine loses power.
     ///
     /// # Errors
-    /// [`StoreError::IntoRuntime`]; else as SQLite says, such as that the disk is full.
+    /// [`StoreError::IntoRuntime`], [`StoreError::Sealed`]; else as SQLite says, such as that the disk is full.
     pub fn copy(&mut self, module: Module, from: Layer, to: Layer) -> Result<(), StoreError> {
         self.copy_all(&[module], from, to)
     }
@@ -32,6 +32,9 @@ impl Store {
     pub fn copy_all(&mut self, modules: &[Module], from: Layer, to: Layer) -> Result<(), StoreError> {
         if to == Layer::Runtime {
             return Err(StoreError::IntoRuntime);
+        }
+        if to == Layer::Disk {
+            self.check_seal()?;
         }
         if from == to {
             return Ok(());

@@ -187,10 +187,11 @@ impl Complete {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn rows(sql: &str) -> TableRows {
+    /// The rows of memory after these statements.
+    pub(crate) fn rows(sql: &str) -> TableRows {
         let store = Store::in_memory().unwrap();
         store.connection().execute_batch(sql).unwrap();
         store.rows(Layer::Memory).unwrap()

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,17 +18,25 @@ const TICK: Duration = Duration::from_secs(1);
 /// After a failure, such as a full disk, nothing is tried for so long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Begins to keep rows in the file at `path`, as long as somebody else has `sources`. Failures are logged, and hold
-/// nothing up.
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    /// Closed by dropping it.
+    _stop: Sender<()>,
+}
+
+/// Begins to keep rows in the file at `path`. Failures are logged, and hold nothing up.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(crate) fn start(path: &Path, sources: &Arc<Sources>) -> std::io::Result<()> {
-    let (path, sources) = (path.to_owned(), Arc::downgrade(sources));
+pub(crate) fn start(path: &Path, sources: Arc<Sources>) -> std::io::Result<Keeping> {
+    let path = path.to_owned();
+    let (stop, stopped) = channel();
     thread::Builder::new().name("history".into()).spawn(move || {
         let mut historian = Historian { path, history: None, last: Vec::new() };
-        while let Some(sources) = sources.upgrade() {
-            let pause = match historian.keep(&sources) {
+        let mut pause = Duration::ZERO;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            pause = match historian.keep(&sources) {
                 Ok(()) => TICK,
                 Err(error) => {
                     tracing::warn!(path = %historian.path.display(), %error, "statistics can't be kept now");
@@ -35,11 +44,9 @@ pub(crate) fn start(path: &Path, sources: &Arc<Sources>) -> std::io::Result<()> 
                     PAUSE
                 }
             };
-            drop(sources);
-            thread::sleep(pause);
         }
     })?;
-    Ok(())
+    Ok(Keeping { _stop: stop })
 }
 
 struct Historian {

@@ -13,6 +13,11 @@ pub(crate) fn apply(journal: &Journal, config: &Config) -> Vec<String> {
     faults
 }
 
+/// Whether two configurations want the same of the logs.
+pub(crate) fn are_as_before(new: &Config, old: &Config) -> bool {
+    settings(new) == settings(old)
+}
+
 /// Goes on in the next files.
 pub(crate) fn rotate(journal: &Journal) {
     match &*journal.flush() {
@@ -33,4 +38,29 @@ fn settings(config: &Config) -> Settings {
         name.as_ref().map(|name| FileSettings { base: config.datadir.join(name), bytes_max })
     };
     Settings { files: files.map(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_can_t_be_opened_is_told_of_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(1);
+        let writer = journal.start().unwrap();
+        let mut config = Config { datadir: dir.path().into(), ..Config::default() };
+        config.variables.logs.eventslog_filename = Some("nowhere/events".into());
+        let faults = apply(&journal, &config);
+        assert!(faults.len() == 1 && faults[0].contains("nowhere/events"), "{faults:?}");
+        let mut other = config.clone();
+        other.variables.max_connections += 1;
+        assert!(are_as_before(&other, &config), "the logs are not concerned");
+        // Another log is switched on: the first one's fault is no news.
+        other.variables.logs.auditlog_filename = Some("nowhere/audit".into());
+        assert!(!are_as_before(&other, &config));
+        let faults = apply(&journal, &other);
+        assert!(faults.len() == 1 && faults[0].contains("nowhere/audit"), "{faults:?}");
+        writer.stop();
+    }
 }

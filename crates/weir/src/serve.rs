@@ -2,55 +2,62 @@
 
 mod entry;
 mod failback;
+mod ground;
 mod handover;
 mod intake;
 mod leaving;
 mod office;
+mod opening;
 mod pause;
 pub(crate) mod peers;
 mod reload;
 mod switchover;
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use weir_admin::Admin;
 use weir_cluster::Cluster;
 use weir_config::{Config, ConfigError};
 use weir_control::Monitor;
-use weir_http::HttpError;
+use weir_http::{Finish, HttpError};
 use weir_proxy::service::{Publisher, Service, StartError};
-use weir_proxy::shared::{Drain, Report};
-use weir_topology::{Roles, ServerRegistry};
+use weir_proxy::shared::Drain;
+use weir_topology::Roles;
 
 use self::entry::Entry;
 use self::failback::Failbacks;
+use self::ground::{Doors, Ground};
 use self::handover::{Handover, UNDER_WAY};
 pub(crate) use self::intake::Intake;
 use self::intake::Offer;
+use self::opening::Opened;
 use self::reload::Reloader;
-use crate::control::{Control, ControlError, Deed, Order, Orders, Reporter};
+use crate::addresses::Unresolved;
+use crate::control::{Control, ControlError, Deed, Order, Orders};
 use crate::drained::{Drained, DrainedError};
-use crate::historian;
+use crate::historian::Keeping;
 use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
 use crate::program::Program;
-use crate::rsa_key::{self, RsaKeyError};
+use crate::rsa_key::RsaKeyError;
 use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
-use crate::snapshot::{Snapshots, Unresolved};
-use crate::source::Source;
-use crate::startup::{self, Origin, Start, StartupError};
-use crate::tables::Sources;
-use crate::takeover::{Predecessor, TakeoverError};
+use crate::snapshot::Snapshots;
+use crate::startup::{Origin, StartupError};
+use crate::takeover::TakeoverError;
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
-use crate::web::{Web, WebSource};
+use crate::web::Web;
+
+/// How long those are waited for at the end who came to the admin port or to HTTP before another process took over.
+const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(10);
 
 /// Why `serve` ends with a failure.
 #[derive(Debug, thiserror::Error)]
@@ -101,146 +108,42 @@ enum Event {
 }
 
 /// Runs until a signal ends it. With `takeover` it goes on in the place of the Weir that runs with the same datadir.
+///
+/// ```text
+/// Entry::begin      the datadir is this Weir's, or a predecessor's that changes nothing any more
+/// Ground::lay       the configuration, and all that is made of it; the monitor looks at the servers
+/// Entry::follow     a predecessor's writers are known, and its sockets are here
+/// Doors::open       every socket listens: the admin port, HTTP, then the data port; nobody is served
+/// Entry::take_over  nothing can fail any more: the predecessor lets go
+/// opening::open     clients are let in at the data port; statistics, HTTP, control, the admin port and the rest follow
+/// Server::run       events, one after the other
+/// ```
 pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     let program = Program::this()?;
     // Whoever sees the control socket may send signals.
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
-    let mut source = Source::read(&origin.path).map_err(ServeError::Config)?;
-    let datadir = origin.datadir(&source);
-    let predecessor = if takeover { Predecessor::greet(&datadir)? } else { None };
-    if predecessor.is_some() {
-        // From here on nobody changes anything.
-        source = Source::read(&origin.path).map_err(ServeError::Config)?;
-    }
-    // Before the database is touched, and anything is said in this Weir's name: a datadir serves one Weir.
-    let mut entry = Entry::begin(&datadir, predecessor)?;
-    let Start { config, store } = startup::start(origin, &source, &datadir)?;
+    let (mut entry, source) = Entry::begin(origin, takeover)?;
+    let mut ground = Ground::lay(origin, &source, &entry, &events)?;
     drop(source);
-    let store = Arc::new(Mutex::new(store));
-    let tls = Tls::new(&config)?;
-    let registry = ServerRegistry::default();
-    let mut snapshots = Snapshots::new(registry.clone());
-    snapshots.addresses = Snapshots::resolve(&config)?;
-    snapshots.compile_rules(&config);
-    snapshots.rsa_key = rsa_key::rsa_key(&config)?;
-    snapshots.servers_tls = snapshots.servers_tls.read(&config)?;
-    let (log, unopened_log) = TopologyLog::new(&config);
-    let drained = Drained::load(&config.datadir)?;
-    log_drained(&drained);
-    snapshots.instance = entry.instance().into();
-    let roles = LatestRoles::default();
-    let publish = publish(roles.clone(), log.clone(), events.clone());
-    let servers_tls = snapshots.servers_tls.for_monitor();
-    let monitor = Monitor::start(&config, entry.instance(), &drained.all(), &servers_tls, registry, publish)?;
-    entry.follow(&monitor, &roles, &inbox)?;
-    let snapshot = snapshots.build(&config, &roles.latest());
-    let workers = config.variables.threads.max(1) as usize;
-    let is_takeover = entry.has_predecessor();
-    // Whoever gets through to the data port finds the admin port, too.
-    let doors = if is_takeover { None } else { Some(office::doors(&config)?) };
-    let (listeners, report) = (entry.listeners()?, report(&monitor));
-    let server_tls = tls.as_ref().map(|tls| tls.config.clone());
-    let mut service =
-        Service::prepare(listeners, &config.listeners(), workers, &snapshot, server_tls, report)?;
+    entry.follow(&ground.monitor, &ground.roles, &inbox)?;
+    let doors = Doors::open(&mut ground, &mut entry)?;
     let control = entry.take_over()?;
-    log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
-    unopened_log.open(&config.datadir)?;
-    let doors = doors.unwrap_or_else(|| office::doors_of_predecessor(&config));
-    service.open()?;
-    tracing::info!(workers, io_driver = service.io_driver(), version = env!("CARGO_PKG_VERSION"), "started");
-    log_listeners(&service);
-    let publisher = service.publisher();
-    let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
-    tally.start()?;
-    let journal = publisher.journal().start()?;
-    logs::apply(publisher.journal(), &config);
-    let reporter = Reporter {
-        started: Instant::now(),
-        tally: tally.clone(),
-        journal: publisher.journal().clone(),
-        roles: roles.clone(),
-        drained: drained.clone(),
-    };
-    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), &config);
-    let start_web = if is_takeover { Web::start_after_predecessor } else { Web::start };
-    let web = start_web(&config, shown.clone())?;
-    control.start(reporter, orders_to(&events))?;
-    let in_force = InForce::new(&config);
-    let sources = Arc::new(Sources {
-        journal: publisher.journal().clone(),
-        tally: tally.clone(),
-        roles: roles.clone(),
-        in_force: in_force.clone(),
-        probes: monitor.probe_log(),
-        started: Instant::now(),
-    });
-    historian::start(&config.datadir.join(weir_store::STATS_FILE), &sources)?;
-    let engine = office::engine(origin, &events, &publisher, &sources, shown);
-    let admin = office::open(&config, doors, tls.as_ref(), store.clone(), engine)?;
-    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
-    let scheduler = Scheduler::start(&config)?;
-    let reloader = Reloader::start(origin.clone(), Arc::clone(&store), Intake(events.clone()), admin)?;
-    notify::ready();
-    // Those that were decided so far, which nobody has followed yet.
-    let _ = events.send(Event::Roles);
-    let server = Server {
-        reloader: Some(reloader),
-        config,
-        in_force,
-        sources: Some(sources),
-        snapshots,
-        roles,
-        published: Arc::default(),
-        log,
-        drained,
-        failbacks: Failbacks::default(),
-        publisher,
-        tally,
-        web,
-        monitor,
-        scheduler,
-        tls,
-        is_paused: false,
-        control,
-        handover: Handover::default(),
-        program,
-    };
+    let Opened { server, service, journal } =
+        opening::open(ground, doors, control, origin, program, &events)?;
     let ended = server.run(service, &events, &inbox);
-    drop(cluster);
     journal.stop();
     ended
 }
 
-/// What the monitor does with roles that it has decided, on its own thread.
-fn publish(roles: LatestRoles, log: TopologyLog, events: Sender<Event>) -> impl Fn(Arc<Roles>) + Send {
-    move |decided| {
-        log.roles(&decided);
-        roles.set(decided);
-        // The main thread outlives the monitor.
-        let _ = events.send(Event::Roles);
-    }
-}
-
-/// What the workers tell the monitor.
-fn report(monitor: &Monitor) -> weir_proxy::shared::Reporter {
-    let reporter = monitor.reporter();
-    Box::new(move |report: Report<'_>| {
-        let Ok(endpoint) = report.endpoint().parse() else { return };
-        match report {
-            Report::Suspect(_) => reporter.suspect(&endpoint),
-            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
-        }
-    })
-}
-
 struct Server {
-    /// It has the admin interface, too; none when they are another process's.
+    /// This one, the cluster of proxies and the history: none when they are another process's business.
     reloader: Option<Reloader>,
+    cluster: Option<Cluster>,
+    historian: Option<Keeping>,
+    admin: Arc<Admin>,
     config: Config,
     in_force: InForce,
-    /// What statistics are made of; none when another process keeps their history.
-    sources: Option<Arc<Sources>>,
     snapshots: Snapshots,
     roles: LatestRoles,
     /// The roles that the workers go by.
@@ -251,6 +154,8 @@ struct Server {
     publisher: Publisher,
     tally: Arc<Tally>,
     web: Web,
+    /// HTTP's, when another process has its sockets.
+    last_answers: Option<Finish>,
     monitor: Monitor,
     scheduler: Scheduler,
     tls: Option<Tls>,
@@ -315,8 +220,15 @@ impl Server {
         let ended = events.clone();
         let mut is_told = self.handover != Handover::Done;
         let drain = if is_told { Drain::Stop } else { Drain::HandedOver };
+        let (admin, last_answers) = (self.admin.clone(), self.last_answers.take());
         std::thread::Builder::new().name("drain".into()).spawn(move || {
-            let _ = ended.send(Event::Ended(service.drain(drain)));
+            let result = service.drain(drain);
+            if let Some(last_answers) = last_answers {
+                // Who had connected just before another process took over gets an answer.
+                last_answers.wait(LAST_ANSWERS_WAIT);
+                admin.finish(LAST_ANSWERS_WAIT);
+            }
+            let _ = ended.send(Event::Ended(result));
         })?;
         // Whoever takes over from this Weir has a scheduler of its own.
         self.scheduler.stop();
@@ -381,12 +293,6 @@ impl Server {
 fn orders_to(events: &Sender<Event>) -> Orders {
     let events = events.clone();
     Arc::new(move |order| drop(events.send(Event::Order(order))))
-}
-
-fn log_drained(drained: &Drained) {
-    for server in drained.all() {
-        tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
-    }
 }
 
 fn log_listeners(service: &Service) {

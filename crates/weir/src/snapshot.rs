@@ -1,7 +1,6 @@
 //! From configuration and roles to what the workers go by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +13,7 @@ use weir_routing::{FastRoute, Options, QueryRule, Rules};
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
+use crate::addresses::Known;
 use crate::serve::peers::foreign_switch;
 use crate::server_tls::ServersTls;
 
@@ -26,8 +26,8 @@ const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
 pub(crate) struct Snapshots {
     pub(crate) registry: ServerRegistry,
     accounts: HashMap<String, Arc<Account>>,
-    /// Where servers are, from [`Snapshots::resolve`].
-    pub(crate) addresses: HashMap<Endpoint, SocketAddr>,
+    /// Where servers are.
+    pub(crate) addresses: Known,
     /// With which clients may seal a password.
     pub(crate) rsa_key: Option<Arc<RsaKey>>,
     /// Counts of hostgroups go on over reloads.
@@ -54,20 +54,12 @@ struct KnownRules {
     compiled: Arc<Rules>,
 }
 
-/// A server whose name means no address.
-#[derive(Debug, thiserror::Error)]
-#[error("mysql_servers: {endpoint}: {error}")]
-pub(crate) struct Unresolved {
-    endpoint: Endpoint,
-    error: std::io::Error,
-}
-
 impl Snapshots {
     pub(crate) fn new(registry: ServerRegistry) -> Self {
         Self {
             registry,
             accounts: HashMap::new(),
-            addresses: HashMap::new(),
+            addresses: Known::new(),
             rsa_key: None,
             throttles: HashMap::new(),
             holdings: HashMap::new(),
@@ -77,22 +69,6 @@ impl Snapshots {
             instance: Arc::from(""),
             held: None,
         }
-    }
-
-    /// Looks up the addresses of all servers.
-    pub(crate) fn resolve(config: &Config) -> Result<HashMap<Endpoint, SocketAddr>, Unresolved> {
-        let mut addresses = HashMap::new();
-        for server in &config.servers {
-            let endpoint = server.endpoint();
-            let found = (&*endpoint.host, endpoint.port).to_socket_addrs().and_then(|mut found| {
-                found.next().ok_or_else(|| std::io::Error::other("the name has no address"))
-            });
-            match found {
-                Ok(addr) => addresses.insert(endpoint, addr),
-                Err(error) => return Err(Unresolved { endpoint, error }),
-            };
-        }
-        Ok(addresses)
     }
 
     /// Compiles the query rules, unless they are the same as before: then sessions and counters go on with them.

@@ -6,21 +6,16 @@ mod pages;
 mod process;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_config::{AdminAccount, Config};
 use weir_control::ProbeLog;
-use weir_http::{Access, Account, Family, Http, HttpError, Options, Page, Source};
+use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Source};
 
 use crate::control::Reporter;
-
-/// How long who takes over waits for the ports of the process before it.
-const PREDECESSOR_WAIT: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The server, for the thread that owns the configuration.
 #[derive(Debug)]
@@ -81,44 +76,37 @@ impl WebSource {
 }
 
 impl Web {
-    /// Begins to serve where the configuration says so, and nowhere if it does not.
+    /// Listens where the configuration says so, and nowhere if it does not; by the sockets that another process has
+    /// `handed` over, where there are any.
     ///
     /// # Errors
     /// When an address can't be listened on.
-    pub(crate) fn start(config: &Config, source: Arc<WebSource>) -> Result<Self, HttpError> {
-        let http = Http::start(options(config), source.clone())?;
+    pub(crate) fn doors(config: &Config, handed: Vec<(SocketAddr, OwnedFd)>) -> Result<Doors, HttpError> {
+        Doors::open(&options(config).addresses, handed)
+    }
+
+    /// Begins to serve who comes to the `doors` of this configuration.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(config: &Config, doors: Doors, source: Arc<WebSource>) -> Result<Self, HttpError> {
+        let http = Http::start(options(config), doors, source.clone())?;
         let web = Self { http, source };
         web.log();
         Ok(web)
     }
 
-    /// The same for who has taken over: the old process closes its ports at this moment. Clients of the data port don't
-    /// depend on it.
+    /// All sockets, for a process that takes over.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub(crate) fn start_after_predecessor(
-        config: &Config,
-        source: Arc<WebSource>,
-    ) -> Result<Self, HttpError> {
-        let until = Instant::now() + PREDECESSOR_WAIT;
-        loop {
-            match Self::start(config, source.clone()) {
-                Err(HttpError::Listen { .. }) if Instant::now() < until => sleep(LOOK_EVERY),
-                Err(error @ HttpError::Listen { .. }) => {
-                    tracing::error!(%error, "HTTP is not served: a reload or a restart tries it again");
-                    let http = Http::start(Options::default(), source.clone())?;
-                    return Ok(Self { http, source });
-                }
-                started => return started,
-            }
-        }
+    /// When the system gives no more descriptors.
+    pub(crate) fn hand_over(&self) -> std::io::Result<Vec<(SocketAddr, OwnedFd)>> {
+        self.http.hand_over()
     }
 
-    /// Serves nothing any more: another process does, in this one's place.
-    pub(crate) fn let_go(&mut self) {
-        // Without addresses there is nothing that could fail.
-        let _ = self.http.apply(Options::default());
+    /// Takes no more clients: another process does, in this one's place.
+    pub(crate) fn let_go(&mut self) -> Finish {
+        self.http.let_go()
     }
 
     /// Goes by this configuration from now on. Nothing changes after an error.

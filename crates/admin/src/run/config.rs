@@ -50,7 +50,7 @@ impl Session {
     pub(super) fn set_variable(&mut self, name: &str, value: &str) -> Result<u64, SqlError> {
         self.needs_admin()?;
         known(name)?;
-        if self.policy().is_read_only {
+        if self.office.is_read_only() {
             return Err(SqlError::denied(
                 "the admin interface is read-only now: PROXYSQL READWRITE ends that",
             ));

@@ -64,7 +64,8 @@ impl Session {
     }
 
     fn look(&mut self, text: &str) -> Result<Outline, SqlError> {
-        sqlite::outline(self.office.store().connection(), text, self.policy())
+        let store = self.office.store();
+        sqlite::outline(store.connection(), text, self.policy(&store))
     }
 
     /// What is read of the engine's tables is as of the statement's arrival at least. Who comes while another one has
@@ -123,7 +124,8 @@ impl Session {
         facts.thread_id = self.thread_id;
         facts.variables = variables;
         drop(facts);
-        sqlite::run(store.connection(), text, parameters, self.policy(), format, &self.office.memory)
+        let policy = self.policy(store);
+        sqlite::run(store.connection(), text, parameters, policy, format, &self.office.memory)
     }
 
     /// A change of `global_variables`: no unknown name gets in, and what is without effect is told.

@@ -18,11 +18,13 @@ use crate::login::Rights;
 const STEPS: i32 = 1000;
 
 /// Who asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Policy {
     pub rights: Rights,
     /// PROXYSQL READONLY is in force.
     pub is_read_only: bool,
+    /// Why nothing may be saved.
+    pub seal: Option<String>,
 }
 
 /// What a statement touches: (schema, table).
@@ -66,7 +68,7 @@ fn set_up(connection: &Connection, policy: Policy, noted: &Arc<Mutex<Noted>>) ->
     let noted = noted.clone();
     connection.authorizer(Some(move |context: AuthContext<'_>| {
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        match judge(&context, policy, &mut noted) {
+        match judge(&context, &policy, &mut noted) {
             Ok(()) => Authorization::Allow,
             Err(why) => {
                 noted.denied.get_or_insert(why);
@@ -82,7 +84,7 @@ fn tear_down(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::MAX).map(|_| ())
 }
 
-fn judge(context: &AuthContext<'_>, policy: Policy, noted: &mut Noted) -> Result<(), String> {
+fn judge(context: &AuthContext<'_>, policy: &Policy, noted: &mut Noted) -> Result<(), String> {
     let schema = context.database_name.unwrap_or_default();
     match context.action {
         AuthAction::Select | AuthAction::Recursive => Ok(()),
@@ -148,7 +150,7 @@ fn is_shown_to_all(name: &str) -> bool {
         || matches!(name, "json_each" | "json_tree")
 }
 
-fn write(schema: &str, name: &str, policy: Policy) -> Result<(), String> {
+fn write(schema: &str, name: &str, policy: &Policy) -> Result<(), String> {
     if policy.rights != Rights::Admin {
         return Err("this account may only read: log in as one of admin-admin_credentials".to_owned());
     }
@@ -163,7 +165,10 @@ fn write(schema: &str, name: &str, policy: Policy) -> Result<(), String> {
     if policy.is_read_only {
         return Err("the admin interface is read-only now: PROXYSQL READWRITE ends that".to_owned());
     }
-    Ok(())
+    match &policy.seal {
+        Some(why) if schema.eq_ignore_ascii_case(DISK) => Err(why.clone()),
+        _ => Ok(()),
+    }
 }
 
 /// What reaches out of the database.

@@ -11,6 +11,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verdict, Verified};
 use weir_session::pin::{PinBoard, Pins};
@@ -72,22 +73,24 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::SESSION_TRACK)
     .union(Capabilities::DEPRECATE_EOF);
 
+/// A client that has just connected.
+struct Arrival<'l> {
+    socket: SocketId,
+    id: u32,
+    peer: Peer,
+    listener: &'l Arc<Listener>,
+}
+
 impl Core {
     /// Greets a new client.
     pub(super) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<SocketId> {
         if self.draining_until.is_some() {
             return None;
         }
-        let entry = self.sessions.vacant_entry();
-        let key = entry.key();
+        let id = self.new_id();
+        let key = self.sessions.vacant_key();
         let socket = self.out.open(Owner::Session(key));
-        let workers = self.shared.mailboxes.len().max(1) as u32;
-        let mut id = 0;
-        while id == 0 || self.ids.contains_key(&id) {
-            self.next_session = self.next_session.wrapping_add(1) & SESSION_NUMBER_MAX;
-            id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32);
-        }
-        self.ids.insert(id, entry.key());
+        self.ids.insert(id, key);
         self.statistics.totals.clients_accepted += 1;
         let mut offered = OFFERED;
         offered.set(Capabilities::SSL, self.snapshot.tls);
@@ -97,7 +100,33 @@ impl Core {
         let mut login = Box::new(login);
         let mut greeting = Vec::new();
         login.greet(id, self.snapshot.server_version.as_bytes(), &mut greeting);
-        entry.insert(Session {
+        let newcomer = self.newcomer(Arrival { socket, id, peer, listener }, login, scramble);
+        self.sessions.insert(newcomer);
+        self.out.send(socket, &greeting);
+        let variables = &self.snapshot.variables;
+        self.timers.login_started(socket, self.now + variables.connect_timeout_client.as_nanos() as Nanos);
+        let clients = self.shared.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= variables.max_connections {
+            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections");
+        }
+        Some(socket)
+    }
+
+    /// A connection id that nobody has: it tells which worker's session it is.
+    fn new_id(&mut self) -> u32 {
+        let workers = self.shared.mailboxes.len().max(1) as u32;
+        let mut id = 0;
+        while id == 0 || self.ids.contains_key(&id) {
+            self.next_session = self.next_session.wrapping_add(1) & SESSION_NUMBER_MAX;
+            id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32);
+        }
+        id
+    }
+
+    /// The session of a client of whom nothing is known yet.
+    fn newcomer(&self, arrival: Arrival<'_>, login: Box<ClientLogin>, scramble: Scramble) -> Session {
+        let Arrival { socket, id, peer, listener } = arrival;
+        Session {
             socket,
             id,
             peer,
@@ -158,14 +187,7 @@ impl Core {
             connected_at: self.now,
             has_logged_in: false,
             transaction_since: self.now,
-        });
-        self.out.send(socket, &greeting);
-        self.timers.login_started(socket, self.now + variables.connect_timeout_client.as_nanos() as Nanos);
-        let clients = self.shared.clients.fetch_add(1, Ordering::Relaxed);
-        if clients >= variables.max_connections {
-            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections");
         }
-        Some(socket)
     }
 
     pub(super) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {

@@ -67,38 +67,10 @@ impl Core {
         if self.put_announced(key, holder) || self.end_conditions(key, holder) {
             return;
         }
-        let (backend, session) = (&self.backends[key], &self.sessions[holder]);
-        let work = &session.work;
-        let has_own = || session.statements.get(&work.statement_id).is_some_and(|found| found.own.is_some());
-        if matches!(work.kind, WorkKind::Execute | WorkKind::LongData)
-            && !has_own()
-            && let Some(prepared) = work.prepared.clone()
-            && !self.backends[key].statements.contains(&prepared)
-        {
-            let backend = &self.backends[key];
-            if prepared.can_be_prepared_in(&backend.state) {
-                return self.prepare_here(key, prepared);
-            }
-            if session.state.schema().is_empty() && !prepared.schema().is_empty() {
-                // It can't be prepared here and run without a schema in one go; where it was, it is gone.
-                self.reply_error(holder, error::NO_DB, "No database selected");
-                self.answered_here(holder);
-                return self.release_if_free(holder);
-            }
-            let state = prepared.state_to_prepare_in(&backend.state);
-            let state = self.interner.intern(state);
-            self.sync(key, &state);
+        if self.prepares_first(key, holder) {
             return;
         }
-        let leaves_schema = matches!(work.kind, WorkKind::InitDb | WorkKind::LoginSchema)
-            || (work.kind == WorkKind::Query && work.statement.kind == Kind::Use && !work.statement.multi);
-        let state = if leaves_schema && backend.state.schema() != session.state.schema() {
-            // The schema that it leaves may be gone, and USE is the way out of that.
-            let state = session.state.with_schema(backend.state.schema());
-            self.interner.intern(state)
-        } else {
-            session.state.clone()
-        };
+        let state = self.state_to_run_in(key, holder);
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         if Rc::ptr_eq(&backend.state, &state) {
             if self.before_insert_id(key, holder) || self.before_found_rows(key, holder) {
@@ -116,6 +88,48 @@ impl Core {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
             self.run(key, holder);
         }
+    }
+
+    /// Has the statement prepared here that is to be executed. False if it is, or the work is another one.
+    fn prepares_first(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        let (backend, session) = (&self.backends[key], &self.sessions[holder]);
+        let work = &session.work;
+        let has_own = || session.statements.get(&work.statement_id).is_some_and(|found| found.own.is_some());
+        if !matches!(work.kind, WorkKind::Execute | WorkKind::LongData) || has_own() {
+            return false;
+        }
+        let Some(prepared) =
+            work.prepared.as_ref().filter(|prepared| !backend.statements.contains(prepared)).cloned()
+        else {
+            return false;
+        };
+        if prepared.can_be_prepared_in(&backend.state) {
+            self.prepare_here(key, prepared);
+        } else if session.state.schema().is_empty() && !prepared.schema().is_empty() {
+            // It can't be prepared here and run without a schema in one go; where it was, it is gone.
+            self.reply_error(holder, error::NO_DB, "No database selected");
+            self.answered_here(holder);
+            self.release_if_free(holder);
+        } else {
+            let state = prepared.state_to_prepare_in(&backend.state);
+            let state = self.interner.intern(state);
+            self.sync(key, &state);
+        }
+        true
+    }
+
+    /// The state that a connection must be in for its holder's work.
+    fn state_to_run_in(&mut self, key: BackendKey, holder: SessionKey) -> Rc<State> {
+        let (backend, session) = (&self.backends[key], &self.sessions[holder]);
+        let work = &session.work;
+        let leaves_schema = matches!(work.kind, WorkKind::InitDb | WorkKind::LoginSchema)
+            || (work.kind == WorkKind::Query && work.statement.kind == Kind::Use && !work.statement.multi);
+        if leaves_schema && backend.state.schema() != session.state.schema() {
+            // The schema that it leaves may be gone, and USE is the way out of that.
+            let state = session.state.with_schema(backend.state.schema());
+            return self.interner.intern(state);
+        }
+        session.state.clone()
     }
 
     /// Sends what brings a connection into this state. False if it has to be logged in anew for that.

@@ -288,12 +288,7 @@ fn cnf_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rows(sql: &str) -> TableRows {
-        let store = Store::in_memory().unwrap();
-        store.connection().execute_batch(sql).unwrap();
-        store.rows(Layer::Memory).unwrap()
-    }
+    use crate::difference::tests::rows;
 
     #[test]
     fn what_toml_does_not_take_is_a_comment_and_joins_no_other_row() {

@@ -21,7 +21,7 @@ use super::{
     Answer, ControlError, Deed, GRACE_MS_MAX, Orders, REQUEST_BYTES_MAX, Reporter, Request, Switchover,
     order, socket_path,
 };
-use crate::takeover;
+use crate::takeover::{self, Seal};
 
 /// A client that does not say or take anything for so long is left.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -106,11 +106,11 @@ impl Control {
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
-    pub(crate) fn start(&self, reporter: Reporter, orders: Orders) -> io::Result<()> {
+    pub(crate) fn start(&self, reporter: Reporter, orders: Orders, seal: Seal) -> io::Result<()> {
         let (listener, end) = (self.listener.try_clone()?, self.end.clone());
         thread::Builder::new()
             .name("control".into())
-            .spawn(move || serve(&listener, &end, &reporter, &orders))?;
+            .spawn(move || serve(&listener, &end, &Desk { reporter, orders, seal }))?;
         Ok(())
     }
 }
@@ -145,7 +145,14 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-fn serve(listener: &UnixListener, end: &End, reporter: &Reporter, orders: &Orders) {
+/// What requests are answered with.
+struct Desk {
+    reporter: Reporter,
+    orders: Orders,
+    seal: Seal,
+}
+
+fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
     loop {
         let mut wanted = [
             PollFd::new(listener, PollFlags::IN),
@@ -157,7 +164,7 @@ fn serve(listener: &UnixListener, end: &End, reporter: &Reporter, orders: &Order
         }
         match listener.accept() {
             // Whatever is wrong with a client is its own affair.
-            Ok((client, _)) => drop(serve_client(client, reporter, orders)),
+            Ok((client, _)) => drop(serve_client(client, desk)),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the control socket took no client");
@@ -168,14 +175,15 @@ fn serve(listener: &UnixListener, end: &End, reporter: &Reporter, orders: &Order
 }
 
 /// One request, one answer, and before it the steps of what takes time.
-fn serve_client(mut client: UnixStream, reporter: &Reporter, orders: &Orders) -> io::Result<()> {
+fn serve_client(mut client: UnixStream, desk: &Desk) -> io::Result<()> {
+    let Desk { reporter, orders, seal } = desk;
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
             // The thread that answers has others to answer meanwhile.
             Ok(Request::Takeover { version }) => {
-                takeover::converse(client, version, orders.clone());
+                takeover::converse(client, version, orders.clone(), seal.clone());
                 return Ok(());
             }
             // Steps that nobody hears change nothing.

@@ -1,20 +1,26 @@
 //! How this process comes by its name, the datadir and the listening sockets: by itself, or from the Weir that it takes
 //! over from.
 
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use weir_admin::Handed;
+use weir_config::ListenAddress;
 use weir_control::Monitor;
-use weir_proxy::listener::Listeners;
+use weir_proxy::listener::{self, Listeners};
 use weir_topology::{Endpoint, Flavour, Reason, Roles};
 
 use super::{Event, ServeError};
 use crate::control::Control;
 use crate::instance;
 use crate::latest_roles::LatestRoles;
-use crate::takeover::{CONTROL, Predecessor, Sockets, TakeoverError};
+use crate::source::Source;
+use crate::startup::Origin;
+use crate::takeover::{ADMIN, CONTROL, HTTP, LISTENER, Predecessor, Sockets, TakeoverError};
 
 /// How long the writers that the old process knows are looked for. The epoch row, or nodes that are down, take 5 s.
 const WRITERS_WAIT: Duration = Duration::from_secs(20);
@@ -33,21 +39,32 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A datadir serves one Weir: without a predecessor the control socket has to be free.
+    /// Reads the file. A datadir serves one Weir: without a predecessor the control socket has to be free.
     ///
     /// Who takes over has a new name. To the other Weirs in front of a cluster, and to the epoch's rules, the two processes
     /// are two, each with a lease of its own, until the first has drained.
-    pub(super) fn begin(datadir: &Path, predecessor: Option<Predecessor>) -> Result<Self, ServeError> {
+    pub(super) fn begin(origin: &Origin, is_takeover: bool) -> Result<(Self, Source), ServeError> {
+        let mut source = Source::read(&origin.path).map_err(ServeError::Config)?;
+        let datadir = origin.datadir(&source);
+        let predecessor = if is_takeover { Predecessor::greet(&datadir)? } else { None };
+        if predecessor.is_some() {
+            // From here on nobody changes anything.
+            source = Source::read(&origin.path).map_err(ServeError::Config)?;
+        }
         let control = match &predecessor {
             Some(_) => None,
-            None => Some(Control::listen(datadir)?),
+            None => Some(Control::listen(&datadir)?),
         };
         let instance = match &predecessor {
-            Some(_) => instance::new_instance_name(datadir),
-            None => instance::instance_name(datadir),
+            Some(_) => instance::new_instance_name(&datadir),
+            None => instance::instance_name(&datadir),
         };
         let instance = instance.map_err(ServeError::Instance)?;
-        Ok(Self { datadir: datadir.into(), instance, predecessor, sockets: Sockets::default(), control })
+        Ok((Self { datadir, instance, predecessor, sockets: Sockets::default(), control }, source))
+    }
+
+    pub(super) fn datadir(&self) -> &Path {
+        &self.datadir
     }
 
     /// This Weir's name.
@@ -83,12 +100,24 @@ impl Entry {
 
     /// The predecessor's listeners for clients.
     pub(super) fn listeners(&mut self) -> Result<Listeners, ServeError> {
-        Ok(Listeners::adopt(self.sockets.listeners()?)?)
+        let handed = self.sockets.at_addresses(LISTENER)?.into_iter();
+        Ok(Listeners::adopt(handed.map(|(address, socket)| listener::Handed { address, socket }).collect())?)
     }
 
-    /// Another process is still there.
-    pub(super) fn has_predecessor(&self) -> bool {
-        self.predecessor.is_some()
+    /// The predecessor's sockets of the admin port.
+    pub(super) fn admin(&mut self) -> Result<Vec<Handed>, ServeError> {
+        let handed = self.sockets.at_addresses(ADMIN)?.into_iter();
+        Ok(handed.map(|(address, socket)| Handed { address, socket }).collect())
+    }
+
+    /// The predecessor's sockets of HTTP.
+    pub(super) fn http(&mut self) -> Result<Vec<(SocketAddr, OwnedFd)>, ServeError> {
+        let handed = self.sockets.at_addresses(HTTP)?.into_iter();
+        let at_port = |(address, socket)| match address {
+            ListenAddress::Tcp(address) => Some((address, socket)),
+            ListenAddress::Unix(_) => None,
+        };
+        Ok(handed.filter_map(at_port).collect())
     }
 
     /// Nothing can fail any more: the predecessor lets go of everything. Clients wait meanwhile.

@@ -1,5 +1,7 @@
 //! A new process takes over from this one: what the main thread does for [`crate::takeover`].
 
+use std::fmt::Display;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
 use weir_config::{Assist, WeirTopology};
@@ -7,7 +9,7 @@ use weir_proxy::service::Service;
 
 use super::Server;
 use crate::notify;
-use crate::takeover::{CONTROL, Call, LISTENER, Socket, Standing, Wish};
+use crate::takeover::{ADMIN, CONTROL, Call, HTTP, LISTENER, Socket, Standing, Wish};
 
 /// Why nothing is changed at the moment.
 pub(super) const UNDER_WAY: &str = "a new process is about to take over from this one";
@@ -50,8 +52,17 @@ impl Server {
 
     fn sockets(&self, service: &Service) -> std::io::Result<Vec<Socket>> {
         let mut sockets = vec![Socket { name: CONTROL.to_owned(), socket: self.control.hand_over()? }];
+        let mut hand_over = |kind: &str, address: &dyn Display, socket: OwnedFd| {
+            sockets.push(Socket { name: format!("{kind}{address}"), socket });
+        };
         for handed in service.hand_over()? {
-            sockets.push(Socket { name: format!("{LISTENER}{}", handed.address), socket: handed.socket });
+            hand_over(LISTENER, &handed.address, handed.socket);
+        }
+        for handed in self.admin.hand_over()? {
+            hand_over(ADMIN, &handed.address, handed.socket);
+        }
+        for (address, socket) in self.web.hand_over()? {
+            hand_over(HTTP, &address, socket);
         }
         Ok(sockets)
     }
@@ -61,9 +72,11 @@ impl Server {
         self.handover = Handover::Done;
         // No program runs twice at a time. Clients are still taken meanwhile.
         self.scheduler.stop();
-        self.sources = None;
+        self.historian = None;
+        self.cluster = None;
         self.reloader = None;
-        self.web.let_go();
+        self.admin.let_go();
+        self.last_answers = Some(self.web.let_go());
         service.let_go();
         self.control.let_go();
         self.log.end();

@@ -1,5 +1,8 @@
 //! Another configuration for a Weir that runs, offered by another thread: the one that reads the file at SIGHUP, or an
 //! admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
+//!
+//! Names of servers are looked up by the thread that offers it: roles are published, and failovers seen to, while a
+//! resolver hangs.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -8,9 +11,9 @@ use weir_proxy::service::Service;
 
 use super::handover::{Handover, UNDER_WAY};
 use super::{Event, ServeError, Server, log_listeners};
+use crate::addresses::{self, Addresses, Known, Resolver};
 use crate::logs;
 use crate::rsa_key;
-use crate::snapshot::Snapshots;
 
 /// What can't change while Weir runs; each has its name and how it is kept.
 const FIXED: [Fixed; 4] = [
@@ -37,11 +40,15 @@ struct Fixed {
 
 /// The way to the thread that owns the configuration, for other threads.
 #[derive(Clone)]
-pub(crate) struct Intake(pub(super) Sender<Event>);
+pub(crate) struct Intake {
+    events: Sender<Event>,
+    resolver: Resolver,
+}
 
 /// A configuration to go by, and whom to tell what comes of it.
 pub(crate) struct Offer {
     config: Box<Config>,
+    addresses: Addresses,
     /// Whether it is refused where it wants what only a restart can change.
     is_whole: bool,
     answer: Sender<Result<Vec<String>, Refusal>>,
@@ -57,34 +64,44 @@ pub(crate) enum Refusal {
 }
 
 impl Intake {
+    pub(super) fn new(events: Sender<Event>) -> Self {
+        Self { events, resolver: addresses::system() }
+    }
+
     /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while a
-    /// switchover is under way. What only a restart can change stays as it is, with a warning for each. The same
-    /// configuration as before disturbs nothing.
+    /// switchover is under way, or names of servers are hard to resolve. What only a restart can change stays as it is,
+    /// with a warning for each. The same configuration as before disturbs nothing.
     ///
     /// # Errors
     /// Why it was not taken; then everything is as before.
     pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        self.offer(config, false).map_err(|refusal| match refusal {
+        let addresses = self.look_up(&config);
+        self.offer(config, addresses, false).map_err(|refusal| match refusal {
             Refusal::Faults(faults) => faults,
             Refusal::NeedsRestart(what) => vec![format!("{what}: this needs a restart")],
         })
     }
 
     /// The same for a configuration that may mean other files and addresses than before, though it says the same, and
-    /// that is not to be taken in part.
+    /// that is not to be taken in part. `addresses` are those of its servers, by [`Intake::look_up`].
     ///
     /// # Errors
     /// Why it was not taken.
-    pub(super) fn reload(&self, config: Config) -> Result<(), Refusal> {
+    pub(super) fn reload(&self, config: Config, addresses: Addresses) -> Result<(), Refusal> {
         // Warnings are in the log.
-        self.offer(config, true).map(|_| ())
+        self.offer(config, addresses, true).map(|_| ())
     }
 
-    fn offer(&self, config: Config, is_whole: bool) -> Result<Vec<String>, Refusal> {
+    /// Looks up the servers of a configuration, which may take a while.
+    pub(super) fn look_up(&self, config: &Config) -> Addresses {
+        Addresses::look_up(config, &self.resolver)
+    }
+
+    fn offer(&self, config: Config, addresses: Addresses, is_whole: bool) -> Result<Vec<String>, Refusal> {
         let is_ending = || Refusal::Faults(vec!["weir is ending".to_owned()]);
         let (answer, taken) = channel();
-        let offer = Offer { config: Box::new(config), is_whole, answer };
-        self.0.send(Event::Offer(offer)).map_err(|_| is_ending())?;
+        let offer = Offer { config: Box::new(config), addresses, is_whole, answer };
+        self.events.send(Event::Offer(offer)).map_err(|_| is_ending())?;
         // An offer that is dropped without an answer ends the channel.
         taken.recv().unwrap_or_else(|_| Err(is_ending()))
     }
@@ -93,7 +110,7 @@ impl Intake {
 impl Server {
     /// Takes what another thread offers.
     pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
-        let Offer { mut config, is_whole, answer } = offer;
+        let Offer { mut config, addresses, is_whole, answer } = offer;
         if self.handover != Handover::None {
             return drop(answer.send(Err(Refusal::Faults(vec![UNDER_WAY.to_owned()]))));
         }
@@ -106,16 +123,29 @@ impl Server {
         let taken = match kept.first() {
             Some(what) if is_whole => Err(Refusal::NeedsRestart(what)),
             _ if !is_whole && *config == self.config => Ok(Vec::new()),
-            _ => self.go_by(*config, service).map_err(|error| Refusal::Faults(vec![error.to_string()])),
+            _ => self
+                .go_by(*config, addresses, service)
+                .map_err(|error| Refusal::Faults(vec![error.to_string()])),
         };
         // Whoever asked may have gone: nobody waits for that.
         let _ = answer.send(taken.map(|more| warnings.chain(more).collect()));
     }
 
     /// Runs by this configuration from now on. When it returns, all workers do. Gives warnings.
-    fn go_by(&mut self, config: Config, service: &mut Service) -> Result<Vec<String>, ServeError> {
-        self.take(&config, service)?;
-        let warnings = logs::apply(self.publisher.journal(), &config);
+    fn go_by(
+        &mut self,
+        config: Config,
+        addresses: Addresses,
+        service: &mut Service,
+    ) -> Result<Vec<String>, ServeError> {
+        let (addresses, mut warnings) = addresses.over(&self.snapshots.addresses)?;
+        for warning in &warnings {
+            tracing::warn!("{warning}");
+        }
+        self.take(&config, addresses, service)?;
+        if !logs::are_as_before(&config, &self.config) {
+            warnings.extend(logs::apply(self.publisher.journal(), &config));
+        }
         self.scheduler.take(&config);
         self.in_force.set(&config);
         self.config = config;
@@ -128,10 +158,9 @@ impl Server {
 
     /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has
     /// changed if something is.
-    fn take(&mut self, config: &Config, service: &mut Service) -> Result<(), ServeError> {
+    fn take(&mut self, config: &Config, addresses: Known, service: &mut Service) -> Result<(), ServeError> {
         let rsa_key = rsa_key::rsa_key(config)?;
         let servers_tls = self.snapshots.servers_tls.read(config)?;
-        let addresses = Snapshots::resolve(config)?;
         self.web.apply(config)?;
         if config.listeners() != self.config.listeners() && !self.is_paused {
             if let Err(error) = service.listen(&config.listeners()) {
@@ -166,8 +195,11 @@ fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::sync::{Arc, Barrier};
+    use std::thread;
 
     use super::*;
+    use crate::addresses::tests::config;
 
     #[test]
     fn what_needs_a_restart_is_kept_and_named() {
@@ -185,10 +217,35 @@ mod tests {
     #[test]
     fn an_offer_that_nobody_considers_is_answered() {
         let (events, inbox) = channel();
-        let intake = Intake(events);
-        let main = std::thread::spawn(move || drop(inbox.recv().unwrap()));
+        let intake = Intake::new(events);
+        let main = thread::spawn(move || drop(inbox.recv().unwrap()));
         assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
         main.join().unwrap();
         assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+    }
+    /// The main thread may publish roles while the resolver is asked: it hears of a configuration when that is over.
+    #[test]
+    fn names_are_looked_up_before_the_main_thread_hears_of_a_configuration() {
+        let (events, inbox) = channel();
+        let (asked, answers) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (is_asked, may_answer) = (asked.clone(), answers.clone());
+        let resolver: Resolver = Arc::new(move |_| {
+            is_asked.wait();
+            may_answer.wait();
+            Ok(([10, 0, 0, 1], 0).into())
+        });
+        let intake = Intake { events: events.clone(), resolver };
+        let offers = thread::spawn(move || intake.take(config(&["db1:3306"])));
+        asked.wait();
+        events.send(Event::Roles).unwrap();
+        assert!(matches!(inbox.recv().unwrap(), Event::Roles));
+        assert!(inbox.try_recv().is_err(), "a configuration came before its addresses");
+        answers.wait();
+        let Event::Offer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
+        let (known, warnings) = offer.addresses.over(&Known::new()).unwrap();
+        assert_eq!(known.values().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.1:3306"]);
+        assert_eq!(warnings, [""; 0]);
+        offer.answer.send(Ok(Vec::new())).unwrap();
+        assert_eq!(offers.join().unwrap(), Ok(Vec::new()));
     }
 }

@@ -10,6 +10,7 @@ use weir_config::ConfigError;
 use weir_store::{Layer, Module, Store, StoreError};
 
 use super::intake::{Intake, Refusal};
+use crate::addresses::Addresses;
 use crate::source::Source;
 use crate::startup::{Origin, log_warnings};
 
@@ -47,7 +48,7 @@ impl Reloader {
         origin: Origin,
         store: Arc<Mutex<Store>>,
         intake: Intake,
-        admin: Admin,
+        admin: Arc<Admin>,
     ) -> std::io::Result<Self> {
         let (orders, inbox) = channel();
         let reload = Reload { origin, store, intake, admin };
@@ -69,7 +70,7 @@ struct Reload {
     origin: Origin,
     store: Arc<Mutex<Store>>,
     intake: Intake,
-    admin: Admin,
+    admin: Arc<Admin>,
 }
 
 impl Reload {
@@ -90,24 +91,26 @@ impl Reload {
     fn take(&self) -> Result<(), ReloadError> {
         let source = Source::read(&self.origin.path).map_err(ReloadError::Config)?;
         log_warnings(&source.warnings);
+        // Before the store is taken, for which admins would wait meanwhile.
+        let addresses = self.intake.look_up(&source.config);
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let before = store.rows(Layer::Memory)?;
         store.replace(&Module::ALL, &source.rows)?;
-        let taken = self.load(&mut store, &source);
+        let taken = self.load(&mut store, &source, addresses);
         if taken.is_err() {
             store.replace(&Module::ALL, &before)?;
         }
         taken
     }
 
-    fn load(&self, store: &mut Store, source: &Source) -> Result<(), ReloadError> {
+    fn load(&self, store: &mut Store, source: &Source, addresses: Addresses) -> Result<(), ReloadError> {
         let loaded = store.prepare_runtime(&Module::ALL).map_err(ReloadError::Config)?;
         log_warnings(&loaded.warnings);
         let mut config = loaded.config.clone();
         config.datadir = self.origin.datadir(source);
         let settings = Settings::from(&config.admin);
         let doors = self.admin.doors(&settings)?;
-        self.intake.reload(config)?;
+        self.intake.reload(config, addresses)?;
         store.commit_runtime(loaded)?;
         self.admin.apply(&settings, doors)?;
         Ok(())

@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! new process                                        old process
-//! {"takeover": {"version": "0.2.0"}}            ──►  from here on nothing is changed: no reload, no order
+//! {"takeover": {"version": "0.2.0"}}            ──►  from here on nothing is changed: no reload, no order, no SAVE
 //!      starts up, learns the roles              ◄──  {"begin": {"version": "0.1.0", "writers": [[10, ["db1:3306"]]]}}
 //! {"sockets": {}}                               ──►
 //!                                               ◄──  {"socket": {"name": "listener 0.0.0.0:6033"}} + descriptor, ...
-//!      everything stands that may fail          ◄──  {"sockets": {"count": 2}}
+//!                                               ◄──  {"socket": {"name": "admin 127.0.0.1:6032"}} + descriptor, ...
+//!      everything stands that may fail          ◄──  {"sockets": {"count": 3}}
 //! {"ready": {}}                                 ──►  lets go of the sockets, writes nothing into the datadir any more
 //!      takes clients                            ◄──  {"done": {}}
 //!                                                    drains, ends
@@ -24,6 +25,7 @@ mod predecessor;
 mod successor;
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 pub(crate) use predecessor::{Predecessor, Sockets, TakeoverError};
 pub(crate) use successor::{Call, Wish, converse};
@@ -36,6 +38,13 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 pub(crate) const CONTROL: &str = "control";
 /// The names of clients' listeners begin with this; the address follows.
 pub(crate) const LISTENER: &str = "listener ";
+/// The same for the admin port.
+pub(crate) const ADMIN: &str = "admin ";
+/// The same for HTTP.
+pub(crate) const HTTP: &str = "http ";
+
+/// Has what is saved stay as it is, or ends that. Waits for what is being saved: not for the main thread.
+pub(crate) type Seal = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// A listening socket with the name that both processes know it by.
 #[derive(Debug)]

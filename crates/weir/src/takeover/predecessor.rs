@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 use weir_config::ListenAddress;
-use weir_proxy::listener::Handed;
 
 use super::descriptors::Line;
-use super::{Ask, LISTENER, SOCKETS_MAX, Say, Socket, Standing};
+use super::{Ask, SOCKETS_MAX, Say, Socket, Standing};
 use crate::control::{Request, socket_path};
 
 /// The old process may be in the middle of a switchover, which takes its grace.
@@ -164,21 +163,24 @@ impl Sockets {
         Some(self.0.swap_remove(at).socket)
     }
 
-    /// The listeners of clients.
+    /// The sockets whose names begin with `prefix`, and where they listen.
     ///
     /// # Errors
     /// When one of them is somewhere else than its name says.
-    pub(crate) fn listeners(&mut self) -> Result<Vec<Handed>, TakeoverError> {
-        let is_listener = |socket: &mut Socket| socket.name.starts_with(LISTENER);
-        let handed = self.0.extract_if(.., is_listener).map(|Socket { name, socket }| {
-            let text = name.strip_prefix(LISTENER).unwrap_or_default();
+    pub(crate) fn at_addresses(
+        &mut self,
+        prefix: &str,
+    ) -> Result<Vec<(ListenAddress, OwnedFd)>, TakeoverError> {
+        let is_of = |socket: &mut Socket| socket.name.starts_with(prefix);
+        let handed = self.0.extract_if(.., is_of).map(|Socket { name, socket }| {
+            let text = name.strip_prefix(prefix).unwrap_or_default();
             let address = if text.starts_with('/') {
                 Some(ListenAddress::Unix(text.into()))
             } else {
                 text.parse().ok().map(ListenAddress::Tcp)
             };
             match address.filter(|address| is_at(&socket, address)) {
-                Some(address) => Ok(Handed { address, socket }),
+                Some(address) => Ok((address, socket)),
                 None => Err(TakeoverError::NotListening { name }),
             }
         });
@@ -189,7 +191,10 @@ impl Sockets {
 fn is_at(socket: &OwnedFd, address: &ListenAddress) -> bool {
     let Ok(bound) = rustix::net::getsockname(socket) else { return false };
     match address {
-        ListenAddress::Tcp(wanted) => std::net::SocketAddr::try_from(bound).is_ok_and(|addr| addr == *wanted),
+        ListenAddress::Tcp(wanted) => std::net::SocketAddr::try_from(bound).is_ok_and(|addr| {
+            // Port 0 is any.
+            addr.ip() == wanted.ip() && (wanted.port() == 0 || addr.port() == wanted.port())
+        }),
         ListenAddress::Unix(path) => {
             let bound = rustix::net::SocketAddrUnix::try_from(bound);
             let wanted = path.as_os_str().as_encoded_bytes();

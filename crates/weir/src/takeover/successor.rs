@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 
 use super::descriptors::Line;
-use super::{Ask, Say, Socket, Standing};
+use super::{Ask, Say, Seal, Socket, Standing};
 use crate::control::{Deed, Order, Orders, Steps};
 
 /// A new process reads its configuration, finds the servers and learns the roles in this time, or is given up.
@@ -41,9 +41,9 @@ impl<T> Call<T> {
 }
 
 /// Leads a conversation to its end, on a thread of its own.
-pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders) {
+pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders, seal: Seal) {
     let spawned = std::thread::Builder::new().name("takeover".into()).spawn(move || {
-        if let Err(error) = lead(stream, &version, &orders) {
+        if let Err(error) = lead(stream, &version, &orders, &seal) {
             tracing::warn!(%error, "a takeover has broken off: this process goes on");
         }
     });
@@ -52,7 +52,7 @@ pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders) {
     }
 }
 
-fn lead(stream: UnixStream, version: &str, orders: &Orders) -> io::Result<()> {
+fn lead(stream: UnixStream, version: &str, orders: &Orders, seal: &Seal) -> io::Result<()> {
     let mut line = Line::new(stream, WRITE_TIMEOUT)?;
     let peer = sockopt::socket_peercred(line.stream())?;
     if peer.uid != rustix::process::geteuid() {
@@ -63,9 +63,12 @@ fn lead(stream: UnixStream, version: &str, orders: &Orders) -> io::Result<()> {
         Ok(standing) => standing,
         Err(cause) => return line.put(&Say::Error(cause)),
     };
+    // The new process reads what is saved when it hears of the beginning. Nobody else is led before this one goes on.
+    seal(true);
     tracing::info!(pid, version, "a new process is about to take over: nothing is changed meanwhile");
     let done = go_through(&mut line, pid, standing, orders);
     if !matches!(done, Ok(true)) {
+        seal(false);
         tell(orders, Wish::GoOn);
     }
     done.map(drop)

@@ -1,0 +1,120 @@
+//! What stands before anybody is let in, and may fail: then nothing has happened.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use weir_admin::Settings;
+use weir_config::Config;
+use weir_control::Monitor;
+use weir_proxy::service::Service;
+use weir_proxy::shared::Report;
+use weir_store::Store;
+use weir_topology::{Roles, ServerRegistry};
+
+use super::entry::Entry;
+use super::{Event, ServeError};
+use crate::addresses::{self, Addresses, Known};
+use crate::drained::Drained;
+use crate::latest_roles::LatestRoles;
+use crate::rsa_key;
+use crate::snapshot::Snapshots;
+use crate::source::Source;
+use crate::startup::{self, Origin, Start};
+use crate::tls::Tls;
+use crate::topology_log::{TopologyLog, Unopened};
+use crate::web::Web;
+
+/// The configuration that has won, and all that is made of it without a socket that listens.
+pub(super) struct Ground {
+    pub config: Config,
+    pub store: Arc<Mutex<Store>>,
+    pub tls: Option<Tls>,
+    pub snapshots: Snapshots,
+    pub log: TopologyLog,
+    pub unopened_log: Unopened,
+    pub drained: Drained,
+    pub roles: LatestRoles,
+    /// It looks at the servers already.
+    pub monitor: Monitor,
+}
+
+impl Ground {
+    /// The datadir is this Weir's, or its predecessor's, which changes nothing any more.
+    pub(super) fn lay(
+        origin: &Origin,
+        source: &Source,
+        entry: &Entry,
+        events: &Sender<Event>,
+    ) -> Result<Self, ServeError> {
+        let Start { config, store } = startup::start(origin, source, entry.datadir())?;
+        let tls = Tls::new(&config)?;
+        let registry = ServerRegistry::default();
+        let snapshots = snapshots(&config, registry.clone(), entry.instance())?;
+        let (log, unopened_log) = TopologyLog::new(&config);
+        let drained = Drained::load(&config.datadir)?;
+        for server in drained.all() {
+            tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
+        }
+        let roles = LatestRoles::default();
+        let publish = publish(roles.clone(), log.clone(), events.clone());
+        let servers_tls = snapshots.servers_tls.for_monitor();
+        let monitor =
+            Monitor::start(&config, entry.instance(), &drained.all(), &servers_tls, registry, publish)?;
+        let store = Arc::new(Mutex::new(store));
+        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, roles, monitor })
+    }
+}
+
+fn snapshots(config: &Config, registry: ServerRegistry, instance: &str) -> Result<Snapshots, ServeError> {
+    let mut snapshots = Snapshots::new(registry);
+    (snapshots.addresses, _) = Addresses::look_up(config, &addresses::system()).over(&Known::new())?;
+    snapshots.compile_rules(config);
+    snapshots.rsa_key = rsa_key::rsa_key(config)?;
+    snapshots.servers_tls = snapshots.servers_tls.read(config)?;
+    snapshots.instance = instance.into();
+    Ok(snapshots)
+}
+
+/// What the monitor does with roles that it has decided, on its own thread.
+fn publish(roles: LatestRoles, log: TopologyLog, events: Sender<Event>) -> impl Fn(Arc<Roles>) + Send {
+    move |decided| {
+        log.roles(&decided);
+        roles.set(decided);
+        // The main thread outlives the monitor.
+        let _ = events.send(Event::Roles);
+    }
+}
+
+/// Every socket listens or is a predecessor's that does, and nobody is served yet.
+pub(super) struct Doors {
+    pub service: Service,
+    pub admin: weir_admin::Doors,
+    pub web: weir_http::Doors,
+}
+
+impl Doors {
+    /// The data port comes last: who gets through to it finds the admin port and HTTP, too.
+    pub(super) fn open(ground: &mut Ground, entry: &mut Entry) -> Result<Self, ServeError> {
+        let config = &ground.config;
+        let snapshot = ground.snapshots.build(config, &ground.roles.latest());
+        let admin = weir_admin::Doors::adopt(&Settings::from(&config.admin), entry.admin()?)?;
+        let web = Web::doors(config, entry.http()?)?;
+        let workers = config.variables.threads.max(1) as usize;
+        let tls = ground.tls.as_ref().map(|tls| tls.config.clone());
+        let (listeners, wanted) = (entry.listeners()?, config.listeners());
+        let service = Service::prepare(listeners, &wanted, workers, &snapshot, tls, report(&ground.monitor))?;
+        Ok(Self { service, admin, web })
+    }
+}
+
+/// What the workers tell the monitor.
+fn report(monitor: &Monitor) -> weir_proxy::shared::Reporter {
+    let reporter = monitor.reporter();
+    Box::new(move |report: Report<'_>| {
+        let Ok(endpoint) = report.endpoint().parse() else { return };
+        match report {
+            Report::Suspect(_) => reporter.suspect(&endpoint),
+            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
+        }
+    })
+}

@@ -1,0 +1,134 @@
+//! Clients are let in, and what they need not wait for follows: statistics, logs, HTTP, the admin port, the scheduler.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use weir_cluster::Cluster;
+use weir_config::Config;
+use weir_control::Monitor;
+use weir_journal::Writer;
+use weir_proxy::service::{Publisher, Service};
+
+use super::failback::Failbacks;
+use super::ground::{Doors, Ground};
+use super::handover::Handover;
+use super::reload::Reloader;
+use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
+use crate::control::{Control, Reporter};
+use crate::drained::Drained;
+use crate::historian;
+use crate::in_force::InForce;
+use crate::latest_roles::LatestRoles;
+use crate::logs;
+use crate::notify;
+use crate::program::Program;
+use crate::scheduler::Scheduler;
+use crate::startup::Origin;
+use crate::tables::Sources;
+use crate::tally::Tally;
+use crate::web::{Web, WebSource};
+
+/// A Weir that takes clients.
+pub(super) struct Opened {
+    pub server: Server,
+    pub service: Service,
+    /// The thread that writes the events, slow and audit log; it is stopped last.
+    pub journal: Writer,
+}
+
+/// Takes clients, and begins everything else. No other process listens at the sockets any more.
+pub(super) fn open(
+    ground: Ground,
+    doors: Doors,
+    control: Control,
+    origin: &Origin,
+    program: Program,
+    events: &Sender<Event>,
+) -> Result<Opened, ServeError> {
+    let Ground { config, store, tls, snapshots, log, unopened_log, drained, roles, monitor } = ground;
+    log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
+    unopened_log.open(&config.datadir)?;
+    let Doors { mut service, mut admin, web } = doors;
+    admin.own();
+    service.open()?;
+    let (workers, io_driver) = (service.publisher().workers(), service.io_driver());
+    tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
+    log_listeners(&service);
+    let publisher = service.publisher();
+    let Ledger { tally, journal, reporter, sources } =
+        Ledger::begin(&config, &publisher, &roles, &drained, &monitor)?;
+    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), &config);
+    let web = Web::start(&config, web, shown.clone())?;
+    control.start(reporter, orders_to(events), office::seal(&store))?;
+    let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
+    let engine = office::engine(origin, events, &publisher, &sources, shown);
+    let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
+    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
+    let scheduler = Scheduler::start(&config)?;
+    let reloader = Reloader::start(origin.clone(), store, Intake::new(events.clone()), admin.clone())?;
+    notify::ready();
+    // Those that were decided so far, which nobody has followed yet.
+    let _ = events.send(Event::Roles);
+    let server = Server {
+        reloader: Some(reloader),
+        cluster: Some(cluster),
+        historian: Some(historian),
+        admin,
+        config,
+        in_force: sources.in_force.clone(),
+        snapshots,
+        roles,
+        published: Arc::default(),
+        log,
+        drained,
+        failbacks: Failbacks::default(),
+        publisher,
+        tally,
+        web,
+        last_answers: None,
+        monitor,
+        scheduler,
+        tls,
+        is_paused: false,
+        control,
+        handover: Handover::default(),
+        program,
+    };
+    Ok(Opened { server, service, journal })
+}
+
+/// What is counted and logged, and what tells of it.
+struct Ledger {
+    tally: Arc<Tally>,
+    journal: Writer,
+    reporter: Reporter,
+    sources: Arc<Sources>,
+}
+
+impl Ledger {
+    fn begin(
+        config: &Config,
+        publisher: &Publisher,
+        roles: &LatestRoles,
+        drained: &Drained,
+        monitor: &Monitor,
+    ) -> Result<Self, ServeError> {
+        let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
+        tally.start()?;
+        let writer = publisher.journal().start()?;
+        logs::apply(publisher.journal(), config);
+        let (started, journal) = (Instant::now(), publisher.journal().clone());
+        let sources = Sources {
+            journal: journal.clone(),
+            tally: tally.clone(),
+            roles: roles.clone(),
+            in_force: InForce::new(config),
+            probes: monitor.probe_log(),
+            started,
+        };
+        let (roles, drained) = (roles.clone(), drained.clone());
+        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained };
+        Ok(Self { tally, journal: writer, reporter, sources: Arc::new(sources) })
+    }
+}
