@@ -202,12 +202,14 @@ impl<'a> Cluster<'a> {
         if self.awaits_first_look() {
             candidates.clear();
         }
-        let takes_back: Vec<&Endpoint> = {
+        // With an epoch the role moves by the row.
+        let takes_back: Vec<&Endpoint> = if self.tenure.is_some() {
+            Vec::new()
+        } else {
             let heavier = candidates.iter().filter(|(member, _)| self.takes_back(member, &candidates));
             heavier.map(|(member, _)| member.endpoint).collect()
         };
         // Else the present writers come first and in their order.
-        // With an epoch the role moves by the row.
         let switch = self.switch_here().filter(|_| self.tenure.is_none());
         candidates.sort_by_key(|(member, state)| {
             (

@@ -36,6 +36,7 @@ pub(crate) fn decide(
     cluster.drop_other_groups();
     cluster.drop_old_views();
     cluster.drop_unreachable();
+    cluster.drop_just_back(judge);
     cluster.give_up_expelled(judge);
     let mut group = cluster.choose_writers();
     group.cannot_write = cluster.cannot_write_now(&group);
@@ -96,15 +97,21 @@ impl<'a> Cluster<'a> {
     }
 
     /// A group that is bootstrapped a second time is another one, with quorum of its own, even if it has the same
-    /// name. That of the last writer counts while any server is in it; else that of most servers. If there is none of
-    /// these, nobody can tell, and nobody works.
+    /// name. That of the last writer counts. If no server works in it any more, another one takes its place only where
+    /// it must have been made on purpose: see [`Self::may_replace`]. In the beginning that of most servers counts; if
+    /// there is none, nobody can tell, and nobody works.
     fn drop_other_groups(&mut self) {
         let mut votes: BTreeMap<String, usize> = BTreeMap::new();
         for (_, state) in healthy(&self.members) {
             *votes.entry(state.history()).or_default() += 1;
         }
         let last = self.before.writer_view.as_ref().map(|view| view.history.clone());
-        let trusted = last.filter(|history| votes.contains_key(history)).or_else(|| only_winner(&votes));
+        let winner = only_winner(&votes);
+        let trusted = match last {
+            Some(last) if votes.contains_key(&last) => Some(last),
+            Some(last) => winner.filter(|winner| self.may_replace(votes.get(winner).copied())).or(Some(last)),
+            None => winner,
+        };
         self.drop_where(|state| match &trusted {
             None => Some(Out::silent(Reason::GroupsDiffer)),
             Some(trusted) if state.history() == *trusted => None,
@@ -112,11 +119,49 @@ impl<'a> Cluster<'a> {
         });
     }
 
+    /// Whether a group with so many ONLINE servers takes the place of the one so far: more than half of all servers are
+    /// in it, or every other one says that it is in none. While the members of the old group are only without quorum,
+    /// or can't be reached, a server that somebody has started as a group of its own is not what they go on as.
+    fn may_replace(&self, votes: Option<usize>) -> bool {
+        let is_wanted = |member: &&Member<'_>| {
+            !member.state.as_ref().is_err_and(|out| matches!(out.reason, Reason::Wished(_)))
+        };
+        let wanted = || self.members.iter().filter(is_wanted);
+        let is_in_none = |member: &Member<'_>| {
+            let reason = member.state.as_ref().err().map(|out| &out.reason);
+            let out = [MemberState::Offline, MemberState::Error];
+            reason.is_some_and(|reason| match reason {
+                Reason::NotInGroup => true,
+                Reason::NotOnline { state } => out.contains(state),
+                _ => false,
+            })
+        };
+        let votes = votes.unwrap_or(0);
+        let out = wanted().filter(|member| is_in_none(member)).count();
+        2 * votes > wanted().count() || votes + out == wanted().count()
+    }
+
     /// The newest view counts. A server in an older one was expelled, or is about to take over the new one. Servers
-    /// that name different members for the same view are outvoted by most others; a tie leaves nobody.
+    /// that name different members for the same view are outvoted by most others; a tie leaves nobody. A view that
+    /// was seen once stays the newest, also when nobody is left who tells of it: numbers never go back.
     fn drop_old_views(&mut self) {
         let states = || healthy(&self.members).map(|(_, state)| state);
-        let Some(newest) = states().map(|state| state.view_number).max() else { return };
+        let known = self.before.view.as_ref();
+        let Some(newest) = states().map(|state| state.view_number).max() else {
+            self.view = known.cloned();
+            return;
+        };
+        let is_ours = |view: &&View| states().any(|state| state.history() == view.history);
+        if let Some(known) = known.filter(|view| view.number > newest).filter(is_ours).cloned() {
+            let is_spread = self.now.since(known.since) >= VIEW_SPREAD_MS;
+            let newest = known.number;
+            self.drop_where(|state| {
+                let reason = Reason::OldView { conf_id: state.view_number, newest };
+                is_spread.then(|| Out::lost(reason))
+            });
+            self.view = Some(known);
+            return;
+        }
         let mut votes: BTreeMap<Vec<String>, usize> = BTreeMap::new();
         for state in states().filter(|state| state.view_number == newest) {
             *votes.entry(ids(state)).or_default() += 1;
@@ -125,7 +170,6 @@ impl<'a> Cluster<'a> {
             return self.drop_where(|_| Some(Out::silent(Reason::GroupsDiffer)));
         };
         let Some(history) = states().map(GroupState::history).next() else { return };
-        let known = self.before.view.as_ref();
         let known = known.filter(|view| view.number == newest && view.history == history);
         let since = known.map_or(self.now, |view| view.since);
         let is_spread = self.now.since(since) >= VIEW_SPREAD_MS;
@@ -162,6 +206,16 @@ impl<'a> Cluster<'a> {
             let others = state.members.len().saturating_sub(1);
             (2 * doubts > others).then(|| Out::silent(Reason::OutOfGroupsSight))
         });
+    }
+
+    /// A member whose process was stopped says for a moment what was true before. Where no other is in sight, only
+    /// time tells.
+    fn drop_just_back(&mut self, judge: &Judge<'_>) {
+        for member in &mut self.members {
+            if member.state.is_ok() && judge.is_just_back(member.endpoint, self.policy.timeouts_max) {
+                member.state = Err(Out::silent(Reason::JustBack));
+            }
+        }
     }
 
     /// A silent member that the group goes on without: what is under way there can't commit any more, and when it

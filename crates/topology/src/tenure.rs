@@ -92,6 +92,8 @@ pub(crate) struct Case<'a> {
     pub(crate) sees_writer: bool,
     /// A planned change whose target can write, and the target's address.
     pub(crate) switch: Option<(&'a Switch, Option<&'a str>)>,
+    /// A server that is to take the role from the row's writer, which goes on until it has; and its address.
+    pub(crate) returns: Option<(&'a Endpoint, Option<&'a str>)>,
     /// When the cluster's roles were decided for the first time.
     pub(crate) begun: Millis,
     pub(crate) now: Millis,
@@ -226,6 +228,7 @@ impl Tenure {
         }
         self.ahead = None;
         self.rule_switch(case, &row, policy);
+        self.rule_return(case, &row, policy);
         if row.is_open {
             return Verdict::Publish;
         }
@@ -296,14 +299,30 @@ impl Tenure {
             (Ground::InOrder, Some(peer)) if !case.knows_writer => {
                 return Verdict::Wait(Reason::UnknownWriter { writer: lost, peer });
             }
-            (Ground::InOrder, Some(_))
-                if row.claimed_by != policy.instance && case.now.since(self.since) < CLAIM_PAUSE_MS =>
-            {
+            (Ground::InOrder, Some(_)) if self.is_anothers(row, policy, case.now) => {
                 return Verdict::Wait(Reason::AwaitsClaim);
             }
             _ => {}
         }
         self.claim_first(case, choice, case.ground)
+    }
+
+    /// Whether another Weir has chosen the writer only just now.
+    fn is_anothers(&self, row: &EpochRow, policy: &EpochPolicy, now: Millis) -> bool {
+        row.claimed_by != policy.instance && now.since(self.since) < CLAIM_PAUSE_MS
+    }
+
+    /// A heavier server takes the role, unless a switchover is under way.
+    fn rule_return(&mut self, case: &Case<'_>, row: &EpochRow, policy: &EpochPolicy) {
+        let is_free = row.is_open && row.switching.is_none() && case.switch.is_none();
+        if let Some((to, address)) = case.returns
+            && is_free
+            && self.proposal.is_none()
+            && !self.is_anothers(row, policy, case.now)
+        {
+            let (from, address) = ((row.epoch, row.version), address.map(str::to_owned));
+            self.proposal = Some(Proposal::Claim { from, to: to.clone(), address, is_open: true });
+        }
     }
 
     /// The steps of a planned change, and the end of those that nobody goes on with.

@@ -51,14 +51,16 @@ impl Cluster<'_> {
                 Err(out) => !out.lost,
             })
         };
-        let is_gone = self.healthy().any(|(_, state)| has_left(tenure, state));
+        let is_gone = self.healthy().any(|(_, state)| has_left(tenure, state))
+            || self.gave_way(&known.writer, &row.writer);
         let is_deposed = known.writer != row.writer && !leaves(&known.writer) && !is_gone;
         tenure.deposed = is_deposed.then(|| known.writer.clone());
     }
 
     /// Lets the epoch have its say on whom the facts choose.
     pub(super) fn agree(&mut self, group: &mut Group, candidates: Vec<Candidate<'_>>) {
-        let (Some(policy), Some(mut tenure)) = (self.epoch, self.tenure.take()) else { return };
+        // What is asked below looks at what was known before, too.
+        let (Some(policy), Some(mut tenure)) = (self.epoch, self.tenure.clone()) else { return };
         let first = candidates.first().copied();
         let switch = self.switch_here().and_then(|switch| {
             let (_, state) = candidates.iter().find(|(endpoint, _)| **endpoint == switch.to)?;
@@ -74,6 +76,7 @@ impl Cluster<'_> {
             knows_writer: self.members.iter().any(|member| is(member.endpoint)),
             sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
             switch,
+            returns: self.returning(&candidates),
             begun: self.before.begun.unwrap_or(self.now),
             now: self.now,
         };
@@ -99,6 +102,13 @@ impl Cluster<'_> {
         }
         self.tenure = Some(tenure.clone());
         group.tenure = Some(tenure);
+    }
+
+    /// The heaviest server that is to take the role from a writer that works, at once; and its address.
+    fn returning<'c>(&self, candidates: &[Candidate<'c>]) -> Option<(&'c Endpoint, Option<&'c str>)> {
+        let best = self.to_return()?;
+        let (endpoint, state) = candidates.iter().find(|(endpoint, _)| **endpoint == best)?;
+        Some((endpoint, state.own_address()))
     }
 
     fn ground(&self, chosen: Option<&GaleraState>, tenure: &Tenure) -> Ground {

@@ -27,6 +27,23 @@ impl Cluster<'_> {
         group.failback = best.map(|(member, _)| member.endpoint.clone());
     }
 
+    /// Whether a writer that works has given way to a heavier one, where that is done at once: its transactions may end.
+    pub(super) fn gave_way(&self, from: &Endpoint, to: &Endpoint) -> bool {
+        let member = |endpoint: &Endpoint| self.members.iter().find(|member| member.endpoint == endpoint);
+        self.policy.choices.failback == Failback::Immediate
+            && member(from)
+                .zip(member(to))
+                .is_some_and(|(from, to)| from.state.is_ok() && self.weights(to) > self.weights(from))
+    }
+
+    /// Who is to take the role at once from a writer that works.
+    pub(super) fn to_return(&self) -> Option<Endpoint> {
+        let candidates = self.candidates(|obstacle| obstacle.is_none());
+        let heavier = candidates.iter().filter(|(member, _)| self.takes_back(member, &candidates));
+        let best = heavier.min_by_key(|(member, _)| (Reverse(self.weights(member)), member.endpoint));
+        best.map(|(member, _)| member.endpoint.clone())
+    }
+
     /// Whether a server takes the role from a writer that works.
     pub(super) fn takes_back(&self, member: &Member<'_>, candidates: &[(&Member<'_>, &GaleraState)]) -> bool {
         self.policy.choices.failback == Failback::Immediate

@@ -362,10 +362,54 @@ fn a_group_bootstrapped_beside_the_others() {
     world.decide();
     assert_eq!(world.picture(), "- - -");
     assert_eq!(world.reason(9101), "servers report different groups");
-    // When all others are gone for good, the new group is the group.
+    // When all others are out of sight, the new group is the group for those who never knew another.
     world.see_state(1, Err(refused()));
     world.decide();
     assert_eq!(world.picture(), "WR - -");
+}
+
+/// The others are without quorum, or out of sight: they may go on any moment, without the one that was started apart.
+#[test]
+fn a_group_bootstrapped_while_the_others_have_no_quorum() {
+    let mut world = World::group(group_policy(WriterReads::Yes));
+    world.see_member(2, |state| {
+        (state.view_prefix, state.view_number) = ("17400000000000000".to_owned(), 1);
+        state.members.retain(|member| member.id == id(2));
+        (state.members[0].is_primary, state.read_only) = (true, false);
+    });
+    world.see_member(1, |state| {
+        state.members[0].state = MemberState::Unreachable;
+        state.members[2].state = MemberState::Unreachable;
+    });
+    world.see_state(0, Err(refused()));
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    let apart = world.roles.hostgroup(9101).last().map(|place| place.reason.clone());
+    assert!(matches!(apart, Some(Reason::OtherGroup { .. })), "{apart:?}");
+    // The last other one says that it is in no group: this one was made on purpose.
+    world.see_member(0, |state| *state = GroupState { server_uuid: id(0), ..GroupState::default() });
+    world.decide();
+    assert_eq!(world.picture(), "- - -", "one still waits for its group");
+    world.see_member(1, |state| *state = GroupState { server_uuid: id(1), ..GroupState::default() });
+    world.decide();
+    assert!(world.writer().is_some());
+}
+
+/// What the newest view was is not forgotten when nobody is left who tells of it.
+#[test]
+fn a_member_that_comes_back_alone_in_an_old_view() {
+    let mut world = World::group(group_policy(WriterReads::Yes));
+    world.see_state(0, Err(refused()));
+    (1..3).for_each(|index| world.see_member(index, elected));
+    world.decide();
+    assert_eq!(world.picture(), "- WR R");
+    world.pass(2000);
+    (1..3).for_each(|index| world.see_state(index, Err(refused())));
+    world.decide();
+    world.see_member(0, |_| {});
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    assert_eq!(world.reason(9101), "still in view 3 of the cluster, others are in 4");
 }
 
 /// Members forced with group_replication_force_members on both sides of a partition.

@@ -9,6 +9,7 @@ use crate::breach::Breach;
 use crate::cluster::{Cluster, Context, Deed, Write};
 use crate::node::endpoint;
 use crate::queue::{Event, MS, Time};
+use crate::watch::Watch;
 use crate::weir::{WRITERS, Weir};
 use crate::world::World;
 
@@ -18,6 +19,8 @@ const READ_TIMEOUT: Time = 5000 * MS;
 const BEAT: Time = 1000 * MS;
 /// How long a statement of a Weir's own may take.
 const WRITE_TIMEOUT: Time = 1000 * MS;
+/// How long a session may hold up a switchover.
+const PIN_GRACE: Time = 5000 * MS;
 /// A switchover that has not come about by then is given up.
 const SWITCH_TIMEOUT: Time = 3000 * MS;
 
@@ -71,8 +74,8 @@ pub(crate) struct Accord {
     pub(crate) switch: Option<(usize, SwitchStep, Time)>,
     /// Its clients hold for a switchover, its own or another's.
     pub(crate) holds: bool,
-    /// Writes of its clients that have not been answered.
-    pub(crate) in_flight: Vec<usize>,
+    /// Writes of its clients that have not been answered, and when they were sent.
+    pub(crate) in_flight: Vec<(usize, Time)>,
 }
 
 impl Weir {
@@ -107,6 +110,8 @@ impl Weir {
         let Some(epoch) = self.settings.policy.epoch.clone() else { return };
         let foreign =
             self.tenure().and_then(|tenure| tenure.foreign_switch(&epoch)).map(|(_, version)| version);
+        // Who holds up a switchover for long is closed.
+        self.accord.in_flight.retain(|(_, since)| context.now < since + PIN_GRACE);
         let is_clear = self.accord.in_flight.is_empty();
         self.accord.holds = foreign.is_some() || self.accord.switch.is_some();
         let cleared =

@@ -1,14 +1,17 @@
 //! Rules broken on purpose, to see that the simulator notices.
 
 use weir_topology::{
-    InstanceId, LocalState, Maintenance, Millis, Observation, Policy, Roles, ServerState, Status, roles,
+    Failback, InstanceId, LocalState, Maintenance, Millis, Observation, Policy, Roles, ServerState, Status,
+    roles,
 };
 
 use crate::chaos::Action;
 use crate::cluster::Path;
+use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
 use crate::weir::{READERS, WRITERS, Weir};
+use crate::world::{CHOOSING, GROUPS, REPLICAS};
 
 /// How a world is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +39,8 @@ impl Trial {
     }
 }
 
-/// A rule that the decision does not keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A rule that the decision does not keep: those of Galera, then of groups, then of replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Breach {
     /// A node without quorum counts as one with.
     IgnoresQuorum,
@@ -67,11 +70,49 @@ pub(crate) enum Breach {
     AwaitsNoLease,
     /// Other Weirs do not count.
     IgnoresPeers,
+    /// There may be any number of writers.
+    AddsWriters,
+    /// A heavier writer never gets its role back.
+    NeverGivesBack,
+    /// It gets it back at once.
+    IgnoresUptime,
+    /// A member counts whomever it reaches.
+    GroupIgnoresQuorum,
+    /// Silence says nothing against a member.
+    GroupIgnoresTimeouts,
+    /// `read_only` says nothing in a group.
+    GroupIgnoresReadOnly,
+    /// A new primary is written to whatever it has to apply.
+    GroupIgnoresBacklog,
+    /// Any group will do.
+    GroupIgnoresHistory,
+    /// Members that join, or were expelled, count as ONLINE.
+    GroupIgnoresState,
+    /// Any view of a group is as good as another.
+    GroupIgnoresViews,
+    /// When the primary is lost, Weir chooses.
+    GroupMovesByItself,
+    /// A primary never reads, not even as the last one left.
+    GroupEmptiesReaders,
+    /// There may be any number of writers of several primaries.
+    GroupAddsWriters,
+    /// `read_only` says nothing with replication.
+    ReplicasIgnoreReadOnly,
+    /// Silence says nothing against a server with replication.
+    ReplicasIgnoreTimeouts,
+    /// Replicas read however far they are behind.
+    ReplicasIgnoreLag,
+    /// Of several servers that are not read_only only one writes.
+    ReplicasChooseOne,
+    /// A source never reads, not even as the last one left.
+    ReplicasEmptyReaders,
+    /// When the source is lost, a replica is written to.
+    ReplicasPromote,
 }
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -86,11 +127,41 @@ impl Breach {
         Self::ComparesNothing,
         Self::AwaitsNoLease,
         Self::IgnoresPeers,
+        Self::AddsWriters,
+        Self::NeverGivesBack,
+        Self::IgnoresUptime,
+        Self::GroupIgnoresQuorum,
+        Self::GroupIgnoresTimeouts,
+        Self::GroupIgnoresReadOnly,
+        Self::GroupIgnoresBacklog,
+        Self::GroupIgnoresHistory,
+        Self::GroupIgnoresState,
+        Self::GroupIgnoresViews,
+        Self::GroupMovesByItself,
+        Self::GroupEmptiesReaders,
+        Self::GroupAddsWriters,
+        Self::ReplicasIgnoreReadOnly,
+        Self::ReplicasIgnoreTimeouts,
+        Self::ReplicasIgnoreLag,
+        Self::ReplicasChooseOne,
+        Self::ReplicasEmptyReaders,
+        Self::ReplicasPromote,
     ];
 
     /// Whether it takes several Weirs that agree on an epoch.
     pub(crate) fn is_of_agreement(self) -> bool {
         matches!(self, Self::IgnoresLease | Self::ComparesNothing | Self::AwaitsNoLease | Self::IgnoresPeers)
+    }
+
+    /// The worlds in which it shows.
+    pub(crate) fn seeds(self) -> impl Iterator<Item = u64> {
+        let first = match self {
+            Self::AddsWriters | Self::NeverGivesBack | Self::IgnoresUptime => CHOOSING,
+            _ if self >= Self::ReplicasIgnoreReadOnly => REPLICAS,
+            _ if self >= Self::GroupIgnoresQuorum => GROUPS,
+            _ => u64::from(self.is_of_agreement()),
+        };
+        (first..).step_by(2)
     }
 
     /// What makes the rule count; done more often than in other worlds.
@@ -115,6 +186,9 @@ impl Breach {
 
     /// The roles as a Weir would decide them that breaks the rule.
     pub(crate) fn roles(self, weir: &Weir, now: Millis) -> Roles {
+        if self >= Self::GroupIgnoresQuorum {
+            return follow::roles(self, weir, now);
+        }
         let mut policy = weir.settings.policy.clone();
         let instance = policy.epoch.as_ref().map_or_else(|| "".into(), |epoch| epoch.instance.clone());
         let mut seen = weir.seen.clone();
@@ -122,6 +196,13 @@ impl Breach {
         match self {
             Self::AwaitsNoNewView => set_wait(&mut policy, 0),
             Self::HoldsForEver => set_wait(&mut policy, u64::MAX),
+            Self::AddsWriters => policy.galera.iter_mut().for_each(|row| row.max_writers += 1),
+            Self::NeverGivesBack => {
+                policy.galera.iter_mut().for_each(|row| row.choices.failback = Failback::Never);
+            }
+            Self::IgnoresUptime => {
+                policy.galera.iter_mut().for_each(|row| row.choices.uptime_min_ms = 0);
+            }
             Self::FailsBack => previous = forget_writers(previous),
             _ => seen.iter_mut().for_each(|seen| self.embellish(seen, &instance, now)),
         }

@@ -2,9 +2,11 @@
 
 use weir_topology::{Maintenance, Wish};
 
-use crate::cluster::{Path, WEIRS_MAX};
+use crate::cluster::{Context, Path, WEIRS_MAX};
 use crate::node::Process;
 use crate::queue::{Event, MS, Time};
+use crate::random::Random;
+use crate::watch::Watch;
 use crate::world::World;
 
 /// A quiet time that does not come is not waited for longer than this.
@@ -41,6 +43,14 @@ pub(crate) enum Action {
     SetApart(usize),
     StartApart(usize),
     Repair,
+    /// With replication: a person makes a server the source of the others.
+    Promote(usize),
+    /// With replication: a server is not read_only, by mistake.
+    Writable(usize),
+    /// With replication: how many seconds a replica is behind.
+    Lag(usize, u64),
+    /// With replication: whether its threads run.
+    Replicate(usize, bool),
 }
 
 /// The plan.
@@ -53,37 +63,82 @@ pub(crate) struct Chaos {
     burst_ended_at: Time,
 }
 
-impl World {
-    /// The next disturbance, or a look whether the world has been quiet for long enough.
-    pub(crate) fn chaos(&mut self) {
-        let now = self.context.now;
-        if self.chaos.left == 0 {
-            let quiet = now.saturating_sub(self.context.disturbed_at) > self.bounds.writer + 1500 * MS;
-            if self.chaos.awaits_quiet && !quiet && now < self.chaos.burst_ended_at + PATIENCE {
-                return self.context.after(400 * MS, Event::Chaos);
+impl Action {
+    /// What ends a disturbance, and when, if it does not last.
+    pub(crate) fn undo(self, random: &mut Random) -> Option<(Time, Self)> {
+        if random.chance(30) {
+            return None;
+        }
+        let soon = random.chance(40);
+        let delay = if soon { random.within(5 * MS..700 * MS) } else { random.within(500 * MS..9000 * MS) };
+        let undo = match self {
+            Action::Kill(node) | Action::Leave(node) => Action::Start(node),
+            Action::Hang(node) => Action::Resume(node),
+            Action::Cut(one, two) => Action::Mend(one, two),
+            Action::SetPath(weir, node, _) => Action::SetPath(weir, node, Path::default()),
+            Action::ReadOnly(node, _) => Action::ReadOnly(node, false),
+            Action::Desync(node, _) => Action::Desync(node, false),
+            Action::Reject(node, _) => Action::Reject(node, false),
+            Action::Maintain(node, _) => Action::Maintain(node, false),
+            Action::Busy(node, _) => Action::Busy(node, false),
+            Action::Backlog(node, _) => Action::Backlog(node, 0),
+            Action::Paused(node, _) => Action::Paused(node, 0),
+            Action::Drain(node, _) => Action::Drain(node, false),
+            Action::Writable(node) => Action::ReadOnly(node, true),
+            Action::Lag(node, _) => Action::Lag(node, 0),
+            Action::Replicate(node, _) => Action::Replicate(node, true),
+            _ => return None,
+        };
+        Some((delay, undo))
+    }
+}
+
+impl Chaos {
+    /// What is next: none while the world is left alone, or whether all is repaired. `quiet` is how long it takes to
+    /// see that the rules hold, and the chance that they are looked at after a burst.
+    pub(crate) fn next(&mut self, context: &mut Context, quiet: (Time, u64)) -> Option<bool> {
+        let now = context.now;
+        if self.left == 0 {
+            let is_quiet = now.saturating_sub(context.disturbed_at) > quiet.0 + 1500 * MS;
+            if self.awaits_quiet && !is_quiet && now < self.burst_ended_at + PATIENCE {
+                context.after(400 * MS, Event::Chaos);
+                return None;
             }
-            self.chaos.left = self.context.random.within(1..6);
-            self.chaos.repairs = self.context.random.chance(65);
+            self.left = context.random.within(1..6);
+            self.repairs = context.random.chance(65);
         }
-        self.chaos.left -= 1;
-        let is_last = self.chaos.left == 0;
-        let action = if is_last && self.chaos.repairs { Action::Repair } else { self.any_action() };
-        self.act(action);
-        if let Some((delay, undo)) = self.undo(action) {
-            self.context.after(delay, Event::Act(undo));
+        self.left -= 1;
+        Some(self.left == 0 && self.repairs)
+    }
+
+    /// Plans the one after that.
+    pub(crate) fn go_on(&mut self, context: &mut Context, quiet: (Time, u64)) {
+        if self.left == 0 {
+            self.burst_ended_at = context.now;
+            self.awaits_quiet = context.random.chance(quiet.1);
         }
-        if is_last {
-            self.chaos.burst_ended_at = now;
-            let agrees = self.weirs.iter().any(|weir| weir.settings.policy.epoch.is_some());
-            self.chaos.awaits_quiet = self.context.random.chance(if agrees { 35 } else { 45 });
-        }
-        let random = &mut self.context.random;
+        let random = &mut context.random;
         let pause = match random.within(0..10) {
             0..3 => random.within(0..5 * MS),
             3..7 => random.within(10 * MS..1000 * MS),
             _ => random.within(1000 * MS..5000 * MS),
         };
-        self.context.after(pause, Event::Chaos);
+        context.after(pause, Event::Chaos);
+    }
+}
+
+impl World {
+    /// The next disturbance, or a look whether the world has been quiet for long enough.
+    pub(crate) fn chaos(&mut self) {
+        let agrees = self.weirs.iter().any(|weir| weir.settings.policy.epoch.is_some());
+        let quiet = (self.bounds.writer, if agrees { 35 } else { 45 });
+        let Some(repairs) = self.chaos.next(&mut self.context, quiet) else { return };
+        let action = if repairs { Action::Repair } else { self.any_action() };
+        self.act(action);
+        if let Some((delay, undo)) = action.undo(&mut self.context.random) {
+            self.context.after(delay, Event::Act(undo));
+        }
+        self.chaos.go_on(&mut self.context, quiet);
     }
 
     fn any_action(&mut self) -> Action {
@@ -133,32 +188,6 @@ impl World {
             94..96 => Action::Start(node),
             _ => Action::Repair,
         }
-    }
-
-    /// What ends a disturbance, and when, if it does not last.
-    fn undo(&mut self, action: Action) -> Option<(Time, Action)> {
-        let random = &mut self.context.random;
-        if random.chance(30) {
-            return None;
-        }
-        let soon = random.chance(40);
-        let delay = if soon { random.within(5 * MS..700 * MS) } else { random.within(500 * MS..9000 * MS) };
-        let undo = match action {
-            Action::Kill(node) | Action::Leave(node) => Action::Start(node),
-            Action::Hang(node) => Action::Resume(node),
-            Action::Cut(one, two) => Action::Mend(one, two),
-            Action::SetPath(weir, node, _) => Action::SetPath(weir, node, Path::default()),
-            Action::ReadOnly(node, _) => Action::ReadOnly(node, false),
-            Action::Desync(node, _) => Action::Desync(node, false),
-            Action::Reject(node, _) => Action::Reject(node, false),
-            Action::Maintain(node, _) => Action::Maintain(node, false),
-            Action::Busy(node, _) => Action::Busy(node, false),
-            Action::Backlog(node, _) => Action::Backlog(node, 0),
-            Action::Paused(node, _) => Action::Paused(node, 0),
-            Action::Drain(node, _) => Action::Drain(node, false),
-            _ => return None,
-        };
-        Some((delay, undo))
     }
 
     /// Does it.
@@ -211,23 +240,6 @@ impl World {
                 }
             }
             _ => {}
-        }
-    }
-
-    fn kill_weir(&mut self, weir: usize) {
-        if self.weirs[weir].runs {
-            self.weirs[weir].kill(&mut self.context);
-            self.context.within(50 * MS..4000 * MS, Event::Restart { weir });
-        }
-    }
-
-    fn stop_weir(&mut self, weir: usize, pause: Time) {
-        let stopped = &mut self.weirs[weir];
-        if stopped.is_awake() {
-            stopped.stopped = true;
-            let life = stopped.life;
-            self.context.disturb(|| format!("weir {weir} is stopped for {} ms", pause / MS));
-            self.context.after(pause, Event::Continue { weir, life });
         }
     }
 

@@ -1,11 +1,11 @@
 //! The rules that every world must keep, looked at after every step.
 
-use weir_topology::{EpochPolicy, LocalState, Status, drift_ms};
+use weir_topology::{EpochPolicy, Failback, LocalState, Status, Tenure, drift_ms};
 
 use crate::breach::Breach;
 use crate::node::{endpoint, node_of};
 use crate::queue::{MS, Time};
-use crate::weir::{Move, READERS, Settings, TICK, Weir};
+use crate::weir::{FAILBACK_PAUSE, Move, READERS, Settings, TICK, Weir};
 use crate::world::World;
 
 /// A node that was silent for long is believed after it has answered for so long.
@@ -33,7 +33,18 @@ impl Bounds {
         let lease =
             |epoch: &EpochPolicy| epoch.lone_lease_ms.max(epoch.peer_timeout_ms) + epoch.lease_ms + 2500;
         let agree = settings.policy.epoch.as_ref().map_or(0, lease) * MS;
-        Self { detect, fresh, writer: detect.max(suspect) + unconfirmed + agree + 4800 * MS }
+        let failback = match settings.failback() {
+            (Failback::Never, _) => 0,
+            (Failback::Immediate, uptime) => uptime,
+            // The first tries may be given up, while somebody's write is not answered.
+            (Failback::Drained, uptime) => uptime + 3 * FAILBACK_PAUSE,
+        };
+        Self { detect, fresh, writer: detect.max(suspect) + unconfirmed + agree + failback + 4800 * MS }
+    }
+
+    /// The same where the servers themselves show what happened only after a time.
+    pub(crate) fn later(self, notice: Time) -> Self {
+        Self { detect: self.detect + notice, writer: self.writer + notice, ..self }
     }
 }
 
@@ -72,7 +83,12 @@ impl World {
             let is_current = matches!(node.state, LocalState::Synced | LocalState::Donor);
             node.stale_since = since(node.stale_since, is_current);
             node.claim_lost_at = since(node.claim_lost_at, claim);
-            node.writable_since = since(node.writable_since, !(quorum && node.wants_writes()));
+            let writable = quorum && node.wants_writes();
+            node.writable_since = since(node.writable_since, !writable);
+            if writable && let Some(begun) = node.unwritable_since {
+                node.lapse = (begun, now);
+            }
+            node.unwritable_since = since(node.unwritable_since, writable);
             let reads = quorum && node.wants_reads();
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.cluster.paths[weir][index];
@@ -87,16 +103,17 @@ impl World {
     /// Rule 1: no writes to a node without quorum for longer than it takes to notice.
     fn check_quorum(&mut self, weir: usize) {
         let asker = &self.weirs[weir];
-        let Some(writer) = asker.writer else { return };
-        let node = &self.cluster.nodes[writer];
-        if node.history != 0 && !asker.knew_history {
-            return;
-        }
-        if let Some(lost) = node.quorum_lost_at
-            && self.context.now > lost.max(asker.awake_since) + self.bounds.detect
-        {
-            let ago = (self.context.now - lost) / MS;
+        let noticed = |lost: Time| self.context.now > lost.max(asker.awake_since) + self.bounds.detect;
+        let wrong = asker.writers.iter().find(|writer| {
+            let node = &self.cluster.nodes[**writer];
+            (node.history == 0 || asker.knew_history) && node.quorum_lost_at.is_some_and(noticed)
+        });
+        let (count, most) = (asker.writers.len(), asker.settings.writers_max());
+        if let Some(writer) = wrong.copied() {
+            let ago = (self.context.now - self.cluster.nodes[writer].quorum_lost_at.unwrap_or(0)) / MS;
             self.fail(|| format!("weir {weir} sends writes to n{writer}, without quorum for {ago} ms"));
+        } else if count > most {
+            self.fail(|| format!("weir {weir} has {count} writers, {most} are wanted"));
         }
     }
 
@@ -163,7 +180,45 @@ impl World {
             _ => {}
         }
         self.check_agreement();
+        self.check_quiet_writers(weir, is_steady);
         self.check_quiet_readers(weir);
+    }
+
+    /// Rules 2 and 7: as many writers as are wanted, and the heaviest where they take their role back.
+    fn check_quiet_writers(&mut self, weir: usize, is_steady: bool) {
+        let asker = &self.weirs[weir];
+        if !is_steady || asker.writer.is_none() || self.is_somebody_cut_off() {
+            return;
+        }
+        let able: Vec<usize> = (0..self.cluster.nodes.len())
+            .filter(|node| self.cluster.nodes[*node].writable_since.is_some() && asker.wants(*node))
+            .collect();
+        let most = asker.settings.writers_max().min(able.len());
+        let weight = |node: &usize| asker.settings.weight(*node);
+        let outweighs = |node: &&usize| asker.writers.iter().all(|writer| weight(node) > weight(writer));
+        let heavier = able.iter().find(outweighs).copied();
+        let (count, writers) = (asker.writers.len(), asker.writers.clone());
+        if count < most {
+            self.fail(|| format!("weir {weir} has {count} writers, although {most} could write"));
+        } else if let Some(heavier) = heavier
+            && asker.settings.failback().0 != Failback::Never
+        {
+            self.fail(|| format!("weir {weir} does not give the role back to n{heavier}: {writers:?}"));
+        }
+    }
+
+    /// Whether a node takes the role of a lighter one, after it has been able to for long enough.
+    fn returns_by_weight(&self, weir: usize, from: usize, to: usize) -> bool {
+        let asker = &self.weirs[weir];
+        let (failback, uptime) = asker.settings.failback();
+        let is_heavier =
+            asker.writers.iter().any(|writer| asker.settings.weight(*writer) > asker.settings.weight(from));
+        let (begun, ended) = self.cluster.nodes[to].lapse;
+        // A lapse that every Weir must have noticed counts.
+        let awake = self.weirs.iter().map(|weir| weir.awake_since).max().unwrap_or(0);
+        let is_noticed = ended > begun + self.bounds.detect && begun > awake + self.bounds.detect;
+        let is_too_early = is_noticed && self.context.now < ended + uptime - uptime / 1000;
+        failback != Failback::Never && is_heavier && !is_too_early
     }
 
     /// Whether a Weir does not reach some node that works.
@@ -193,7 +248,7 @@ impl World {
         };
         let now = self.context.now;
         // A Weir that has seen nothing but a node that was set up apart can't know better.
-        if self.cluster.nodes[node].history != 0 {
+        if self.cluster.nodes[node].history != 0 || !self.weirs[weir].believes_in_cluster() {
             return;
         }
         let lease_ms = policy.lone_lease_ms.max(policy.lease_ms);
@@ -256,7 +311,7 @@ impl World {
                 && (node.backlog == 0 || node.backlog <= limit);
             let is_fit =
                 node.state == LocalState::Synced && node.wants_writes() && self.cluster.has_quorum(*index);
-            let is_wanted = asker.wants(*index) && asker.writer != Some(*index) && asker.writer.is_some();
+            let is_wanted = asker.wants(*index) && !asker.writers.contains(index) && asker.writer.is_some();
             let is_ours = asker.writer.is_some_and(|writer| self.cluster.nodes[writer].history == 0);
             is_quick
                 && is_fit
@@ -274,8 +329,12 @@ impl World {
 
     /// Rules 6 and 7: what a change of the writer needs.
     pub(crate) fn check_move(&mut self, weir: usize, moved: &Move) {
-        let (now, from, to) = (self.context.now, moved.from, moved.to);
+        let (now, to) = (self.context.now, moved.to);
         let asker = &self.weirs[weir];
+        // The role may have been elsewhere meanwhile, where this Weir could not go.
+        let is_named = |tenure: &&Tenure| tenure.row.as_ref().is_some_and(|row| row.writer == endpoint(to));
+        let former = asker.tenure().filter(is_named).and_then(|tenure| tenure.former.as_ref()).map(node_of);
+        let from = former.filter(|former| *former != to).unwrap_or(moved.from);
         let before = |moment: Time, bound: Time| moment + bound < now;
         let planned_at =
             self.weirs.iter().map(|weir| weir.switched_at.max(weir.wished_at)).max().unwrap_or(0);
@@ -309,27 +368,33 @@ impl World {
         let claim_lost = self.cluster.nodes[to].claim_lost_at;
         if let Some(since) = self.cluster.nodes[to].stale_since
             && was_awake
+            && moved.is_new
             && before(since, self.bounds.fresh)
         {
             let state = self.cluster.nodes[to].state.name();
             return self.fail(|| format!("weir {weir} makes n{to} the writer, which is {state}"));
         }
-        if was_able && was_awake && !is_planned && was_in_sight {
+        let returns = self.returns_by_weight(weir, from, to);
+        if was_able && was_awake && !is_planned && was_in_sight && !returns {
             return self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
         }
         // Where nodes don't tell their addresses, any new view must do.
-        if was_able && was_awake && !is_planned && !waited && !agrees && !self.cluster.settings.auto {
+        let may_go = returns || agrees || self.cluster.settings.auto || asker.settings.writers_max() > 1;
+        if was_able && was_awake && !is_planned && !waited && !may_go {
             return self
                 .fail(|| format!("weir {weir} moves the writer from n{from}, still a member, to n{to}"));
         }
         if let Some(lost) = claim_lost
             && was_awake
+            && moved.is_new
             && before(lost, self.bounds.fresh)
         {
             let ago = (now - lost) / MS;
             return self.fail(|| format!("weir {weir} makes n{to} the writer, silent for {ago} ms"));
         }
-        let most = self.context.disturbances + 1;
+        // The role goes and comes back.
+        let each = if asker.settings.failback().0 == Failback::Never { 1 } else { 2 };
+        let most = each * self.context.disturbances + 1;
         if self.weirs[weir].changes > most {
             self.fail(|| format!("weir {weir} has moved the writer more often than anything happened"));
         }

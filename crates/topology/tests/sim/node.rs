@@ -85,6 +85,9 @@ pub(crate) struct Node {
     pub(crate) claim_lost_at: Option<Time>,
     /// Since when it could take a write.
     pub(crate) writable_since: Option<Time>,
+    /// Since when it can take none, and from when until when it could take none last.
+    pub(crate) unwritable_since: Option<Time>,
+    pub(crate) lapse: (Time, Time),
 }
 
 impl Node {
@@ -121,6 +124,8 @@ impl Node {
             stale_since: None,
             claim_lost_at: None,
             writable_since: Some(0),
+            unwritable_since: None,
+            lapse: (0, 0),
         }
     }
 

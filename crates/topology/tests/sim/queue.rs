@@ -3,9 +3,10 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use weir_topology::{EpochRead, GaleraState, Millis, ProbeError};
+use weir_topology::{EpochRead, Millis, ProbeError, ServerState};
 
 use crate::chaos::Action;
+use crate::follow::Turn;
 
 /// Microseconds since the world began.
 pub(crate) type Time = u64;
@@ -35,7 +36,7 @@ pub(crate) enum Event {
     /// A probe reaches its node.
     Asked { weir: usize, life: u32, node: usize, probe: u64, deadline: Time },
     /// A probe ends.
-    Answered { weir: usize, life: u32, node: usize, probe: u64, result: Box<Result<GaleraState, ProbeError>> },
+    Answered { weir: usize, life: u32, node: usize, probe: u64, result: Box<Result<ServerState, ProbeError>> },
     /// A probe is due.
     Probe { weir: usize, life: u32, node: usize, turn: u64 },
     /// A Weir decides although it has heard nothing.
@@ -56,6 +57,8 @@ pub(crate) enum Event {
     Continue { weir: usize, life: u32 },
     /// A killed Weir is started.
     Restart { weir: usize },
+    /// Something of a group's or of replication's own.
+    Turn(Turn),
 }
 
 /// What became of a write, as its Weir hears it.

@@ -1,8 +1,8 @@
 //! One Weir: the real decision, and around it what the owner of the roles does, in virtual time.
 
 use weir_topology::{
-    Choices, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Intent, Millis, Observation, Policy,
-    ProbeError, Role, Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
+    Choices, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Failback, Intent, Millis, Observation, Place,
+    Policy, ProbeError, Role, Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
 };
 
 use crate::accord::Accord;
@@ -22,6 +22,8 @@ pub(crate) const OFFLINE: u32 = 9999;
 pub(crate) const TICK: Time = 100 * MS;
 /// The pause between probes while the cluster is about to form a new view.
 const HURRY_PAUSE: Time = 10 * MS;
+/// How long a switchover of its own that did not come about is not tried again.
+pub(crate) const FAILBACK_PAUSE: Time = 4000 * MS;
 /// How long probes go as fast as they can.
 const HURRY_MS: u64 = 60_000;
 
@@ -66,24 +68,61 @@ impl Settings {
         let policy = Policy { galera: vec![galera], epoch, ..Policy::default() };
         let mut intents = Vec::new();
         for node in 0..nodes {
-            let row = |hostgroup: u32, weight: u64| Intent {
-                endpoint: endpoint(node),
-                hostgroup,
-                wish: Wish::Online,
-                weight: u32::try_from(weight).unwrap_or(1),
-                max_connections: 100,
-                latency_max_us: 0,
-                lag_max_s: 0,
-            };
             if random.chance(60) {
-                intents.push(row(WRITERS, random.one_of(&[1, 100, 100, 10_000])));
+                intents.push(row(node, WRITERS, random.one_of(&[1, 100, 100, 10_000])));
             }
-            intents.push(row(READERS, random.one_of(&[1, 100, 1000])));
+            intents.push(row(node, READERS, random.one_of(&[1, 100, 1000])));
         }
+        Self::with(policy, intents, random)
+    }
+
+    /// The same with any times.
+    pub(crate) fn with(policy: Policy, intents: Vec<Intent>, random: &mut Random) -> Self {
         let timeout = random.within(200..800) * MS;
         let interval = random.within(100..400) * MS;
         let (read_pause, client_pause) = (random.within(50..150) * MS, random.within(60..250) * MS);
         Self { policy, intents, interval, timeout, read_pause, client_pause }
+    }
+
+    /// The same with a writer that takes its role back, or with more writers than one.
+    pub(crate) fn choose(&mut self, random: &mut Random) {
+        for galera in &mut self.policy.galera {
+            galera.max_writers = random.one_of(&[1, 1, 2, 3]);
+            galera.choices.failback = match galera.max_writers {
+                1 => random.one_of(&[Failback::Drained, Failback::Immediate]),
+                _ => random.one_of(&[Failback::Never, Failback::Immediate]),
+            };
+            galera.choices.uptime_min_ms = random.within(500..5000);
+        }
+        if self.writers_max() > 1 {
+            // The epoch has one writer.
+            self.policy.epoch = None;
+        }
+        for row in &mut self.intents {
+            row.weight = random.one_of(&[1, 100, 10_000]);
+        }
+    }
+
+    /// The rules of the cluster; replication has others.
+    fn cluster(&self) -> Option<&ClusterPolicy> {
+        self.policy.galera.first().or(self.policy.group_replication.first())
+    }
+
+    pub(crate) fn writers_max(&self) -> usize {
+        self.cluster().and_then(|cluster| usize::try_from(cluster.max_writers).ok()).unwrap_or(usize::MAX)
+    }
+
+    /// When a heavier server takes the role, and for how long it must have been able to.
+    pub(crate) fn failback(&self) -> (Failback, Time) {
+        let choices = self.policy.galera.first().map(|galera| &galera.choices);
+        choices.map_or((Failback::Never, 0), |choices| (choices.failback, choices.uptime_min_ms * MS))
+    }
+
+    /// A node's weight in the writer hostgroup; none without a row there.
+    pub(crate) fn weight(&self, node: usize) -> Option<u32> {
+        let server = endpoint(node);
+        let row = self.intents.iter().find(|row| row.hostgroup == WRITERS && row.endpoint == server);
+        row.map(|row| row.weight)
     }
 
     /// How long a lost writer is waited for in an old view.
@@ -92,7 +131,21 @@ impl Settings {
     }
 
     pub(crate) fn timeouts_max(&self) -> u64 {
-        self.policy.galera.first().map_or(1, |galera| u64::from(galera.timeouts_max))
+        let replication = self.policy.replication.first().map_or(1, |row| row.timeouts_max);
+        u64::from(self.cluster().map_or(replication, |cluster| cluster.timeouts_max))
+    }
+}
+
+/// A row of `mysql_servers`.
+pub(crate) fn row(node: usize, hostgroup: u32, weight: u32) -> Intent {
+    Intent {
+        endpoint: endpoint(node),
+        hostgroup,
+        wish: Wish::Online,
+        weight,
+        max_connections: 100,
+        latency_max_us: 0,
+        lag_max_s: 0,
     }
 }
 
@@ -128,6 +181,8 @@ pub(crate) struct Weir {
     pub(crate) roles: Roles,
     pub(crate) probes: Vec<Probe>,
     hurry: bool,
+    /// All that take writes.
+    pub(crate) writers: Vec<usize>,
     /// The writer that clients are sent to, and the one before the hold.
     pub(crate) writer: Option<usize>,
     pub(crate) last_writer: Option<usize>,
@@ -136,6 +191,8 @@ pub(crate) struct Weir {
     /// When the user last changed what he wants.
     pub(crate) wished_at: Time,
     pub(crate) switched_at: Time,
+    /// When it may next move the role back by itself.
+    pub(crate) fails_back_at: Time,
     pub(crate) acknowledged_at: Time,
     pub(crate) checked_at: Time,
     /// It has written into the cluster's history in this life.
@@ -157,6 +214,8 @@ pub(crate) struct Reach {
 pub(crate) struct Move {
     pub(crate) from: usize,
     pub(crate) to: usize,
+    /// It was not one of several writers before.
+    pub(crate) is_new: bool,
     pub(crate) held_ms: Option<u64>,
 }
 
@@ -179,12 +238,14 @@ impl Weir {
             roles: Roles::default(),
             probes: Vec::new(),
             hurry: false,
+            writers: Vec::new(),
             writer: None,
             last_writer: None,
             changes: 0,
             changed_at: 0,
             wished_at: 0,
             switched_at: 0,
+            fails_back_at: 0,
             acknowledged_at: 0,
             checked_at: 0,
             knew_history: false,
@@ -210,6 +271,7 @@ impl Weir {
         (self.runs, self.stopped, self.awake_since) = (true, false, context.now);
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
         (self.writer, self.last_writer, self.knew_history) = (None, None, false);
+        self.writers.clear();
         self.waiting.clear();
         self.accord = Accord::default();
         (self.settings.policy.switch, self.settings.policy.cleared) = (None, Vec::new());
@@ -233,6 +295,7 @@ impl Weir {
         self.life += 1;
         self.waiting.clear();
         self.writer = None;
+        self.writers.clear();
     }
 
     /// Folds what a probe has seen into what was seen before; whether the probe had failed.
@@ -328,25 +391,31 @@ impl Weir {
 
     /// Sends clients to the writer that was decided.
     fn follow(&mut self, previous: &Roles, now: Millis) -> Option<Move> {
-        let writer = self.published_writer();
-        self.writer = writer;
-        let to = writer?;
+        let writers = self.published_writers();
+        let before = std::mem::replace(&mut self.writers, writers);
+        // One that is still there is stayed with.
+        let stays = self.last_writer.filter(|writer| self.writers.contains(writer));
+        self.writer = stays.or(self.writers.first().copied());
+        let to = self.writer?;
         let from = self.last_writer.replace(to)?;
         if from == to {
             return None;
         }
         self.changes += 1;
         let hold = previous.groups.first().and_then(|group| group.hold.as_ref());
-        Some(Move { from, to, held_ms: hold.map(|hold| now.since(hold.since)) })
+        Some(Move {
+            from,
+            to,
+            is_new: !before.contains(&to),
+            held_ms: hold.map(|hold| now.since(hold.since)),
+        })
     }
 
     /// Where the roles send writes.
-    fn published_writer(&self) -> Option<usize> {
-        let online = |status: Status| status == Status::Online;
-        let mut places = self.roles.hostgroup(WRITERS).iter();
-        places
-            .find(|place| place.role == Role::Writer && online(place.status))
-            .map(|place| node_of(&place.endpoint))
+    fn published_writers(&self) -> Vec<usize> {
+        let writes = |place: &&Place| place.role == Role::Writer && place.status == Status::Online;
+        let writers = self.roles.hostgroup(WRITERS).iter().filter(writes);
+        writers.map(|place| node_of(&place.endpoint)).collect()
     }
 
     /// Whether somebody reads.
@@ -383,5 +452,14 @@ impl Weir {
         }
         self.settings.policy.switch =
             Some(Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move });
+    }
+
+    /// Begins the switchover that a Weir makes by itself, where the role goes back in order; whether it has.
+    pub(crate) fn fail_back(&mut self, now: Time) -> bool {
+        let wanted = self.roles.groups.first().and_then(|group| group.failback.as_ref()).map(node_of);
+        let Some(node) = wanted.filter(|_| now >= self.fails_back_at) else { return false };
+        self.fails_back_at = now + FAILBACK_PAUSE;
+        self.switch_to(node, now);
+        true
     }
 }

@@ -8,10 +8,18 @@ use crate::breach::Trial;
 use crate::chaos::Chaos;
 use crate::check::Bounds;
 use crate::cluster::{Cluster, ClusterSettings, Context, Deed, Path, Write};
+use crate::follow::{self, Group, Replicas};
 use crate::node::Process;
-use crate::queue::{Event, MS, Queue, Reply, Time};
+use crate::queue::{Event, MS, Queue, Reply};
 use crate::random::Random;
+use crate::watch::Watch;
 use crate::weir::{self, Weir};
+
+/// Galera worlds from this one on have several writers, or one that takes its role back.
+pub(crate) const CHOOSING: u64 = 1_000_000;
+/// Worlds from this one on have a group, and from that one on replication.
+pub(crate) const GROUPS: u64 = 2_000_000;
+pub(crate) const REPLICAS: u64 = 3_000_000;
 
 /// What is wrong, with the way there.
 #[derive(Debug)]
@@ -62,6 +70,14 @@ pub(crate) struct World {
 
 /// Runs the world of a seed for so many steps.
 pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
+    match seed {
+        REPLICAS.. => follow::run::<Replicas>(seed, steps, trial, traced),
+        GROUPS.. => follow::run::<Group>(seed, steps, trial, traced),
+        _ => run_galera(seed, steps, trial, traced),
+    }
+}
+
+fn run_galera(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
     let mut world = World::of_seed(seed, trial, traced);
     world.begin();
     while world.tally.steps < steps {
@@ -76,6 +92,30 @@ pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<T
     world.tally.disturbances = world.context.disturbances;
     world.tally.moves = world.weirs.iter().map(|weir| weir.changes).sum();
     Ok(world.tally)
+}
+
+impl Watch for World {
+    fn parts(&mut self) -> (&mut Context, &mut Vec<Weir>) {
+        (&mut self.context, &mut self.weirs)
+    }
+
+    fn path(&self, weir: usize, node: usize) -> Path {
+        self.cluster.paths[weir][node]
+    }
+
+    fn look(&mut self, node: usize) -> Option<Result<ServerState, ProbeError>> {
+        Some(self.cluster.asked(&self.context, node)?.map(ServerState::from))
+    }
+
+    fn decide(&mut self, weir: usize) {
+        if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.trial.breach()) {
+            self.check_move(weir, &moved);
+        }
+        self.write_down(weir);
+        if self.weirs[weir].fail_back(self.context.now) {
+            self.decide(weir);
+        }
+    }
 }
 
 impl World {
@@ -101,7 +141,10 @@ impl World {
             auto: random.chance(15),
             transfer: random.within(500 * MS..4000 * MS),
         };
-        let policy = weir::Settings::any(&mut random, nodes, agrees);
+        let mut policy = weir::Settings::any(&mut random, nodes, agrees);
+        if seed >= CHOOSING {
+            policy.choose(&mut Random::new(!seed));
+        }
         let weirs = (0..weirs).map(|index| {
             let ppm = i64::try_from(random.within(0..400)).unwrap_or(0) - 200;
             Weir::new(index, policy.clone(), random.within(0..1_000_000), ppm)
@@ -139,10 +182,8 @@ impl World {
         let Some((at, event)) = self.context.queue.next() else { return false };
         self.tally.steps += 1;
         self.context.now = at;
-        match event.handled_by() {
-            Some((weir, life)) if self.weirs[weir].life != life || !self.weirs[weir].runs => {}
-            Some((weir, _)) if self.weirs[weir].stopped => self.weirs[weir].waiting.push(event),
-            _ => self.handle(event),
+        if let Some(event) = self.is_heard(event) {
+            self.handle(event);
         }
         self.check();
         true
@@ -163,10 +204,7 @@ impl World {
             Event::Asked { weir, life, node, probe, deadline } => {
                 self.asked(weir, life, node, probe, deadline)
             }
-            Event::Answered { weir, node, probe, result, .. } => {
-                let result = result.map(ServerState::from);
-                self.answered(weir, node, probe, result);
-            }
+            Event::Answered { weir, node, probe, result, .. } => self.answered(weir, node, probe, *result),
             Event::Tick { weir, life } => {
                 context.after(weir::TICK, Event::Tick { weir, life });
                 self.decide(weir);
@@ -183,7 +221,7 @@ impl World {
             Event::Restart { weir } if !self.weirs[weir].runs => {
                 self.weirs[weir].start(context, cluster.nodes.len());
             }
-            Event::Restart { .. } => {}
+            Event::Restart { .. } | Event::Turn(_) => {}
         }
     }
 
@@ -201,106 +239,6 @@ impl World {
         context.after(3000 * MS, Event::Operator);
     }
 
-    fn go_on(&mut self, weir: usize, life: u32) {
-        let goes_on = &mut self.weirs[weir];
-        if goes_on.life != life || !goes_on.stopped {
-            return;
-        }
-        self.context.disturb(|| format!("weir {weir} goes on"));
-        (goes_on.stopped, goes_on.awake_since) = (false, self.context.now);
-        for event in std::mem::take(&mut goes_on.waiting) {
-            self.context.after(0, event);
-        }
-    }
-
-    // ---- probes ----
-
-    fn ask(&mut self, weir: usize, node: usize, turn: u64) {
-        let asking = &mut self.weirs[weir];
-        let probe = &mut asking.probes[node];
-        if probe.turn != turn || probe.is_asking {
-            return;
-        }
-        probe.id += 1;
-        probe.is_asking = true;
-        let (id, life, timeout) = (probe.id, asking.life, asking.settings.timeout);
-        let deadline = self.context.now + timeout;
-        let path = self.cluster.paths[weir][node];
-        let travel = self.travel(path.delay);
-        if path.there_broken || travel > timeout {
-            self.note_late(path);
-            return self.time_out(weir, node, id, deadline);
-        }
-        self.context.after(travel, Event::Asked { weir, life, node, probe: id, deadline });
-    }
-
-    fn travel(&mut self, delay: Time) -> Time {
-        let random = &mut self.context.random;
-        let usual = random.within(100..1500);
-        if delay > 0 && random.chance(50) { usual + random.within(0..delay) } else { usual }
-    }
-
-    fn time_out(&mut self, weir: usize, node: usize, probe: u64, deadline: Time) {
-        let (life, timeout) = (self.weirs[weir].life, self.weirs[weir].settings.timeout);
-        let result = Box::new(Err(ProbeError::Timeout(timeout / MS)));
-        self.context.queue.add(deadline, Event::Answered { weir, life, node, probe, result });
-    }
-
-    /// A world is not quiet in which answers come too late now and then.
-    fn note_late(&mut self, path: Path) {
-        if path.delay > 0 {
-            self.context.disturbed_at = self.context.now;
-        }
-    }
-
-    fn asked(&mut self, weir: usize, life: u32, node: usize, probe: u64, deadline: Time) {
-        if self.weirs[weir].life != life {
-            return;
-        }
-        let path = self.cluster.paths[weir][node];
-        let travel = self.travel(path.delay);
-        let now = self.context.now;
-        match self.cluster.asked(&self.context, node) {
-            None if now + 50 * MS < deadline => {
-                self.context.after(50 * MS, Event::Asked { weir, life, node, probe, deadline });
-            }
-            Some(result) if !path.back_broken && now + travel < deadline => {
-                let result = Box::new(result);
-                self.context.after(travel, Event::Answered { weir, life, node, probe, result });
-            }
-            _ => {
-                self.note_late(path);
-                self.time_out(weir, node, probe, deadline);
-            }
-        }
-    }
-
-    fn answered(&mut self, weir: usize, node: usize, id: u64, result: Result<ServerState, ProbeError>) {
-        let asking = &mut self.weirs[weir];
-        let probe = &mut asking.probes[node];
-        if probe.id != id || !probe.is_asking {
-            return;
-        }
-        probe.is_asking = false;
-        probe.turn += 1;
-        let (turn, again) = (probe.turn, std::mem::take(&mut probe.again));
-        let (life, answered) = (asking.life, result.is_ok());
-        let pause = if again { 0 } else { asking.pause(&mut self.context.random, answered) };
-        self.context.after(pause, Event::Probe { weir, life, node, turn });
-        asking.observe(self.context.now, node, result);
-        self.decide(weir);
-    }
-
-    /// Has a Weir decide.
-    pub(crate) fn decide(&mut self, weir: usize) {
-        if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.trial.breach()) {
-            self.check_move(weir, &moved);
-        }
-        self.write_down(weir);
-    }
-
-    // ---- clients ----
-
     fn client(&mut self, weir: usize, life: u32) {
         let pause = self.weirs[weir].settings.client_pause;
         self.context.within(pause / 2..pause * 3 / 2, Event::Client { weir, life });
@@ -310,7 +248,7 @@ impl World {
             return;
         };
         let write = self.cluster.writes.len();
-        sender.accord.in_flight.push(write);
+        sender.accord.in_flight.push((write, self.context.now));
         let epoch = sender.epoch();
         self.cluster.writes.push(Write {
             weir,
@@ -333,7 +271,7 @@ impl World {
         if self.weirs[weir].life != weir_life || self.cluster.paths[weir][node].back_broken {
             return;
         }
-        self.weirs[weir].accord.in_flight.retain(|known| *known != write);
+        self.weirs[weir].accord.in_flight.retain(|(known, _)| *known != write);
         if !is_client {
             return self.entered(weir, write, reply == Reply::Acknowledged);
         }

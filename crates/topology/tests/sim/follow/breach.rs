@@ -1,0 +1,114 @@
+//! The rules of worlds in which Weir follows, broken on purpose.
+
+use weir_topology::{Lag, MemberState, Millis, Observation, Role, Roles, ServerState, Status};
+
+use crate::breach::Breach;
+use crate::chaos::Action;
+use crate::queue::MS;
+use crate::random::Random;
+use crate::weir::{READERS, Weir};
+
+/// What makes a rule count; done more often than in other worlds. `other` is another server than `node`.
+pub(crate) fn provocation(
+    breach: Breach,
+    random: &mut Random,
+    weir: usize,
+    (node, other): (usize, usize),
+) -> Action {
+    match breach {
+        Breach::GroupIgnoresQuorum => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
+        Breach::GroupIgnoresHistory => Action::SetApart(node),
+        Breach::GroupIgnoresReadOnly => Action::ReadOnly(node, true),
+        Breach::GroupIgnoresBacklog => match random.chance(60) {
+            true => Action::Backlog(other, 5000),
+            false => Action::Kill(node),
+        },
+        Breach::GroupIgnoresTimeouts | Breach::GroupIgnoresViews | Breach::ReplicasIgnoreTimeouts => {
+            Action::Hang(node)
+        }
+        Breach::ReplicasIgnoreLag => Action::Lag(node, 3600),
+        Breach::ReplicasChooseOne => Action::Writable(node),
+        Breach::ReplicasIgnoreReadOnly => Action::Promote(node),
+        Breach::GroupMovesByItself if random.chance(50) => Action::StopWeir(weir, 500 * MS),
+        _ => Action::Kill(node),
+    }
+}
+
+/// The roles as a Weir would decide them that breaks the rule.
+pub(crate) fn roles(breach: Breach, weir: &Weir, now: Millis) -> Roles {
+    let settings = &weir.settings;
+    let mut policy = settings.policy.clone();
+    let (mut seen, previous) = (weir.seen.clone(), weir.roles.clone());
+    if breach == Breach::GroupAddsWriters {
+        policy.group_replication.iter_mut().for_each(|row| row.max_writers += 1);
+    }
+    if breach == Breach::ReplicasIgnoreLag {
+        policy.replication.iter_mut().for_each(|row| row.lag_when_stopped_s = 0);
+    }
+    let is_lost = weir.writers.is_empty();
+    seen.iter_mut().for_each(|seen| embellish(breach, seen, is_lost, now));
+    let mut decided = weir_topology::roles(&policy, &settings.intents, &seen, &previous, now);
+    let writers = decided.groups.first().map(|group| group.writers.clone()).unwrap_or_default();
+    match breach {
+        Breach::GroupEmptiesReaders | Breach::ReplicasEmptyReaders => {
+            for place in decided.places.iter_mut().filter(|place| place.hostgroup == READERS) {
+                if writers.contains(&place.endpoint) {
+                    place.status = Status::OfflineSoft;
+                }
+            }
+        }
+        Breach::ReplicasChooseOne => {
+            let first = writers.first();
+            decided.places.retain(|place| place.role != Role::Writer || Some(&place.endpoint) == first);
+        }
+        _ => {}
+    }
+    decided
+}
+
+/// Makes a server look as the broken rule has it.
+fn embellish(breach: Breach, seen: &mut Observation, is_lost: bool, now: Millis) {
+    let ignores = matches!(breach, Breach::GroupIgnoresTimeouts | Breach::ReplicasIgnoreTimeouts);
+    if ignores && seen.timeouts > 0 {
+        (seen.timeouts, seen.fault, seen.at) = (0, None, now);
+    }
+    match &mut seen.state {
+        Some(ServerState::Group(state)) => match breach {
+            Breach::GroupIgnoresQuorum => {
+                state.members.iter_mut().for_each(|member| {
+                    if member.state == MemberState::Unreachable {
+                        member.state = MemberState::Online;
+                    }
+                });
+            }
+            Breach::GroupIgnoresReadOnly => state.read_only = false,
+            Breach::GroupIgnoresBacklog => state.applier_queue = 0,
+            Breach::GroupIgnoresHistory => state.view_prefix = "1".to_owned(),
+            Breach::GroupIgnoresState => {
+                let own = state.server_uuid.clone();
+                state.members.iter_mut().filter(|member| member.id == own).for_each(|member| {
+                    member.state = MemberState::Online;
+                });
+            }
+            Breach::GroupIgnoresViews => state.view_number = 1,
+            // Any member that lives is good enough.
+            Breach::GroupMovesByItself if is_lost => {
+                state.single_primary = false;
+                state.read_only = false;
+                state.members.iter_mut().for_each(|member| member.is_primary = true);
+            }
+            _ => {}
+        },
+        Some(ServerState::Replica(state)) => match breach {
+            Breach::ReplicasIgnoreReadOnly => {
+                (state.read_only, state.super_read_only) = (Some(false), Some(false));
+            }
+            Breach::ReplicasPromote if is_lost => {
+                (state.read_only, state.super_read_only) = (Some(false), Some(false));
+            }
+            Breach::ReplicasIgnoreLag => state.lag = Lag::Seconds(0),
+            _ => {}
+        },
+        _ => {}
+    }
+}

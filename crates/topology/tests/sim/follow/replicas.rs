@@ -1,0 +1,295 @@
+//! Servers with asynchronous replication: a source, its replicas, and a person or a tool that makes another the source.
+//!
+//! From the manuals (MySQL "Replication Administration", MariaDB "Replication Overview") and what tools such as
+//! Orchestrator do: `read_only` keeps clients from writing, nothing else does; a replica whose source is gone goes on
+//! serving reads; an old source that comes back is what its configuration file makes of it, often writable.
+
+use weir_topology::{Intent, Lag, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState};
+
+use super::{Host, Model, Taken, Turn, What};
+use crate::chaos::Action;
+use crate::cluster::Context;
+use crate::node::Process;
+use crate::queue::{Event, MS, Time};
+use crate::random::Random;
+use crate::weir::{READERS, WRITERS, row};
+
+/// How far behind a replica counts whose threads do not run.
+const STOPPED_S: u32 = 60;
+
+struct Server {
+    host: Host,
+    read_only: bool,
+    /// Whom it replicates from.
+    source: Option<usize>,
+    /// Its threads run.
+    replicates: bool,
+    lag_s: u64,
+}
+
+/// The servers.
+pub(crate) struct Replicas {
+    servers: Vec<Server>,
+    check: ReadOnlyCheck,
+    /// `max_replication_lag`; 0: no limit.
+    lag_max_s: u32,
+    /// How long the tool waits before it gives a source up, if there is one.
+    patience: Option<Time>,
+    /// Since when there is nothing to write to.
+    missed_since: Option<Time>,
+    /// A source that was killed comes back writable.
+    returns_writable: bool,
+    writes: u64,
+}
+
+impl Model for Replicas {
+    fn any(random: &mut Random, count: usize) -> Self {
+        let server = |node: usize| Server {
+            host: Host::new(),
+            read_only: node > 0,
+            source: (node > 0).then_some(0),
+            replicates: true,
+            lag_s: 0,
+        };
+        Self {
+            servers: (0..count).map(server).collect(),
+            check: random.one_of(&[
+                ReadOnlyCheck::ReadOnly,
+                ReadOnlyCheck::ReadOnly,
+                ReadOnlyCheck::SuperReadOnly,
+                ReadOnlyCheck::Either,
+            ]),
+            lag_max_s: random.one_of(&[0, 10, 30]),
+            patience: random.chance(75).then(|| random.within(1000 * MS..6000 * MS)),
+            missed_since: None,
+            returns_writable: random.chance(40),
+            writes: 0,
+        }
+    }
+
+    fn settings(&self, random: &mut Random) -> (Policy, Vec<Intent>) {
+        let replication = ReplicationPolicy {
+            writer_hostgroup: WRITERS,
+            reader_hostgroup: READERS,
+            check: self.check,
+            writer_reads: random.chance(50),
+            lag_when_stopped_s: STOPPED_S,
+            timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
+        };
+        let of_server = |node: usize| {
+            // Users name a server in one of the two, or in both.
+            let hostgroups: &[u32] = match (node, random.within(0..3)) {
+                (_, 0) => &[WRITERS, READERS],
+                (0, _) => &[WRITERS],
+                _ => &[READERS],
+            };
+            hostgroups.iter().map(move |hostgroup| row(node, *hostgroup, 100)).collect::<Vec<_>>()
+        };
+        let mut intents: Vec<Intent> = (0..self.servers.len()).flat_map(of_server).collect();
+        intents.iter_mut().for_each(|row| row.lag_max_s = self.lag_max_s);
+        (Policy { replication: vec![replication], ..Policy::default() }, intents)
+    }
+
+    fn hosts(&self) -> Vec<&Host> {
+        self.servers.iter().map(|server| &server.host).collect()
+    }
+
+    fn host(&mut self, node: usize) -> &mut Host {
+        &mut self.servers[node].host
+    }
+
+    fn say(&mut self, _: &Context, node: usize) -> ServerState {
+        let server = &self.servers[node];
+        let lag = match server.source {
+            None => Lag::NoReplica,
+            Some(_) if !self.threads_run(node) => Lag::Stopped,
+            Some(_) => Lag::Seconds(server.lag_s),
+        };
+        let state = ReplicaState {
+            read_only: Some(server.read_only),
+            innodb_read_only: Some(false),
+            super_read_only: Some(server.read_only),
+            lag,
+        };
+        state.into()
+    }
+
+    fn take(&mut self, _: &mut Context, node: usize, _: usize) -> Taken {
+        if self.servers[node].read_only || self.servers[node].host.busy {
+            return Taken::Refused;
+        }
+        self.writes += 1;
+        Taken::Committed
+    }
+
+    fn died(&mut self, _: &mut Context, node: usize, _: bool) {
+        // The configuration file has the last word at the next start.
+        if !self.returns_writable {
+            self.servers[node].read_only = true;
+        }
+    }
+
+    fn started(&mut self, context: &mut Context, node: usize) {
+        if self.servers[node].read_only || !(0..self.servers.len()).any(|other| self.rivals(node, other)) {
+            return;
+        }
+        // Whoever watches over them sees two after a while.
+        self.later(context, node, What::Demoted, 500 * MS..8000 * MS);
+    }
+
+    fn listen(&mut self, _: &mut Context) {}
+
+    fn turn(&mut self, context: &mut Context, turn: Turn) {
+        let Turn { node, life, what } = turn;
+        if let What::Manage = what {
+            return self.manage(context);
+        }
+        if self.servers[node].host.life != life {
+            return;
+        }
+        match what {
+            What::Promoted => self.promote(context, node),
+            What::Demoted => {
+                if let Some(source) = (0..self.servers.len()).find(|other| self.rivals(node, *other)) {
+                    context.disturb(|| format!("n{node} is made a replica of n{source}"));
+                    let demoted = &mut self.servers[node];
+                    (demoted.read_only, demoted.source, demoted.replicates) = (true, Some(source), true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn any_action(&self, random: &mut Random, node: usize, _: usize) -> Action {
+        match random.within(0..100) {
+            0..30 => Action::Promote(node),
+            30..50 => Action::Writable(node),
+            50..65 => Action::ReadOnly(node, true),
+            65..85 => Action::Lag(node, random.one_of(&[1, 9, 11, 25, 31, 3600])),
+            _ => Action::Replicate(node, false),
+        }
+    }
+
+    fn act(&mut self, context: &mut Context, action: Action) {
+        match action {
+            Action::ReadOnly(node, on) => self.servers[node].read_only = on,
+            Action::Writable(node) => self.servers[node].read_only = false,
+            Action::Lag(node, lag_s) => self.servers[node].lag_s = lag_s,
+            Action::Replicate(node, on) => self.servers[node].replicates = on,
+            Action::Promote(node) if self.servers[node].host.runs() => {
+                // In order: first nobody writes, then the others follow.
+                for server in &mut self.servers {
+                    server.read_only = true;
+                }
+                self.later(context, node, What::Promoted, 5 * MS..800 * MS);
+            }
+            _ => {}
+        }
+    }
+
+    fn repair(&mut self, _: &mut Context) {
+        for server in &mut self.servers {
+            (server.replicates, server.lag_s) = (true, 0);
+        }
+    }
+
+    fn operate(&mut self, context: &mut Context) -> bool {
+        let writers: Vec<usize> = (0..self.servers.len()).filter(|node| self.writes(*node)).collect();
+        match writers.as_slice() {
+            [] => {
+                if let Some(node) = (0..self.servers.len()).find(|node| self.servers[*node].host.runs()) {
+                    self.promote(context, node);
+                }
+            }
+            [_, others @ ..] => {
+                for node in others {
+                    context.disturb(|| format!("n{node} is made read_only"));
+                    (self.servers[*node].read_only, self.servers[*node].source) =
+                        (true, writers.first().copied());
+                }
+            }
+        }
+        false
+    }
+
+    fn may_write(&self, node: usize) -> bool {
+        self.writes(node) && !self.servers[node].host.busy
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        self.may_write(node)
+    }
+
+    fn may_read(&self, node: usize) -> bool {
+        let server = &self.servers[node];
+        let limit_s = u64::from(self.lag_max_s);
+        let lag_s = match server.source {
+            None => 0,
+            Some(_) if !self.threads_run(node) => u64::from(STOPPED_S),
+            Some(_) => server.lag_s,
+        };
+        // What clients write is read where they write it.
+        let is_fresh = !server.read_only || limit_s == 0 || lag_s <= limit_s;
+        server.host.runs() && !server.host.busy && is_fresh
+    }
+
+    fn notice(&self) -> Time {
+        0
+    }
+
+    fn keeps(&self, _: usize) -> bool {
+        // What a replica lacked when it was promoted is lost, whatever a proxy does.
+        true
+    }
+}
+
+impl Replicas {
+    fn later(&self, context: &mut Context, node: usize, what: What, delays: std::ops::Range<Time>) {
+        let life = self.servers[node].host.life;
+        context.within(delays, Event::Turn(Turn { node, life, what }));
+    }
+
+    /// Both threads: the one that fetches ends when the source does.
+    fn threads_run(&self, node: usize) -> bool {
+        let server = &self.servers[node];
+        let source = server.source.map(|source| self.servers[source].host.process);
+        server.replicates && source != Some(Process::Dead)
+    }
+
+    fn writes(&self, node: usize) -> bool {
+        self.servers[node].host.runs() && !self.servers[node].read_only
+    }
+
+    /// Whether another server is written to, from which this one could replicate.
+    fn rivals(&self, node: usize, other: usize) -> bool {
+        node != other && self.writes(node) && self.writes(other)
+    }
+
+    /// The tool's look.
+    fn manage(&mut self, context: &mut Context) {
+        context.within(300 * MS..1500 * MS, Event::Turn(Turn { node: 0, life: 0, what: What::Manage }));
+        let Some(patience) = self.patience else { return };
+        if (0..self.servers.len()).any(|node| self.writes(node)) {
+            self.missed_since = None;
+            return;
+        }
+        let since = *self.missed_since.get_or_insert(context.now);
+        let able = (0..self.servers.len()).filter(|node| self.servers[*node].host.runs());
+        if let Some(best) = able.min_by_key(|node| (self.servers[*node].lag_s, *node))
+            && context.now >= since + patience
+        {
+            self.promote(context, best);
+        }
+    }
+
+    fn promote(&mut self, context: &mut Context, node: usize) {
+        context.disturb(|| format!("n{node} is the source from now on"));
+        let promoted = &mut self.servers[node];
+        (promoted.read_only, promoted.source, promoted.lag_s) = (false, None, 0);
+        for (other, server) in self.servers.iter_mut().enumerate() {
+            if other != node && server.host.runs() && server.read_only {
+                (server.source, server.replicates) = (Some(node), true);
+            }
+        }
+    }
+}
