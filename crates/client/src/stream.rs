@@ -12,6 +12,8 @@ use crate::{Error, Options, Tls};
 
 /// How much is read from the socket at a time, in bytes.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
+/// Limits of reads and writes are rounded up to this, so that most exchanges go by those that the socket has already.
+const TIMEOUT_STEP: Duration = Duration::from_millis(10);
 
 /// By when an exchange must be complete.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,8 @@ pub(crate) struct PacketStream {
     buffer: Vec<u8>,
     start: usize,
     seq: u8,
+    /// The limit that the socket has for reads and writes, once it has been told one.
+    timeout: Option<Option<Duration>>,
 }
 
 impl PacketStream {
@@ -106,7 +110,13 @@ impl PacketStream {
             match connected {
                 Ok(socket) => {
                     socket.set_nodelay(true).map_err(io_error("connecting"))?;
-                    return Ok(Self { socket: Socket::Plain(socket), buffer: Vec::new(), start: 0, seq: 0 });
+                    return Ok(Self {
+                        socket: Socket::Plain(socket),
+                        buffer: Vec::new(),
+                        start: 0,
+                        seq: 0,
+                        timeout: None,
+                    });
                 }
                 Err(cause) => failure = deadline.error("connecting", cause),
             }
@@ -124,7 +134,7 @@ impl PacketStream {
             .connection()
             .map_err(|error| Error::Io { action: "starting TLS", cause: io::Error::other(error) })?;
         let socket = Socket::Tls(Box::new(StreamOwned::new(connection, socket)));
-        Ok(Self { socket, buffer: Vec::new(), start: 0, seq: self.seq })
+        Ok(Self { socket, buffer: Vec::new(), start: 0, seq: self.seq, timeout: self.timeout })
     }
 
     pub(crate) fn peer_addr(&self) -> Result<SocketAddr, Error> {
@@ -183,9 +193,14 @@ impl PacketStream {
     }
 
     /// Both, as TLS may read in order to write, and write in order to read.
-    fn set_timeouts(&self, left: Option<Duration>) -> io::Result<()> {
-        let socket = self.socket.tcp();
-        socket.set_read_timeout(left).and_then(|()| socket.set_write_timeout(left))
+    fn set_timeouts(&mut self, left: Option<Duration>) -> io::Result<()> {
+        let timeout = left.map(round_up);
+        if self.timeout != Some(timeout) {
+            let socket = self.socket.tcp();
+            socket.set_read_timeout(timeout).and_then(|()| socket.set_write_timeout(timeout))?;
+            self.timeout = Some(timeout);
+        }
+        Ok(())
     }
 
     fn unread(&self) -> Option<&[u8]> {
@@ -233,6 +248,12 @@ impl AsFd for PacketStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.tcp().as_fd()
     }
+}
+
+/// To the next whole [`TIMEOUT_STEP`].
+fn round_up(left: Duration) -> Duration {
+    let steps = left.as_nanos().div_ceil(TIMEOUT_STEP.as_nanos());
+    u32::try_from(steps).map_or(left, |steps| TIMEOUT_STEP * steps)
 }
 
 fn closed(action: &'static str) -> Error {

@@ -2,7 +2,8 @@
 //!
 //! A session that the server itself makes wait before each read tells: once such a read that began at t0 has ended,
 //! every write that any server of the cluster acknowledged before t0 is visible to everybody on this one. The data path
-//! needs not wait itself: it looks whether the moment of a session's last write is covered.
+//! needs not wait itself: it looks whether the moment of a session's last write is covered. While nobody writes, and
+//! no other Weir waits for this one to notice what it has written into the epoch's tables, such reads are rare.
 //!
 //! | cluster | what makes a read wait |
 //! | --- | --- |
@@ -30,8 +31,10 @@ use crate::probe_thread::{Order, wait};
 use crate::settings::Kind;
 use crate::tables::Fault;
 
-/// The pause after a read.
+/// The pause after a read, while somebody writes.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The pause between reads that would tell nobody anything new.
+const REST: Duration = Duration::from_millis(200);
 /// The pause while the server is no member of its cluster, and after failures.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// The pause if the server doesn't do what its manual says.
@@ -91,6 +94,7 @@ pub(crate) fn run(
     shared: &ServerShared,
     standing: &Standing,
     told: Told,
+    hurry: &AtomicBool,
     orders: &Receiver<Order>,
 ) {
     let waiting = match kind {
@@ -102,7 +106,7 @@ pub(crate) fn run(
     let mut reads = Reads::new(waiting, options, shared, told);
     loop {
         let pause = if standing.works() {
-            reads.go_on(standing.epoch_of())
+            reads.go_on(standing.epoch_of(), hurry.load(Ordering::Relaxed))
         } else {
             reads.forget();
             IDLE_PAUSE
@@ -122,6 +126,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Whether the epoch's tables have shown other Weirs, which may wait for this one to read them.
+    fn has_peers(&self) -> bool {
+        self.last.as_ref().is_some_and(|(read, _)| read.instances.len() > 1)
+    }
+
     fn tell(&mut self, result: Result<EpochRead, Fault>) {
         if let (Ok(read), Some((last, at))) = (&result, &self.last)
             && (&read.row, &read.instances) == (&last.row, &last.instances)

@@ -61,7 +61,7 @@ impl ProbeHandle {
         let server = endpoint.clone();
         let shunned = Arc::new(AtomicBool::new(false));
         let kind = settings.kind;
-        let flags = Flags { hurry, shunned: shunned.clone(), log, kind };
+        let flags = Flags { hurry: hurry.clone(), shunned: shunned.clone(), log, kind };
         let thread = thread::Builder::new().name(format!("probe {endpoint}"));
         let mut threads = vec![thread.spawn(move || {
             run(probe, server, generation, interval, &inbox, &events, &flags);
@@ -72,7 +72,9 @@ impl ProbeHandle {
             let (kind, options, standing) = (settings.kind, settings.options.clone(), standing.clone());
             let told = Told { events: causal_events, generation, endpoint: endpoint.clone(), last: None };
             let thread = thread::Builder::new().name(format!("causal {endpoint}"));
-            threads.push(thread.spawn(move || causal::run(kind, options, &shared, &standing, told, &inbox))?);
+            threads.push(thread.spawn(move || {
+                causal::run(kind, options, &shared, &standing, told, &hurry, &inbox);
+            })?);
             causal_orders = Some(orders);
         }
         Ok(Self { generation, settings, standing, shunned, orders, causal_orders, threads })

@@ -17,19 +17,42 @@ pub struct ServerShared {
     /// Until when statements that may write may be sent to it: the lease of the epoch whose writer it is. `u64::MAX`: no
     /// limit. Only the monitor writes it.
     pub writes_until_ns: AtomicU64,
+    /// Until when writes have been noted, at whatever server of the registry.
+    written_until_ns: Arc<AtomicU64>,
     /// Connections that the data path has open to the server, in all hostgroups and workers.
     pub connections_open: AtomicU32,
 }
 
+/// A write that is noted stands for those of so much time after it, which need not be noted then: threads that write
+/// all the time would fight for the place.
+const NOTED_AHEAD_NS: u64 = 1_000_000;
+
 impl ServerShared {
     /// A server of which nothing is known.
     pub fn new(endpoint: Endpoint) -> Self {
+        Self::among(endpoint, Arc::default())
+    }
+
+    fn among(endpoint: Endpoint, written_until_ns: Arc<AtomicU64>) -> Self {
         Self {
             endpoint,
             covered_until_ns: AtomicU64::new(0),
             writes_until_ns: AtomicU64::new(u64::MAX),
+            written_until_ns,
             connections_open: AtomicU32::new(0),
         }
+    }
+
+    /// A write was acknowledged at this moment, by this server or another one of the registry.
+    pub fn note_write(&self, acknowledged_ns: u64) {
+        if self.written_until_ns.load(Ordering::Relaxed) <= acknowledged_ns {
+            self.written_until_ns.store(acknowledged_ns + NOTED_AHEAD_NS, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a write may have been noted that is not certainly visible here.
+    pub fn may_lack_writes(&self) -> bool {
+        !self.covers(self.written_until_ns.load(Ordering::Relaxed))
     }
 
     /// Whether a statement that may write may be sent at this time.
@@ -56,13 +79,40 @@ impl ServerShared {
 /// The [`ServerShared`] of every server ever named, so that a server that is removed and added again keeps its
 /// counters. Cheap to clone; for snapshots and probes, not for the path of a statement.
 #[derive(Clone, Debug, Default)]
-pub struct ServerRegistry(Arc<Mutex<BTreeMap<Endpoint, Arc<ServerShared>>>>);
+pub struct ServerRegistry {
+    servers: Arc<Mutex<BTreeMap<Endpoint, Arc<ServerShared>>>>,
+    written_until_ns: Arc<AtomicU64>,
+}
 
 impl ServerRegistry {
     /// The counters of `endpoint`, the same ones for every caller.
     pub fn server(&self, endpoint: &Endpoint) -> Arc<ServerShared> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let server = servers.entry(endpoint.clone());
-        server.or_insert_with(|| Arc::new(ServerShared::new(endpoint.clone()))).clone()
+        let shared = || ServerShared::among(endpoint.clone(), self.written_until_ns.clone());
+        server.or_insert_with(|| Arc::new(shared())).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_at_one_server_is_lacked_by_the_others_until_they_cover_it() {
+        let registry = ServerRegistry::default();
+        let [writer, reader] = ["db1", "db2"].map(|host| registry.server(&Endpoint::new(host, 3306)));
+        reader.cover_until(1_000);
+        assert!(!reader.may_lack_writes(), "nobody has written");
+        writer.note_write(2_000);
+        assert!(reader.may_lack_writes());
+        // One that is not noted by itself: the one before stands for it.
+        writer.note_write(2_000 + NOTED_AHEAD_NS - 1);
+        reader.cover_until(2_000 + NOTED_AHEAD_NS);
+        assert!(reader.may_lack_writes());
+        reader.cover_until(2_001 + NOTED_AHEAD_NS);
+        assert!(!reader.may_lack_writes());
+        writer.note_write(2_000 + NOTED_AHEAD_NS);
+        assert!(reader.may_lack_writes());
     }
 }

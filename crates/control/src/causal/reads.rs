@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
 use weir_topology::{Millis, ServerShared};
 
-use super::{IDLE_PAUSE, PAUSE, Told, UNFIT_PAUSE};
+use super::{IDLE_PAUSE, PAUSE, REST, Told, UNFIT_PAUSE};
 use crate::clock::{monotonic_ms, monotonic_ns};
 use crate::tables::{self, Fault};
 
@@ -61,8 +61,10 @@ pub(super) struct Reads<'a> {
     shared: &'a ServerShared,
     told: Told,
     sessions: Vec<Session>,
-    /// When the next read is due.
+    /// The earliest moment of the next read.
     due: Instant,
+    /// Until then a read is only begun if it may tell something new.
+    rests_until: Instant,
     /// The last read that has come back was sent then.
     covered_ns: u64,
     /// Failures in a row.
@@ -111,6 +113,7 @@ impl<'a> Reads<'a> {
             told,
             sessions: Vec::new(),
             due: Instant::now(),
+            rests_until: Instant::now(),
             covered_ns: 0,
             failures: 0,
             unfit: 0,
@@ -121,20 +124,22 @@ impl<'a> Reads<'a> {
     /// The server is no member of its cluster now: what it was asked before says nothing.
     pub(super) fn forget(&mut self) {
         self.sessions.clear();
-        self.due = Instant::now();
+        (self.due, self.rests_until) = (Instant::now(), Instant::now());
         (self.failures, self.unfit) = (0, 0);
     }
 
     /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again.
-    pub(super) fn go_on(&mut self, epoch_of: Option<u32>) -> Duration {
+    pub(super) fn go_on(&mut self, epoch_of: Option<u32>, in_hurry: bool) -> Duration {
         self.sessions
             .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
         let now = Instant::now();
-        if now >= self.due && self.is_patience_over(now) {
+        let is_wanted = || in_hurry || self.shared.may_lack_writes() || self.told.has_peers();
+        if now >= self.due && self.is_patience_over(now) && (now >= self.rests_until || is_wanted()) {
             self.begin(epoch_of);
         }
         if self.asked().next().is_none() {
-            return self.due.saturating_duration_since(Instant::now()).min(IDLE_PAUSE);
+            let now = Instant::now();
+            return if now < self.due { (self.due - now).min(IDLE_PAUSE) } else { PAUSE };
         }
         self.listen();
         Duration::ZERO
@@ -245,7 +250,7 @@ impl<'a> Reads<'a> {
         self.shared.cover_until(asked.at_ns);
         self.failures = 0;
         self.covered_ns = self.covered_ns.max(asked.at_ns);
-        self.due = Instant::now() + PAUSE;
+        (self.due, self.rests_until) = (Instant::now() + PAUSE, Instant::now() + REST);
     }
 
     fn does_not_wait(&mut self) {
@@ -357,7 +362,7 @@ mod tests {
         let begun = Instant::now();
         while !is_so(reads) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-            std::thread::sleep(reads.go_on(None).min(Duration::from_millis(5)));
+            std::thread::sleep(reads.go_on(None, false).min(Duration::from_millis(5)));
         }
     }
 
@@ -369,11 +374,29 @@ mod tests {
         });
         probe(&server, |reads, shared, _| {
             let written_ns = monotonic_ns();
+            shared.note_write(written_ns);
             until(reads, "the second read counts", |_| shared.covers(written_ns));
             assert_eq!(reads.sessions.len(), 1, "the first one is of no use any more");
             let written_ns = monotonic_ns();
+            shared.note_write(written_ns);
             until(reads, "the session goes on", |_| shared.covers(written_ns));
             assert_eq!(server.connections(), 2);
+        });
+    }
+
+    #[test]
+    fn while_nobody_writes_there_is_nothing_to_ask() {
+        let server = server(|_| comes_back("8").query("SELECT 1").step(Step::Ignore));
+        probe(&server, |reads, shared, _| {
+            // A write of long ago.
+            shared.note_write(1);
+            until(reads, "the first read covers it", |_| !shared.may_lack_writes());
+            (reads.due, reads.rests_until) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
+            assert_eq!(reads.go_on(None, false), PAUSE);
+            assert!(reads.asked().next().is_none());
+            shared.note_write(monotonic_ns());
+            reads.go_on(None, false);
+            assert!(reads.asked().next().is_some());
         });
     }
 
@@ -402,7 +425,7 @@ mod tests {
             let told = heard.try_recv();
             assert!(matches!(told, Ok(Event::Epoch { result: Err(Fault::Unfit("wsrep_sync_wait")), .. })));
             let connections = server.connections();
-            assert_eq!(reads.go_on(None), IDLE_PAUSE);
+            assert_eq!(reads.go_on(None, false), IDLE_PAUSE);
             reads.forget();
             until(reads, "back in the cluster it is tried again", |_| server.connections() > connections);
         });

@@ -10,13 +10,13 @@
 //! With several writers nobody covers anything new.
 
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
 use weir_topology::ServerShared;
 
-use super::{IDLE_PAUSE, PAUSE, Standing, UNFIT_PAUSE, Writer};
+use super::{IDLE_PAUSE, PAUSE, REST, Standing, UNFIT_PAUSE, Writer};
 use crate::clock::monotonic_ns;
 use crate::probe_thread::{Order, wait};
 
@@ -38,7 +38,7 @@ pub(super) fn run(
     orders: &Receiver<Order>,
 ) {
     options.read_timeout = Some(READ_TIMEOUT);
-    let mut replica = Replica { options, connection: None, followed: None };
+    let mut replica = Replica { options, connection: None, followed: None, rests_until: Instant::now() };
     loop {
         // In this order: a write that was acknowledged before this moment went to the writer that is told now.
         let begin_ns = monotonic_ns();
@@ -48,6 +48,7 @@ pub(super) fn run(
                 shared.cover_until(begin_ns);
                 PAUSE
             }
+            Some(Writer::Other(_)) if replica.rests() && !shared.may_lack_writes() => PAUSE,
             Some(Writer::Other(writer)) => replica.catch_up(*writer, begin_ns, shared),
             None => {
                 replica.forget();
@@ -64,6 +65,8 @@ struct Replica {
     options: Options,
     connection: Option<Connection>,
     followed: Option<Followed>,
+    /// Until then only writes are a reason to ask again.
+    rests_until: Instant,
 }
 
 /// The writer, and the position that is waited for.
@@ -77,6 +80,11 @@ impl Replica {
     fn forget(&mut self) {
         self.connection = None;
         self.followed = None;
+        self.rests_until = Instant::now();
+    }
+
+    fn rests(&self) -> bool {
+        Instant::now() < self.rests_until
     }
 
     /// One question to the writer or the replica; gives the pause that is due after it.
@@ -84,6 +92,7 @@ impl Replica {
         match self.try_to_catch_up(writer, begin_ns) {
             Ok(Progress::Covers(moment_ns)) => {
                 shared.cover_until(moment_ns);
+                self.rests_until = Instant::now() + REST;
                 PAUSE
             }
             Ok(Progress::NotYet) => Duration::ZERO,

@@ -52,6 +52,7 @@ impl Core {
             // A writer that has just taken over may not have applied what this session wrote at the one before.
             session.last_write_server = if covers_earlier { server } else { ServerIndex::MAX };
             session.last_write_at = self.now;
+            self.servers[server].server.shared.note_write(self.now);
             if !session.is_surely_uncommitted() {
                 session.last_commit_at = self.now;
             }

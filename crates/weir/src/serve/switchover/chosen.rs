@@ -35,6 +35,8 @@ impl Server {
         let now_ns =
             u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
         let shared = self.snapshots.registry.server(to);
+        // Others may have written, too.
+        shared.note_write(now_ns);
         let until = Instant::now() + CATCH_UP_WAIT;
         while !shared.covers(now_ns) {
             if Instant::now() >= until {
