@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("policies::the_articles_set_up", articles),
         Case::parallel("policies::too_many_wait", held),
         Case::serial("policies::desync_and_large_transactions_leave_readers_and_order", storms),
+        Case::serial("policies::a_reader_that_falls_behind_leaves_and_comes_back", behind),
         Case::serial("policies::a_read_only_writer_gives_way", read_only),
         Case::serial("policies::a_donor_leaves_readers", donor),
     ]
@@ -262,6 +263,48 @@ fn storms(env: &Env) -> CaseResult {
     let _ = node.root_query("SET GLOBAL wsrep_desync = OFF");
     ensure!(watched? > 20, "nobody has watched");
     Ok(())
+}
+
+/// What a node has received and not applied is more than `max_transactions_behind`: it does not read until it is half of
+/// that.
+fn behind(env: &Env) -> CaseResult {
+    /// Fewer than those at which flow control would hold up the cluster.
+    const WRITES: u32 = 14;
+    let cluster = env.cluster()?;
+    let weir = weir(env, &[], |config| {
+        let groups = config.document_mut()["mysql_galera_hostgroups"].as_array_of_tables_mut();
+        if let Some(row) = groups.and_then(|rows| rows.get_mut(0)) {
+            row.insert("max_transactions_behind", toml_edit::value(5));
+        }
+    })?;
+    wait_writer(&weir)?;
+    let now = writer(&weir)?;
+    let node = cluster.nodes().iter().find(|node| node.addr().to_string() != now).ok_or("no reader")?;
+    let name = node.addr().to_string();
+    let reads = || Ok::<_, Box<dyn Error>>(online(&weir, READERS)?.iter().any(|(server, _)| *server == name));
+    eventually("it reads", PATIENCE, reads)?;
+    let schema = env.schema()?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    node.root_query(&format!("SET wsrep_sync_wait = 15; SELECT * FROM {schema}.t"))?;
+    let watched = with_readers(&weir, || {
+        // What others have written to the table can't be applied here.
+        let mut beside = Session::open(node.addr(), &schema)?;
+        beside.run("LOCK TABLES t READ")?;
+        for id in 0..WRITES {
+            session.run(&format!("INSERT INTO t VALUES ({id})"))?;
+            let seen = session.value("SELECT COUNT(*) FROM t")?;
+            ensure!(seen == (id + 1).to_string(), "{} rows written, {seen} seen", id + 1);
+        }
+        eventually("it does not read", PATIENCE, || Ok(!reads()?))?;
+        eventually("the log tells why", PATIENCE, || {
+            let is_told = |line: &String| line.contains(&name) && line.contains("recv_queue");
+            Ok(role_changes(&weir)?.iter().any(is_told))
+        })?;
+        beside.run("UNLOCK TABLES")?;
+        eventually("it reads again", PATIENCE, reads)
+    });
+    watched.map(drop)
 }
 
 fn read_only(env: &Env) -> CaseResult {

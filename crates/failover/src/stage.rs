@@ -96,11 +96,13 @@ impl<'a> Stage<'a> {
         let servers = match self.place {
             Place::Galera => Servers::Galera(self.start_galera(Vec::new())?),
             Place::Namespaces => {
-                let network = Network::create()?;
-                network.enter()?;
-                let places = network.places();
-                let _ = self.network.set(network);
-                Servers::Galera(self.start_galera(places)?)
+                // It stays, should the servers' start fail: the next scenario tries again.
+                if self.network.get().is_none() {
+                    let network = Network::create()?;
+                    network.enter()?;
+                    let _ = self.network.set(network);
+                }
+                Servers::Galera(self.start_galera(self.network()?.places())?)
             }
             Place::Group => Servers::Group(self.start_group()?),
         };

@@ -127,20 +127,29 @@ impl Outbox {
     /// Queues bytes.
     pub fn send(&mut self, socket: SocketId, bytes: &[u8]) {
         if bytes.len() >= LARGE_PIECE_BYTES {
-            self.take_large(socket);
+            self.take_large(socket, bytes.len());
         }
         if let Some(buffer) = self.buffer(socket) {
             buffer.extend_from_slice(bytes);
         }
     }
 
-    /// A larger buffer for a socket that has none yet.
-    fn take_large(&mut self, socket: SocketId) {
-        if self.out(socket).is_some_and(|out| out.buffer.capacity() == 0)
-            && let Some(large) = self.large.pop()
+    /// A larger buffer for a socket that has none yet, or a small one that would have to grow: the end of a row may come
+    /// before a large piece.
+    fn take_large(&mut self, socket: SocketId, more: usize) {
+        let has_room = |out: &Out| {
+            let len = out.buffer.len();
+            len > LARGE_PIECE_BYTES || (out.buffer.capacity() > 0 && len + more <= out.buffer.capacity())
+        };
+        if self.out(socket).is_some_and(|out| !has_room(out))
+            && let Some(mut large) = self.large.pop()
             && let Some(out) = self.out_mut(socket)
         {
-            out.buffer = large;
+            large.extend_from_slice(&out.buffer);
+            let small = std::mem::replace(&mut out.buffer, large);
+            if small.capacity() > 0 {
+                self.spare(small);
+            }
         }
     }
 
@@ -382,9 +391,12 @@ mod tests {
     fn a_large_transfer_has_its_buffer_again_and_no_more_than_that() {
         let mut out = Outbox::default();
         let socket = out.open(Owner::Session(0));
-        let piece = vec![7; 300_000];
+        let piece = vec![7; 200_000];
         let mut places = std::collections::HashSet::new();
-        for _ in 0..10 {
+        for round in 0..10 {
+            if round % 2 == 1 {
+                out.send(socket, b"the end of a row that came in two parts");
+            }
             out.send(socket, &piece);
             let bytes = out.take_unsent(socket).expect("there is something to send");
             places.insert(bytes.as_ptr());
