@@ -49,6 +49,8 @@ pub(crate) struct Standing {
     works: AtomicBool,
     /// The cluster whose epoch is to be read, plus one; 0: none.
     epoch_of: AtomicU64,
+    /// Other Weirs may wait for this one to read it.
+    has_peers: AtomicBool,
     writer: Mutex<Option<Writer>>,
 }
 
@@ -68,14 +70,19 @@ impl Standing {
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = writer;
     }
 
-    /// Of which cluster the epoch's tables are to be read, if of any.
-    pub(crate) fn read_epoch_of(&self, hostgroup: Option<u32>) {
+    /// Of which cluster the epoch's tables are to be read, if of any, and whether other Weirs live by them.
+    pub(crate) fn read_epoch_of(&self, hostgroup: Option<u32>, has_peers: bool) {
+        self.has_peers.store(has_peers, Ordering::Relaxed);
         self.epoch_of.store(hostgroup.map_or(0, |hostgroup| u64::from(hostgroup) + 1), Ordering::Relaxed);
     }
 
     fn epoch_of(&self) -> Option<u32> {
         let stored = self.epoch_of.load(Ordering::Relaxed);
         stored.checked_sub(1).and_then(|hostgroup| u32::try_from(hostgroup).ok())
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.has_peers.load(Ordering::Relaxed)
     }
 
     fn works(&self) -> bool {
@@ -106,7 +113,7 @@ pub(crate) fn run(
     let mut reads = Reads::new(waiting, options, shared, told);
     loop {
         let pause = if standing.works() {
-            reads.go_on(standing.epoch_of(), hurry.load(Ordering::Relaxed))
+            reads.go_on(standing.epoch_of(), standing.is_awaited() || hurry.load(Ordering::Relaxed))
         } else {
             reads.forget();
             IDLE_PAUSE
@@ -126,11 +133,6 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Whether the epoch's tables have shown other Weirs, which may wait for this one to read them.
-    fn has_peers(&self) -> bool {
-        self.last.as_ref().is_some_and(|(read, _)| read.instances.len() > 1)
-    }
-
     fn tell(&mut self, result: Result<EpochRead, Fault>) {
         if let (Ok(read), Some((last, at))) = (&result, &self.last)
             && (&read.row, &read.instances) == (&last.row, &last.instances)

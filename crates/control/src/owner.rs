@@ -358,7 +358,8 @@ impl Owner {
         for (endpoint, probe) in &self.probes {
             let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
             probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
-            probe.standing.read_epoch_of(self.epoch_to_read(endpoint));
+            let epoch_of = self.epoch_to_read(endpoint);
+            probe.standing.read_epoch_of(epoch_of, epoch_of.is_some_and(|of| self.has_peers(of, now)));
         }
         self.rank_assists(now);
         let hurry = self.is_in_hurry(now);

@@ -255,6 +255,11 @@ impl Tenure {
         self.peers.iter().all(|peer| now >= peer.may_write_until())
     }
 
+    /// Whether other Weirs have been heard of lately.
+    pub fn has_live_peers(&self, policy: &EpochPolicy, now: Millis) -> bool {
+        self.peers.iter().any(|peer| peer.is_live(policy, now))
+    }
+
     /// A live peer that reaches the writer of the epoch.
     pub(crate) fn peer_with_writer(&self, policy: &EpochPolicy, now: Millis) -> Option<&InstanceId> {
         let epoch = self.row.as_ref()?.epoch;

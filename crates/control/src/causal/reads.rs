@@ -133,7 +133,7 @@ impl<'a> Reads<'a> {
         self.sessions
             .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
         let now = Instant::now();
-        let is_wanted = || in_hurry || self.shared.may_lack_writes() || self.told.has_peers();
+        let is_wanted = || in_hurry || self.shared.may_lack_writes();
         if now >= self.due && self.is_patience_over(now) && (now >= self.rests_until || is_wanted()) {
             self.begin(epoch_of);
         }

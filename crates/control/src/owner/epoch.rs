@@ -94,6 +94,13 @@ impl Owner {
         self.accords.get(&hostgroup)?.wants_reads().then_some(hostgroup)
     }
 
+    /// Whether other Weirs have been heard of lately in this cluster.
+    pub(super) fn has_peers(&self, hostgroup: u32, now: Millis) -> bool {
+        let tenure = self.roles.group(hostgroup).and_then(|group| group.tenure.as_ref());
+        let is_live = |policy| tenure.is_some_and(|tenure| tenure.has_live_peers(policy, now));
+        self.settings.policy.epoch.as_ref().is_some_and(is_live)
+    }
+
     /// Before the roles are published: what is sent by the new ones must be within their lease.
     pub(super) fn limit_writes(&self) {
         for (hostgroup, accord) in &self.accords {
