@@ -9,6 +9,7 @@ use weir_testkit::{Account, Weir, WeirConfig, hostgroup, weir_binary};
 use weir_tests::{Bystanders, Case, CaseResult, Env, Session, ensure, eventually};
 
 mod drivers;
+mod exporter;
 mod hostile;
 
 /// The cases of this module.
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("admin::default_passwords_stay_at_home", default_passwords),
         Case::parallel("admin::a_port_in_use_is_an_error_at_the_start", port_in_use),
         Case::parallel("admin::drivers_are_content", drivers::content),
+        Case::parallel("admin::mysqld_exporter_is_content", exporter::scraped),
         Case::parallel("admin::nothing_reaches_out_of_the_database", hostile::outside),
         Case::parallel("admin::statements_without_end_are_stopped", hostile::bombs),
         Case::parallel("admin::silent_connections_and_junk_stop_nobody", hostile::silent),

@@ -175,6 +175,10 @@ fn audit(env: &Env) -> CaseResult {
     })?;
     let mut session = Session::open(weir.addr(), "test")?;
     let id = session.id();
+    let schema = env.schema()?;
+    session.use_schema(&schema)?.done()?;
+    session.run("USE test")?;
+    ensure!(session.use_schema("no_such_schema")?.error().is_some(), "an unknown schema");
     ensure!(session.change_user(other, "test")?.done().is_ok(), "COM_CHANGE_USER");
     session.raw().send_command(&[Command::Quit.code()])?;
     let wrong = Account { password: "wrong", ..Account::APP };
@@ -191,6 +195,8 @@ fn audit(env: &Env) -> CaseResult {
     let told: Vec<_> = own.iter().map(|line| (line["event"].clone(), line["username"].clone())).collect();
     let expected = [
         ("MySQL_Client_Connect_OK", "app"),
+        ("MySQL_Client_Init_DB", "app"),
+        ("MySQL_Client_Init_DB", "app"),
         ("MySQL_Client_Change_User_OK", other.user),
         ("MySQL_Client_Quit", other.user),
         ("MySQL_Client_Close", other.user),
@@ -199,7 +205,9 @@ fn audit(env: &Env) -> CaseResult {
     ensure!(told == expected, "{told:?}");
     let address = weir.addr().to_string();
     ensure!(own.iter().all(|line| line["proxy_addr"] == address.as_str() && line["ssl"] == false), "{own:?}");
-    ensure!(own[3]["duration"].as_str().is_some_and(|text| text.ends_with("ms")), "{own:?}");
+    let schemas: Vec<_> = own.iter().skip(1).take(2).map(|line| &line["schemaname"]).collect();
+    ensure!(schemas == [schema.as_str(), "test"], "{own:?}");
+    ensure!(own[5]["duration"].as_str().is_some_and(|text| text.ends_with("ms")), "{own:?}");
     Ok(())
 }
 

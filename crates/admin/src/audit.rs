@@ -4,11 +4,10 @@ use weir_journal::{AuditEvent, AuditKind, monotonic_ns};
 use weir_protocol::error;
 use weir_session::login::Channel;
 
-use crate::command::{Command, Fixed, Scope, Sql};
+use crate::command::{Command, Fixed, Scope};
 use crate::engine::Engine;
 use crate::error::SqlError;
 use crate::reply::Reply;
-use crate::tokens::{Kind, Token, tokens};
 use crate::wire::Wire;
 
 /// A connection, as the log shows it.
@@ -88,14 +87,15 @@ impl Visitor {
     }
 }
 
-/// Whether a command is to change something that others see.
+/// Whether a command is to change something that others see. Of SQL, SQLite knows it.
 pub(crate) fn is_change(command: &Command) -> bool {
     match command {
-        Command::Sql(sql) => writes(sql),
         Command::Fixed(Fixed::Move(_) | Fixed::Proxy(_)) => true,
         Command::Set(assignments) => assignments.iter().any(|one| one.scope == Scope::Configuration),
+        Command::LoadUser(_) => true,
         Command::Kill { .. } | Command::Truncate { .. } | Command::SaveConfig(_) | Command::Weir(_) => true,
         Command::Fixed(_)
+        | Command::Sql(_)
         | Command::Show(_)
         | Command::Use(_)
         | Command::Transaction { .. }
@@ -108,63 +108,24 @@ pub(crate) fn is_attempt(refusal: &SqlError) -> bool {
     refusal.error == error::SPECIFIC_ACCESS_DENIED
 }
 
-/// Whether SQL is to change something. Behind WITH the verb comes after the common table expressions, each in
-/// parentheses: it is the first verb outside of all of them.
-fn writes(sql: &Sql) -> bool {
-    const WRITES: [&str; 4] = ["INSERT", "REPLACE", "UPDATE", "DELETE"];
-    let is_any = |token: &Token<'_>, words: &[&str]| words.iter().any(|word| token.is(word));
-    // What can't be taken apart is told rather than not.
-    let Ok(tokens) = tokens(&sql.text) else { return true };
-    let Some(first) = tokens.first() else { return false };
-    if !first.is("WITH") {
-        return is_any(first, &WRITES);
-    }
-    let mut depth = 0_u32;
-    for token in &tokens {
-        if token.is_symbol('(') {
-            depth += 1;
-        } else if token.is_symbol(')') {
-            depth = depth.saturating_sub(1);
-        } else if depth == 0 && token.kind == Kind::Word {
-            if is_any(token, &WRITES) {
-                return true;
-            }
-            if is_any(token, &["SELECT", "VALUES"]) {
-                return false;
-            }
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::parse;
 
     #[test]
-    fn only_what_writes_is_a_change() {
+    fn commands_that_change_something() {
         for (text, expected) in [
-            ("SELECT 1", false),
-            ("(SELECT 1)", false),
-            ("VALUES (1)", false),
-            ("EXPLAIN SELECT 1", false),
-            ("PRAGMA table_info(mysql_users)", false),
-            ("WITH x AS (SELECT 1) SELECT * FROM x", false),
-            ("with x(a) as (select ')delete' ), y as (values (2)) select a from x", false),
-            (
-                "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c LIMIT 3",
-                false,
-            ),
-            ("WITH x AS (SELECT 'app') DELETE FROM mysql_users WHERE username IN x", true),
-            ("WITH x AS (SELECT 'a' AS a) INSERT INTO mysql_users (username) SELECT a FROM x", true),
-            ("with x as (select 1) update mysql_users set active = 0", true),
-            ("insert INTO mysql_users (username) VALUES ('a')", true),
-            ("REPLACE INTO mysql_users (username) VALUES ('a')", true),
-            ("UPDATE mysql_users SET active = 0", true),
-            ("DELETE FROM mysql_users", true),
             ("LOAD MYSQL USERS TO RUNTIME", true),
+            ("LOAD MYSQL USER app TO RUNTIME", true),
+            ("PROXYSQL PAUSE", true),
+            ("SET mysql-threads = 2", true),
+            ("SET NAMES utf8mb4", false),
+            ("USE disk", false),
             ("SHOW TABLES", false),
+            ("CHECKSUM MYSQL USERS", false),
+            // SQLite knows.
+            ("DELETE FROM mysql_users", false),
         ] {
             assert_eq!(is_change(&parse(text).unwrap()), expected, "{text}");
         }

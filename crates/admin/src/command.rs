@@ -21,6 +21,8 @@ use crate::tokens::{Cursor, Kind, Token, tokens};
 pub(crate) enum Command {
     /// LOAD, SAVE, PROXYSQL, CHECKSUM: a fixed sequence of words.
     Fixed(Fixed),
+    /// LOAD MYSQL USER name TO RUNTIME: of the users this one alone.
+    LoadUser(String),
     Show(Show),
     /// SET, one or several.
     Set(Vec<Assignment>),
@@ -126,6 +128,7 @@ fn own(
     }
     let verb = first.source.to_ascii_uppercase();
     let command = match verb.as_str() {
+        "LOAD" => load_user(&mut cursor),
         "SHOW" => show::show(&mut cursor).map(Command::Show),
         "DESC" | "DESCRIBE" => show::describe(&mut cursor).map(Command::Show),
         "EXPLAIN" if is_table_name(&cursor) => show::describe(&mut cursor).map(Command::Show),
@@ -153,6 +156,17 @@ fn own(
 fn is_table_name(cursor: &Cursor<'_, '_>) -> bool {
     let words = ["SELECT", "WITH", "QUERY", "INSERT", "UPDATE", "DELETE", "REPLACE", "VALUES"];
     cursor.peek().is_some_and(|token| !words.iter().any(|word| token.is(word)))
+}
+
+fn load_user(cursor: &mut Cursor<'_, '_>) -> Option<Command> {
+    (cursor.takes("MYSQL") && cursor.takes("USER")).then_some(())?;
+    let [name @ .., to, runtime] = cursor.rest() else { return None };
+    (to.is("TO") && runtime.is("RUNTIME")).then_some(())?;
+    // A name may be typed without quotes, also with a dash or a dot in it.
+    let is_one_piece = name.windows(2).all(|pair| pair[0].span.end == pair[1].span.start);
+    let name: String = name.iter().map(Token::value).collect();
+    while cursor.next().is_some() {}
+    (is_one_piece && !name.is_empty()).then_some(Command::LoadUser(name))
 }
 
 fn kill(cursor: &mut Cursor<'_, '_>) -> Option<Command> {
@@ -241,6 +255,7 @@ fn unknown(tokens: &[Token<'_>]) -> SqlError {
 
 /// Commands with something behind them, for suggestions.
 const FORMS: &[&str] = &[
+    "LOAD MYSQL USER",
     "KILL CONNECTION",
     "KILL QUERY",
     "SAVE CONFIG TO FILE",

@@ -5,6 +5,9 @@ use weir_journal::AuditEvent;
 use weir_store::Value;
 use weir_topology::Endpoint;
 
+/// Rows of a table, each with its values in the order of the columns.
+pub type Rows<'a> = &'a mut dyn Iterator<Item = Vec<Value>>;
+
 /// The running Weir. Called from the threads of admin connections; every call may take seconds.
 ///
 /// No call may wait for somebody who uses the store: an admin thread may hold it meanwhile.
@@ -16,12 +19,15 @@ pub trait Engine: Send + Sync + 'static {
     /// Why nothing has changed, a sentence each.
     fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>>;
 
-    /// The rows of now of a table of stats, stats_history or monitor, or of an observed runtime_ table, with columns
-    /// in the order of its DDL. None: the table is not one of the engine's.
-    fn rows(&self, table: &str) -> Option<Vec<Vec<Value>>>;
+    /// Gives `take` the rows of now of a table of stats, stats_history or monitor, or of an observed runtime_ table, with
+    /// columns in the order of its DDL, one after the other: a million of them are never there at once. Not called for a
+    /// table that is not one of the engine's.
+    ///
+    /// `take` may use the store, and whatever takes long (asking the workers) is over when it is called.
+    fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>));
 
     /// As [`Engine::rows`], and what has been counted begins again, for the tables whose name ends in `_reset`.
-    fn rows_and_reset(&self, table: &str) -> Option<Vec<Vec<Value>>>;
+    fn rows_and_reset(&self, table: &str, take: &mut dyn FnMut(Rows<'_>));
 
     /// Ends a client's session, or only its statement. False if there is none with this id.
     fn kill(&self, thread_id: u64, query_only: bool) -> bool;

@@ -16,6 +16,8 @@ mod command;
 mod engine;
 mod error;
 mod force;
+#[doc(hidden)]
+pub mod fuzzing;
 mod leaving;
 mod limits;
 mod listener;
@@ -32,7 +34,7 @@ mod tokens;
 mod variables;
 mod wire;
 
-pub use engine::{Engine, EngineCommand};
+pub use engine::{Engine, EngineCommand, Rows};
 pub use listener::{Handed, ListenError};
 pub use server::{Admin, AdminError, Doors};
 pub use settings::Settings;

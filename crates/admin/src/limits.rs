@@ -20,8 +20,13 @@ pub(crate) const PACKET_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
 /// SQLite works so long on one statement.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest value that SQLite makes or takes.
-pub(crate) const VALUE_BYTES_MAX: i32 = 16 << 20;
+/// The largest value that SQLite makes or takes. It is not asked for the time while it is at work in a function, and some
+/// take longer than in proportion: this is what keeps each of them short.
+pub(crate) const VALUE_BYTES_MAX: i32 = 1 << 20;
+/// The longest pattern of LIKE and GLOB; the time is a product of the pattern's length and the text's.
+pub(crate) const PATTERN_BYTES_MAX: i32 = 1000;
+/// What SQLite takes in all, tables of a million digests included; what would take more fails.
+pub(crate) const SQLITE_BYTES_MAX: i64 = 3 << 30;
 /// All results that are held at a time.
 const RESULTS_BYTES_MAX: usize = 512 << 20;
 /// Prepared statements of a connection.

@@ -14,6 +14,8 @@ use crate::limits::Budget;
 
 /// Longest value that a column is announced with, in bytes.
 const VALUE_BYTES_MAX: u32 = 16 << 20;
+/// A result is sent in pieces of this size: it is not there twice.
+const PIECE_BYTES: usize = 256 << 10;
 /// NULL in place of a length.
 const NULL: u8 = 0xFB;
 
@@ -80,6 +82,11 @@ impl Rows {
         self.budget.take(self.payloads.len() - start + size_of::<usize>())
     }
 
+    /// All rows as they are sent, without their packets' headers.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.payloads
+    }
+
     /// Adds a row of texts.
     pub(crate) fn push_texts(&mut self, values: &[&str]) -> Result<(), SqlError> {
         self.push(values.iter().map(|value| Some(value.as_bytes())))
@@ -97,12 +104,18 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Appends the packets of a reply.
-    pub(crate) fn reply(&mut self, reply: &Reply, out: &mut Vec<u8>) {
+    /// Appends the packets of a reply. When they are many, `send` takes some of them away.
+    pub(crate) fn reply<E>(
+        &mut self,
+        reply: &Reply,
+        out: &mut Vec<u8>,
+        send: impl FnMut(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         match reply {
             Reply::Done(done) => self.ok(done.affected_rows, &done.info, out),
-            Reply::Rows(rows) => self.rows(rows, out),
+            Reply::Rows(rows) => self.rows(rows, out, send)?,
         }
+        Ok(())
     }
 
     pub(crate) fn ok(&mut self, affected_rows: u64, info: &str, out: &mut Vec<u8>) {
@@ -120,15 +133,24 @@ impl Answer {
         frame::packet(out, &mut self.sequence, |out| packet.write(out));
     }
 
-    fn rows(&mut self, rows: &Rows, out: &mut Vec<u8>) {
+    fn rows<E>(
+        &mut self,
+        rows: &Rows,
+        out: &mut Vec<u8>,
+        mut send: impl FnMut(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         frame::packet(out, &mut self.sequence, |out| put_lenenc_int(out, rows.columns.len() as u64));
         self.definitions(rows.columns.iter().map(String::as_str), out);
         let mut start = 0;
         for end in &rows.ends {
             frame::write_packet(out, &mut self.sequence, rows.payloads.get(start..*end).unwrap_or_default());
             start = *end;
+            if out.len() >= PIECE_BYTES {
+                send(out)?;
+            }
         }
         self.end_of_rows(out);
+        Ok(())
     }
 
     /// Definitions of columns or parameters, and what ends them.

@@ -12,6 +12,7 @@ use crate::audit;
 use crate::command::{self, Assignment, Checksum, Command, Fixed, Proxy, Scope, Weir};
 use crate::engine::EngineCommand;
 use crate::error::SqlError;
+use crate::limits::STATEMENT_TIMEOUT;
 use crate::login::Rights;
 use crate::reply::{Done, Reply, RowFormat, Rows};
 use crate::session::{Session, Warning};
@@ -26,6 +27,21 @@ impl Session {
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
         let command = self.understand(text).inspect_err(|error| self.keep_error(error))?;
+        self.carry_out(command, text, parameters, format)
+    }
+
+    /// COM_INIT_DB: as USE.
+    pub(crate) fn init_db(&mut self, schema: &str) -> Result<(), SqlError> {
+        self.carry_out(Command::Use(schema.to_owned()), "", &[], RowFormat::Text).map(|_| ())
+    }
+
+    fn carry_out(
+        &mut self,
+        command: Command,
+        text: &str,
+        parameters: &[Value],
+        format: RowFormat,
+    ) -> Result<Reply, SqlError> {
         let is_about_warnings =
             matches!(command, Command::Show(command::Show::Warnings | command::Show::CountWarnings));
         if !is_about_warnings {
@@ -33,9 +49,11 @@ impl Session {
         }
         let is_show = matches!(command, Command::Show(_) | Command::Sql(_));
         let is_change = audit::is_change(&command);
+        self.changes_rows = false;
+        // Of SQL it is known later.
         let may_run = if is_change { self.office.leaving.check_change() } else { Ok(()) };
         let reply = may_run.and_then(|()| self.obey_command(command, parameters, format));
-        if is_change {
+        if is_change || self.changes_rows {
             self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &reply);
         }
         if let (Err(error), true) = (&reply, self.warnings.is_empty() || is_show) {
@@ -78,6 +96,7 @@ impl Session {
             Command::Sql(sql) => self.sql(&sql, parameters, format),
             Command::Show(show) => self.show(&show, format),
             Command::Fixed(fixed) => self.fixed(fixed, format),
+            Command::LoadUser(name) => self.load_user(&name),
             Command::Set(assignments) => self.set(&assignments),
             Command::Use(schema) => {
                 self.use_schema(&schema)?;
@@ -216,7 +235,8 @@ impl Session {
 
     pub(crate) fn policy(&self, store: &Store) -> Policy {
         let seal = store.check_seal().err().map(|sealed| sealed.to_string());
-        Policy { rights: self.rights, is_read_only: self.office.is_read_only(), seal }
+        let is_read_only = self.office.is_read_only();
+        Policy { rights: self.rights, is_read_only, seal, patience: STATEMENT_TIMEOUT }
     }
 
     /// So that SHOW WARNINGS shows it too.

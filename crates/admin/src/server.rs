@@ -14,7 +14,7 @@ use weir_store::Store;
 
 use crate::engine::Engine;
 use crate::leaving::Leaving;
-use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT};
+use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT, SQLITE_BYTES_MAX};
 use crate::listener::{Bound, Handed, ListenError, Listening};
 use crate::login::Accounts;
 use crate::session;
@@ -140,6 +140,9 @@ impl Admin {
             let store = held(&store);
             attach_information_schema(store.connection())?;
             register(store.connection(), &facts)?;
+            // Of all connections of the process. Nothing is written to files that nobody asked for.
+            store.connection().pragma_update(None, "hard_heap_limit", SQLITE_BYTES_MAX)?;
+            store.connection().pragma_update(None, "temp_store", "MEMORY")?;
         }
         let office = Office {
             engine,

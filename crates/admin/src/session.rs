@@ -1,6 +1,7 @@
 //! An admin's session: its commands, one after the other.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;
@@ -16,7 +17,7 @@ use crate::error::SqlError;
 use crate::limits::{IDLE_TIMEOUT, PACKET_BYTES_MAX, PACKET_TIMEOUT, WARNINGS_MAX};
 use crate::login::{Accounts, Door, Guest, Rights};
 use crate::prepared::Prepared;
-use crate::reply::{Answer, RowFormat};
+use crate::reply::{Answer, Reply, RowFormat};
 use crate::server::Office;
 use crate::wire::{Wire, WireError};
 
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub warnings: Vec<Warning>,
     /// A statement since the last COMMIT has changed something.
     pub has_written: bool,
+    /// SQLite says of the statement at hand that it changes something, or would if it were allowed to.
+    pub changes_rows: bool,
     capabilities: Capabilities,
     prepared: Prepared,
 }
@@ -93,6 +96,7 @@ impl Session {
             schema: MAIN.to_owned(),
             warnings: Vec::new(),
             has_written: false,
+            changes_rows: false,
             capabilities: guest.capabilities,
             prepared: Prepared::default(),
         };
@@ -152,15 +156,25 @@ impl Session {
             }
             let mut out = Vec::new();
             let next = packet.sequence.wrapping_add(1);
-            if let Err(error) = self.obey(command, body, &packet.payload, next, &mut out) {
+            let until = Instant::now() + PACKET_TIMEOUT;
+            let mut send = |out: &mut Vec<u8>| {
+                wire.write(out, until.saturating_duration_since(Instant::now()))?;
                 out.clear();
-                self.answer(next).error(&error, &mut out);
+                std::io::Result::Ok(())
+            };
+            match self.obey(command, body, &packet.payload, next, &mut out) {
+                Ok(None) => {}
+                Ok(Some(reply)) => self.answer(next).reply(&reply, &mut out, &mut send)?,
+                Err(error) => {
+                    out.clear();
+                    self.answer(next).error(&error, &mut out);
+                }
             }
-            wire.write(&out, PACKET_TIMEOUT)?;
+            send(&mut out)?;
         }
     }
 
-    /// One command; what is to be sent goes to `out`.
+    /// One command. What is to be sent goes to `out`, or is the reply that is given back.
     fn obey(
         &mut self,
         command: Option<Command>,
@@ -168,14 +182,11 @@ impl Session {
         payload: &[u8],
         next: u8,
         out: &mut Vec<u8>,
-    ) -> Result<(), SqlError> {
+    ) -> Result<Option<Reply>, SqlError> {
         match command {
-            Some(Command::Query) => {
-                let reply = self.statement(&text(body)?, &[], RowFormat::Text)?;
-                self.answer(next).reply(&reply, out);
-            }
+            Some(Command::Query) => return self.statement(&text(body)?, &[], RowFormat::Text).map(Some),
             Some(Command::InitDb) => {
-                self.use_schema(&text(body)?)?;
+                self.init_db(&text(body)?)?;
                 self.answer(next).ok(0, "", out);
             }
             // Answered by EOF, or by OK in its place.
@@ -195,8 +206,7 @@ impl Session {
             Some(Command::StmtPrepare) => self.prepare(&text(body)?, next, out)?,
             Some(Command::StmtExecute) => {
                 let (text, values) = self.prepared.execute(payload)?;
-                let reply = self.statement(&text, &values, RowFormat::Binary)?;
-                self.answer(next).reply(&reply, out);
+                return self.statement(&text, &values, RowFormat::Binary).map(Some);
             }
             Some(Command::StmtSendLongData) => self.prepared.long_data(payload),
             Some(Command::StmtClose) => {
@@ -213,7 +223,7 @@ impl Session {
             }
             _ => return Err(SqlError::new(error::UNKNOWN_COM_ERROR, "Unknown command of the protocol")),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn prepare(&mut self, text: &str, next: u8, out: &mut Vec<u8>) -> Result<(), SqlError> {

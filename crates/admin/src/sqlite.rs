@@ -27,13 +27,24 @@ pub(crate) struct Outline {
     pub noted: Noted,
 }
 
-/// Looks at a statement without running it.
-pub(crate) fn outline(connection: &Connection, text: &str, policy: Policy) -> Result<Outline, SqlError> {
-    let (outline, noted) = guarded(connection, policy, || {
+/// Looks at a statement without running it; and whether it would change something, which SQLite knows of what is
+/// refused, too.
+pub(crate) fn outline(
+    connection: &Connection,
+    text: &str,
+    policy: Policy,
+) -> (Result<Outline, SqlError>, bool) {
+    let (looked, noted) = guarded(connection, policy, || {
         let statement = connection.prepare(text)?;
-        Ok((headings(&statement), statement.parameter_count()))
-    })?;
-    Ok(Outline { columns: outline.0, parameters: outline.1, noted })
+        // Of EXPLAIN, SQLite says what it says of the statement behind it.
+        let changes = !statement.readonly() && statement.is_explain() == 0;
+        Ok((headings(&statement), statement.parameter_count(), changes))
+    });
+    let changes = match &looked {
+        Ok((_, _, changes)) => *changes,
+        Err(_) => noted.tries_to_change,
+    };
+    (looked.map(|(columns, parameters, _)| Outline { columns, parameters, noted }), changes)
 }
 
 /// Runs a statement.
@@ -46,7 +57,7 @@ pub(crate) fn run(
     memory: &Memory,
 ) -> Result<Reply, SqlError> {
     let mut too_large = None;
-    let (reply, _) = guarded(connection, policy, || {
+    let reply = guarded(connection, policy, || {
         let mut statement = connection.prepare(text)?;
         let columns = headings(&statement);
         let count = columns.len();
@@ -67,7 +78,8 @@ pub(crate) fn run(
             }
         }
         Ok(Reply::Rows(result))
-    })?;
+    });
+    let reply = reply.0?;
     too_large.map_or(Ok(reply), Err)
 }
 
@@ -115,4 +127,54 @@ fn refusal(error: &rusqlite::Error) -> SqlError {
         Some(_) => error::UNKNOWN_ERROR,
     };
     SqlError::new(number, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_store::Store;
+
+    use super::*;
+    use crate::login::Rights;
+
+    #[test]
+    fn sqlite_knows_what_changes_something() {
+        let store = Store::in_memory().unwrap();
+        let policy = |rights| Policy { rights, is_read_only: false, seal: None, patience: Duration::from_secs(10) };
+        for (text, expected) in [
+            ("SELECT 1", false),
+            ("VALUES (1)", false),
+            ("EXPLAIN DELETE FROM mysql_users", false),
+            ("PRAGMA table_info(mysql_users)", false),
+            ("WITH x AS (SELECT 1) SELECT * FROM x", false),
+            ("WITH replace AS (SELECT 1 AS a) SELECT a FROM replace", false),
+            ("WITH \"delete\" AS (SELECT 1), [update] (a) AS (VALUES (2)) SELECT * FROM \"delete\"", false),
+            (
+                "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c LIMIT 3",
+                false,
+            ),
+            ("WITH \"select\" AS (SELECT 'app') DELETE FROM mysql_users WHERE username IN \"select\"", true),
+            ("WITH x AS (SELECT 'a' AS a) INSERT INTO mysql_users (username) SELECT a FROM x", true),
+            ("WITH x AS (SELECT 1) UPDATE mysql_users SET active = 0", true),
+            ("INSERT INTO mysql_users (username) VALUES ('a')", true),
+            ("REPLACE INTO disk.mysql_users (username) VALUES ('a')", true),
+            ("DELETE FROM mysql_users RETURNING username", true),
+            ("DELETE FROM no_such_table", false),
+        ] {
+            let (_, changes) = outline(store.connection(), text, policy(Rights::Admin));
+            assert_eq!(changes, expected, "{text}");
+        }
+        for (text, expected) in [
+            ("DELETE FROM mysql_users", true),
+            ("UPDATE stats.stats_mysql_global SET Variable_Value = 1", true),
+            ("ATTACH '/tmp/x' AS x", true),
+            ("CREATE TABLE x (a)", true),
+            ("SELECT * FROM mysql_users", false),
+        ] {
+            let (outline, changes) = outline(store.connection(), text, policy(Rights::Stats));
+            assert_eq!(outline.unwrap_err().error, error::SPECIFIC_ACCESS_DENIED, "{text}");
+            assert_eq!(changes, expected, "{text}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir_admin::{Admin, Doors, Engine, EngineCommand, Settings};
+use weir_admin::{Admin, Doors, Engine, EngineCommand, Rows, Settings};
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_config::{Config, ListenAddress, TableRows};
 use weir_journal::{AuditEvent, AuditKind};
@@ -23,13 +23,9 @@ struct Notes {
     reads: Mutex<HashMap<String, u32>>,
 }
 
-impl Engine for Notes {
-    fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>> {
-        self.applied.lock().unwrap().push(config.clone());
-        Ok(Vec::new())
-    }
-
-    fn rows(&self, table: &str) -> Option<Vec<Vec<Value>>> {
+impl Notes {
+    /// The row of a table, if it is one of this engine's.
+    fn row(&self, table: &str) -> Option<Vec<Value>> {
         let mut reads = self.reads.lock().unwrap();
         let count = reads.entry(table.to_owned()).or_default();
         *count += 1;
@@ -53,13 +49,26 @@ impl Engine for Notes {
                 "0",
                 "{}",
             ];
-            return Some(vec![session.iter().map(|text| Value::Text((*text).into())).collect()]);
+            return Some(session.iter().map(|text| Value::Text((*text).into())).collect());
         }
-        (table == "stats_mysql_global").then(|| vec![row])
+        (table == "stats_mysql_global").then_some(row)
+    }
+}
+
+impl Engine for Notes {
+    fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>> {
+        self.applied.lock().unwrap().push(config.clone());
+        Ok(Vec::new())
     }
 
-    fn rows_and_reset(&self, table: &str) -> Option<Vec<Vec<Value>>> {
-        self.rows(&format!("reset of {table}"))
+    fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
+        if let Some(row) = self.row(table) {
+            take(&mut std::iter::once(row));
+        }
+    }
+
+    fn rows_and_reset(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
+        self.rows(&format!("reset of {table}"), take);
     }
 
     fn kill(&self, thread_id: u64, _query_only: bool) -> bool {
@@ -253,6 +262,41 @@ fn a_session_hears_what_has_no_effect() {
     assert!(query(&mut admin, "SHOW WARNINGS")[0][2].contains("nothing was rolled back"));
     admin.query("SELEC").unwrap_err();
     assert_eq!(query(&mut admin, "SHOW WARNINGS")[0][0], "Error");
+}
+
+#[test]
+fn com_init_db_is_as_use() {
+    let rig = Rig::start();
+    let mut admin = rig.admin();
+    admin.query("SET wait_for_nobody = 1").unwrap();
+    admin.use_schema("stats").unwrap();
+    assert_eq!(query(&mut admin, "SHOW WARNINGS"), Vec::<Vec<String>>::new());
+    assert_eq!(query(&mut admin, "SELECT DATABASE()"), [["stats"]]);
+    let refusal = admin.use_schema("nothing").unwrap_err().to_string();
+    assert!(refusal.contains("Unknown database 'nothing'"), "{refusal}");
+    assert_eq!(query(&mut admin, "SHOW WARNINGS")[0][..2], ["Error", "1049"]);
+    assert_eq!(query(&mut admin, "SELECT DATABASE()"), [["stats"]]);
+}
+
+#[test]
+fn one_user_is_loaded_and_the_others_stay() {
+    let rig = Rig::start();
+    let mut admin = rig.admin();
+    let users = |admin: &mut Connection| {
+        query(admin, "SELECT username, default_hostgroup FROM runtime_mysql_users ORDER BY username")
+    };
+    admin.query("INSERT INTO mysql_users (username, password) VALUES ('app', 'x'), ('web-1', 'y')").unwrap();
+    admin.query("LOAD MYSQL USERS TO RUNTIME").unwrap();
+    admin.query("UPDATE mysql_users SET default_hostgroup = 7").unwrap();
+    admin.query("INSERT INTO mysql_users (username, password) VALUES ('new', 'z')").unwrap();
+    admin.query("LOAD MYSQL USER web-1 TO RUNTIME").unwrap();
+    assert_eq!(users(&mut admin), [["app", "0"], ["web-1", "7"]]);
+    admin.query("load mysql user 'new' to runtime").unwrap();
+    assert_eq!(users(&mut admin), [["app", "0"], ["new", "0"], ["web-1", "7"]]);
+    let refusal = refusal(&mut admin, "LOAD MYSQL USER nobody TO RUNTIME");
+    assert!(refusal.contains("LOAD MYSQL USER nobody: there is no such user in mysql_users"), "{refusal}");
+    assert_eq!(rig.notes.applied.lock().unwrap().len(), 3);
+    assert!(rig.connect("stats", "look").unwrap().query("LOAD MYSQL USER app TO RUNTIME").is_err());
 }
 
 #[test]
@@ -482,12 +526,17 @@ fn who_comes_and_what_is_changed_is_audited() {
     admin.query("LOAD MYSQL USERS TO RUNTIME").unwrap();
     assert!(admin.query("KILL 8").is_err());
     admin.query("WITH x AS (SELECT 1) SELECT * FROM x").unwrap();
+    admin.query("WITH replace AS (SELECT 1) SELECT * FROM replace").unwrap();
     admin.query("WITH x AS (SELECT 'app') DELETE FROM mysql_users WHERE username IN x").unwrap();
     assert!(admin.query("ATTACH DATABASE '/etc/passwd' AS x").is_err());
     assert!(admin.query("SELEC 1").is_err());
-    drop(admin);
+    let mut stats = rig.connect("stats", "look").unwrap();
+    assert!(stats.query("DELETE FROM stats.stats_mysql_global").is_err());
+    drop((admin, stats));
     assert!(rig.connect("admin", "wrong").is_err());
-    let has_ended = |log: &[(AuditKind, [String; 3])]| log.iter().any(|line| line.0 == AuditKind::AdminClose);
+    let has_ended = |log: &[(AuditKind, [String; 3])]| {
+        log.iter().filter(|line| line.0 == AuditKind::AdminClose).count() == 2
+    };
     while !has_ended(&rig.notes.audited.lock().unwrap()) {
         thread::yield_now();
     }
@@ -506,8 +555,13 @@ fn who_comes_and_what_is_changed_is_audited() {
             "ATTACH DATABASE '/etc/passwd' AS x",
             "error 1227: ATTACH is not for the admin interface: its tables are what they are",
         ),
+        (
+            "stats",
+            "DELETE FROM stats.stats_mysql_global",
+            "error 1227: this account may only read: log in as one of admin-admin_credentials",
+        ),
     ];
     assert_eq!(told, expected);
     let count = |kind| log.iter().filter(|line| line.0 == kind).count();
-    assert_eq!((count(AuditKind::AdminConnectOk), count(AuditKind::AdminConnectErr)), (1, 1));
+    assert_eq!((count(AuditKind::AdminConnectOk), count(AuditKind::AdminConnectErr)), (2, 1));
 }

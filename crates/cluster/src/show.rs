@@ -10,7 +10,7 @@ use crate::watch::Watch;
 /// Fills the tables.
 pub(crate) fn put(store: &mut Store, peers: &[Peer], watch: &Watch) -> Result<(), StoreError> {
     store.put(STATS, "stats_proxysql_servers_checksums", checksums(peers, watch))?;
-    store.put(STATS, "stats_proxysql_servers_metrics", peers.iter().map(metrics).collect())
+    store.put(STATS, "stats_proxysql_servers_metrics", peers.iter().map(metrics))
 }
 
 fn checksums(peers: &[Peer], watch: &Watch) -> Vec<Vec<Value>> {

@@ -79,6 +79,8 @@ pub enum AuditKind {
     ChangeUserOk,
     /// That was refused.
     ChangeUserErr,
+    /// The session has another schema: USE or COM_INIT_DB.
+    InitDb,
     /// The client says that it leaves.
     Quit,
     /// The session is over.
@@ -94,11 +96,12 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::ConnectOk,
         Self::ConnectErr,
         Self::ChangeUserOk,
         Self::ChangeUserErr,
+        Self::InitDb,
         Self::Quit,
         Self::Close,
         Self::AdminConnectOk,
@@ -114,6 +117,7 @@ impl AuditKind {
             Self::ConnectErr => "MySQL_Client_Connect_ERR",
             Self::ChangeUserOk => "MySQL_Client_Change_User_OK",
             Self::ChangeUserErr => "MySQL_Client_Change_User_ERR",
+            Self::InitDb => "MySQL_Client_Init_DB",
             Self::Quit => "MySQL_Client_Quit",
             Self::Close => "MySQL_Client_Close",
             Self::AdminConnectOk => "Admin_Connect_OK",

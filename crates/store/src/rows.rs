@@ -145,11 +145,16 @@ impl Store {
     }
 
     /// Puts rows in place of those of a table that is not edited: of `stats`, `monitor`, `stats_history`, or a
-    /// `runtime_` table. Values are in the order of the columns.
+    /// `runtime_` table. Values are in the order of the columns. The rows are taken one by one, all or none.
     ///
     /// # Errors
     /// [`StoreError::NoTable`]; [`StoreError::Row`] if a row has another number of values than the table columns.
-    pub fn put(&mut self, schema: &str, name: &str, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
+    pub fn put(
+        &mut self,
+        schema: &str,
+        name: &str,
+        rows: impl IntoIterator<Item = Vec<Value>>,
+    ) -> Result<(), StoreError> {
         let found = table(schema, name).filter(|table| table.schema != MAIN || table.is_runtime());
         let found = found.filter(|table| table.module.is_none());
         let Some(table) = found else { return Err(StoreError::NoTable(format!("{schema}.{name}"))) };

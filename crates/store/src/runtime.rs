@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use weir_config::{Config, ConfigError, Strictness, TableRows, read_rows_for, variables};
+use weir_config::{Cell, Config, ConfigError, Strictness, TableRow, TableRows, read_rows_for, variables};
 
 use crate::open::{DATABASE_FILE, of_file};
 use crate::rows::{is_of, is_shared, tables_of};
@@ -66,6 +66,27 @@ impl Store {
     pub fn prepare_runtime(&self, modules: &[Module]) -> Result<Loaded, Vec<ConfigError>> {
         let rows = self.rows_of(modules, Layer::Memory).map_err(as_fault)?;
         self.prepare_rows(modules, rows)
+    }
+
+    /// [`Store::prepare_runtime`] of one user alone: the rows with its name in `main.mysql_users`, and of all other users
+    /// what is in force. None if there are no such rows.
+    ///
+    /// # Errors
+    /// As [`Store::prepare_runtime`].
+    pub fn prepare_user(&self, username: &str) -> Result<Option<Loaded>, Vec<ConfigError>> {
+        const USERS: &str = "mysql_users";
+        let users = [Module::MysqlUsers];
+        let is_meant =
+            |row: &TableRow| matches!(row.get("username"), Some(Cell::Text(name)) if name == username);
+        let edited = self.rows_of(&users, Layer::Memory).map_err(as_fault)?;
+        let mut rows = self.rows_of(&users, Layer::Runtime).map_err(as_fault)?;
+        let wanted: Vec<_> = edited.of(USERS).iter().filter(|row| is_meant(row)).cloned().collect();
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let others = rows.of(USERS).iter().filter(|row| !is_meant(row)).cloned();
+        rows.set(USERS, others.chain(wanted).collect());
+        self.prepare_rows(&users, rows).map(Some)
     }
 
     /// [`Store::prepare_runtime`] with the rows of some modules that are not in `main`, such as another proxy's.

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGTERM, SIGUSR1};
-use weir_admin::{Engine, EngineCommand};
+use weir_admin::{Engine, EngineCommand, Rows};
 use weir_config::{Config, ConfigError, TableRows};
 use weir_http::{Format, metrics_text};
 use weir_journal::AuditEvent;
 use weir_proxy::service::Publisher;
-use weir_store::Value;
 
 use crate::config_command;
 use crate::control::{Deed, Orders, Switchover, order};
@@ -38,12 +37,12 @@ impl Engine for RunningWeir {
         self.intake.take(config.clone())
     }
 
-    fn rows(&self, table: &str) -> Option<Vec<Vec<Value>>> {
-        tables::rows(table, &self.sources)
+    fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
+        tables::rows(table, &self.sources, take);
     }
 
-    fn rows_and_reset(&self, table: &str) -> Option<Vec<Vec<Value>>> {
-        tables::rows_and_reset(table, &self.sources)
+    fn rows_and_reset(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
+        tables::rows_and_reset(table, &self.sources, take);
     }
 
     fn kill(&self, thread_id: u64, query_only: bool) -> bool {

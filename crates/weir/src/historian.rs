@@ -102,7 +102,7 @@ impl Figures for Sources {
     }
 
     fn connection_pool(&self) -> Rows {
-        tables::rows("stats_mysql_connection_pool", self).unwrap_or_default()
+        tables::connection_pool(self)
     }
 
     fn cpu_ticks(&self) -> (u64, u64) {
@@ -115,7 +115,7 @@ impl Figures for Sources {
         (memory.data_bytes, memory.resident_bytes, memory.virtual_bytes)
     }
 
-    fn take_digests(&self) -> Rows {
-        tables::rows_and_reset("stats_mysql_query_digest_reset", self).unwrap_or_default()
+    fn take_digests(&self, rows_max: usize) -> Rows {
+        tables::hottest_digests_and_reset(self, rows_max)
     }
 }

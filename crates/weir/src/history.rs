@@ -54,8 +54,8 @@ pub(crate) trait Figures {
     fn cpu_ticks(&self) -> (u64, u64);
     /// Memory taken, in RAM, and mapped, in bytes.
     fn memory_bytes(&self) -> (u64, u64, u64);
-    /// The rows of `stats_mysql_query_digest`, which begins again.
-    fn take_digests(&self) -> Rows;
+    /// The rows of `stats_mysql_query_digest` that took longest in all, which begins again.
+    fn take_digests(&self, rows_max: usize) -> Rows;
 }
 
 /// Writes rows.
@@ -113,11 +113,7 @@ impl History {
                 self.insert_rows("history_stats_mysql_connection_pool", now_s, figures.connection_pool())
             }
             Subject::Digests => {
-                let mut rows = figures.take_digests();
-                // sum_time
-                rows.sort_by_key(|row| std::cmp::Reverse(row.get(9).map_or(0, whole)));
-                rows.truncate(DIGESTS_MAX);
-                self.insert_rows("history_mysql_query_digest", now_s, rows)
+                self.insert_rows("history_mysql_query_digest", now_s, figures.take_digests(DIGESTS_MAX))
             }
         }
     }
@@ -213,13 +209,6 @@ fn prune(
 /// SQLite's numbers have a sign.
 fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn whole(value: &Value) -> i64 {
-    match value {
-        Value::Integer(number) => *number,
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

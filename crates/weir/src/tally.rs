@@ -7,6 +7,7 @@ pub(crate) mod sums;
 pub(crate) mod top;
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +25,8 @@ const FULL_TABLES_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct Tally {
     publisher: Publisher,
+    /// How many digests there is room for. Who changes it does not wait for who reads them all.
+    digests_max: AtomicUsize,
     digests: Mutex<Digests>,
     commands: Mutex<Fresh<Vec<WorkerReport>>>,
     errors: Mutex<Fresh<Vec<WorkerReport>>>,
@@ -60,6 +63,7 @@ impl Tally {
     pub(crate) fn new(publisher: Publisher, digests_max: usize) -> Self {
         Self {
             publisher,
+            digests_max: AtomicUsize::new(digests_max),
             digests: Mutex::new(Digests { sums: DigestSums::new(digests_max), asked: None }),
             commands: Mutex::default(),
             errors: Mutex::default(),
@@ -91,7 +95,7 @@ impl Tally {
 
     /// Room for so many digests.
     pub(crate) fn limit_digests(&self, digests_max: usize) {
-        lock(&self.digests).sums.limit(digests_max);
+        self.digests_max.store(digests_max, Ordering::Relaxed);
     }
 
     /// Reads the digests of now.
@@ -128,6 +132,7 @@ impl Tally {
     }
 
     fn take_full_tables(&self, sums: &mut DigestSums) {
+        sums.limit(self.digests_max.load(Ordering::Relaxed));
         for table in self.publisher.full_tables() {
             sums.add(table, &clock());
         }
@@ -214,7 +219,7 @@ pub(crate) fn clock() -> Clock {
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     use super::*;
 

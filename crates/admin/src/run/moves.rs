@@ -1,6 +1,7 @@
 //! LOAD and SAVE: rows between memory, runtime, disk and the file.
 
-use weir_store::{Layer, Module, StoreError};
+use weir_config::ConfigError;
+use weir_store::{Layer, Loaded, Module, Store, StoreError};
 
 use super::done;
 use crate::command::{Move, Place};
@@ -41,14 +42,34 @@ impl Session {
         self.office.store().merge(&[module], &rows).map_err(refused)
     }
 
+    fn load_to_runtime(&mut self, module: Module) -> Result<Reply, SqlError> {
+        self.put_in_force(module, |store| store.prepare_runtime(&[module]).map(Some))
+    }
+
+    /// One user as it is in memory; all others stay as they are in force.
+    pub(super) fn load_user(&mut self, name: &str) -> Result<Reply, SqlError> {
+        self.needs_admin()?;
+        self.put_in_force(Module::MysqlUsers, |store| store.prepare_user(name)).map_err(|error| {
+            let message = error.message;
+            SqlError { message: format!("LOAD MYSQL USER {name}: {message}"), ..error }
+        })
+    }
+
     /// Whole or not at all: what is in memory is checked together with what is in force of the other modules, taken by
     /// the running Weir, and only then it is what is in force.
-    fn load_to_runtime(&mut self, module: Module) -> Result<Reply, SqlError> {
+    fn put_in_force(
+        &mut self,
+        module: Module,
+        prepare: impl FnOnce(&Store) -> Result<Option<Loaded>, Vec<ConfigError>>,
+    ) -> Result<Reply, SqlError> {
         let office = self.office.clone();
         let _one_at_a_time = office.loading();
-        let prepared = office.store().prepare_runtime(&[module]);
+        let prepared = prepare(&office.store());
         let loaded =
             prepared.map_err(|faults| self.faults(faults.iter().map(ToString::to_string).collect()))?;
+        let Some(loaded) = loaded else {
+            return Err(SqlError::other("there is no such user in mysql_users; nothing has changed"));
+        };
         let warnings = office.put_in_force(loaded, None).map_err(|faults| self.faults(faults))?;
         for warning in warnings {
             tracing::warn!(module = module.name(), warning, "admin: loaded to runtime, with a warning");

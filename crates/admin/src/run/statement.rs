@@ -10,6 +10,7 @@ use weir_store::{GLOBAL_VARIABLES, MAIN, MONITOR, STATS, STATS_HISTORY, Store, T
 
 use super::config::known;
 use crate::command::Sql;
+use crate::engine::Rows;
 use crate::error::SqlError;
 use crate::reply::{Reply, RowFormat};
 use crate::session::Session;
@@ -43,7 +44,10 @@ impl Session {
         if writes_variables {
             sql.variables.iter().try_for_each(|name| known(name))?;
         }
-        self.has_written |= !outline.noted.writes.is_empty();
+        if self.changes_rows {
+            self.office.leaving.check_change()?;
+        }
+        self.has_written |= self.changes_rows;
         let variables = self.system_variables(&sql.system)?;
         if writes_variables {
             return self.write_variables(sql, parameters, format);
@@ -65,7 +69,10 @@ impl Session {
 
     fn look(&mut self, text: &str) -> Result<Outline, SqlError> {
         let store = self.office.store();
-        sqlite::outline(store.connection(), text, self.policy(&store))
+        let (outline, changes) = sqlite::outline(store.connection(), text, self.policy(&store));
+        drop(store);
+        self.changes_rows |= changes;
+        outline
     }
 
     /// What is read of the engine's tables is as of the statement's arrival at least. Who comes while another one has
@@ -93,12 +100,13 @@ impl Session {
                 continue;
             }
             let now = Instant::now();
-            let rows = match is_reset {
-                true => office.engine.rows_and_reset(&table.name),
-                false => office.engine.rows(&table.name),
-            };
-            let Some(rows) = rows else { continue };
-            let put = office.store().put(table.schema, &table.name, rows);
+            let mut put = None;
+            let mut take = |rows: Rows<'_>| put = Some(office.store().put(table.schema, &table.name, rows));
+            match is_reset {
+                true => office.engine.rows_and_reset(&table.name, &mut take),
+                false => office.engine.rows(&table.name, &mut take),
+            }
+            let Some(put) = put else { continue };
             put.map_err(|error| SqlError::other(error.to_string()))?;
             refreshed.insert(name, now);
         }
@@ -188,7 +196,7 @@ impl Session {
             if found.name.ends_with("_reset") { found.name.clone() } else { format!("{}_reset", found.name) };
         if found.schema == STATS && table(STATS, &twin).is_some() {
             let _one_at_a_time = self.office.refreshed();
-            self.office.engine.rows_and_reset(&twin);
+            self.office.engine.rows_and_reset(&twin, &mut |_| ());
             return super::done("");
         }
         let text = format!("DELETE FROM {}.{}", found.schema, found.name);

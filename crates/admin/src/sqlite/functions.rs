@@ -1,5 +1,7 @@
 //! MySQL's functions that drivers and people use, for SQLite.
 
+mod text;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -42,6 +44,7 @@ pub(crate) fn register(connection: &Connection, facts: &SharedFacts) -> rusqlite
     of_facts(&["connection_id"], |facts| Value::Integer(facts.thread_id.into()))?;
     of_facts(&["version"], |_| Value::Text(crate::variables::VERSION.to_owned()))?;
     of_facts(&["unix_timestamp"], |_| Value::Integer(now_s()))?;
+    text::register(connection)?;
     let variables = facts.clone();
     connection.create_scalar_function(VARIABLE, 1, session, move |context: &Context<'_>| {
         let name: String = context.get(0)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -11,7 +11,7 @@ use weir_store::{DISK, MAIN, MONITOR, SCHEMAS, STATS, STATS_HISTORY, table};
 
 use super::refusal;
 use crate::error::SqlError;
-use crate::limits::{STATEMENT_TIMEOUT, VALUE_BYTES_MAX};
+use crate::limits::{PATTERN_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::login::Rights;
 
 /// SQLite looks at the clock after so many of its steps.
@@ -25,6 +25,8 @@ pub(crate) struct Policy {
     pub is_read_only: bool,
     /// Why nothing may be saved.
     pub seal: Option<String>,
+    /// SQLite may work so long on the statement.
+    pub patience: Duration,
 }
 
 /// What a statement touches: (schema, table).
@@ -32,27 +34,27 @@ pub(crate) struct Policy {
 pub(crate) struct Noted {
     pub reads: BTreeSet<(String, String)>,
     pub writes: BTreeSet<(String, String)>,
+    /// It would change rows or tables, allowed or not.
+    pub tries_to_change: bool,
     denied: Option<String>,
 }
 
-/// Runs what uses the connection under `policy` and limits.
+/// Runs what uses the connection under `policy` and limits. What was noted is told of what failed, too.
 pub(crate) fn guarded<T>(
     connection: &Connection,
     policy: Policy,
     work: impl FnOnce() -> rusqlite::Result<T>,
-) -> Result<(T, Noted), SqlError> {
+) -> (Result<T, SqlError>, Noted) {
     let noted = Arc::new(Mutex::new(Noted::default()));
     let result = set_up(connection, policy, &noted).and_then(|()| work());
     let cleared = tear_down(connection);
     let noted = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
-    match (result, noted.denied.clone()) {
-        (Ok(done), _) => {
-            cleared.map_err(|error| refusal(&error))?;
-            Ok((done, noted))
-        }
-        (Err(error), Some(denied)) if is_denial(&error) => Err(SqlError::denied(denied)),
+    let result = match (result, &noted.denied) {
+        (Ok(done), _) => cleared.map(|()| done).map_err(|error| refusal(&error)),
+        (Err(error), Some(denied)) if is_denial(&error) => Err(SqlError::denied(denied.clone())),
         (Err(error), _) => Err(refusal(&error)),
-    }
+    };
+    (result, noted)
 }
 
 fn is_denial(error: &rusqlite::Error) -> bool {
@@ -62,9 +64,10 @@ fn is_denial(error: &rusqlite::Error) -> bool {
 }
 
 fn set_up(connection: &Connection, policy: Policy, noted: &Arc<Mutex<Noted>>) -> rusqlite::Result<()> {
-    let until = Instant::now() + STATEMENT_TIMEOUT;
+    let until = Instant::now() + policy.patience;
     connection.progress_handler(STEPS, Some(move || Instant::now() > until))?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, PATTERN_BYTES_MAX)?;
     let noted = noted.clone();
     connection.authorizer(Some(move |context: AuthContext<'_>| {
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +84,7 @@ fn set_up(connection: &Connection, policy: Policy, noted: &Arc<Mutex<Noted>>) ->
 fn tear_down(connection: &Connection) -> rusqlite::Result<()> {
     connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
     connection.progress_handler(0, None::<fn() -> bool>)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, i32::MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::MAX).map(|_| ())
 }
 
@@ -97,6 +101,7 @@ fn judge(context: &AuthContext<'_>, policy: &Policy, noted: &mut Noted) -> Resul
         AuthAction::Insert { table_name }
         | AuthAction::Delete { table_name }
         | AuthAction::Update { table_name, .. } => {
+            noted.tries_to_change = true;
             write(schema, table_name, policy)?;
             noted.writes.insert((schema.to_ascii_lowercase(), table_name.to_ascii_lowercase()));
             Ok(())
@@ -104,13 +109,17 @@ fn judge(context: &AuthContext<'_>, policy: &Policy, noted: &mut Noted) -> Resul
         AuthAction::Function { function_name } => function(function_name),
         AuthAction::Pragma { pragma_name, .. } => pragma(pragma_name, policy.rights),
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => {
+            noted.tries_to_change = true;
             Err("files can't be attached or detached here".to_owned())
         }
         AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => {
             Err("each statement takes effect at once: there are no transactions here".to_owned())
         }
-        _ => Err("the tables of the admin interface are what they are: none can be made, changed or dropped"
-            .to_owned()),
+        _ => {
+            noted.tries_to_change = true;
+            Err("the tables of the admin interface are what they are: none can be made, changed or dropped"
+                .to_owned())
+        }
     }
 }
 

@@ -89,6 +89,7 @@ impl Core {
                 let counted = self.counted(holder, has_rows.then_some(rows));
                 self.note_found_rows(key, holder, counted);
                 self.apply_effects(holder);
+                self.audit_schema(holder);
             }
             Ending::Err(_) => {
                 if let (WorkKind::Execute, Some(prepared)) = (session.work.kind, &session.work.prepared) {

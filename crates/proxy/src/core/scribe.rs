@@ -6,6 +6,7 @@ use weir_config::LogVariables;
 use weir_journal::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_protocol::command::Command;
 use weir_protocol::frame::HEADER_LEN;
+use weir_sql::Kind;
 
 use super::Core;
 use super::balance::Dice;
@@ -213,6 +214,15 @@ impl Core {
             extra: extra.as_bytes(),
         };
         self.scribe.feed.audit(&event);
+    }
+
+    /// A statement or command has succeeded; it may have given the session another schema.
+    pub(super) fn audit_schema(&mut self, key: SessionKey) {
+        let work = &self.sessions[key].work;
+        let is_use = work.statement.kind == Kind::Use && !work.statement.multi;
+        if is_use || work.kind == WorkKind::InitDb {
+            self.audit(key, AuditKind::InitDb, "");
+        }
     }
 
     /// A login has succeeded, the first or that of a COM_CHANGE_USER.

@@ -3,29 +3,31 @@
 use weir_proxy::statistics::{DigestSum, DigestSums};
 use weir_store::Value;
 
-use super::{Rows, bytes, hash, integer, text};
+use super::{bytes, hash, integer, text};
 
 /// `stats_mysql_query_digest`
-pub(super) fn mysql(sums: &DigestSums) -> Rows {
-    let row = |sum: DigestSum<'_>| {
-        let mut row = who(&sum);
-        row.extend([
-            integer(sum.count),
-            integer(sum.first_seen_s),
-            integer(sum.last_seen_s),
-            integer(sum.sum_us),
-            integer(sum.min_us),
-            integer(sum.max_us),
-            integer(sum.rows_affected),
-            integer(sum.rows_sent),
-        ]);
-        row
-    };
-    sums.rows().map(row).collect()
+pub(super) fn mysql(sums: &DigestSums) -> impl Iterator<Item = Vec<Value>> {
+    sums.rows().map(mysql_row)
+}
+
+/// A row of it.
+pub(super) fn mysql_row(sum: DigestSum<'_>) -> Vec<Value> {
+    let mut row = who(&sum);
+    row.extend([
+        integer(sum.count),
+        integer(sum.first_seen_s),
+        integer(sum.last_seen_s),
+        integer(sum.sum_us),
+        integer(sum.min_us),
+        integer(sum.max_us),
+        integer(sum.rows_affected),
+        integer(sum.rows_sent),
+    ]);
+    row
 }
 
 /// `stats_weir_query_digest`
-pub(super) fn weir(sums: &DigestSums) -> Rows {
+pub(super) fn weir(sums: &DigestSums) -> impl Iterator<Item = Vec<Value>> {
     let row = |sum: DigestSum<'_>| {
         let mut row = who(&sum);
         row.extend([
@@ -38,7 +40,7 @@ pub(super) fn weir(sums: &DigestSums) -> Rows {
         ]);
         row
     };
-    sums.rows().map(row).collect()
+    sums.rows().map(row)
 }
 
 fn who(sum: &DigestSum<'_>) -> Vec<Value> {

@@ -25,6 +25,7 @@ use weir_topology::Endpoint;
 use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
+use crate::tally::top::by_time;
 
 /// Rows of a table.
 pub(crate) type Rows = Vec<Vec<Value>>;
@@ -41,17 +42,56 @@ pub(crate) struct Sources {
     pub started: Instant,
 }
 
-/// The rows of a table as of now; `None`: it is not one of these.
-pub(crate) fn rows(table: &str, sources: &Sources) -> Option<Rows> {
+/// Gives `take` the rows of a table as of now, unless it is not one of these. Those of digests, of which there may be a
+/// million, are made while they are taken.
+pub(crate) fn rows(table: &str, sources: &Sources, take: &mut dyn FnMut(weir_admin::Rows<'_>)) {
+    let tally = &sources.tally;
+    match table {
+        "stats_mysql_query_digest" => tally.digests(|sums| take(&mut digests::mysql(sums))),
+        "stats_weir_query_digest" => tally.digests(|sums| take(&mut digests::weir(sums))),
+        _ => {
+            if let Some(rows) = few_rows(table, sources) {
+                take(&mut rows.into_iter());
+            }
+        }
+    }
+}
+
+/// The same for tables whose name ends in `_reset`: what they show is counted anew from now on. What happens meanwhile
+/// is in these rows or in the next ones, never in both.
+pub(crate) fn rows_and_reset(table: &str, sources: &Sources, take: &mut dyn FnMut(weir_admin::Rows<'_>)) {
+    let tally = &sources.tally;
+    match table {
+        "stats_mysql_query_digest_reset" => take(&mut digests::mysql(&tally.take_digests())),
+        "stats_mysql_connection_pool_reset" => {
+            take(&mut pool::connection_pool(sources, &tally.take(ReportPart::Servers)).into_iter());
+        }
+        "stats_mysql_errors_reset" => {
+            take(&mut errors::errors(&tally.take(ReportPart::Errors)).into_iter());
+        }
+        "stats_mysql_client_host_cache_reset" => take(&mut std::iter::empty()),
+        _ => {}
+    }
+}
+
+/// `stats_mysql_connection_pool`
+pub(crate) fn connection_pool(sources: &Sources) -> Rows {
+    pool::connection_pool(sources, &sources.tally.report(ReportPart::Servers))
+}
+
+/// Rows of `stats_mysql_query_digest` that took longest in all, the longest first. All digests begin again.
+pub(crate) fn hottest_digests_and_reset(sources: &Sources, rows_max: usize) -> Rows {
+    by_time(&sources.tally.take_digests(), rows_max).into_iter().map(digests::mysql_row).collect()
+}
+
+fn few_rows(table: &str, sources: &Sources) -> Option<Rows> {
     let tally = &sources.tally;
     let config = || sources.in_force.config();
     let rows = match table {
-        "stats_mysql_connection_pool" => pool::connection_pool(sources, &tally.report(ReportPart::Servers)),
+        "stats_mysql_connection_pool" => connection_pool(sources),
         "stats_mysql_free_connections" => {
             pool::free_connections(&tally.report(ReportPart::FreeConnections), &config())
         }
-        "stats_mysql_query_digest" => tally.digests(digests::mysql),
-        "stats_weir_query_digest" => tally.digests(digests::weir),
         "stats_mysql_processlist" => sessions::processlist(&tally.sessions()),
         "stats_mysql_prepared_statements_info" => sessions::statements(&tally.report(ReportPart::Statements)),
         "stats_mysql_errors" => errors::errors(&tally.report(ReportPart::Errors)),
@@ -64,22 +104,6 @@ pub(crate) fn rows(table: &str, sources: &Sources) -> Option<Rows> {
         "stats_mysql_gtid_executed" | "stats_mysql_client_host_cache" => Vec::new(),
         "runtime_mysql_servers" => servers::runtime_mysql_servers(&sources.roles.latest(), &config()),
         _ => return monitor::rows(table, &sources.probes),
-    };
-    Some(rows)
-}
-
-/// The same for tables whose name ends in `_reset`: what they show is counted anew from now on. What happens meanwhile
-/// is in these rows or in the next ones, never in both.
-pub(crate) fn rows_and_reset(table: &str, sources: &Sources) -> Option<Rows> {
-    let tally = &sources.tally;
-    let rows = match table {
-        "stats_mysql_connection_pool_reset" => {
-            pool::connection_pool(sources, &tally.take(ReportPart::Servers))
-        }
-        "stats_mysql_query_digest_reset" => digests::mysql(&tally.take_digests()),
-        "stats_mysql_errors_reset" => errors::errors(&tally.take(ReportPart::Errors)),
-        "stats_mysql_client_host_cache_reset" => Vec::new(),
-        _ => return None,
     };
     Some(rows)
 }

@@ -1,10 +1,13 @@
 //! The metrics: ProxySQL's names where they mean the same, `weir_` for the rest. Each is explained in the guide.
 
+mod totals;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use weir_http::{Family, Kind, Number};
-use weir_proxy::statistics::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow, Totals};
+use weir_journal::Counts;
+use weir_proxy::statistics::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
 use weir_topology::{Endpoint, Place, Roles, Status};
 
 use super::{WebSource, buckets, process};
@@ -37,9 +40,8 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
         pools.entry((place.hostgroup, place.endpoint.to_string())).or_default();
     }
     let mut families = about(source);
-    families.extend(clients(&totals));
-    families.extend(statements(&totals));
-    families.extend(connections(&totals, &pools));
+    families.extend(totals::families(&totals));
+    families.extend(logs(source.reporter.journal.counts()));
     families.extend(pool(&pools));
     families.extend(places(&roles, &source.probes.latencies_us()));
     families.push(hostgroups(&pools));
@@ -58,21 +60,6 @@ fn counter(name: &'static str, help: &'static str, number: impl Into<Number>) ->
 
 fn gauge(name: &'static str, help: &'static str, number: impl Into<Number>) -> Family {
     Family::gauge(name, help).with(&[], number)
-}
-
-/// Samples that differ in one label.
-fn by_label(
-    kind: Kind,
-    name: &'static str,
-    help: &'static str,
-    label: &'static str,
-    numbers: &[(&str, u64)],
-) -> Family {
-    let mut family = Family { name, help, kind, samples: Vec::new() };
-    for (value, number) in numbers {
-        family.add(&[(label, value)], *number);
-    }
-    family
 }
 
 fn about(source: &WebSource) -> Vec<Family> {
@@ -96,149 +83,18 @@ fn about(source: &WebSource) -> Vec<Family> {
     ]
 }
 
-fn clients(totals: &Totals) -> Vec<Family> {
-    let t = totals;
-    let connections = [("created", t.clients_accepted), ("aborted", t.clients_refused)];
-    let bytes = [("received", t.client_bytes_received), ("sent", t.client_bytes_sent)];
-    vec![
-        by_label(
-            Kind::Counter,
-            "proxysql_client_connections",
-            "Clients that have connected, and those that were turned away.",
-            "status",
-            &connections,
-        ),
-        gauge("proxysql_client_connections_connected", "Clients connected.", t.clients_now),
-        gauge("proxysql_client_connections_non_idle", "Clients that do or wait for something.", t.busy_now),
-        gauge("proxysql_active_transactions", "Clients with an open transaction.", t.transactions_now),
-        counter(
-            "proxysql_access_denied_wrong_password",
-            "Logins with a wrong user or password.",
-            t.refused_password,
-        ),
-        counter(
-            "proxysql_access_denied_max_connections",
-            "Clients beyond mysql-max_connections.",
-            t.refused_max_connections,
-        ),
-        counter(
-            "proxysql_access_denied_max_user_connections",
-            "Clients beyond their user's max_connections.",
-            t.refused_max_user_connections,
-        ),
-        by_label(
-            Kind::Counter,
-            "proxysql_queries_frontends_bytes",
-            "Bytes from and to clients.",
-            "traffic_flow",
-            &bytes,
-        ),
-        gauge("proxysql_mysql_frontend_buffers_bytes", "Bytes kept for clients.", t.client_buffer_bytes_now),
-        gauge("proxysql_mysql_session_internal_bytes", "Memory of sessions.", t.session_bytes_now),
-    ]
-}
-
-fn statements(totals: &Totals) -> Vec<Family> {
-    let t = totals;
-    let of_clients =
-        [("prepare", t.client_prepares), ("execute", t.client_executes), ("close", t.client_closes)];
-    let at_servers =
-        [("prepare", t.server_prepares), ("execute", t.server_executes), ("close", t.server_closes)];
-    vec![
-        counter("proxysql_questions", "Commands of clients.", t.questions),
-        by_label(
-            Kind::Counter,
-            "proxysql_com_frontend_stmt",
-            "Commands of clients for prepared statements.",
-            "op",
-            &of_clients,
-        ),
-        by_label(
-            Kind::Counter,
-            "proxysql_com_backend_stmt",
-            "Commands to servers for prepared statements.",
-            "op",
-            &at_servers,
-        ),
-        gauge("proxysql_stmt_client_active", "Prepared statements of clients.", t.client_statements_now),
-        gauge("proxysql_stmt_client_active_unique", "Of these, different ones.", t.statements_now),
-        gauge("proxysql_stmt_server_active", "Prepared statements at servers.", t.server_statements_now),
-        counter("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", t.client_init_db),
-        counter("proxysql_com_backend_init_db", "COM_INIT_DB to servers.", t.server_init_db),
-        counter("proxysql_com_backend_change_user", "COM_CHANGE_USER to servers.", t.server_change_user),
-        counter(
-            "weir_server_set",
-            "SET that has brought a session's variables to a connection.",
-            t.server_set,
-        ),
-        counter(
-            "proxysql_backend_query_time_seconds",
-            "Time in which servers were at work, all statements together.",
-            t.server_time_ns as f64 / 1e9,
-        ),
-        counter(
-            "proxysql_generated_error_packets",
-            "Errors that Weir has answered itself.",
-            t.errors_generated,
-        ),
-        counter(
-            "proxysql_max_connect_timeouts",
-            "Statements that found no connection in time.",
-            t.waits_timed_out,
-        ),
-        counter(
-            "proxysql_mysql_killed_backend_queries",
-            "Statements that Weir has had killed at a server.",
-            t.killed_queries,
-        ),
-        counter(
-            "proxysql_mysql_killed_backend_connections",
-            "Connections that Weir has had killed at a server.",
-            t.killed_connections,
-        ),
-    ]
-}
-
-fn connections(totals: &Totals, pools: &Pools) -> Vec<Family> {
-    let t = totals;
-    let opened = pools.values().map(|row| row.opened).sum();
-    let failed = pools.values().map(|row| row.failed).sum();
-    let bytes = [("received", t.server_bytes_received), ("sent", t.server_bytes_sent)];
-    vec![
-        by_label(
-            Kind::Counter,
-            "proxysql_server_connections",
-            "Connections opened to servers, and attempts that failed.",
-            "status",
-            &[("created", opened), ("aborted", failed)],
-        ),
-        gauge("proxysql_server_connections_connected", "Connections to servers.", t.server_connections_now),
-        by_label(
-            Kind::Counter,
-            "proxysql_queries_backends_bytes",
-            "Bytes from and to servers.",
-            "traffic_flow",
-            &bytes,
-        ),
-        gauge("proxysql_mysql_backend_buffers_bytes", "Bytes kept of servers.", t.server_buffer_bytes_now),
-        counter(
-            "proxysql_myhgm_myconnpool_get",
-            "Times that a statement needed a connection which its session did not have.",
-            t.pool_gets,
-        ),
-        counter("proxysql_connpool_get_conn_success", "Connections lent.", t.pool_lends),
-        counter(
-            "proxysql_connpool_get_conn_success_immediate",
-            "Of these, idle ones that were ready at once.",
-            t.pool_gets_immediate,
-        ),
-        counter("proxysql_myhgm_myconnpool_push", "Connections given back.", t.pool_returns),
-        counter(
-            "proxysql_myhgm_myconnpool_destroy",
-            "Connections thrown away for a reason of their own.",
-            t.pool_discards,
-        ),
-    ]
+/// What was written, and what was left out.
+fn logs(counts: [Counts; 3]) -> Vec<Family> {
+    let mut lines = Family::counter("weir_log_lines", "Lines written to the events, slow and audit log.");
+    let mut dropped = Family::counter(
+        "weir_log_lines_dropped",
+        "Lines left out because a buffer was full or the disk took none.",
+    );
+    for (log, counts) in ["events", "slow", "audit"].into_iter().zip(counts) {
+        lines.add(&[("log", log)], counts.written);
+        dropped.add(&[("log", log)], counts.dropped);
+    }
+    vec![lines, dropped]
 }
 
 /// By server and hostgroup.

@@ -1,0 +1,134 @@
+//! What the workers count in all, as metrics: a table of names.
+
+use weir_http::{Family, Kind};
+use weir_proxy::statistics::Totals;
+
+/// One of the totals.
+type Figure = fn(&Totals) -> u64;
+
+/// Name, meaning, and the total that it shows.
+type Row = (&'static str, &'static str, Figure);
+
+/// Name, meaning, a label, and the totals that its values show.
+type LabelledRow = (&'static str, &'static str, &'static str, &'static [(&'static str, Figure)]);
+
+const COUNTERS: &[Row] = &[
+    ("proxysql_access_denied_wrong_password", "Logins with a wrong user or password.", |t| {
+        t.refused_password
+    }),
+    ("proxysql_access_denied_max_connections", "Clients beyond mysql-max_connections.", |t| {
+        t.refused_max_connections
+    }),
+    ("proxysql_access_denied_max_user_connections", "Clients beyond their user's max_connections.", |t| {
+        t.refused_max_user_connections
+    }),
+    ("proxysql_questions", "Commands of clients.", |t| t.questions),
+    ("proxysql_slow_queries", "Statements that took longer than mysql-long_query_time.", |t| t.slow_queries),
+    ("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", |t| t.client_init_db),
+    ("proxysql_com_backend_init_db", "COM_INIT_DB to servers.", |t| t.server_init_db),
+    ("proxysql_com_backend_change_user", "COM_CHANGE_USER to servers.", |t| t.server_change_user),
+    ("weir_server_set", "SET that has brought a session's variables to a connection.", |t| t.server_set),
+    ("proxysql_generated_error_packets", "Errors that Weir has answered itself.", |t| t.errors_generated),
+    ("proxysql_max_connect_timeouts", "Statements that found no connection in time.", |t| t.waits_timed_out),
+    ("proxysql_mysql_killed_backend_queries", "Statements that Weir has had killed at a server.", |t| {
+        t.killed_queries
+    }),
+    ("proxysql_mysql_killed_backend_connections", "Connections that Weir has had killed at a server.", |t| {
+        t.killed_connections
+    }),
+    (
+        "proxysql_myhgm_myconnpool_get",
+        "Times that a statement needed a connection which its session did not have.",
+        |t| t.pool_gets,
+    ),
+    ("proxysql_connpool_get_conn_success", "Connections lent.", |t| t.pool_lends),
+    ("proxysql_connpool_get_conn_success_immediate", "Of these, idle ones that were ready at once.", |t| {
+        t.pool_gets_immediate
+    }),
+    ("proxysql_myhgm_myconnpool_push", "Connections given back.", |t| t.pool_returns),
+    ("proxysql_myhgm_myconnpool_destroy", "Connections thrown away for a reason of their own.", |t| {
+        t.pool_discards
+    }),
+];
+
+const GAUGES: &[Row] = &[
+    ("proxysql_client_connections_connected", "Clients connected.", |t| t.clients_now),
+    ("proxysql_client_connections_non_idle", "Clients that do or wait for something.", |t| t.busy_now),
+    ("proxysql_active_transactions", "Clients with an open transaction.", |t| t.transactions_now),
+    ("proxysql_mysql_frontend_buffers_bytes", "Bytes kept for clients.", |t| t.client_buffer_bytes_now),
+    ("proxysql_mysql_backend_buffers_bytes", "Bytes kept of servers.", |t| t.server_buffer_bytes_now),
+    ("proxysql_mysql_session_internal_bytes", "Memory of sessions.", |t| t.session_bytes_now),
+    ("proxysql_stmt_client_active", "Prepared statements of clients.", |t| t.client_statements_now),
+    ("proxysql_stmt_client_active_unique", "Of these, different ones.", |t| t.statements_now),
+    ("proxysql_stmt_server_active", "Prepared statements at servers.", |t| t.server_statements_now),
+    ("proxysql_server_connections_connected", "Connections to servers.", |t| t.server_connections_now),
+];
+
+const LABELLED_COUNTERS: &[LabelledRow] = &[
+    (
+        "proxysql_client_connections",
+        "Clients that have connected, and those that were turned away.",
+        "status",
+        &[("created", |t| t.clients_accepted), ("aborted", |t| t.clients_refused)],
+    ),
+    (
+        "proxysql_server_connections",
+        "Connections opened to servers, and attempts that failed.",
+        "status",
+        &[("created", |t| t.server_connections_opened), ("aborted", |t| t.server_connections_failed)],
+    ),
+    (
+        "proxysql_queries_frontends_bytes",
+        "Bytes from and to clients.",
+        "traffic_flow",
+        &[("received", |t| t.client_bytes_received), ("sent", |t| t.client_bytes_sent)],
+    ),
+    (
+        "proxysql_queries_backends_bytes",
+        "Bytes from and to servers.",
+        "traffic_flow",
+        &[("received", |t| t.server_bytes_received), ("sent", |t| t.server_bytes_sent)],
+    ),
+    (
+        "proxysql_com_frontend_stmt",
+        "Commands of clients for prepared statements.",
+        "op",
+        &[
+            ("prepare", |t| t.client_prepares),
+            ("execute", |t| t.client_executes),
+            ("close", |t| t.client_closes),
+        ],
+    ),
+    (
+        "proxysql_com_backend_stmt",
+        "Commands to servers for prepared statements.",
+        "op",
+        &[
+            ("prepare", |t| t.server_prepares),
+            ("execute", |t| t.server_executes),
+            ("close", |t| t.server_closes),
+        ],
+    ),
+];
+
+/// All of them.
+pub(super) fn families(totals: &Totals) -> Vec<Family> {
+    let bare = |kind| {
+        move |(name, help, figure): &Row| {
+            Family { name, help, kind, samples: Vec::new() }.with(&[], figure(totals))
+        }
+    };
+    let labelled = |(name, help, label, figures): &LabelledRow| {
+        let family = Family::counter(name, help);
+        figures.iter().fold(family, |family, (value, figure)| family.with(&[(label, value)], figure(totals)))
+    };
+    let server_time = Family::counter(
+        "proxysql_backend_query_time_seconds",
+        "Time in which servers were at work, all statements together.",
+    );
+    let mut families: Vec<_> = COUNTERS.iter().map(bare(Kind::Counter)).collect();
+    families.push(server_time.with(&[], totals.server_time_ns as f64 / 1e9));
+    families.extend(GAUGES.iter().map(bare(Kind::Gauge)));
+    families.extend(LABELLED_COUNTERS.iter().map(labelled));
+    families
+}
