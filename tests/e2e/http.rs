@@ -156,6 +156,9 @@ fn known_traffic(env: &Env) -> CaseResult {
     ensure!(sum(&after, "proxysql_connpool_conns_status", &["hostgroup=\"100\""]) == 1.0, "status");
     ensure!(sum(&after, "weir_server_role", &["role=\"writer\""]) == 1.0, "role");
     ensure!(sum(&after, "proxysql_mysql_thread_workers", &[]) == 2.0, "workers");
+    for sample in ["proxysql_slow_queries_total", "weir_log_lines_dropped_total{log=\"events\"}"] {
+        ensure!(after.contains_key(sample), "{sample}");
+    }
     ensure!(sum(&after, "process_open_fds", &[]) > 10.0, "descriptors");
     let shown: Vec<&String> = after.keys().filter(|sample| sample.contains("scraped")).collect();
     ensure!(shown.is_empty(), "a literal of a statement: {shown:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_testkit::hostgroup;
-use weir_tests::session::Param;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::{Admin, start};
+use crate::stats::{EXECUTIONS, INSERTS, SELECTS, known_traffic};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -36,39 +36,24 @@ fn what_has_run(env: &Env) -> CaseResult {
         config.variable("threads", 2);
     })?;
     let schema = env.schema()?;
-    let mut sessions = Vec::new();
-    for _ in 0..4 {
-        sessions.push(Session::open(weir.addr(), &schema)?);
-    }
-    sessions[0].run("CREATE TABLE items (id INT PRIMARY KEY, name VARCHAR(20))")?;
-    for (at, session) in sessions.iter_mut().enumerate() {
-        session.run(&format!("INSERT INTO items (id, name) VALUES ({at}, 'n{at}')"))?;
-        for id in 0..5 {
-            session.rows(&format!("SELECT name FROM items WHERE id IN ({at}, {id}, 3, 4, 5)"))?;
-        }
-        let statement = session.prepare("SELECT name FROM items WHERE id = ?")?;
-        session.execute(&statement, &[Param::Int(7)])?;
-    }
+    let mut sessions = known_traffic(&weir, &schema)?;
     sessions[0].refused("SELECT * FROM no_such_table_here", 1146)?;
 
     let digest = |table: &str, columns: &str, text: &str| {
         let sql = format!("SELECT {columns} FROM {table} WHERE digest_text = '{text}' AND username = 'app'");
         admin.run(&sql)
     };
-    let selects = "SELECT name FROM items WHERE id IN (?,?,?,...)";
-    let counts = digest("stats_mysql_query_digest", "SUM(count_star), MIN(schemaname)", selects)?;
+    let counts = digest("stats_mysql_query_digest", "SUM(count_star), MIN(schemaname)", SELECTS)?;
     ensure!(counts == [format!("20\t{schema}")], "{counts:?}");
-    let inserts = "INSERT INTO items (id,name) VALUES (?,?)";
-    let counts = digest("stats_mysql_query_digest", "SUM(count_star), SUM(sum_rows_affected)", inserts)?;
+    let counts = digest("stats_mysql_query_digest", "SUM(count_star), SUM(sum_rows_affected)", INSERTS)?;
     ensure!(counts == ["4\t4"], "{counts:?}");
-    let executions = "SELECT name FROM items WHERE id = ?";
-    ensure!(digest("stats_mysql_query_digest", "SUM(count_star)", executions)? == ["4"], "executions");
+    ensure!(digest("stats_mysql_query_digest", "SUM(count_star)", EXECUTIONS)? == ["8"], "executions");
     let order = "MIN(p50_time <= p95_time AND p95_time <= p99_time AND p99_time <= max_time)";
-    ensure!(digest("stats_weir_query_digest", order, selects)? == ["1"], "quantiles");
+    ensure!(digest("stats_weir_query_digest", order, SELECTS)? == ["1"], "quantiles");
 
     let commands = "SELECT Total_cnt FROM stats_mysql_commands_counters WHERE Command";
     ensure!(number(&admin, &format!("{commands} = 'INSERT'"))? == 4, "INSERT");
-    ensure!(number(&admin, &format!("{commands} = 'SELECT'"))? == 25, "SELECT");
+    ensure!(number(&admin, &format!("{commands} = 'SELECT'"))? == 29, "SELECT");
     let users = admin.run("SELECT frontend_connections FROM stats_mysql_users WHERE username = 'app'")?;
     ensure!(users == ["4"], "{users:?}");
     let errors = admin.run(
@@ -76,10 +61,10 @@ fn what_has_run(env: &Env) -> CaseResult {
          WHERE last_error LIKE '%no_such_table_here%'",
     )?;
     ensure!(errors == [format!("1146\t1\t{schema}")], "{errors:?}");
-    let prepared = admin.run(
+    let prepared = admin.run(&format!(
         "SELECT SUM(ref_count_client), MAX(num_params) FROM stats_mysql_prepared_statements_info \
-         WHERE query = 'SELECT name FROM items WHERE id = ?'",
-    )?;
+         WHERE query = '{EXECUTIONS}'",
+    ))?;
     ensure!(prepared == ["4\t1"], "{prepared:?}");
 
     let global = |name: &str| {
@@ -92,7 +77,7 @@ fn what_has_run(env: &Env) -> CaseResult {
     // Whoever started this Weir has looked whether it is there.
     ensure!(global("Client_Connections_created")? >= 4, "created");
     ensure!(
-        global("Com_frontend_stmt_prepare")? == 4 && global("Com_frontend_stmt_execute")? == 4,
+        global("Com_frontend_stmt_prepare")? == 4 && global("Com_frontend_stmt_execute")? == 8,
         "prepared"
     );
     ensure!(global("Questions")? >= 34, "questions");

@@ -51,14 +51,16 @@ fn with_text<'a>(rows: &'a [Value], text: &str) -> Vec<&'a Value> {
     rows.iter().filter(|row| row["digest_text"] == text).collect()
 }
 
-fn digests(env: &Env) -> CaseResult {
-    let weir = env.weir(|config| {
-        config.variable("threads", 2);
-    })?;
-    let schema = env.schema()?;
+/// Digest texts of [`known_traffic`]: 20 of them, 4 and 8.
+pub(crate) const SELECTS: &str = "select name from items where id IN (?,?,?,...)";
+pub(crate) const INSERTS: &str = "INSERT INTO items (id,name) VALUES (?,?)";
+pub(crate) const EXECUTIONS: &str = "SELECT name FROM items WHERE id = ?";
+
+/// Four sessions that have run what is known, and are still there.
+pub(crate) fn known_traffic(weir: &Weir, schema: &str) -> Result<Vec<Session>, Box<dyn Error>> {
     let mut sessions = Vec::new();
     for _ in 0..4 {
-        sessions.push(Session::open(weir.addr(), &schema)?);
+        sessions.push(Session::open(weir.addr(), schema)?);
     }
     sessions[0].run("CREATE TABLE items (id INT PRIMARY KEY, name VARCHAR(20))")?;
     for (at, session) in sessions.iter_mut().enumerate() {
@@ -66,12 +68,22 @@ fn digests(env: &Env) -> CaseResult {
         for id in 0..5 {
             session.rows(&format!("select name\n  from items where id IN ({at}, {id}, 3, 4, 5)"))?;
         }
-        let statement = session.prepare("SELECT name FROM items WHERE id = ?")?;
-        session.execute(&statement, &[Param::Int(7)])?;
-        session.execute(&statement, &[Param::Int(8)])?;
+        let statement = session.prepare(EXECUTIONS)?;
+        for id in [7, 8] {
+            session.execute(&statement, &[Param::Int(id)])?;
+        }
     }
+    Ok(sessions)
+}
+
+fn digests(env: &Env) -> CaseResult {
+    let weir = env.weir(|config| {
+        config.variable("threads", 2);
+    })?;
+    let schema = env.schema()?;
+    let _sessions = known_traffic(&weir, &schema)?;
     let rows = report(&weir, "digests")?;
-    let selects = with_text(&rows, "select name from items where id IN (?,?,?,...)");
+    let selects = with_text(&rows, SELECTS);
     let sum = |rows: &[&Value], column: &str| rows.iter().filter_map(|row| row[column].as_u64()).sum::<u64>();
     ensure!(sum(&selects, "count_star") == 20, "{selects:?}");
     ensure!(sum(&selects, "sum_rows_sent") >= 20, "{selects:?}");
@@ -83,9 +95,9 @@ fn digests(env: &Env) -> CaseResult {
         ensure!(time("min_time_us") <= time("p50_us") && time("p50_us") <= time("max_time_us"), "{row}");
         ensure!(time("max_time_us") > 0 && time("first_seen") <= time("last_seen"), "{row}");
     }
-    let inserts = with_text(&rows, "INSERT INTO items (id,name) VALUES (?,?)");
+    let inserts = with_text(&rows, INSERTS);
     ensure!((sum(&inserts, "count_star"), sum(&inserts, "sum_rows_affected")) == (4, 4), "{inserts:?}");
-    let executions = with_text(&rows, "SELECT name FROM items WHERE id = ?");
+    let executions = with_text(&rows, EXECUTIONS);
     ensure!(sum(&executions, "count_star") == 8, "{executions:?}");
 
     let commands = report(&weir, "commands")?;
