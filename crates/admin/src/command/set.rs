@@ -22,12 +22,14 @@ pub(crate) struct Assignment {
 
 /// What follows SET.
 pub(super) fn set(cursor: &mut Cursor<'_, '_>) -> Result<Vec<Assignment>, SqlError> {
-    if let Some(assignment) = special(cursor) {
-        return Ok(vec![assignment]);
-    }
     let mut assignments = Vec::new();
     loop {
-        assignments.push(assignment(cursor).ok_or_else(|| SqlError::syntax("SET takes: name = value"))?);
+        if let Some(assignment) = special(cursor) {
+            assignments.push(assignment);
+        } else {
+            let next = assignment(cursor);
+            assignments.push(next.ok_or_else(|| SqlError::syntax("SET takes: name = value"))?);
+        }
         if cursor.is_empty() {
             return Ok(assignments);
         }
@@ -37,7 +39,8 @@ pub(super) fn set(cursor: &mut Cursor<'_, '_>) -> Result<Vec<Assignment>, SqlErr
     }
 }
 
-/// `SET NAMES x`, `SET CHARACTER SET x`, `SET [scope] TRANSACTION ...`: nothing of it means anything here.
+/// `NAMES x`, `CHARACTER SET x`, up to a comma, and `[scope] TRANSACTION ...` to the end: nothing of it means anything
+/// here.
 fn special(cursor: &mut Cursor<'_, '_>) -> Option<Assignment> {
     let mut ahead = cursor.clone();
     ahead.takes_any(&["SESSION", "GLOBAL", "LOCAL"]);
@@ -50,9 +53,16 @@ fn special(cursor: &mut Cursor<'_, '_>) -> Option<Assignment> {
     } else {
         return None;
     };
-    if ahead.peek().is_some_and(|token| token.is_symbol('=')) {
+    if ahead.peek().is_none_or(|token| token.is_symbol('=')) {
         return None;
     }
+    let is_end = |cursor: &Cursor<'_, '_>| {
+        cursor.peek().is_none_or(|token| token.is_symbol(',') && name != "transaction_isolation")
+    };
+    while !is_end(&ahead) {
+        ahead.next();
+    }
+    *cursor = ahead;
     Some(Assignment { scope: Scope::Session, name: name.to_owned(), value: String::new() })
 }
 

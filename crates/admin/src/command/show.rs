@@ -197,7 +197,7 @@ fn seldom(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
             while cursor.next().is_some() {}
             Show::Grants
         }
-        "ERRORS" | "PLUGINS" | "TRIGGERS" | "EVENTS" | "PROCEDURE" | "FUNCTION" => {
+        "ERRORS" | "PLUGINS" | "SLAVE" | "REPLICA" | "TRIGGERS" | "EVENTS" | "PROCEDURE" | "FUNCTION" => {
             while cursor.next().is_some() {}
             Show::Nothing
         }

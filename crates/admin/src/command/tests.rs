@@ -135,6 +135,10 @@ fn set_takes_what_proxysql_takes() {
     assert_eq!(set("SET @@session.autocommit = ON"), one("autocommit", "ON", false));
     assert_eq!(set("SET SESSION sql_mode = CONCAT(@@sql_mode, ',X')").len(), 1);
     assert_eq!(set("SET NAMES utf8mb4 COLLATE utf8mb4_bin"), one("names", "", false));
+    // MariaDB Connector/J
+    let list = set("SET sql_mode=CONCAT(@@sql_mode,',STRICT_TRANS_TABLES'),time_zone='+00:00',NAMES utf8mb4");
+    let names: Vec<_> = list.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["sql_mode", "time_zone", "names"]);
     assert_eq!(set("SET a=1, mysql-b='x,y'").len(), 2);
     for text in ["SET", "SET x", "SET = 1", "SET mysql-x 5", "SET mysql-x='a' 'b'"] {
         assert!(parse(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! SQLite's `instr`, `replace` and `trim`, in a time in proportion to their arguments: SQLite's own compare every place of
+//! SQLite's `instr` (also as MySQL's `locate`), `replace` and `trim`, in a time in proportion to their arguments: SQLite's own compare every place of
 //! one with all of another, and can't be stopped meanwhile.
 
 use std::borrow::Cow;
@@ -13,6 +13,13 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("instr", 2, flags, |context: &Context<'_>| {
         let (Some(text), Some(part)) = (piece(context.get_raw(0)), piece(context.get_raw(1))) else {
+            return Ok(Value::Null);
+        };
+        Ok(Value::Integer(position(&text, &part)))
+    })?;
+    // MySQL's name for it, with which drivers look for types.
+    connection.create_scalar_function("locate", 2, flags, |context: &Context<'_>| {
+        let (Some(part), Some(text)) = (piece(context.get_raw(0)), piece(context.get_raw(1))) else {
             return Ok(Value::Null);
         };
         Ok(Value::Integer(position(&text, &part)))
@@ -46,7 +53,7 @@ fn piece(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
     match value {
         ValueRef::Null => None,
         ValueRef::Integer(number) => Some(number.to_string().into()),
-        ValueRef::Real(number) => Some(number.to_string().into()),
+        ValueRef::Real(number) => Some(format!("{number:?}").into()),
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes)),
     }
 }
@@ -76,8 +83,10 @@ mod tests {
     fn they_give_what_sqlite_s_own_give() {
         let (ours, own) = (Connection::open_in_memory().unwrap(), Connection::open_in_memory().unwrap());
         register(&ours).unwrap();
-        let texts =
-            ["NULL", "''", "'a'", "'aXbXc'", "'äöü'", "'ö'", "'XX'", "12", "1.5", "'  a '", "x'41'", "'a%'"];
+        let texts = [
+            "NULL", "''", "'a'", "'aXbXc'", "'äöü'", "'ö'", "'XX'", "12", "1.5", "2.0", "'  a '", "x'41'",
+            "'a%'",
+        ];
         for first in texts {
             for second in texts {
                 let calls = [
