@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn sqlite_knows_what_changes_something() {
         let store = Store::in_memory().unwrap();
-        let policy = |rights| Policy { rights, is_read_only: false, seal: None, patience: Duration::from_secs(10) };
+        let policy =
+            |rights| Policy { rights, is_read_only: false, seal: None, patience: Duration::from_secs(10) };
         for (text, expected) in [
             ("SELECT 1", false),
             ("VALUES (1)", false),
