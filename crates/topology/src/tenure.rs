@@ -107,9 +107,13 @@ pub(crate) enum Verdict {
 }
 
 impl Tenure {
-    /// How many of the other Weirs that have been heard of lately come before this one, by name.
+    /// How many of the other Weirs that have been heard of lately come before this one: the one that claimed the epoch is
+    /// the first, the others follow by name.
     pub fn rank(&self, policy: &EpochPolicy, now: Millis) -> u32 {
-        let before = |peer: &&Peer| peer.instance < policy.instance && peer.is_live(policy, now);
+        let claimed_by = self.row.as_ref().map(|row| &row.claimed_by);
+        let place = |instance: &InstanceId| (claimed_by != Some(instance), instance.clone());
+        let before =
+            |peer: &&Peer| place(&peer.instance) < place(&policy.instance) && peer.is_live(policy, now);
         u32::try_from(self.peers.iter().filter(before).count()).unwrap_or(u32::MAX)
     }
 

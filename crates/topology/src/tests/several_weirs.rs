@@ -331,3 +331,14 @@ fn opposite_wishes_do_not_make_the_role_wander() {
     let epoch = tables.borrow().row.as_ref().unwrap().epoch;
     assert!((2..6).contains(&epoch), "{epoch} epochs in 10 s");
 }
+
+#[test]
+fn who_claimed_the_epoch_evicts_first() {
+    let tables = Rc::default();
+    let (mut b, mut a) = (Weir::new("b", &tables), Weir::new("a", &tables));
+    b.settle();
+    a.settle();
+    b.settle();
+    let rank = |weir: &Weir| weir.tenure().rank(&EpochPolicy::new(&weir.id), weir.world.now);
+    assert_eq!((rank(&b), rank(&a)), (0, 1), "the name only counts between the others");
+}
