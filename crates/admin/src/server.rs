@@ -209,6 +209,14 @@ impl Admin {
         office.leaving.wait(limit, || held(&office.connections).is_empty());
     }
 
+    /// Closes its sockets, removes their files, and ends its sessions, whoever else has a part in it.
+    pub fn close(&self) {
+        held(&self.office.listening).clear();
+        for socket in held(&self.office.connections).values() {
+            socket.close();
+        }
+    }
+
     /// Where it listens, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<String> {
         held(&self.office.listening).iter().map(Listening::to_string).collect()
@@ -217,10 +225,7 @@ impl Admin {
 
 impl Drop for Admin {
     fn drop(&mut self) {
-        held(&self.office.listening).clear();
-        for socket in held(&self.office.connections).values() {
-            socket.close();
-        }
+        self.close();
     }
 }
 

@@ -131,7 +131,10 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     let control = entry.take_over()?;
     let Opened { server, service, journal } =
         opening::open(ground, doors, control, origin, program, &events)?;
+    let admin = server.admin.clone();
     let ended = server.run(service, &events, &inbox);
+    // The thread that reloads may have it a moment longer than this process lasts.
+    admin.close();
     journal.stop();
     ended
 }
