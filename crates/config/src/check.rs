@@ -4,25 +4,31 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Report;
 use crate::hostgroups::HostgroupAttributes;
+use crate::rows::Kept;
 use crate::tables::Lines;
 use crate::types::{Config, MysqlServer, MysqlUser};
 use crate::{clusters, listeners, query_rules, server_tls, topology_table};
 
 /// Where the rows of each table stand.
-pub(crate) struct TableLines {
-    pub(crate) servers: Lines,
-    pub(crate) ssl_params: Lines,
-    pub(crate) users: Lines,
-    pub(crate) clusters: clusters::ClusterLines,
-    pub(crate) listeners: Lines,
-    pub(crate) topology: Lines,
-    pub(crate) rules: Lines,
-    pub(crate) fast: Lines,
+pub(crate) struct TableLines<'t> {
+    pub(crate) servers: Lines<'t>,
+    pub(crate) ssl_params: Lines<'t>,
+    pub(crate) users: Lines<'t>,
+    pub(crate) clusters: clusters::ClusterLines<'t>,
+    pub(crate) listeners: Lines<'t>,
+    pub(crate) topology: Lines<'t>,
+    pub(crate) rules: Lines<'t>,
+    pub(crate) fast: Lines<'t>,
 }
 
-/// Checks keys and references. A table of which a row was refused is left out: its rows are not all known, so what
+/// Checks keys and references, and compiles the rules. A table of which a row was refused is left out: its rows are not all known, so what
 /// seems missing may only be misspelt.
-pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
+pub(crate) fn across(
+    config: &mut Config,
+    kept: Option<Kept<'_>>,
+    lines: &TableLines<'_>,
+    report: &mut Report,
+) {
     let TableLines { servers, ssl_params, users, clusters, listeners, topology, rules, fast } = lines;
     let servers_complete = config.servers.len() == servers.len();
     let clusters_complete = clusters.are_complete(config);
@@ -55,7 +61,7 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
     }
     let known = (servers_complete && clusters_complete).then(|| hostgroups_with_servers(config));
     if config.query_rules.len() == rules.len() {
-        query_rules::check_rules(config, rules, report);
+        config.rules = query_rules::compile(config, kept, rules, report);
         if let Some(known) = &known {
             query_rules::have_servers(config, known, rules, report);
         }
@@ -76,7 +82,7 @@ pub(crate) fn across(config: &Config, lines: &TableLines, report: &mut Report) {
 
 /// Checks what is said of hostgroups as a whole: once each, only of those that are used, and nothing that contradicts
 /// itself where a server is in several.
-pub(crate) fn hostgroups(config: &Config, attributes: &Lines, own: &Lines, report: &mut Report) {
+pub(crate) fn hostgroups(config: &Config, attributes: &Lines<'_>, own: &Lines<'_>, report: &mut Report) {
     let servers = config.servers.iter().map(|server| server.hostgroup_id);
     let inactive = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
     let inactive = inactive.flat_map(|row| row.hostgroups()).map(|(_, id)| id);
@@ -96,7 +102,7 @@ pub(crate) fn hostgroups(config: &Config, attributes: &Lines, own: &Lines, repor
 fn distinct_and_used(
     ids: impl Iterator<Item = u32>,
     used: &HashSet<u32>,
-    lines: &Lines,
+    lines: &Lines<'_>,
     report: &mut Report,
 ) {
     let mut seen = HashMap::new();
@@ -113,7 +119,7 @@ fn distinct_and_used(
 }
 
 /// Connections to a server serve all its hostgroups.
-fn same_init_connect(config: &Config, lines: &Lines, report: &mut Report) {
+fn same_init_connect(config: &Config, lines: &Lines<'_>, report: &mut Report) {
     let with_statements: Vec<(usize, &HostgroupAttributes)> = config
         .hostgroup_attributes
         .iter()
@@ -136,7 +142,7 @@ fn same_init_connect(config: &Config, lines: &Lines, report: &mut Report) {
     }
 }
 
-fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report) {
+fn distinct_servers(servers: &[MysqlServer], lines: &Lines<'_>, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, server) in servers.iter().enumerate() {
         let key = (server.hostgroup_id, server.hostname.to_ascii_lowercase(), server.port);
@@ -150,7 +156,7 @@ fn distinct_servers(servers: &[MysqlServer], lines: &Lines, report: &mut Report)
     }
 }
 
-fn distinct_users(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
+fn distinct_users(users: &[MysqlUser], lines: &Lines<'_>, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, user) in users.iter().enumerate() {
         let place = lines.at(index);
@@ -161,7 +167,7 @@ fn distinct_users(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
     }
 }
 
-fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
+fn users_have_servers(config: &Config, lines: &Lines<'_>, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, user) in config.users.iter().enumerate() {
         if user.active && !known.contains(&user.default_hostgroup) {
@@ -171,7 +177,7 @@ fn users_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
     }
 }
 
-fn listeners_have_servers(config: &Config, lines: &Lines, report: &mut Report) {
+fn listeners_have_servers(config: &Config, lines: &Lines<'_>, report: &mut Report) {
     let known = hostgroups_with_servers(config);
     for (index, listener) in config.weir_listeners.iter().enumerate() {
         if let Some(hostgroup) = listener.hostgroup.filter(|hostgroup| !known.contains(hostgroup)) {
@@ -190,7 +196,7 @@ pub(crate) fn has_no_server(hostgroup: u32) -> String {
     format!("hostgroup {hostgroup} has no server: neither mysql_servers nor an active cluster names it")
 }
 
-fn tls_possible(users: &[MysqlUser], lines: &Lines, report: &mut Report) {
+fn tls_possible(users: &[MysqlUser], lines: &Lines<'_>, report: &mut Report) {
     for (index, user) in users.iter().enumerate() {
         if user.active && user.use_ssl {
             let reason = "nobody could log in: mysql_variables.have_ssl is false";

@@ -192,16 +192,16 @@ pub(crate) fn replication_hostgroup(row: &Row<'_>, report: &mut Report) -> Optio
 }
 
 /// Where the rows of the three tables stand.
-pub(crate) struct ClusterLines {
-    pub(crate) galera: Lines,
-    pub(crate) group_replication: Lines,
-    pub(crate) replication: Lines,
+pub(crate) struct ClusterLines<'t> {
+    pub(crate) galera: Lines<'t>,
+    pub(crate) group_replication: Lines<'t>,
+    pub(crate) replication: Lines<'t>,
 }
 
 /// A row of any of the three tables: where it stands, whether it counts, and its hostgroups by column.
-type AnyRow<'l> = (&'l Place, bool, Vec<(&'static str, u32)>);
+type AnyRow<'l> = (&'l Place<'l>, bool, Vec<(&'static str, u32)>);
 
-impl ClusterLines {
+impl ClusterLines<'_> {
     /// Whether no row was refused.
     pub(crate) fn are_complete(&self, config: &Config) -> bool {
         config.galera_hostgroups.len() == self.galera.len()
@@ -210,7 +210,7 @@ impl ClusterLines {
     }
 
     fn rows<'l>(&'l self, config: &Config) -> Vec<AnyRow<'l>> {
-        let cluster = |lines: &'l Lines| {
+        let cluster = |lines: &'l Lines<'l>| {
             move |(at, row): (usize, &ClusterHostgroup)| (lines.at(at), row.active, row.hostgroups().to_vec())
         };
         let galera = config.galera_hostgroups.iter().enumerate().map(cluster(&self.galera));
@@ -224,8 +224,8 @@ impl ClusterLines {
 }
 
 /// One hostgroup has one meaning: no two columns of a row and no two rows share one.
-pub(crate) fn distinct(config: &Config, lines: &ClusterLines, report: &mut Report) {
-    let mut seen: HashMap<u32, (&str, &Place)> = HashMap::new();
+pub(crate) fn distinct(config: &Config, lines: &ClusterLines<'_>, report: &mut Report) {
+    let mut seen: HashMap<u32, (&str, &Place<'_>)> = HashMap::new();
     for (place, _, hostgroups) in lines.rows(config) {
         for (column, hostgroup) in hostgroups {
             let Some((first_column, first)) = seen.get(&hostgroup) else {
@@ -243,7 +243,7 @@ pub(crate) fn distinct(config: &Config, lines: &ClusterLines, report: &mut Repor
 }
 
 /// A cluster is looked at through its servers.
-pub(crate) fn have_servers(config: &Config, lines: &ClusterLines, report: &mut Report) {
+pub(crate) fn have_servers(config: &Config, lines: &ClusterLines<'_>, report: &mut Report) {
     let used: HashSet<u32> = config.servers.iter().map(|server| server.hostgroup_id).collect();
     for (place, active, hostgroups) in lines.rows(config) {
         if active && !hostgroups.iter().any(|(_, hostgroup)| used.contains(hostgroup)) {
@@ -253,7 +253,7 @@ pub(crate) fn have_servers(config: &Config, lines: &ClusterLines, report: &mut R
 }
 
 /// A server is asked for the state of one kind of cluster.
-pub(crate) fn one_kind_per_server(config: &Config, servers: &Lines, report: &mut Report) {
+pub(crate) fn one_kind_per_server(config: &Config, servers: &Lines<'_>, report: &mut Report) {
     let tables: HashMap<u32, &'static str> = config
         .clusters()
         .flat_map(|cluster| cluster.hostgroups().map(move |hostgroup| (hostgroup, cluster.table)))
@@ -270,7 +270,7 @@ pub(crate) fn one_kind_per_server(config: &Config, servers: &Lines, report: &mut
 }
 
 /// How far behind a server is, is asked with asynchronous replication only.
-pub(crate) fn lag_limits(config: &Config, servers: &Lines, report: &mut Report) {
+pub(crate) fn lag_limits(config: &Config, servers: &Lines<'_>, report: &mut Report) {
     let hostgroups = config.hostgroups_by_server();
     for (index, server) in config.servers.iter().enumerate().filter(|(_, row)| row.max_replication_lag > 0) {
         let ids = hostgroups.get(&server.endpoint());

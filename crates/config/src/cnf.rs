@@ -245,8 +245,8 @@ impl Reader {
             row.insert(Cow::Owned(column.to_owned()), cell);
         }
         // In its file a rule is active unless it says otherwise, in its table the other way round.
-        if table == "mysql_query_rules" {
-            row.entry(Cow::Borrowed("active")).or_insert(Cell::Integer(1));
+        if table == "mysql_query_rules" && !row.contains_key("active") {
+            row.insert(Cow::Borrowed("active"), Cell::Integer(1));
         }
         row
     }

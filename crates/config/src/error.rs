@@ -88,19 +88,19 @@ impl Report {
     }
 
     /// A fault of a column of a row, or of the row where `column` is empty.
-    pub(crate) fn refuse(&mut self, place: &Place, column: &str, reason: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, place: &Place<'_>, column: &str, reason: impl Into<String>) {
         self.refuse_line(place.line(), place.key(column), reason);
     }
 
     /// A fault where this is strict, otherwise a warning.
-    pub(crate) fn tolerate(&mut self, place: &Place, column: &str, reason: impl Into<String>) {
+    pub(crate) fn tolerate(&mut self, place: &Place<'_>, column: &str, reason: impl Into<String>) {
         self.tolerate_line(place.line(), place.key(column), reason);
     }
 
     /// [`Report::tolerate`] of a reference to what another module's table, or a variable, has not got.
     pub(crate) fn tolerate_reference(
         &mut self,
-        place: &Place,
+        place: &Place<'_>,
         column: &str,
         refers_to: &'static str,
         reason: impl Into<String>,

@@ -49,9 +49,8 @@ impl<'t> Source<'t> {
         match self {
             Self::File(table) => table.iter().map(|(name, item)| (name, Scalar::of_item(item))).collect(),
             Self::Row(row) => {
-                let given = |(name, cell): (&'t Cow<'static, str>, &'t Cell)| {
-                    Scalar::of_cell(cell).map(|value| (name.as_ref(), value))
-                };
+                let given =
+                    |(name, cell): (&'t str, &'t Cell)| Scalar::of_cell(cell).map(|value| (name, value));
                 row.iter().filter_map(given).collect()
             }
         }
@@ -72,14 +71,14 @@ pub(crate) enum Leftover {
 ///
 /// A reader that meets a fault reports it and gives the default, so that the rest of the file is checked too.
 pub(crate) struct Fields<'t, 'r> {
-    place: &'r Place,
+    place: &'r Place<'r>,
     source: Source<'t>,
     taken: Vec<&'static str>,
     pub(crate) report: &'r mut Report,
 }
 
 impl<'t, 'r> Fields<'t, 'r> {
-    pub(crate) fn new(place: &'r Place, source: Source<'t>, report: &'r mut Report) -> Self {
+    pub(crate) fn new(place: &'r Place<'r>, source: Source<'t>, report: &'r mut Report) -> Self {
         Self { place, source, taken: Vec::with_capacity(40), report }
     }
 

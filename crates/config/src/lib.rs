@@ -61,7 +61,7 @@ pub use log_variables::LogVariables;
 pub use names::{Effect, Variable, is_secret_name, nearest_variable, variable, variables};
 pub use password::{Password, Secret};
 pub use peers::{Job, ProxysqlServer};
-pub use rows::{Cell, Strictness, TableRow, TableRows};
+pub use rows::{Cell, Kept, Strictness, TableRow, TableRows};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
@@ -107,10 +107,10 @@ pub fn read_rows(
     rows: &TableRows,
     strictness: Strictness,
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
-    read_rows_for(rows, strictness, |_, _| true)
+    read_rows_for(rows, strictness, None, |_, _| true)
 }
 
-/// [`read_rows`] with only those warnings that `is_wanted`: by [`ConfigError::key`], and by the table or variable of another
+/// [`read_rows`] with some tables as they are in a configuration that is there, and only those warnings that `is_wanted`: by [`ConfigError::key`], and by the table or variable of another
 /// module that has not got what that refers to, such as `mysql_servers`, or nothing. They are chosen before they are
 /// counted, so that others do not take their place.
 ///
@@ -119,10 +119,11 @@ pub fn read_rows(
 pub fn read_rows_for(
     rows: &TableRows,
     strictness: Strictness,
+    kept: Option<Kept<'_>>,
     is_wanted: impl Fn(&str, &str) -> bool + 'static,
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
     let mut report = error::Report::of_rows(strictness, Box::new(is_wanted));
-    let config = tables::read(tables::Tables::Rows(rows), &mut report);
+    let config = tables::read(tables::Tables::Rows(rows, kept), &mut report);
     report.verdict(config)
 }
 

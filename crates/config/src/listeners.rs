@@ -193,7 +193,7 @@ pub(crate) fn listener(row: &Row<'_>, report: &mut Report) -> Option<Listener> {
 }
 
 /// No address twice, `interfaces` included, and not too many.
-pub(crate) fn distinct(config: &Config, lines: &Lines, report: &mut Report) {
+pub(crate) fn distinct(config: &Config, lines: &Lines<'_>, report: &mut Report) {
     let interfaces = &config.variables.interfaces;
     for (index, row) in config.weir_listeners.iter().enumerate() {
         let before = config.weir_listeners.iter().take(index).position(|other| other.address == row.address);

@@ -90,7 +90,7 @@ pub(crate) fn proxy(row: &Row<'_>, report: &mut Report) -> Option<ProxysqlServer
 }
 
 /// No job and no proxy twice.
-pub(crate) fn distinct(config: &Config, jobs: &Lines, proxies: &Lines, report: &mut Report) {
+pub(crate) fn distinct(config: &Config, jobs: &Lines<'_>, proxies: &Lines<'_>, report: &mut Report) {
     let mut seen = HashMap::new();
     for (index, job) in config.scheduler.iter().enumerate().filter(|_| config.scheduler.len() == jobs.len()) {
         let place = jobs.at(index);

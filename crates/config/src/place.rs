@@ -1,35 +1,79 @@
 //! Where something of the configuration stands, for messages.
 
-/// A table, a row, or the variables, as a fault names them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
-    path: String,
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use crate::rows::TableRow;
+use crate::tables::describe;
+
+/// A table, a row, or the variables, as a fault names them. Words are made when there is a fault: there may be very many
+/// rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'t> {
+    path: Path<'t>,
     /// Between the path and a column.
     joint: &'static str,
     /// From 1; 0 for what is not in a file.
     line: usize,
 }
 
-pub(crate) static NOWHERE: Place = Place { path: String::new(), joint: "", line: 0 };
+#[derive(Clone, Copy, Debug)]
+enum Path<'t> {
+    Name(&'t str),
+    /// A row of a table of a file, from 0.
+    InFile(&'static str, usize),
+    /// A row of a table of the database.
+    Row(&'static str, &'t TableRow),
+    /// A row of a table that is in force.
+    InForce(&'static str, &'t dyn Keyed),
+}
 
-impl Place {
+/// A row that was read and tells its key.
+pub(crate) trait Keyed: Debug + Sync {
+    /// The values of its key, as columns of this row.
+    fn key(&self) -> TableRow;
+}
+
+pub(crate) static NOWHERE: Place<'static> = Place { path: Path::Name(""), joint: "", line: 0 };
+
+impl<'t> Place<'t> {
+    /// A table or the whole of a file.
+    pub(crate) fn in_file(path: &'t str, line: usize) -> Self {
+        Self { path: Path::Name(path), joint: ".", line }
+    }
+
     /// Of a file: `mysql_servers[2]`.
-    pub(crate) fn in_file(path: impl Into<String>, line: usize) -> Self {
-        Self { path: path.into(), joint: ".", line }
+    pub(crate) fn row_in_file(table: &'static str, index: usize, line: usize) -> Self {
+        Self { path: Path::InFile(table, index), joint: ".", line }
     }
 
     /// A row of a table of the database: `mysql_servers (100, db1, 3306)`.
-    pub(crate) fn row(path: String) -> Self {
-        Self { path, joint: ": ", line: 0 }
+    pub(crate) fn row(table: &'static str, row: &'t TableRow) -> Self {
+        Self { path: Path::Row(table, row), joint: ": ", line: 0 }
+    }
+
+    /// The same of a row that is in force.
+    pub(crate) fn in_force(table: &'static str, row: &'t dyn Keyed) -> Self {
+        Self { path: Path::InForce(table, row), joint: ": ", line: 0 }
+    }
+
+    /// A table of the database.
+    pub(crate) fn table(name: &'t str) -> Self {
+        Self { path: Path::Name(name), joint: ": ", line: 0 }
     }
 
     /// Variables of the database: `mysql-threads`.
-    pub(crate) fn variables(module: &str) -> Self {
-        Self { path: module.to_owned(), joint: "-", line: 0 }
+    pub(crate) fn variables(module: &'t str) -> Self {
+        Self { path: Path::Name(module), joint: "-", line: 0 }
     }
 
-    pub(crate) fn path(&self) -> &str {
-        &self.path
+    pub(crate) fn path(&self) -> Cow<'t, str> {
+        match self.path {
+            Path::Name(name) => name.into(),
+            Path::InFile(table, index) => format!("{table}[{index}]").into(),
+            Path::Row(table, row) => describe(table, row).into(),
+            Path::InForce(table, row) => describe(table, &row.key()).into(),
+        }
     }
 
     pub(crate) fn line(&self) -> usize {
@@ -38,15 +82,16 @@ impl Place {
 
     /// What a fault of a column says it is of; of the whole where `column` is empty.
     pub(crate) fn key(&self, column: &str) -> String {
-        match (self.path.is_empty(), column.is_empty()) {
+        let path = self.path();
+        match (path.is_empty(), column.is_empty()) {
             (true, _) => column.to_owned(),
-            (false, true) => self.path.clone(),
-            (false, false) => format!("{}{}{column}", self.path, self.joint),
+            (false, true) => path.into_owned(),
+            (false, false) => format!("{path}{}{column}", self.joint),
         }
     }
 
     /// How another fault points at it: `line 7`, or the row.
     pub(crate) fn pointer(&self) -> String {
-        if self.line > 0 { format!("line {}", self.line) } else { self.path.clone() }
+        if self.line > 0 { format!("line {}", self.line) } else { self.path().into_owned() }
     }
 }

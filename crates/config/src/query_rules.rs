@@ -1,12 +1,15 @@
 //! `[[mysql_query_rules]]` and `[[mysql_query_rules_fast_routing]]`.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use weir_routing::{FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule, Rules};
 
 use crate::error::Report;
 use crate::fields::{Fields, quotable};
+use crate::place::Keyed;
+use crate::rows::{Kept, TableRow};
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
 use crate::types::Config;
@@ -176,18 +179,53 @@ pub(crate) fn fast_route(row: &Row<'_>, report: &mut Report) -> Option<FastRoute
     (report.len() == faults_before).then_some(route)
 }
 
-/// Faults that only compiling and comparing show.
-pub(crate) fn check_rules(config: &Config, lines: &Lines, report: &mut Report) {
-    if let Err(faults) = Rules::compile(&config.query_rules, &[], config.rule_options()) {
-        for fault in faults {
-            let rule_id = config.query_rules.get(fault.row).map_or(0, |rule| rule.rule_id);
-            report.refuse(lines.at(fault.row), fault.column, format!("rule {rule_id}: {}", fault.reason));
+/// Compiles the rules, which shows more faults. If they are the same as before, those stay; otherwise their patterns are
+/// taken over.
+pub(crate) fn compile(
+    config: &Config,
+    kept: Option<Kept<'_>>,
+    lines: &Lines<'_>,
+    report: &mut Report,
+) -> Arc<Rules> {
+    let (rows, fast, options) = (&config.query_rules, &config.fast_routing, config.rule_options());
+    let is_same = |kept: &Kept<'_>| kept.rules && kept.config.rule_options() == options;
+    if let Some(kept) = kept.filter(is_same) {
+        return kept.config.rules.clone();
+    }
+    let before = kept.map(|kept| kept.config.rules.clone()).unwrap_or_default();
+    match Rules::compile_after(&before, rows, fast, options) {
+        Ok(rules) if rules == before => before,
+        Ok(rules) => rules,
+        Err(faults) => {
+            for fault in faults {
+                let rule_id = rows.get(fault.row).map_or(0, |rule| rule.rule_id);
+                report.refuse(lines.at(fault.row), fault.column, format!("rule {rule_id}: {}", fault.reason));
+            }
+            Arc::default()
         }
     }
 }
 
+impl Keyed for QueryRule {
+    fn key(&self) -> TableRow {
+        [("rule_id".into(), i64::from(self.rule_id).into())].into()
+    }
+}
+
+impl Keyed for FastRoute {
+    fn key(&self) -> TableRow {
+        let Self { username, schemaname, flag_in, .. } = self;
+        [
+            ("username".into(), username.clone().into()),
+            ("schemaname".into(), schemaname.clone().into()),
+            ("flagIN".into(), i64::from(*flag_in).into()),
+        ]
+        .into()
+    }
+}
+
 /// A destination without a server would keep every statement waiting for its time-out.
-pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines, report: &mut Report) {
+pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines<'_>, report: &mut Report) {
     for (at, rule) in config.query_rules.iter().enumerate() {
         let Some(hostgroup) = rule.destination_hostgroup.filter(|id| rule.active && !known.contains(id))
         else {
@@ -199,7 +237,12 @@ pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines,
 }
 
 /// Keys and destinations of fast routes.
-pub(crate) fn check_fast(config: &Config, known: Option<&HashSet<u32>>, lines: &Lines, report: &mut Report) {
+pub(crate) fn check_fast(
+    config: &Config,
+    known: Option<&HashSet<u32>>,
+    lines: &Lines<'_>,
+    report: &mut Report,
+) {
     let mut seen = HashMap::new();
     for (at, route) in config.fast_routing.iter().enumerate() {
         let place = lines.at(at);

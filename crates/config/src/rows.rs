@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use toml_edit::{Item, Table, TableLike};
 
+use crate::Config;
 use crate::error::Report;
 use crate::fields::line_of_key;
 use crate::names;
@@ -53,8 +54,89 @@ impl From<&str> for Cell {
     }
 }
 
-/// The columns that a row gives. The others have their defaults.
-pub type TableRow = BTreeMap<Cow<'static, str>, Cell>;
+/// The columns that a row gives, by name. The others have their defaults.
+///
+/// Rows have few columns and there may be very many rows: so it is one piece of memory, and no tree.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableRow(Vec<(Cow<'static, str>, Cell)>);
+
+impl TableRow {
+    /// No columns.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No columns yet, with room for so many.
+    pub fn with_capacity(columns: usize) -> Self {
+        Self(Vec::with_capacity(columns))
+    }
+
+    /// The value of a column.
+    pub fn get(&self, column: &str) -> Option<&Cell> {
+        self.find(column).ok().and_then(|at| self.0.get(at)).map(|(_, cell)| cell)
+    }
+
+    /// Whether the row gives this column.
+    pub fn contains_key(&self, column: &str) -> bool {
+        self.find(column).is_ok()
+    }
+
+    /// Gives a column this value, in place of the one that it had.
+    pub fn insert(&mut self, column: Cow<'static, str>, cell: Cell) {
+        match self.find(&column) {
+            Ok(at) => self.0[at].1 = cell,
+            Err(at) => self.0.insert(at, (column, cell)),
+        }
+    }
+
+    /// Leaves out the columns that are not wanted.
+    pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.0.retain(|(column, _)| is_wanted(column));
+    }
+
+    /// Columns and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Cell)> + Clone {
+        self.0.iter().map(|(column, cell)| (column.as_ref(), cell))
+    }
+
+    fn find(&self, column: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| name.as_ref().cmp(column))
+    }
+}
+
+impl FromIterator<(Cow<'static, str>, Cell)> for TableRow {
+    fn from_iter<I: IntoIterator<Item = (Cow<'static, str>, Cell)>>(cells: I) -> Self {
+        let mut row = Self::new();
+        cells.into_iter().for_each(|(column, cell)| row.insert(column, cell));
+        row
+    }
+}
+
+impl<const N: usize> From<[(Cow<'static, str>, Cell); N]> for TableRow {
+    fn from(cells: [(Cow<'static, str>, Cell); N]) -> Self {
+        cells.into_iter().collect()
+    }
+}
+
+impl std::ops::Index<&str> for TableRow {
+    type Output = Cell;
+
+    /// NULL for a column that the row does not give.
+    fn index(&self, column: &str) -> &Cell {
+        self.get(column).unwrap_or(&Cell::Null)
+    }
+}
+
+/// Large tables of a configuration that is in force and that are not read again: what was checked once stays checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'c> {
+    /// The configuration.
+    pub config: &'c Config,
+    /// Whether `mysql_users` is kept.
+    pub users: bool,
+    /// Whether `mysql_query_rules` and `mysql_query_rules_fast_routing` are. Patterns are taken over in any case.
+    pub rules: bool,
+}
 
 /// Rows by table; variables are rows of `global_variables`, with their prefixes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +167,19 @@ impl TableRows {
     /// The rows of a table; none if it isn't there.
     pub fn of(&self, table: &str) -> &[TableRow] {
         self.0.get(table).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds rows at the end of a table.
+    pub fn extend(&mut self, table: &str, rows: Vec<TableRow>) {
+        match self.0.get_mut(table) {
+            Some(known) => known.extend(rows),
+            None => self.set(table, rows),
+        }
+    }
+
+    /// Adds all rows of `other` at the ends of their tables.
+    pub fn append(&mut self, other: Self) {
+        other.0.into_iter().for_each(|(table, rows)| self.extend(&table, rows));
     }
 
     /// Puts `rows` in place of those of a table.

@@ -241,8 +241,8 @@ fn tls_versions(f: &mut Fields<'_, '_>, name: &'static str) -> Option<TlsVersion
 /// A server has one way to be connected to, whichever hostgroup wants it, and rows are of servers that are there.
 pub(crate) fn consistent(
     config: &Config,
-    servers: Option<&Lines>,
-    params: Option<&Lines>,
+    servers: Option<&Lines<'_>>,
+    params: Option<&Lines<'_>>,
     report: &mut Report,
 ) {
     let mut seen: HashMap<Endpoint, (bool, usize)> = HashMap::new();

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use toml_edit::{Item, Table, TableLike};
 
@@ -9,8 +10,8 @@ use crate::check::TableLines;
 use crate::error::Report;
 use crate::fields::{Fields, Source, line_of_key, quotable};
 use crate::password::{Password, Secret};
-use crate::place::{NOWHERE, Place};
-use crate::rows::{Cell, TableRow, TableRows};
+use crate::place::{Keyed, NOWHERE, Place};
+use crate::rows::{Cell, Kept, TableRow, TableRows};
 use crate::suggest::unknown_word;
 use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
@@ -38,14 +39,15 @@ pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 pub(crate) enum Tables<'t> {
     /// A file in TOML.
     File(&'t Table),
-    /// A database.
-    Rows(&'t TableRows),
+    /// A database; large tables may be what they are in a configuration that is there.
+    Rows(&'t TableRows, Option<Kept<'t>>),
 }
 
 /// Reads all tables and checks them, each alone and all together.
 pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
     let mut config = Config::default();
     read_variables(tables, &mut config, report);
+    let kept_rules = tables.kept().filter(|kept| kept.rules).map(|kept| kept.config);
     let lines = TableLines {
         servers: fill(&mut config.servers, tables.rows("mysql_servers", report), server, report),
         ssl_params: {
@@ -53,7 +55,10 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             rows.retain(|row| server_tls::is_for_all_users(row, report));
             fill(&mut config.servers_ssl_params, rows, server_tls::ssl_params, report)
         },
-        users: fill(&mut config.users, users(tables, report), user, report),
+        users: match tables.kept().filter(|kept| kept.users) {
+            Some(kept) => keep(&mut config.users, &kept.config.users, "mysql_users"),
+            None => fill(Arc::make_mut(&mut config.users), users(tables, report), user, report),
+        },
         clusters: clusters::ClusterLines {
             galera: {
                 let rows = tables.rows("mysql_galera_hostgroups", report);
@@ -81,18 +86,26 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             config.weir_topology = read;
             lines
         },
-        rules: {
-            let (rows, mut next_id) = (tables.rows("mysql_query_rules", report), 1);
-            let rule =
-                |row: &Row<'_>, report: &mut Report| query_rules::query_rule(row, &mut next_id, report);
-            fill(&mut config.query_rules, rows, rule, report)
+        rules: match kept_rules {
+            Some(kept) => keep(&mut config.query_rules, &kept.query_rules, "mysql_query_rules"),
+            None => {
+                let (rows, mut next_id) = (tables.rows("mysql_query_rules", report), 1);
+                let rule =
+                    |row: &Row<'_>, report: &mut Report| query_rules::query_rule(row, &mut next_id, report);
+                fill(Arc::make_mut(&mut config.query_rules), rows, rule, report)
+            }
         },
-        fast: {
-            let rows = tables.rows("mysql_query_rules_fast_routing", report);
-            fill(&mut config.fast_routing, rows, query_rules::fast_route, report)
+        fast: match kept_rules {
+            Some(kept) => {
+                keep(&mut config.fast_routing, &kept.fast_routing, "mysql_query_rules_fast_routing")
+            }
+            None => {
+                let rows = tables.rows("mysql_query_rules_fast_routing", report);
+                fill(Arc::make_mut(&mut config.fast_routing), rows, query_rules::fast_route, report)
+            }
         },
     };
-    check::across(&config, &lines, report);
+    check::across(&mut config, tables.kept(), &lines, report);
     read_rest(tables, &mut config, report);
     config
 }
@@ -112,11 +125,11 @@ fn read_rest(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
     peers::distinct(config, &jobs, &proxies, report);
     match tables {
         Tables::File(root) => read_top(root, config, report),
-        Tables::Rows(rows) => {
+        Tables::Rows(rows, _) => {
             for (name, rows) in rows.tables().filter(|(name, _)| names::TABLES_NOT_BUILT.contains(name)) {
                 if !rows.is_empty() {
                     let reason = format!("{} rows without effect: not built yet", rows.len());
-                    report.tolerate(&Place::row(name.to_owned()), "", reason);
+                    report.tolerate(&Place::table(name), "", reason);
                 }
             }
         }
@@ -134,14 +147,14 @@ fn read_variables(tables: Tables<'_>, config: &mut Config, report: &mut Report) 
                 config.admin = admin_variables::read(Fields::new(&place, Source::File(table), report));
             }
         }
-        Tables::Rows(rows) => {
+        Tables::Rows(rows, _) => {
             let (mut mysql, mut admin) = (TableRow::new(), TableRow::new());
             for (full_name, value) in rows.variables() {
                 let (of_module, name) = match full_name.split_once('-') {
                     Some((names::MYSQL, name)) => (&mut mysql, name),
                     Some((names::ADMIN, name)) => (&mut admin, name),
                     _ => {
-                        report.tolerate(&Place::row(quotable(full_name)), "", "unknown variable");
+                        report.tolerate(&Place::table(&quotable(full_name)), "", "unknown variable");
                         continue;
                     }
                 };
@@ -204,16 +217,16 @@ fn has_no_rows(item: &Item) -> bool {
 
 /// A row of a table before it is read.
 pub(crate) struct Row<'t> {
-    pub(crate) place: Place,
+    pub(crate) place: Place<'t>,
     pub(crate) source: Source<'t>,
 }
 
 /// Where the rows of a table stand, for checks that look at several rows.
-pub(crate) struct Lines(Vec<Place>);
+pub(crate) struct Lines<'t>(Vec<Place<'t>>);
 
-impl Lines {
+impl<'t> Lines<'t> {
     /// Where a row is. Rows that were refused shift the index, so this is only used when none was.
-    pub(crate) fn at(&self, index: usize) -> &Place {
+    pub(crate) fn at(&self, index: usize) -> &Place<'t> {
         self.0.get(index).unwrap_or(&NOWHERE)
     }
 
@@ -223,25 +236,45 @@ impl Lines {
 }
 
 /// Reads rows one by one.
-fn fill<T>(
+fn fill<'t, T>(
     into: &mut Vec<T>,
-    rows: Vec<Row<'_>>,
+    rows: Vec<Row<'t>>,
     mut read: impl FnMut(&Row<'_>, &mut Report) -> Option<T>,
     report: &mut Report,
-) -> Lines {
+) -> Lines<'t> {
+    into.reserve(rows.len());
     into.extend(rows.iter().filter_map(|row| read(row, report)));
     Lines(rows.into_iter().map(|row| row.place).collect())
 }
 
+/// Takes over rows that were read before.
+fn keep<'t, T: Keyed>(into: &mut Arc<Vec<T>>, from: &'t Arc<Vec<T>>, table: &'static str) -> Lines<'t> {
+    into.clone_from(from);
+    Lines(from.iter().map(|row| Place::in_force(table, row)).collect())
+}
+
+impl Keyed for MysqlUser {
+    fn key(&self) -> TableRow {
+        [("username".into(), self.username.clone().into())].into()
+    }
+}
+
 impl<'t> Tables<'t> {
+    fn kept(self) -> Option<Kept<'t>> {
+        match self {
+            Self::File(_) => None,
+            Self::Rows(_, kept) => kept,
+        }
+    }
+
     /// The rows of a table.
     fn rows(self, name: &'static str, report: &mut Report) -> Vec<Row<'t>> {
         let rows = match self {
             Self::File(root) => rows_of_file(root, name, report),
-            Self::Rows(rows) => rows
+            Self::Rows(rows, _) => rows
                 .of(name)
                 .iter()
-                .map(|row| Row { place: Place::row(describe(name, row)), source: Source::Row(row) })
+                .map(|row| Row { place: Place::row(name, row), source: Source::Row(row) })
                 .collect(),
         };
         if rows.len() > TABLE_ROWS_MAX {
@@ -270,10 +303,7 @@ fn rows_of_file<'t>(root: &'t Table, name: &'static str, report: &mut Report) ->
         }
     };
     let row = |(index, (span, table)): (usize, (Option<Range<usize>>, &'t dyn TableLike))| Row {
-        place: Place::in_file(
-            format!("{name}[{index}]"),
-            span.map_or(line, |span| report.line_of(span.start)),
-        ),
+        place: Place::row_in_file(name, index, span.map_or(line, |span| report.line_of(span.start))),
         source: Source::File(table),
     };
     tables.into_iter().enumerate().map(row).collect()
@@ -292,7 +322,7 @@ pub(crate) fn describe(table: &str, row: &TableRow) -> String {
         "scheduler" => &["id"],
         _ => &["writer_hostgroup"],
     };
-    let value = |name: &&str| match row.get(*name) {
+    let value = |name: &&str| match row.get(name) {
         Some(Cell::Text(text)) => Some(quotable(text)),
         Some(Cell::Integer(number)) => Some(number.to_string()),
         Some(Cell::Real(number)) => Some(number.to_string()),
@@ -302,7 +332,7 @@ pub(crate) fn describe(table: &str, row: &TableRow) -> String {
     format!("{table} ({})", values.join(", "))
 }
 
-fn table<'t>(root: &'t Table, name: &str, report: &mut Report) -> Option<(&'t dyn TableLike, Place)> {
+fn table<'t>(root: &'t Table, name: &'t str, report: &mut Report) -> Option<(&'t dyn TableLike, Place<'t>)> {
     let item = root.get(name)?;
     let line = line_of_key(root, name, report).unwrap_or(1);
     let table = item.as_table_like();
@@ -440,7 +470,7 @@ pub(crate) fn port_or(f: &mut Fields<'_, '_>, default: u16) -> u16 {
 /// what clients have shown, so the one for servers only is left out.
 fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Vec<Row<'t>> {
     let mut rows = tables.rows("mysql_users", report);
-    let Tables::Rows(_) = tables else { return rows };
+    let Tables::Rows(..) = tables else { return rows };
     rows.retain(|row| {
         let Source::Row(cells) = row.source else { return true };
         let is_for_servers_only = cells.get("frontend") == Some(&Cell::Integer(0));

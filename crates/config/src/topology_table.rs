@@ -202,7 +202,7 @@ fn fits_cluster(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) 
 }
 
 /// Each row is of a cluster, and each cluster has at most one.
-pub(crate) fn have_clusters(config: &Config, lines: &Lines, report: &mut Report) {
+pub(crate) fn have_clusters(config: &Config, lines: &Lines<'_>, report: &mut Report) {
     let inactive = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
     let known: Vec<u32> = inactive
         .map(|row| row.writer_hostgroup)

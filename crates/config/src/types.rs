@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use weir_routing::{FastRoute, Options, QueryRule};
+use weir_routing::{FastRoute, Options, QueryRule, Rules};
 use weir_topology::Endpoint;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     ProxysqlServer, ReplicationHostgroup, Secret, ServerSslParams, WeirHostgroup, WeirTopology,
 };
 
-/// A whole, checked configuration.
+/// A whole, checked configuration. A clone shares the tables that may be very large.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Where Weir keeps what it must remember, such as its self-signed certificate. Default `/var/lib/weir`.
@@ -21,7 +22,7 @@ pub struct Config {
     /// Rows of `[[mysql_servers_ssl_params]]` in file order.
     pub servers_ssl_params: Vec<ServerSslParams>,
     /// Rows of `[[mysql_users]]` in file order.
-    pub users: Vec<MysqlUser>,
+    pub users: Arc<Vec<MysqlUser>>,
     /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
     pub galera_hostgroups: Vec<ClusterHostgroup>,
     /// Rows of `[[mysql_group_replication_hostgroups]]` in file order, inactive ones too.
@@ -37,9 +38,11 @@ pub struct Config {
     /// Rows of `[[weir_topology]]` in file order.
     pub weir_topology: Vec<WeirTopology>,
     /// Rows of `[[mysql_query_rules]]` in file order, inactive ones too.
-    pub query_rules: Vec<QueryRule>,
+    pub query_rules: Arc<Vec<QueryRule>>,
     /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
-    pub fast_routing: Vec<FastRoute>,
+    pub fast_routing: Arc<Vec<FastRoute>>,
+    /// What these two mean, compiled.
+    pub rules: Arc<Rules>,
     /// Rows of `[[scheduler]]` in file order, inactive ones too.
     pub scheduler: Vec<Job>,
     /// Rows of `[[proxysql_servers]]` in file order.
@@ -56,7 +59,7 @@ impl Default for Config {
             datadir: PathBuf::from("/var/lib/weir"),
             servers: Vec::new(),
             servers_ssl_params: Vec::new(),
-            users: Vec::new(),
+            users: Arc::default(),
             galera_hostgroups: Vec::new(),
             group_replication_hostgroups: Vec::new(),
             replication_hostgroups: Vec::new(),
@@ -64,8 +67,9 @@ impl Default for Config {
             hostgroup_attributes: Vec::new(),
             weir_hostgroups: Vec::new(),
             weir_topology: Vec::new(),
-            query_rules: Vec::new(),
-            fast_routing: Vec::new(),
+            query_rules: Arc::default(),
+            fast_routing: Arc::default(),
+            rules: Arc::default(),
             scheduler: Vec::new(),
             proxysql_servers: Vec::new(),
             variables: MysqlVariables::default(),

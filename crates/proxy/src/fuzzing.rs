@@ -491,7 +491,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
         (server as u32, Hostgroup { members, ..Hostgroup::default() })
     });
     Arc::new(Snapshot {
-        users: HashMap::from([(b"app".to_vec(), Arc::new(account))]),
+        users: Arc::new(HashMap::from([(b"app".to_vec(), Arc::new(account))])),
         servers: servers.to_vec(),
         hostgroups: hostgroups.collect(),
         rules,

@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::driver::{Lobby, epoll, now, uring};
 use crate::listener::{Handed, ListenError, Listeners};
 use crate::shared::{Drain, Mailbox, Message, Reporter, Shared};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Users};
 use crate::statistics::{DigestTable, ReportPart, SessionRow, WorkerReport};
 use crate::verifier::Verifier;
 
@@ -81,6 +81,7 @@ impl Service {
     ) -> Result<Self, StartError> {
         listeners.bind(wanted)?;
         let (shared, inboxes) = Shared::new(workers, reporter)?;
+        shared.set_users(&snapshot.users);
         let verifier = Verifier::start(shared.clone())?;
         let is_uring = is_uring(snapshot.variables.io_driver)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -214,6 +215,7 @@ pub struct Publisher {
 impl Publisher {
     /// From now on the workers go by this snapshot.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        self.shared.set_users(&snapshot.users);
         self.shared.broadcast(|| Message::Snapshot(snapshot.clone()));
     }
 
@@ -254,6 +256,11 @@ impl Publisher {
     /// The same, and these counters begin again: what is counted is in this report or in a later one, never in both.
     pub fn report_and_begin_again(&self, part: ReportPart) -> Vec<WorkerReport> {
         self.ask(part, true)
+    }
+
+    /// The users that were published last; how many clients each has is counted with them.
+    pub fn users(&self) -> Arc<Users> {
+        self.shared.users()
     }
 
     /// Tables of digests that workers have filled since the last call.

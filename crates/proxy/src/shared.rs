@@ -1,9 +1,9 @@
 //! What the workers share: their mailboxes and a few counters. Nothing of it is touched on the steady path of a
 //! statement.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -14,7 +14,7 @@ use weir_session::login::Verdict;
 
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Users};
 use crate::statistics::{FullTables, ReportPart, WorkerReport};
 
 /// What one thread tells a worker.
@@ -170,6 +170,8 @@ pub struct Shared {
     pub full_tables: Arc<FullTables>,
     /// The way to the events log, the slow log and the audit log.
     pub journal: Journal,
+    /// The users of the snapshot that was published last, for who reads statistics: no worker has to tell of them.
+    users: Mutex<Arc<Users>>,
     reports: Reports,
 }
 
@@ -232,9 +234,20 @@ impl Shared {
             attributes: attributes(std::process::id()).into(),
             full_tables: Arc::default(),
             journal: Journal::new(workers),
+            users: Mutex::default(),
             reports: Reports(reporter),
         };
         Ok((Arc::new(shared), receivers))
+    }
+
+    /// The users of the snapshot that was published last.
+    pub fn users(&self) -> Arc<Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// These are the users from now on.
+    pub fn set_users(&self, users: &Arc<Users>) {
+        *self.users.lock().unwrap_or_else(PoisonError::into_inner) = users.clone();
     }
 
     /// Something seems to be wrong with a server: somebody should look at it.

@@ -19,8 +19,8 @@ use weir_topology::ServerShared;
 /// One consistent view of configuration and roles.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Active users by name.
-    pub users: HashMap<Vec<u8>, Arc<Account>>,
+    /// Active users by name; the same allocation as long as no user has changed.
+    pub users: Arc<Users>,
     /// Every server that is in some hostgroup, in no order.
     pub servers: Vec<Arc<Server>>,
     /// Who serves a hostgroup now.
@@ -42,6 +42,9 @@ pub struct Snapshot {
     /// With which clients may seal a password; made when some user's password needs it.
     pub rsa_key: Option<Arc<RsaKey>>,
 }
+
+/// Accounts by user name.
+pub type Users = HashMap<Vec<u8>, Arc<Account>>;
 
 /// A user with what a login has taught about the password.
 #[derive(Debug)]

@@ -16,7 +16,8 @@ const PCRE_LIMITS: &str = "(*LIMIT_MATCH=500000)(*LIMIT_DEPTH=100000)(*LIMIT_HEA
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     Linear(Regex),
-    Pcre(pcre2::bytes::Regex),
+    /// With what is in the way of the regex crate.
+    Pcre(pcre2::bytes::Regex, Obstacle),
 }
 
 /// A pattern that is wrong.
@@ -39,12 +40,8 @@ pub(crate) enum PatternFault {
 pub(crate) struct GaveUp;
 
 impl Pattern {
-    /// Compiles, and tells what was in the way of the regex crate. `wants_captures`: replacements will be made.
-    pub(crate) fn compile(
-        pattern: &str,
-        caseless: bool,
-        wants_captures: bool,
-    ) -> Result<(Self, Option<Obstacle>), PatternFault> {
+    /// `wants_captures`: replacements will be made.
+    pub(crate) fn compile(pattern: &str, caseless: bool, wants_captures: bool) -> Result<Self, PatternFault> {
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err(PatternFault::TooLong);
         }
@@ -60,7 +57,7 @@ impl Pattern {
                     .dfa_size_limit(PROGRAM_BYTES_MAX)
                     .build();
                 match built {
-                    Ok(regex) => return Ok((Self::Linear(regex), None)),
+                    Ok(regex) => return Ok(Self::Linear(regex)),
                     Err(_) => "its size",
                 }
             }
@@ -69,7 +66,7 @@ impl Pattern {
         let built =
             pcre2::bytes::RegexBuilder::new().caseless(caseless).build(&format!("{PCRE_LIMITS}{pattern}"));
         match built {
-            Ok(regex) => Ok((Self::Pcre(regex), Some(obstacle))),
+            Ok(regex) => Ok(Self::Pcre(regex, obstacle)),
             Err(error) => Err(PatternFault::Syntax {
                 at: error.offset().map(|at| at.saturating_sub(PCRE_LIMITS.len()) + 1),
                 message: message_of(&error.to_string()),
@@ -77,10 +74,18 @@ impl Pattern {
         }
     }
 
+    /// Why it is PCRE2's.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        match self {
+            Self::Linear(_) => None,
+            Self::Pcre(_, obstacle) => Some(obstacle),
+        }
+    }
+
     pub(crate) fn is_match(&self, text: &[u8]) -> Result<bool, GaveUp> {
         match self {
             Self::Linear(regex) => Ok(regex.is_match(text)),
-            Self::Pcre(regex) => regex.is_match(text).map_err(|_| GaveUp),
+            Self::Pcre(regex, _) => regex.is_match(text).map_err(|_| GaveUp),
         }
     }
 
@@ -88,7 +93,7 @@ impl Pattern {
     pub(crate) fn groups(&self) -> usize {
         match self {
             Self::Linear(regex) => regex.captures_len() - 1,
-            Self::Pcre(regex) => regex.captures_len() - 1,
+            Self::Pcre(regex, _) => regex.captures_len() - 1,
         }
     }
 
@@ -114,7 +119,7 @@ impl Pattern {
                     end = whole.end();
                 }
             }
-            Self::Pcre(regex) => {
+            Self::Pcre(regex, _) => {
                 for found in regex.captures_iter(text).take(matches_max) {
                     let found = found.map_err(|_| GaveUp)?;
                     let Some(whole) = found.get(0) else { continue };
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
 
     fn pattern(text: &str) -> Pattern {
-        Pattern::compile(text, true, false).unwrap_or_else(|fault| panic!("{text}: {fault}")).0
+        Pattern::compile(text, true, false).unwrap_or_else(|fault| panic!("{text}: {fault}"))
     }
 
     #[test]

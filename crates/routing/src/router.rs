@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cache::{Cache, Key};
 use crate::decision::Decision;
 use crate::hints::{HintOrder, Hints};
-use crate::pattern::GaveUp;
+use crate::pattern::{GaveUp, Pattern};
 use crate::rules::{Rule, Rules};
 
 /// Different session facts that are told apart at a time; beyond that all are forgotten.
@@ -60,11 +60,11 @@ pub struct Verdict {
     pub is_too_long: bool,
 }
 
-/// See the module's text. Patterns have working memory of their own here, so that workers never wait for each other.
+/// See the module's text.
 #[derive(Debug)]
 pub struct Router {
     rules: Arc<Rules>,
-    own: Vec<Rule>,
+    own: Vec<OwnPattern>,
     hits: Vec<u64>,
     gave_up: u64,
     cache: Cache,
@@ -74,6 +74,14 @@ pub struct Router {
     /// Reused: the key of a scope, and the rules that match.
     key: Vec<u8>,
     matched: Vec<u16>,
+}
+
+/// The patterns of a rule, for the digest and for the statement, with working memory of this worker's own, so that workers
+/// never wait for each other. One is cloned when it is tried for the first time: of many rules most never are.
+#[derive(Clone, Debug, Default)]
+struct OwnPattern {
+    digest: Option<Pattern>,
+    text: Option<Pattern>,
 }
 
 #[derive(Debug)]
@@ -101,7 +109,7 @@ impl Router {
     pub fn new(rules: &Arc<Rules>) -> Self {
         Self {
             rules: rules.clone(),
-            own: rules.rules.clone(),
+            own: vec![OwnPattern::default(); rules.rules.len()],
             hits: vec![0; rules.rules.len()],
             gave_up: 0,
             cache: Cache::default(),
@@ -135,13 +143,13 @@ impl Router {
 
     /// The error_msg of the rule at this position.
     pub fn error_message(&self, position: u16) -> &str {
-        let rule = self.own.get(usize::from(position));
+        let rule = self.rules.rules.get(usize::from(position));
         rule.and_then(|rule| rule.row.error_msg.as_deref()).unwrap_or_default()
     }
 
     /// The OK_msg of the rule at this position.
     pub fn ok_message(&self, position: u16) -> &str {
-        let rule = self.own.get(usize::from(position));
+        let rule = self.rules.rules.get(usize::from(position));
         rule.and_then(|rule| rule.row.ok_msg.as_deref()).unwrap_or_default()
     }
 
@@ -162,10 +170,10 @@ impl Router {
             self.cache.clear();
             self.generation = self.generation.wrapping_add(1);
         }
-        let positions = 0..u16::try_from(self.own.len()).unwrap_or(u16::MAX);
-        let is_candidate = |at: &u16| self.own[usize::from(*at)].may_match(who);
+        let rules = (0..=u16::MAX).zip(&self.rules.rules);
+        let candidates = rules.filter(|(_, rule)| rule.may_match(who)).map(|(at, _)| at);
         let facts = ScopeFacts {
-            candidates: positions.filter(is_candidate).collect(),
+            candidates: candidates.collect(),
             fast_routes: self.rules.fast_routes(who.username, who.schemaname),
         };
         let index = self.scope_facts.len() as u32;
@@ -249,8 +257,11 @@ impl Router {
         let mut at = 0;
         while let Some(position) = session.candidates.get(at) {
             at += 1;
-            let rule = &self.own[usize::from(*position)];
-            match walk.matches(rule) {
+            let index = usize::from(*position);
+            let (Some(rule), Some(own)) = (self.rules.rules.get(index), self.own.get_mut(index)) else {
+                continue;
+            };
+            match walk.matches(rule, own) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(GaveUp) => {
@@ -259,7 +270,7 @@ impl Router {
                 }
             }
             self.matched.push(*position);
-            let has_moved = walk.take(rule, *position, draw);
+            let has_moved = walk.take(rule, own, *position, draw);
             if rule.row.apply {
                 walk.is_applied = true;
                 break;
@@ -276,6 +287,12 @@ impl Router {
         }
         Some(walk)
     }
+}
+
+/// The clone of a pattern, made when it is asked for.
+fn own_of<'o>(own: &'o mut Option<Pattern>, shared: &Option<Arc<Pattern>>) -> Option<&'o Pattern> {
+    let shared = shared.as_deref()?;
+    Some(own.get_or_insert_with(|| shared.clone()))
 }
 
 impl Rule {
@@ -299,17 +316,17 @@ impl Rule {
 impl Walk<'_> {
     /// Whether a rule that the session's facts leave possible matches the statement. One whose pattern was given up
     /// does not match, negated or not.
-    fn matches(&mut self, rule: &Rule) -> Result<bool, GaveUp> {
+    fn matches(&mut self, rule: &Rule, own: &mut OwnPattern) -> Result<bool, GaveUp> {
         let row = &rule.row;
         if row.flag_in != self.flag || row.digest.is_some_and(|digest| digest != self.facts.digest) {
             return Ok(false);
         }
-        if let Some(pattern) = &rule.match_digest
+        if let Some(pattern) = own_of(&mut own.digest, &rule.match_digest)
             && pattern.is_match(self.facts.digest_text)? == row.negate_match_pattern
         {
             return Ok(false);
         }
-        if let Some(pattern) = &rule.match_pattern {
+        if let Some(pattern) = own_of(&mut own.text, &rule.match_pattern) {
             self.saw_text = true;
             let statement = self.rewritten.as_deref().unwrap_or(self.facts.statement);
             return Ok(pattern.is_match(statement)? != row.negate_match_pattern);
@@ -318,7 +335,13 @@ impl Walk<'_> {
     }
 
     /// Adds the actions of a rule that matches. Whether it has led to another chain.
-    fn take(&mut self, rule: &Rule, position: u16, draw: &mut dyn FnMut() -> u64) -> bool {
+    fn take(
+        &mut self,
+        rule: &Rule,
+        own: &mut OwnPattern,
+        position: u16,
+        draw: &mut dyn FnMut() -> u64,
+    ) -> bool {
         let row = &rule.row;
         let actions = Decision {
             hostgroup: row.destination_hostgroup,
@@ -333,7 +356,9 @@ impl Walk<'_> {
             rule_id: Some(row.rule_id),
         };
         self.decision = actions.or(self.decision);
-        if let (Some(replacement), Some(pattern)) = (&rule.replacement, &rule.match_pattern) {
+        if let (Some(replacement), Some(pattern)) =
+            (&rule.replacement, own_of(&mut own.text, &rule.match_pattern))
+        {
             let statement = self.rewritten.as_deref().unwrap_or(self.facts.statement);
             match pattern.replace(statement, replacement, row.global) {
                 Ok(Some(text)) if text.len() > REWRITTEN_BYTES_MAX => self.is_too_long = true,

@@ -3,9 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, PatternFault};
+use crate::patterns::Patterns;
 use crate::replacement::Replacement;
 use crate::{FastRoute, FlagWeight, HintOrder, QueryRule};
+
+/// The most active rules: their positions have 16 bits.
+pub const ACTIVE_RULES_MAX: usize = u16::MAX as usize;
 
 /// Settings that are variables of ProxySQL's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +56,18 @@ pub struct Rules {
     notes: Vec<PatternNote>,
 }
 
+/// Rules that were made of the same rows are the same.
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules.len() == other.rules.len()
+            && self.options == other.options
+            && self.rules.iter().zip(&other.rules).all(|(one, another)| one.row == another.row)
+            && self.fast == other.fast
+    }
+}
+
+impl Eq for Rules {}
+
 /// Which facts of a session some rule asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FactsUsed {
@@ -62,11 +78,11 @@ pub(crate) struct FactsUsed {
 }
 
 /// A row, compiled.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Rule {
     pub row: QueryRule,
-    pub match_digest: Option<Pattern>,
-    pub match_pattern: Option<Pattern>,
+    pub match_digest: Option<Arc<Pattern>>,
+    pub match_pattern: Option<Arc<Pattern>>,
     pub replacement: Option<Replacement>,
     pub weight_sum: u64,
 }
@@ -81,17 +97,37 @@ impl Rules {
         fast: &[FastRoute],
         options: Options,
     ) -> Result<Arc<Self>, Vec<RuleFault>> {
+        Self::compile_after(&Self::default(), rows, fast, options)
+    }
+
+    /// [`Rules::compile`], with the patterns that active rules of `before` have, too, taken over from there.
+    ///
+    /// # Errors
+    /// As [`Rules::compile`].
+    pub fn compile_after(
+        before: &Self,
+        rows: &[QueryRule],
+        fast: &[FastRoute],
+        options: Options,
+    ) -> Result<Arc<Self>, Vec<RuleFault>> {
         let mut faults = Vec::new();
         let mut rules = Self { options, ..Self::default() };
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::with_capacity(rows.len());
+        let patterns = Patterns::of(rows, before);
         for (at, row) in rows.iter().enumerate() {
             let fault = |column, reason| RuleFault { row: at, column, reason };
             if !seen.insert(row.rule_id) {
                 faults.push(fault("rule_id", format!("{} is already there", row.rule_id)));
             }
-            match Rule::compile(row, &mut rules.notes) {
-                Ok(rule) if row.active => rules.rules.push(rule),
-                Ok(_) => rules.notes.retain(|note| note.rule_id != row.rule_id),
+            match Rule::compile(row, &patterns) {
+                Ok(_) if row.active && rules.rules.len() == ACTIVE_RULES_MAX => {
+                    faults.push(fault("active", format!("more than {ACTIVE_RULES_MAX} rules are active")));
+                }
+                Ok(rule) if row.active => {
+                    rules.notes.extend(rule.notes());
+                    rules.rules.push(rule);
+                }
+                Ok(_) => {}
                 Err((column, reason)) => faults.push(fault(column, reason)),
             }
         }
@@ -147,18 +183,10 @@ impl Rules {
 }
 
 impl Rule {
-    fn compile(row: &QueryRule, notes: &mut Vec<PatternNote>) -> Result<Self, (&'static str, String)> {
-        let mut pattern = |column, text: &Option<String>, wants_captures| {
-            let Some(text) = text else { return Ok(None) };
-            let (pattern, obstacle) = Pattern::compile(text, row.caseless, wants_captures)
-                .map_err(|fault| (column, fault.to_string()))?;
-            if let Some(because) = obstacle {
-                notes.push(PatternNote { rule_id: row.rule_id, column, because });
-            }
-            Ok(Some(pattern))
-        };
-        let match_digest = pattern("match_digest", &row.match_digest, false)?;
-        let match_pattern = pattern("match_pattern", &row.match_pattern, row.replace_pattern.is_some())?;
+    fn compile<'r>(row: &'r QueryRule, patterns: &Patterns<'r>) -> Result<Self, (&'static str, String)> {
+        let of = |column| move |fault: PatternFault| (column, fault.to_string());
+        let match_digest = patterns.for_digest(row).map_err(of("match_digest"))?;
+        let match_pattern = patterns.for_text(row).map_err(of("match_pattern"))?;
         let replacement = match (&row.replace_pattern, &match_pattern) {
             (None, _) => None,
             (Some(_), None) => {
@@ -178,6 +206,15 @@ impl Rule {
             return Err(("attributes", "the weights of flagOUTs are all 0".into()));
         }
         Ok(Self { row: without_empty(row), match_digest, match_pattern, replacement, weight_sum })
+    }
+
+    /// Its patterns that PCRE2 tries.
+    fn notes(&self) -> impl Iterator<Item = PatternNote> {
+        let note = |column, pattern: &Option<Arc<Pattern>>| {
+            let because = pattern.as_ref()?.obstacle()?;
+            Some(PatternNote { rule_id: self.row.rule_id, column, because })
+        };
+        note("match_digest", &self.match_digest).into_iter().chain(note("match_pattern", &self.match_pattern))
     }
 
     /// The chain that `draw`, any number, stands for.
@@ -202,5 +239,60 @@ fn without_empty(row: &QueryRule) -> QueryRule {
         client_addr: filled(&row.client_addr),
         proxy_addr: filled(&row.proxy_addr),
         ..row.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rule_id: u32, pattern: &str) -> QueryRule {
+        QueryRule { rule_id, active: true, match_digest: Some(pattern.into()), ..QueryRule::default() }
+    }
+
+    fn pattern(rules: &Rules, at: usize) -> &Arc<Pattern> {
+        rules.rules[at].match_digest.as_ref().expect("a pattern")
+    }
+
+    #[test]
+    fn patterns_that_are_known_are_not_compiled_again() {
+        let before =
+            Rules::compile(&[row(1, "^a"), row(2, "(?=b)")], &[], Options::default()).expect("rules");
+        // The same patterns under other numbers, and one that is new.
+        let rows = [row(7, "(?=b)"), row(8, "^c"), row(9, "^a")];
+        let after = Rules::compile_after(&before, &rows, &[], Options::default()).expect("rules");
+        assert!(Arc::ptr_eq(pattern(&before, 1), pattern(&after, 0)));
+        assert!(Arc::ptr_eq(pattern(&before, 0), pattern(&after, 2)));
+        assert_eq!(
+            after.notes(),
+            [PatternNote { rule_id: 7, column: "match_digest", because: "look-ahead" }]
+        );
+        let caseful = QueryRule { caseless: false, ..row(1, "^a") };
+        let after = Rules::compile_after(&before, &[caseful], &[], Options::default()).expect("rules");
+        assert!(!Arc::ptr_eq(pattern(&before, 0), pattern(&after, 0)));
+    }
+
+    #[test]
+    fn many_rules_are_compiled_in_parts_and_every_fault_is_found() {
+        let mut rows: Vec<_> = (0..1000).map(|at| row(at, &format!("^t{at} "))).collect();
+        for at in [3, 500, 999] {
+            rows[at].match_digest = Some(format!("({at}"));
+        }
+        let faults = Rules::compile(&rows, &[], Options::default()).expect_err("faults");
+        assert_eq!(faults.iter().map(|fault| fault.row).collect::<Vec<_>>(), [3, 500, 999]);
+        rows.retain(|row| row.match_digest.as_deref().is_some_and(|text| !text.starts_with('(')));
+        let rules = Rules::compile(&rows, &[], Options::default()).expect("rules");
+        assert_eq!(pattern(&rules, 996).is_match(b"t998 x"), Ok(true));
+    }
+
+    #[test]
+    fn no_rule_is_left_out_unsaid() {
+        let rows: Vec<_> = (0..=ACTIVE_RULES_MAX as u32)
+            .map(|rule_id| QueryRule { rule_id, active: true, ..QueryRule::default() })
+            .collect();
+        let faults = Rules::compile(&rows, &[], Options::default()).expect_err("a fault");
+        assert_eq!((faults.len(), faults[0].row), (1, ACTIVE_RULES_MAX));
+        assert_eq!(faults[0].reason, "more than 65535 rules are active");
+        Rules::compile(&rows[1..], &[], Options::default()).expect("so many are possible");
     }
 }

@@ -65,6 +65,8 @@ pub struct Store {
     is_persistent: bool,
     /// Why `disk` can't be changed now.
     sealed: Option<&'static str>,
+    /// What the rows in force mean; none where that is not known.
+    in_force: Option<weir_config::Config>,
 }
 
 impl Store {

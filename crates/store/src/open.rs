@@ -108,7 +108,7 @@ impl Store {
         }
         add_default_variables(&transaction, &Module::ALL)?;
         transaction.commit()?;
-        Ok(Self { connection, datadir, is_persistent, sealed: None })
+        Ok(Self { connection, datadir, is_persistent, sealed: None, in_force: None })
     }
 }
 

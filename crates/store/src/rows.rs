@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ToSql, params_from_iter};
 use sha2::{Digest, Sha256};
 use weir_config::{Cell, TableRow, TableRows, Variable, variable};
 
@@ -51,12 +51,8 @@ impl Store {
     ) -> Result<(), rusqlite::Error> {
         let transaction = self.connection.transaction()?;
         for (module, table) in tables_of(modules) {
-            let (name, rows) = (&table.name, rows_of(module, table));
-            let (from, to) = (from.schema(), to.schema());
-            transaction.execute_batch(&format!(
-                "DELETE FROM {to}.{name} WHERE {rows}; \
-                 INSERT INTO {to}.{name} SELECT * FROM {from}.{name} WHERE {rows} ORDER BY rowid"
-            ))?;
+            let of = |layer: Layer| format!("{}.{}", layer.schema(), table.name);
+            transaction.execute_batch(&copy_sql(module, table, &of(from), &of(to)))?;
         }
         match to {
             Layer::Memory => add_default_variables(&transaction, modules)?,
@@ -84,10 +80,15 @@ impl Store {
             let sql = select(module, table, from);
             let mut statement = self.connection.prepare_cached(&sql)?;
             let mut found = statement.query([])?;
+            let mut rows = Vec::new();
+            // Rows are sorted by column: so each one goes to the end.
+            let mut columns: Vec<(usize, &'static str)> =
+                table.columns.iter().map(|column| column.name).enumerate().collect();
+            columns.sort_unstable_by_key(|(_, name)| *name);
             while let Some(row) = found.next()? {
-                let mut cells = TableRow::new();
-                for (at, column) in table.columns.iter().enumerate() {
-                    let cell = match row.get_ref(at)? {
+                let mut cells = TableRow::with_capacity(columns.len());
+                for (at, name) in &columns {
+                    let cell = match row.get_ref(*at)? {
                         ValueRef::Null => continue,
                         ValueRef::Integer(number) => Cell::Integer(number),
                         ValueRef::Real(number) => Cell::Real(number),
@@ -95,10 +96,11 @@ impl Store {
                             Cell::Text(String::from_utf8_lossy(text).into_owned())
                         }
                     };
-                    cells.insert(column.name.into(), cell);
+                    cells.insert((*name).into(), cell);
                 }
-                all.push(&table.name, cells);
+                rows.push(cells);
             }
+            all.extend(&table.name, rows);
         }
         Ok(all)
     }
@@ -130,12 +132,11 @@ impl Store {
         let transaction = self.connection.transaction()?;
         for (module, table) in tables_of(modules) {
             if clears {
-                let (name, rows) = (&table.name, rows_of(module, table));
-                transaction.execute_batch(&format!("DELETE FROM {}.{name} WHERE {rows}", to.schema()))?;
+                let (name, of_module) = (&table.name, of_module(module, table));
+                transaction.execute_batch(&format!("DELETE FROM {}.{name}{of_module}", to.schema()))?;
             }
-            for row in rows.of(&table.name).iter().filter(|row| is_of(module, table, row)) {
-                insert(&transaction, to, table, row)?;
-            }
+            let of_module = rows.of(&table.name).iter().filter(|row| is_of(module, table, row));
+            insert(&transaction, to, table, of_module)?;
         }
         if to == Layer::Memory {
             add_default_variables(&transaction, modules)?;
@@ -294,12 +295,19 @@ pub(crate) fn tables_of(modules: &[Module]) -> impl Iterator<Item = (Module, &'s
     modules.iter().flat_map(|module| module.tables().map(|table| (*module, table)))
 }
 
-/// The rows of a table that are of a module, as an SQL condition.
-pub(crate) fn rows_of(module: Module, table: &TableDef) -> String {
+/// A condition for the rows of a table that are of a module; nothing where all are.
+fn of_module(module: Module, table: &TableDef) -> String {
     match module.variable_prefix() {
-        Some(prefix) if table.name == GLOBAL_VARIABLES => format!("variable_name LIKE '{prefix}%'"),
-        _ => "1".to_owned(),
+        Some(prefix) if table.name == GLOBAL_VARIABLES => format!(" WHERE variable_name LIKE '{prefix}%'"),
+        _ => String::new(),
     }
+}
+
+/// Puts the rows of one table in place of those of another one with the same columns. Without a condition SQLite empties a
+/// table at once, and then takes over whole pages of one that is declared like it (its "Xfer optimization"), in their order.
+pub(crate) fn copy_sql(module: Module, table: &TableDef, from: &str, to: &str) -> String {
+    let of_module = of_module(module, table);
+    format!("DELETE FROM {to}{of_module}; INSERT INTO {to} SELECT * FROM {from}{of_module}")
 }
 
 /// Whether a row of a table is of a module.
@@ -313,40 +321,66 @@ pub(crate) fn is_of(module: Module, table: &TableDef, row: &TableRow) -> bool {
 }
 
 fn select(module: Module, table: &TableDef, of: Layer) -> String {
-    format!("SELECT * FROM {}.{} WHERE {} ORDER BY rowid", of.schema(), table.name, rows_of(module, table))
+    format!("SELECT * FROM {}.{}{} ORDER BY rowid", of.schema(), table.name, of_module(module, table))
 }
 
-/// Inserts a row; columns that it does not give have their defaults.
-fn insert(connection: &Connection, to: Layer, table: &TableDef, row: &TableRow) -> Result<(), StoreError> {
-    let (mut columns, mut values) = (Vec::new(), Vec::new());
-    for (name, cell) in row {
+/// Inserts rows; columns that one does not give have their defaults.
+fn insert<'r>(
+    connection: &Connection,
+    to: Layer,
+    table: &TableDef,
+    rows: impl Iterator<Item = &'r TableRow>,
+) -> Result<(), StoreError> {
+    let mut statement = None;
+    let mut before = Vec::new();
+    for row in rows {
+        let given = row.iter().map(|(name, cell)| (name, *cell == Cell::Null));
+        // One row after the other gives the same columns.
+        if statement.is_none() || !given.clone().eq(before.iter().copied()) {
+            before = given.collect();
+            statement = Some(connection.prepare_cached(&insert_sql(to, table, &before)?)?);
+        }
+        let Some(statement) = &mut statement else { continue };
+        let values = row.iter().map(|(_, cell)| cell).filter(|cell| **cell != Cell::Null);
+        statement
+            .execute(params_from_iter(values.map(Bound)))
+            .map_err(|cause| StoreError::Row { row: describe(table, row), reason: cause.to_string() })?;
+    }
+    Ok(())
+}
+
+/// A value as SQLite is given it.
+struct Bound<'r>(&'r Cell);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let value = match self.0 {
+            Cell::Null => ValueRef::Null,
+            Cell::Integer(number) => ValueRef::Integer(*number),
+            Cell::Real(number) => ValueRef::Real(*number),
+            Cell::Text(text) => ValueRef::Text(text.as_bytes()),
+        };
+        Ok(ToSqlOutput::Borrowed(value))
+    }
+}
+
+/// The statement for rows that give these columns; true: NULL, which is as if it weren't given.
+fn insert_sql(to: Layer, table: &TableDef, given: &[(&str, bool)]) -> Result<String, StoreError> {
+    let mut columns = Vec::new();
+    for (name, is_null) in given {
         let name = column_name(table, name);
         let Some(column) = table.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
             let (table, column) = (table.name.clone(), name.to_owned());
             return Err(StoreError::NoColumn { table, column });
         };
-        columns.push(column.name);
-        values.push(match cell {
-            Cell::Null => {
-                columns.pop();
-                continue;
-            }
-            Cell::Integer(number) => Value::Integer(*number),
-            Cell::Real(number) => Value::Real(*number),
-            Cell::Text(text) => Value::Text(text.clone()),
-        });
+        columns.extend((!is_null).then_some(column.name));
     }
     let (schema, name) = (to.schema(), &table.name);
-    let sql = if columns.is_empty() {
-        format!("INSERT OR REPLACE INTO {schema}.{name} DEFAULT VALUES")
-    } else {
-        let places = vec!["?"; columns.len()].join(", ");
-        format!("INSERT OR REPLACE INTO {schema}.{name} ({}) VALUES ({places})", columns.join(", "))
-    };
-    let inserted = connection.prepare_cached(&sql)?.execute(params_from_iter(values));
-    inserted
-        .map(|_| ())
-        .map_err(|cause| StoreError::Row { row: describe(table, row), reason: cause.to_string() })
+    if columns.is_empty() {
+        return Ok(format!("INSERT OR REPLACE INTO {schema}.{name} DEFAULT VALUES"));
+    }
+    let places = vec!["?"; columns.len()].join(", ");
+    Ok(format!("INSERT OR REPLACE INTO {schema}.{name} ({}) VALUES ({places})", columns.join(", ")))
 }
 
 /// The names of ProxySQL's configuration file, where they are others than those of its tables.

@@ -3,10 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use weir_config::{Cell, Config, ConfigError, Strictness, TableRow, TableRows, read_rows_for, variables};
+use weir_config::{
+    Cell, Config, ConfigError, Kept, Strictness, TableRow, TableRows, read_rows_for, variables,
+};
 
 use crate::open::{DATABASE_FILE, of_file};
-use crate::rows::{is_of, is_shared, tables_of};
+use crate::rows::{copy_sql, is_of, is_shared, tables_of};
 use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
 use crate::{Layer, Module, Store, StoreError};
 
@@ -19,6 +21,7 @@ pub struct Loaded {
     /// one of these do not fit.
     pub warnings: Vec<ConfigError>,
     modules: Vec<Module>,
+    /// Of the modules that are loaded, and of others.
     rows: TableRows,
 }
 
@@ -94,18 +97,27 @@ impl Store {
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_rows(&self, modules: &[Module], rows: TableRows) -> Result<Loaded, Vec<ConfigError>> {
-        let others: Vec<Module> =
-            Module::ALL.into_iter().filter(|module| !modules.contains(module)).collect();
+        let kept = self.in_force.as_ref().map(|config| Kept {
+            config,
+            users: !modules.contains(&Module::MysqlUsers),
+            rules: !modules.contains(&Module::MysqlQueryRules),
+        });
+        let is_kept = |module: Module| match (kept, module) {
+            (Some(kept), Module::MysqlUsers) => kept.users,
+            (Some(kept), Module::MysqlQueryRules) => kept.rules,
+            _ => false,
+        };
+        let others = Module::ALL.into_iter().filter(|module| !modules.contains(module));
+        let others: Vec<Module> = others.filter(|module| !is_kept(*module)).collect();
         let mut all = self.rows_of(&others, Layer::Runtime).map_err(as_fault)?;
-        for (table, rows) in rows.tables() {
-            rows.iter().for_each(|row| all.push(table, row.clone()));
-        }
+        all.append(rows);
         let loaded = modules.to_vec();
-        let (mut config, warnings) = read_rows_for(&all, Strictness::Lenient, move |key, refers_to| {
-            concerns(&loaded, key) || (!refers_to.is_empty() && concerns(&loaded, refers_to))
-        })?;
+        let (mut config, warnings) =
+            read_rows_for(&all, Strictness::Lenient, kept, move |key, refers_to| {
+                concerns(&loaded, key) || (!refers_to.is_empty() && concerns(&loaded, refers_to))
+            })?;
         config.datadir.clone_from(&self.datadir);
-        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows })
+        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows: all })
     }
 
     /// [`Store::prepare_runtime`] with the rows of another proxy: what is of one machine stays as it is here.
@@ -155,23 +167,21 @@ impl Store {
     }
 
     fn commit(&mut self, loaded: Loaded, epoch: Option<u64>) -> Result<(), StoreError> {
+        // Whatever fails: the next one reads all rows.
+        self.in_force = None;
         self.write(&loaded.modules, &loaded.rows, Layer::Runtime, true)?;
         for (module, table) in tables_of(&loaded.modules) {
-            let (name, rows) = (&table.name, crate::rows::rows_of(module, table));
-            self.connection.execute_batch(&format!(
-                "DELETE FROM {MAIN}.runtime_{name} WHERE {rows}; \
-                 INSERT INTO {MAIN}.runtime_{name} SELECT * FROM {INTENT}.{name} WHERE {rows} ORDER BY rowid"
-            ))?;
-        }
-        if loaded.modules.contains(&Module::MysqlServers) {
-            self.connection.execute_batch(&format!(
-                "DELETE FROM {MAIN}.runtime_weir_loaded_servers; \
-                 INSERT INTO {MAIN}.runtime_weir_loaded_servers SELECT * FROM {INTENT}.mysql_servers"
-            ))?;
+            let (from, to) = (format!("{INTENT}.{}", table.name), format!("{MAIN}.runtime_{}", table.name));
+            self.connection.execute_batch(&copy_sql(module, table, &from, &to))?;
+            if table.name == "mysql_servers" {
+                let to = format!("{MAIN}.runtime_weir_loaded_servers");
+                self.connection.execute_batch(&copy_sql(module, table, &from, &to))?;
+            }
         }
         for module in &loaded.modules {
             self.note_version(*module, epoch)?;
         }
+        self.in_force = Some(loaded.config);
         Ok(())
     }
 

@@ -8,8 +8,10 @@ use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology
 use weir_control::monotonic_ns;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
-use weir_proxy::snapshot::{Account, Care, Holding, Hostgroup, Member, Server, Snapshot, Standing, Throttle};
-use weir_routing::{FastRoute, Options, QueryRule, Rules};
+use weir_proxy::snapshot::{
+    Account, Care, Holding, Hostgroup, Member, Server, Snapshot, Standing, Throttle, Users,
+};
+use weir_routing::Rules;
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
@@ -25,7 +27,6 @@ const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     pub(crate) registry: ServerRegistry,
-    accounts: HashMap<String, Arc<Account>>,
     /// Where servers are.
     pub(crate) addresses: Known,
     /// With which clients may seal a password.
@@ -38,69 +39,55 @@ pub(crate) struct Snapshots {
     leaving: HashMap<Endpoint, u64>,
     /// How connections to servers are encrypted.
     pub(crate) servers_tls: ServersTls,
-    rules: KnownRules,
+    /// The query rules; the same allocation as long as they have not changed.
+    rules: Arc<Rules>,
+    /// The rows of which the accounts were made, and the accounts as workers look for them.
+    users: (Arc<Vec<MysqlUser>>, Arc<Users>),
     /// This Weir's name.
     pub(crate) instance: Arc<str>,
     /// A writer hostgroup whose statements wait, and why.
     pub(crate) held: Option<(u32, String)>,
 }
 
-/// The rules of the configuration that was taken last.
-#[derive(Debug, Default)]
-struct KnownRules {
-    rows: Vec<QueryRule>,
-    fast: Vec<FastRoute>,
-    options: Options,
-    compiled: Arc<Rules>,
-}
-
 impl Snapshots {
     pub(crate) fn new(registry: ServerRegistry) -> Self {
         Self {
             registry,
-            accounts: HashMap::new(),
             addresses: Known::new(),
             rsa_key: None,
             throttles: HashMap::new(),
             holdings: HashMap::new(),
             leaving: HashMap::new(),
             servers_tls: ServersTls::default(),
-            rules: KnownRules::default(),
+            rules: Arc::default(),
+            users: Default::default(),
             instance: Arc::from(""),
             held: None,
         }
     }
 
-    /// Compiles the query rules, unless they are the same as before: then sessions and counters go on with them.
-    /// A configuration that was checked has no faults here.
-    pub(crate) fn compile_rules(&mut self, config: &Config) {
-        let options = config.rule_options();
-        let known = &self.rules;
-        if known.rows == config.query_rules && known.fast == config.fast_routing && known.options == options {
+    /// Takes over the query rules, unless they are the same as before: then sessions and counters go on with them.
+    pub(crate) fn take_rules(&mut self, config: &Config) {
+        if self.rules == config.rules {
             return;
         }
-        match Rules::compile(&config.query_rules, &config.fast_routing, options) {
-            Ok(compiled) => {
-                for note in compiled.notes() {
-                    let (rule_id, column, because) = (note.rule_id, note.column, note.because);
-                    tracing::info!(
-                        rule_id,
-                        column,
-                        because,
-                        "pattern of a query rule is tried by PCRE2, with limits"
-                    );
-                }
-                let (rows, fast) = (config.query_rules.clone(), config.fast_routing.clone());
-                self.rules = KnownRules { rows, fast, options, compiled };
-            }
-            Err(faults) => tracing::error!(?faults, "query rules not taken: the ones before stay in force"),
+        for note in config.rules.notes() {
+            let (rule_id, column, because) = (note.rule_id, note.column, note.because);
+            tracing::info!(
+                rule_id,
+                column,
+                because,
+                "pattern of a query rule is tried by PCRE2, with limits"
+            );
         }
+        self.rules = config.rules.clone();
     }
 
     /// The snapshot that follows from a configuration and the roles of now.
     pub(crate) fn build(&mut self, config: &Config, roles: &Roles) -> Arc<Snapshot> {
         self.keep_accounts(config);
-        self.note_leaving(config, roles);
+        let stands = Stands::of(roles);
+        self.note_leaving(config, &stands);
         let mut servers = Vec::new();
         let mut places: BTreeMap<Endpoint, usize> = BTreeMap::new();
         let hostgroups = config.hostgroups_by_server();
@@ -120,8 +107,8 @@ impl Snapshots {
                     addr: *addr,
                     max_connections,
                     tls: self.servers_tls.of(&endpoint).cloned(),
-                    is_gone: is_everywhere(roles, &endpoint, has_no_hope),
-                    is_silent: is_everywhere(roles, &endpoint, is_silent),
+                    is_gone: stands.of_server(&endpoint).has_no_hope,
+                    is_silent: stands.of_server(&endpoint).is_silent,
                     is_leaving: self.leaving.contains_key(&endpoint),
                     leave_by: self.leave_by(config, &endpoint),
                     care: care(config, hostgroups.get(&endpoint)),
@@ -136,14 +123,10 @@ impl Snapshots {
             .unwrap_or_else(|| SERVER_VERSION.into());
         let is_mariadb = server_version.contains("MariaDB");
         Arc::new(Snapshot {
-            users: self
-                .accounts
-                .iter()
-                .map(|(name, account)| (name.clone().into_bytes(), account.clone()))
-                .collect(),
+            users: self.users.1.clone(),
             servers,
             hostgroups: self.hostgroups(config, roles, &places),
-            rules: self.rules.compiled.clone(),
+            rules: self.rules.clone(),
             variables: config.variables.clone(),
             is_mariadb,
             default_collation: if is_mariadb { "latin1_swedish_ci" } else { "utf8mb4_0900_ai_ci" }.into(),
@@ -201,10 +184,10 @@ impl Snapshots {
     }
 
     /// Servers that leave have begun to when this was first seen.
-    fn note_leaving(&mut self, config: &Config, roles: &Roles) {
+    fn note_leaving(&mut self, config: &Config, stands: &Stands<'_>) {
         let now = monotonic_ns();
         let endpoints = config.servers.iter().map(MysqlServer::endpoint);
-        let leaving = endpoints.filter(|endpoint| is_everywhere(roles, endpoint, is_leaving));
+        let leaving = endpoints.filter(|endpoint| stands.of_server(endpoint).is_leaving);
         let since = |endpoint: Endpoint| {
             let since = self.leaving.get(&endpoint).copied().unwrap_or(now);
             (endpoint, since)
@@ -233,15 +216,19 @@ impl Snapshots {
         holding
     }
 
-    /// Users whose rows have not changed keep what their logins have taught.
+    /// Users whose rows have not changed keep what their logins have taught. Roles change without users.
     fn keep_accounts(&mut self, config: &Config) {
-        let mut accounts = HashMap::new();
-        for user in config.users.iter().filter(|user| user.active) {
-            let known = self.accounts.remove(&user.username).filter(|known| known.user == *user);
-            let account = known.unwrap_or_else(|| Arc::new(account(user)));
-            accounts.insert(user.username.clone(), account);
+        let (rows, accounts) = &self.users;
+        if Arc::ptr_eq(rows, &config.users) {
+            return;
         }
-        self.accounts = accounts;
+        let account = |user: &MysqlUser| {
+            let known = accounts.get(user.username.as_bytes()).filter(|known| known.user == *user);
+            let account = known.cloned().unwrap_or_else(|| Arc::new(account(user)));
+            (user.username.clone().into_bytes(), account)
+        };
+        let accounts = config.users.iter().filter(|user| user.active).map(account).collect();
+        self.users = (config.users.clone(), Arc::new(accounts));
     }
 }
 
@@ -306,10 +293,33 @@ fn care(config: &Config, hostgroups: Option<&BTreeSet<u32>>) -> Care {
     }
 }
 
-/// Whether something is so in every hostgroup that a server is in.
-fn is_everywhere(roles: &Roles, endpoint: &Endpoint, is_so: fn(&Place) -> bool) -> bool {
-    let mut places = roles.places.iter().filter(|place| place.endpoint == *endpoint).peekable();
-    places.peek().is_some() && places.all(is_so)
+/// What is so of servers in every hostgroup that they are in.
+struct Stands<'r>(HashMap<&'r Endpoint, Stand>);
+
+#[derive(Clone, Copy, Default)]
+struct Stand {
+    has_no_hope: bool,
+    is_silent: bool,
+    is_leaving: bool,
+}
+
+impl<'r> Stands<'r> {
+    fn of(roles: &'r Roles) -> Self {
+        let mut stands: HashMap<&Endpoint, Stand> = HashMap::with_capacity(roles.places.len());
+        for place in &roles.places {
+            let everywhere = Stand { has_no_hope: true, is_silent: true, is_leaving: true };
+            let stand = stands.entry(&place.endpoint).or_insert(everywhere);
+            stand.has_no_hope &= has_no_hope(place);
+            stand.is_silent &= is_silent(place);
+            stand.is_leaving &= is_leaving(place);
+        }
+        Self(stands)
+    }
+
+    /// Nothing is so of a server that is in no hostgroup.
+    fn of_server(&self, endpoint: &Endpoint) -> Stand {
+        self.0.get(endpoint).copied().unwrap_or_default()
+    }
 }
 
 /// Connections to the server are of no use any more. A Galera node that is silent may still answer, and a new writer

@@ -149,10 +149,9 @@ fn keep_known(rows: &mut TableRows) {
         };
         let is_known = |name: &str| table.columns.iter().any(|column| column.name.eq_ignore_ascii_case(name));
         let kept = of_table.iter().map(|row| {
-            row.iter()
-                .filter(|(name, _)| is_known(name))
-                .map(|(name, cell)| (name.clone(), cell.clone()))
-                .collect()
+            let mut row = row.clone();
+            row.retain(is_known);
+            row
         });
         known.set(name, kept.collect());
     }

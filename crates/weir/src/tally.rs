@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_proxy::driver::now;
 use weir_proxy::service::Publisher;
+use weir_proxy::snapshot::Users;
 use weir_proxy::statistics::{Clock, DigestSums, ReportPart, SessionRow, WorkerReport};
 
 /// The workers are not asked for the same thing more often.
@@ -33,7 +34,6 @@ pub(crate) struct Tally {
     servers: Mutex<Fresh<Vec<WorkerReport>>>,
     rules: Mutex<Fresh<Vec<WorkerReport>>>,
     totals: Mutex<Fresh<Vec<WorkerReport>>>,
-    users: Mutex<Fresh<Vec<WorkerReport>>>,
     statements: Mutex<Fresh<Vec<WorkerReport>>>,
     free_connections: Mutex<Fresh<Vec<WorkerReport>>>,
     sessions: Mutex<Fresh<Sessions>>,
@@ -70,7 +70,6 @@ impl Tally {
             servers: Mutex::default(),
             rules: Mutex::default(),
             totals: Mutex::default(),
-            users: Mutex::default(),
             statements: Mutex::default(),
             free_connections: Mutex::default(),
             sessions: Mutex::default(),
@@ -146,7 +145,6 @@ impl Tally {
             ReportPart::Servers => &self.servers,
             ReportPart::Rules => &self.rules,
             ReportPart::Totals => &self.totals,
-            ReportPart::Users => &self.users,
             ReportPart::Statements => &self.statements,
             ReportPart::FreeConnections => &self.free_connections,
             // Not for sharing: the first is handed over, the others are asked for by those who need them at once.
@@ -160,6 +158,11 @@ impl Tally {
     /// The same, and the counters begin again.
     pub(crate) fn take(&self, part: ReportPart) -> Vec<WorkerReport> {
         self.publisher.report_and_begin_again(part)
+    }
+
+    /// The users, with how many clients each has now.
+    pub(crate) fn users(&self) -> Arc<Users> {
+        self.publisher.users()
     }
 
     /// All sessions.

@@ -21,7 +21,7 @@ impl Core {
         for pool in &mut self.servers {
             pool.is_current = false;
         }
-        let places: Vec<ServerIndex> = snapshot.servers.iter().map(|server| self.place_of(server)).collect();
+        let places = self.places_of(&snapshot.servers);
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
             let group = Group {
@@ -85,14 +85,23 @@ impl Core {
         }
     }
 
-    /// The pool of a server: the one that it has, or a new one.
-    fn place_of(&mut self, server: &Arc<Server>) -> ServerIndex {
-        if let Some(known) = self.server_index(&server.endpoint) {
-            let pool = &mut self.servers[known];
+    /// The pools of servers: those that they have, or new ones.
+    fn places_of(&mut self, servers: &[Arc<Server>]) -> Vec<ServerIndex> {
+        let pools = self.servers.iter().enumerate();
+        let known: HashMap<String, ServerIndex> =
+            pools.map(|(index, pool)| (pool.server.endpoint.clone(), index)).collect();
+        let mut places = Vec::with_capacity(servers.len());
+        for server in servers {
+            let place = known.get(&server.endpoint).copied().unwrap_or_else(|| self.new_place(server));
+            let pool = &mut self.servers[place];
             pool.server = server.clone();
             pool.is_current = true;
-            return known;
+            places.push(place);
         }
+        places
+    }
+
+    fn new_place(&mut self, server: &Arc<Server>) -> ServerIndex {
         self.servers.push(Pool {
             server: server.clone(),
             is_current: true,

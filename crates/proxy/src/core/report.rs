@@ -9,7 +9,7 @@ use weir_sql::Kind;
 use super::model::{Backend, BackendKey, Phase, Session, SessionKey, Stage, WorkKind};
 use super::{Core, Pool};
 use crate::statistics::{
-    FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow, Totals, UserRow,
+    FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow, Totals,
     WorkerReport,
 };
 
@@ -54,7 +54,6 @@ impl Core {
             }
             ReportPart::Writing => report.writing = self.writing(),
             ReportPart::Totals => report.totals = self.totals(),
-            ReportPart::Users => report.users = self.user_rows(),
             ReportPart::Sessions(from) => {
                 (report.sessions, report.next_session) = self.session_rows(from);
             }
@@ -142,15 +141,6 @@ impl Core {
         }
         totals.statements_now = self.registry.used() as u64;
         totals
-    }
-
-    fn user_rows(&self) -> Vec<UserRow> {
-        let row = |account: &std::sync::Arc<crate::snapshot::Account>| UserRow {
-            username: account.user.username.clone(),
-            clients: account.clients.load(std::sync::atomic::Ordering::Relaxed),
-            clients_max: account.user.max_connections,
-        };
-        self.snapshot.users.values().map(row).collect()
     }
 
     /// Some sessions from this place on, and where the next ones begin.

@@ -27,7 +27,7 @@ pub(crate) use errors::{ErrorKey, Errors};
 pub use histogram::Histogram;
 pub use report::{
     ErrorRow, FreeConnectionRow, ReportPart, SESSIONS_PER_REPORT, ServerRow, SessionRow, StatementRow,
-    UserRow, WorkerReport, WritingRow,
+    WorkerReport, WritingRow,
 };
 pub use rules::RuleTimes;
 pub(crate) use rules::Rules;

@@ -23,8 +23,6 @@ pub enum ReportPart {
     Rules,
     /// [`WorkerReport::totals`]
     Totals,
-    /// [`WorkerReport::users`]
-    Users,
     /// A part of [`WorkerReport::sessions`], from this place on.
     Sessions(usize),
     /// [`WorkerReport::statements`]
@@ -58,8 +56,6 @@ pub struct WorkerReport {
     pub rule_times: Vec<(u32, RuleTimes)>,
     /// What is counted in all.
     pub totals: Totals,
-    /// Clients by user.
-    pub users: Vec<UserRow>,
     /// The sessions, at most [`SESSIONS_PER_REPORT`] of them.
     pub sessions: Vec<SessionRow>,
     /// Where the next part of the sessions begins, if there is one.
@@ -133,17 +129,6 @@ pub struct WritingRow {
     pub because: String,
     /// How many.
     pub sessions: u64,
-}
-
-/// Clients of one user, all workers together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserRow {
-    /// The user.
-    pub username: String,
-    /// Connected now.
-    pub clients: u32,
-    /// So many may be.
-    pub clients_max: u32,
 }
 
 /// A session.

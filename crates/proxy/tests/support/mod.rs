@@ -109,7 +109,9 @@ pub fn snapshot(
     variables: MysqlVariables,
 ) -> Arc<Snapshot> {
     Arc::new(Snapshot {
-        users: users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
+        users: Arc::new(
+            users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
+        ),
         servers: servers.to_vec(),
         hostgroups: hostgroups.into_iter().collect::<HashMap<_, _>>(),
         rules: Arc::default(),

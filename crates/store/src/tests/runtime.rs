@@ -137,6 +137,30 @@ fn what_is_observed_is_shown_and_never_becomes_what_is_wanted() {
 }
 
 #[test]
+fn a_module_is_loaded_without_reading_the_others_again() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    let sql = "INSERT INTO mysql_users (username, default_hostgroup) VALUES ('app', 100); \
+               INSERT INTO mysql_query_rules (rule_id, active, match_digest, destination_hostgroup) VALUES (1, 1, '^SELECT', 100)";
+    store.connection().execute_batch(sql).unwrap();
+    let first = load(&mut store, &Module::ALL);
+    let config = first.config.clone();
+    store.commit_runtime(first).unwrap();
+    store.connection().execute_batch("DELETE FROM mysql_users; DELETE FROM mysql_servers").unwrap();
+    let loaded = load(&mut store, &[Module::MysqlServers]);
+    assert!(loaded.config.servers.is_empty());
+    assert!(std::sync::Arc::ptr_eq(&loaded.config.users, &config.users));
+    assert!(std::sync::Arc::ptr_eq(&loaded.config.rules, &config.rules));
+    let warnings: Vec<String> = loaded.warnings.iter().map(|warning| warning.key.clone()).collect();
+    let wanted = ["mysql_query_rules (1): destination_hostgroup", "mysql_users (app): default_hostgroup"];
+    assert_eq!(warnings, wanted, "they are told of where they are missed, by their keys");
+    store.commit_runtime(loaded).unwrap();
+    let users = load(&mut store, &[Module::MysqlUsers]);
+    assert!(users.config.users.is_empty());
+    assert_eq!(users.config.query_rules, config.query_rules);
+}
+
+#[test]
 fn the_same_again_is_no_new_version() {
     let mut store = Store::in_memory().unwrap();
     let loaded = load(&mut store, &Module::ALL);

@@ -68,7 +68,7 @@ impl Ground {
 fn snapshots(config: &Config, registry: ServerRegistry, instance: &str) -> Result<Snapshots, ServeError> {
     let mut snapshots = Snapshots::new(registry);
     (snapshots.addresses, _) = Addresses::look_up(config, &addresses::system()).over(&Known::new())?;
-    snapshots.compile_rules(config);
+    snapshots.take_rules(config);
     snapshots.rsa_key = rsa_key::rsa_key(config)?;
     snapshots.servers_tls = snapshots.servers_tls.read(config)?;
     snapshots.instance = instance.into();

@@ -173,7 +173,7 @@ impl Server {
         self.snapshots.addresses = addresses;
         self.snapshots.rsa_key = rsa_key;
         self.snapshots.servers_tls = servers_tls;
-        self.snapshots.compile_rules(config);
+        self.snapshots.take_rules(config);
         self.log.know_clusters(config);
         self.tally.limit_digests(config.variables.query_digests_max as usize);
         self.apply(config);

@@ -1,11 +1,13 @@
 //! Small counters: statements by kind, rules, users.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
+use weir_proxy::snapshot::{Account, Users};
 use weir_proxy::statistics::{CommandRow, WorkerReport};
 
 use super::{Rows, integer, text};
-use crate::tally::sums::{command_sums, command_word, rule_sums, user_rows};
+use crate::tally::sums::{command_sums, command_word, rule_sums};
 
 /// Bounds of the columns `cnt_100us` to `cnt_10s`, in microseconds.
 const BOUNDS_US: [u64; 11] =
@@ -64,16 +66,20 @@ pub(super) fn query_rules(workers: &[WorkerReport]) -> Rows {
     rule_sums(workers).into_iter().map(|(rule_id, hits)| vec![integer(rule_id), integer(hits)]).collect()
 }
 
-/// `stats_mysql_users`
-pub(super) fn users(workers: &[WorkerReport]) -> Rows {
-    let users = user_rows(workers);
-    let rows = users.values();
-    rows.map(|row| vec![text(&row.username), integer(row.clients), integer(row.clients_max)]).collect()
+/// `stats_mysql_users`: by name, each with its clients of now.
+pub(super) fn users(users: &Users) -> Rows {
+    let mut accounts: Vec<&Account> = users.values().map(|account| &**account).collect();
+    accounts.sort_unstable_by(|one, other| one.user.username.cmp(&other.user.username));
+    let row = |account: &Account| {
+        let clients = account.clients.load(Ordering::Relaxed);
+        vec![text(&account.user.username), integer(clients), integer(account.user.max_connections)]
+    };
+    accounts.into_iter().map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_proxy::statistics::{Histogram, UserRow};
+    use weir_proxy::statistics::Histogram;
     use weir_sql::Kind;
     use weir_store::Value;
 
@@ -99,12 +105,5 @@ mod tests {
         let expected = [2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1].map(Value::Integer);
         assert_eq!(counts, expected.iter().collect::<Vec<_>>());
         assert_eq!(rows[1][..3], [text("START_TRANSACTION"), integer(7), integer(2)]);
-    }
-
-    #[test]
-    fn users_count_once_however_many_workers_tell_of_them() {
-        let user = || UserRow { username: "app".to_owned(), clients: 3, clients_max: 100 };
-        let worker = || WorkerReport { users: vec![user()], ..WorkerReport::default() };
-        assert_eq!(users(&[worker(), worker()]), [vec![text("app"), integer(3), integer(100)]]);
     }
 }

@@ -97,7 +97,7 @@ fn few_rows(table: &str, sources: &Sources) -> Option<Rows> {
         "stats_mysql_errors" => errors::errors(&tally.report(ReportPart::Errors)),
         "stats_mysql_commands_counters" => counters::commands(&tally.report(ReportPart::Commands)),
         "stats_mysql_query_rules" => counters::query_rules(&tally.report(ReportPart::Rules)),
-        "stats_mysql_users" => counters::users(&tally.report(ReportPart::Users)),
+        "stats_mysql_users" => counters::users(&tally.users()),
         "stats_mysql_global" => global::global(sources),
         "stats_memory_metrics" => memory::memory(sources),
         // Weir follows no GTIDs, and forgets no client for its errors.

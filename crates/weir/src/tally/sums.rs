@@ -3,9 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use weir_proxy::statistics::{
-    Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, UserRow, WorkerReport,
-};
+use weir_proxy::statistics::{Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, WorkerReport};
 
 use super::clock;
 
@@ -142,11 +140,6 @@ pub(crate) fn total_sums(workers: &[WorkerReport]) -> Totals {
         sum += &worker.totals;
     }
     sum
-}
-
-/// The users by name: all workers say the same of them, unless one has not taken the newest configuration yet.
-pub(crate) fn user_rows(workers: &[WorkerReport]) -> BTreeMap<&str, &UserRow> {
-    workers.iter().flat_map(|worker| &worker.users).map(|row| (row.username.as_str(), row)).collect()
 }
 
 #[cfg(test)]
