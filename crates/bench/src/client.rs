@@ -35,6 +35,10 @@ const LOGIN_STEPS_MAX: usize = 8;
 pub(crate) struct Login {
     /// A server or a proxy.
     pub(crate) address: SocketAddrV4,
+    /// User and password.
+    pub(crate) account: (&'static str, &'static str),
+    /// The schema to begin in.
+    pub(crate) schema: Option<&'static str>,
     /// With TLS, trusting these.
     pub(crate) tls: Option<Arc<ClientConfig>>,
     /// Whether the server may ask for files.
@@ -63,12 +67,18 @@ pub(crate) struct Reply {
 }
 
 impl Login {
-    /// In clear, without files.
+    /// As app, in the schema sbtest, in clear, without files.
     pub(crate) fn new(address: SocketAddrV4) -> Login {
-        Login { address, tls: None, local_files: false }
+        let account = (Account::APP.user, Account::APP.password);
+        Login { address, account, schema: Some("sbtest"), tls: None, local_files: false }
     }
 
-    /// Connects and logs in as app, in the schema sbtest.
+    /// At Weir's admin port, with its default account.
+    pub(crate) fn admin(address: SocketAddrV4) -> Login {
+        Login { account: ("admin", "admin"), schema: None, ..Login::new(address) }
+    }
+
+    /// Connects and logs in.
     pub(crate) fn connect(&self) -> Result<Client, ClientError> {
         let socket = TcpStream::connect(self.address)?;
         socket.set_nodelay(true)?;
@@ -90,15 +100,15 @@ impl Login {
             stream.send(&mut sequence, &payload)?;
             stream = self.start_tls(stream)?;
         }
-        let credential = Credential::clear_text(Account::APP.password.as_bytes());
+        let credential = Credential::clear_text(self.account.1.as_bytes());
         let proof = credential.response(MYSQL_NATIVE_PASSWORD, &greeting.scramble).unwrap_or_default();
         let response = HandshakeResponse {
             capabilities,
             max_packet_size: PACKET_BYTES_MAX,
             collation: collation(),
-            user: Account::APP.user.as_bytes(),
+            user: self.account.0.as_bytes(),
             auth_data: &proof,
-            database: Some(b"sbtest"),
+            database: self.schema.map(str::as_bytes),
             auth_plugin: Some(MYSQL_NATIVE_PASSWORD),
             attributes: ConnectAttributes::default(),
             zstd_level: None,
@@ -111,13 +121,13 @@ impl Login {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mut capabilities = Capabilities::CONNECT_WITH_DB
-            | Capabilities::PLUGIN_AUTH
+        let mut capabilities = Capabilities::PLUGIN_AUTH
             | Capabilities::LONG_PASSWORD
             | Capabilities::LONG_FLAG
             | Capabilities::TRANSACTIONS
             | Capabilities::MULTI_RESULTS
             | Capabilities::DEPRECATE_EOF;
+        capabilities.set(Capabilities::CONNECT_WITH_DB, self.schema.is_some());
         capabilities.set(Capabilities::LOCAL_FILES, self.local_files);
         capabilities
     }

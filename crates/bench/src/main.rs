@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod certificates;
 mod client;
+mod dashboards;
 mod error;
 mod limits;
 mod markdown;

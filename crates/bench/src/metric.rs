@@ -42,8 +42,23 @@ pub(crate) enum Metric {
     MemoryMib,
     /// What it grew while statements of many digests ran, MiB.
     DigestsMib,
-    /// Statements per second, divided by those of a proxy with an ordinary configuration in the same round.
+    /// The same for each of them, bytes.
+    BytesPerDigest,
+    /// Statements per second while each has a digest that was never seen before.
+    NewDigestsPerS,
+    /// From sending LOAD MYSQL QUERY RULES TO RUNTIME to where all connections with traffic go by the new rule, ms.
+    LoadSeenMs,
+    /// From sending it to its answer, ms.
+    LoadAnsweredMs,
+    /// Statements per second, divided by those of a proxy with an ordinary configuration in the same round, or one at
+    /// which nobody looks.
     SpeedToUsual,
+    /// CPU time of the threads that serve clients over the statements, µs.
+    WorkerCpuUsPerStatement,
+    /// The same, divided by that of a proxy at which nobody looks.
+    WorkerCpuToUsual,
+    /// Tables of statistics and pages of metrics read.
+    LooksPerS,
 }
 
 impl Metric {
@@ -67,7 +82,14 @@ impl Metric {
             Metric::StartMs => "start ms",
             Metric::MemoryMib => "memory MiB",
             Metric::DigestsMib => "for digests MiB",
+            Metric::BytesPerDigest => "bytes/digest",
+            Metric::NewDigestsPerS => "new digests/s",
+            Metric::LoadSeenMs => "LOAD seen ms",
+            Metric::LoadAnsweredMs => "LOAD answered ms",
             Metric::SpeedToUsual => "speed : usual",
+            Metric::WorkerCpuUsPerStatement => "workers' CPU us",
+            Metric::WorkerCpuToUsual => "workers' CPU : usual",
+            Metric::LooksPerS => "looks/s",
         }
     }
 
@@ -76,11 +98,13 @@ impl Metric {
         match self {
             Metric::CpuUsPerStatement | Metric::AllCpuUsPerStatement | Metric::PeakGrowthMib => 1,
             Metric::MemoryMib | Metric::DigestsMib => 1,
+            Metric::LoadSeenMs | Metric::LoadAnsweredMs | Metric::WorkerCpuUsPerStatement => 1,
             Metric::P50Ms
             | Metric::P99Ms
             | Metric::KibPerClient
             | Metric::IdleCpuMsPerS
-            | Metric::SpeedToUsual => 2,
+            | Metric::SpeedToUsual
+            | Metric::WorkerCpuToUsual => 2,
             Metric::StatementsPerS
             | Metric::Repeated
             | Metric::ServerConnections
@@ -88,6 +112,9 @@ impl Metric {
             | Metric::CpuMsPerGib
             | Metric::Errors
             | Metric::StartMs
+            | Metric::BytesPerDigest
+            | Metric::NewDigestsPerS
+            | Metric::LooksPerS
             | Metric::AllocationsPerStatement => 0,
         }
     }

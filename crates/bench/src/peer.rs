@@ -337,7 +337,8 @@ fn proxysql_column(column: &Column) -> (&'static str, weir_testkit::ProxySqlValu
     }
 }
 
-fn free_address() -> Result<SocketAddrV4, TestkitError> {
+/// An address of this machine where nobody listens.
+pub(crate) fn free_address() -> Result<SocketAddrV4, TestkitError> {
     let ip = Ipv4Addr::LOCALHOST;
     Ok(SocketAddrV4::new(ip, preflight::free_port(ip)?))
 }

@@ -115,14 +115,22 @@ impl Process {
     /// Its resolution is the kernel's clock tick, 10 ms.
     pub fn cpu_time(&self) -> Result<Duration, TestkitError> {
         let stat = self.proc_file("stat")?;
-        let fields = stat_fields(&stat);
-        // proc(5): utime and stime are fields 14 and 15; the slice starts at field 3.
-        let ticks: Option<u64> = fields
-            .get(11)
-            .zip(fields.get(12))
-            .and_then(|(user, system)| Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?));
-        let ticks = ticks.ok_or_else(|| TestkitError::NotRunning(self.name.clone()))?;
-        Ok(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100))
+        cpu_time(&stat).ok_or_else(|| TestkitError::NotRunning(self.name.clone()))
+    }
+
+    /// The same of the threads whose names begin so; those that have ended are left out.
+    pub fn cpu_time_of(&self, threads: &str) -> Result<Duration, TestkitError> {
+        let path = format!("/proc/{}/task", self.pid);
+        let tasks = fs::read_dir(&path).map_err(TestkitError::io(format!("read {path}")))?;
+        let mut sum = Duration::ZERO;
+        for task in tasks.filter_map(Result::ok) {
+            let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
+            let name = stat.split_once('(').map(|(_, rest)| rest).unwrap_or_default();
+            if name.starts_with(threads) {
+                sum += cpu_time(&stat).unwrap_or_default();
+            }
+        }
+        Ok(sum)
     }
 
     fn proc_file(&self, file: &str) -> Result<String, TestkitError> {
@@ -272,6 +280,15 @@ pub(crate) fn start_time_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // proc(5): starttime is field 22.
     stat_fields(&stat).get(19)?.parse().ok()
+}
+
+/// User and system time of a process or thread, by its `stat`.
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let fields = stat_fields(stat);
+    // proc(5): utime and stime are fields 14 and 15; the slice starts at field 3.
+    let (user, system) = fields.get(11).zip(fields.get(12))?;
+    let ticks = user.parse::<u64>().ok()? + system.parse::<u64>().ok()?;
+    Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100))
 }
 
 /// The fields of /proc/PID/stat from the third on: the second, the name, may itself contain spaces.

@@ -6,6 +6,7 @@ mod crowd;
 mod idle;
 mod load;
 mod scale;
+mod watched;
 
 use crate::bench::Bench;
 use crate::error::BenchError;
@@ -21,6 +22,7 @@ pub(crate) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchErr
         Row::BigResult | Row::LocalInfile => bulk::measure(bench, row),
         Row::Allocations => allocations::measure(),
         Row::Scale => scale::measure(bench),
+        Row::Watched => watched::measure(bench),
         _ => match row.load() {
             Some(load) => load::measure(bench, row, load),
             None => Ok(Vec::new()),

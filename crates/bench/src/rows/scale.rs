@@ -8,10 +8,10 @@ use weir_testkit::{WeirConfig, hostgroup};
 
 use super::load;
 use crate::bench::{Bench, empty_case, progress};
-use crate::client::Login;
-use crate::error::BenchError;
+use crate::client::{Client, Login};
+use crate::error::{BenchError, ClientError};
 use crate::metric::{Goal, Metric, Sample};
-use crate::peer::Peer;
+use crate::peer::{Peer, free_address};
 use crate::results::Case;
 use crate::row::Row;
 
@@ -26,6 +26,14 @@ const ELSEWHERE: i64 = 5000;
 /// Until all servers have been probed once.
 const SETTLE: Duration = Duration::from_secs(2);
 const START_MS_MAX: f64 = 2000.0;
+/// A LOAD takes effect on live traffic within this time.
+const LOAD_SEEN_MS_MAX: f64 = 100.0;
+/// Connections that are kept and that must all go by a new rule.
+const KEPT: u32 = 8;
+/// Statements of these connections: a rule that is not active yet answers them with an error.
+const PROBE: &str = "SELECT id AS probe FROM sbtest1 WHERE id = 1";
+/// Nobody waits longer for a rule.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Less than this part of the ordinary one's throughput is more than noise.
 const SPEED_MIN: f64 = 0.95;
 
@@ -46,26 +54,31 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
     let usual = Size { rules: 1, servers: 0, users: 0 };
     let (peer, figures) = start(bench, usual)?;
     let (large_peer, large_figures) = start(bench, large)?;
-    let before_mib = memory_mib(&large_peer)?;
-    run_digests(bench, large_peer.addr, bench.scale.digests)?;
-    let large_figures = large_figures.with(Metric::DigestsMib, memory_mib(&large_peer)? - before_mib);
+    let (peer, admin) = peer;
+    let (large_peer, large_admin) = large_peer;
+    let large_figures = large_figures.and(&run_digests(bench, &large_peer)?);
     let case =
         |size, goals, peer| empty_case(Row::Scale, &name(bench, size), goals, std::slice::from_ref(peer));
-    let goals =
-        vec![Goal::at_most(Metric::StartMs, START_MS_MAX), Goal::at_least(Metric::SpeedToUsual, SPEED_MIN)];
-    let mut usual_case = case(usual, Vec::new(), &peer);
+    let seen = Goal::at_most(Metric::LoadSeenMs, LOAD_SEEN_MS_MAX);
+    let goals = vec![
+        Goal::at_most(Metric::StartMs, START_MS_MAX),
+        Goal::at_least(Metric::SpeedToUsual, SPEED_MIN),
+        seen,
+    ];
+    let mut usual_case = case(usual, vec![seen], &peer);
     let mut large_case = case(large, goals, &large_peer);
     for round in 0..bench.scale.rounds {
         let mut speed = 0.0;
         bench.rounds(&mut usual_case, std::slice::from_ref(&peer), round, |peer| {
             let sample = load::point_select(bench, peer, THREADS)?;
             speed = sample.value(Metric::StatementsPerS).unwrap_or_default();
-            Ok(sample.and(&figures))
+            Ok(sample.and(&figures).and(&load_rules(peer.addr, admin)?))
         })?;
         bench.rounds(&mut large_case, std::slice::from_ref(&large_peer), round, |peer| {
             let sample = load::point_select(bench, peer, THREADS)?;
             let ratio = sample.value(Metric::StatementsPerS).unwrap_or_default() / speed;
-            Ok(sample.and(&large_figures).with(Metric::SpeedToUsual, ratio))
+            let sample = sample.and(&large_figures).and(&load_rules(peer.addr, large_admin)?);
+            Ok(sample.with(Metric::SpeedToUsual, ratio))
         })?;
     }
     Ok(vec![usual_case, large_case])
@@ -79,12 +92,16 @@ fn name(bench: &Bench<'_>, size: Size) -> String {
     }
 }
 
-/// Starts a Weir of this size; how long until it took clients, and its memory then.
-fn start(bench: &Bench<'_>, size: Size) -> Result<(Peer, Sample), BenchError> {
+/// Starts a Weir of this size; its admin port, how long until it took clients, and its memory then.
+fn start(bench: &Bench<'_>, size: Size) -> Result<((Peer, SocketAddrV4), Sample), BenchError> {
     let Size { rules, servers, users } = size;
     progress(&format!("starting Weir with {rules} rules, {servers} more servers, {users} more users"));
     let begun = Instant::now();
-    let (peer, took) = bench.weir_with("scale", |config| fill(config, size))?;
+    let admin = free_address()?;
+    let (peer, took) = bench.weir_with("scale", |config| {
+        config.admin(admin);
+        fill(config, size);
+    })?;
     let written = begun.elapsed().saturating_sub(took);
     progress(&format!(
         "took clients after {} ms; writing the file took {} ms",
@@ -95,11 +112,20 @@ fn start(bench: &Bench<'_>, size: Size) -> Result<(Peer, Sample), BenchError> {
     let sample = Sample::default()
         .with(Metric::StartMs, took.as_secs_f64() * 1000.0)
         .with(Metric::MemoryMib, memory_mib(&peer)?);
-    Ok((peer, sample))
+    Ok(((peer, admin), sample))
 }
 
-/// The first rule is the one that the measured statements match; the others, servers and users are somebody else's.
+/// The first active rule is the one that the measured statements match; the others, servers and users are somebody else's.
 fn fill(config: &mut WeirConfig, size: Size) {
+    config.push(
+        "mysql_query_rules",
+        &[
+            ("rule_id", 1.into()),
+            ("match_digest", "^SELECT id AS probe".into()),
+            ("error_msg", "the new rule".into()),
+            ("apply", 1.into()),
+        ],
+    );
     let rule = |id: u32, pattern: String| {
         vec![
             ("rule_id", i64::from(id).into()),
@@ -109,8 +135,8 @@ fn fill(config: &mut WeirConfig, size: Size) {
             ("apply", 1.into()),
         ]
     };
-    config.push("mysql_query_rules", &rule(1, "^SELECT c FROM sbtest".to_owned()));
-    for id in 2..=size.rules {
+    config.push("mysql_query_rules", &rule(2, "^SELECT c FROM sbtest".to_owned()));
+    for id in 3..=size.rules {
         config.push("mysql_query_rules", &rule(id, format!("^SELECT .* FROM shop_{id}.orders WHERE ")));
     }
     for at in 0..size.servers {
@@ -131,26 +157,76 @@ fn fill(config: &mut WeirConfig, size: Size) {
     }
 }
 
-/// Runs so many statements of different digests.
-fn run_digests(bench: &Bench<'_>, addr: SocketAddrV4, digests: u32) -> Result<(), BenchError> {
+/// Runs many statements, each of a digest of its own: how fast, and what they add to memory.
+fn run_digests(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> {
+    let digests = bench.scale.digests;
     progress(&format!("running statements of {digests} digests"));
+    let (before_mib, begun) = (memory_mib(peer)?, Instant::now());
     let doing = || BenchError::client("a statement of its own digest".to_owned());
     thread::scope(|scope| {
         let run = |caller: u32| {
-            let mut client = Login::new(addr).connect().map_err(doing())?;
+            let mut client = Login::new(peer.addr).connect().map_err(doing())?;
             for digest in (caller..digests).step_by(CALLERS as usize) {
                 if digest % 1024 == caller {
                     bench.check_cancel()?;
                 }
                 client
-                    .query(&format!("SELECT id AS digest_{digest} FROM sbtest1 WHERE id = 1"))
+                    .query(&format!("SELECT c FROM sbtest1 AS digest_{digest} WHERE id = 1"))
                     .map_err(doing())?;
             }
             Ok(())
         };
         let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || run(caller))).collect();
         callers.into_iter().try_for_each(|caller| caller.join().unwrap_or(Err(BenchError::Interrupted)))
-    })
+    })?;
+    let took = begun.elapsed();
+    let grown_mib = memory_mib(peer)? - before_mib;
+    Ok(Sample::default()
+        .with(Metric::DigestsMib, grown_mib)
+        .with(Metric::BytesPerDigest, grown_mib * f64::from(1 << 20) / f64::from(digests))
+        .with(Metric::NewDigestsPerS, f64::from(digests) / took.as_secs_f64()))
+}
+
+/// Makes the first rule active: how long until all connections that are kept go by it, and until LOAD is answered.
+fn load_rules(addr: SocketAddrV4, admin: SocketAddrV4) -> Result<Sample, BenchError> {
+    let doing = || BenchError::client("LOAD MYSQL QUERY RULES".to_owned());
+    let mut admin = Login::admin(admin).connect().map_err(doing())?;
+    let kept: Result<Vec<Client>, ClientError> = (0..KEPT).map(|_| Login::new(addr).connect()).collect();
+    let mut kept = kept.map_err(doing())?;
+    kept.iter_mut().try_for_each(|client| client.query(PROBE)).map_err(doing())?;
+    let mut load = |active: u32| {
+        admin.query(&format!("UPDATE mysql_query_rules SET active = {active} WHERE rule_id = 1"))?;
+        let sent = Instant::now();
+        admin.query("LOAD MYSQL QUERY RULES TO RUNTIME").map(|()| (sent, Instant::now()))
+    };
+    let (loaded, seen) = thread::scope(|scope| {
+        let watchers: Vec<_> =
+            kept.into_iter().map(|mut client| scope.spawn(move || until_refused(&mut client))).collect();
+        let loaded = load(1);
+        let seen: Result<Vec<Instant>, ClientError> = watchers
+            .into_iter()
+            .map(|watcher| watcher.join().unwrap_or(Err(ClientError::Protocol("a panic".to_owned()))))
+            .collect();
+        (loaded, seen)
+    });
+    let ((sent, answered), seen) = (loaded.map_err(doing())?, seen.map_err(doing())?);
+    load(0).map_err(doing())?;
+    let last = seen.into_iter().max().unwrap_or(answered);
+    let ms = |moment: Instant| moment.saturating_duration_since(sent).as_secs_f64() * 1000.0;
+    Ok(Sample::default().with(Metric::LoadSeenMs, ms(last)).with(Metric::LoadAnsweredMs, ms(answered)))
+}
+
+/// Sends one statement after the other until one is answered with an error.
+fn until_refused(client: &mut Client) -> Result<Instant, ClientError> {
+    let begun = Instant::now();
+    while begun.elapsed() < LOAD_TIMEOUT {
+        match client.query(PROBE) {
+            Ok(()) => {}
+            Err(ClientError::Server(..)) => return Ok(Instant::now()),
+            Err(cause) => return Err(cause),
+        }
+    }
+    Err(ClientError::Protocol("the new rule has no effect".to_owned()))
 }
 
 fn memory_mib(peer: &Peer) -> Result<f64, BenchError> {

@@ -1,0 +1,105 @@
+//! Who looks at statistics while something else is measured: a scraper of /metrics, and connections to the admin port.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::client::Login;
+use crate::error::{BenchError, ClientError};
+
+/// What each admin connection reads, one table after the other.
+const TABLES: [&str; 4] = [
+    "SELECT * FROM stats_mysql_connection_pool",
+    "SELECT * FROM stats_mysql_query_digest ORDER BY sum_time DESC LIMIT 20",
+    "SELECT * FROM stats_mysql_processlist",
+    "SELECT * FROM stats_mysql_global",
+];
+/// Between two looks of one of them, as dashboards do.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How soon the end is seen.
+const STEP: Duration = Duration::from_millis(50);
+/// A scrape that takes longer has failed.
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where they look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dashboards {
+    pub(crate) admin: SocketAddrV4,
+    pub(crate) web: SocketAddrV4,
+    /// Connections to the admin port.
+    pub(crate) connections: u32,
+}
+
+impl Dashboards {
+    /// Does something while they look; with how many tables and pages were read meanwhile.
+    ///
+    /// # Errors
+    /// Also if one of them could not look.
+    pub(crate) fn during<T>(
+        self,
+        work: impl FnOnce() -> Result<T, BenchError>,
+    ) -> Result<(T, u64), BenchError> {
+        let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+        thread::scope(|scope| {
+            let mut lookers = Vec::new();
+            for connection in 0..self.connections {
+                let (is_over, looks) = (&is_over, &looks);
+                lookers.push(scope.spawn(move || read_tables(self.admin, connection, is_over, looks)));
+            }
+            lookers.push(scope.spawn(|| scrape(self.web, &is_over, &looks)));
+            let result = work();
+            is_over.store(true, Ordering::Relaxed);
+            let failed = lookers.into_iter().find_map(|looker| looker.join().ok().and_then(Result::err));
+            match failed {
+                Some(cause) => Err(BenchError::client("looking at statistics".to_owned())(cause)),
+                None => Ok((result?, looks.load(Ordering::Relaxed))),
+            }
+        })
+    }
+}
+
+fn read_tables(
+    admin: SocketAddrV4,
+    number: u32,
+    is_over: &AtomicBool,
+    looks: &AtomicU64,
+) -> Result<(), ClientError> {
+    // Not all in the same moment, which no dashboards do.
+    pause(PAUSE * (number % 20) / 20, is_over);
+    let mut client = Login::admin(admin).connect()?;
+    while !is_over.load(Ordering::Relaxed) {
+        for table in TABLES {
+            client.query(table)?;
+            looks.fetch_add(1, Ordering::Relaxed);
+        }
+        pause(PAUSE, is_over);
+    }
+    Ok(())
+}
+
+fn scrape(web: SocketAddrV4, is_over: &AtomicBool, looks: &AtomicU64) -> Result<(), ClientError> {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut stream = TcpStream::connect(web)?;
+        stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {web}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut page = Vec::new();
+        stream.read_to_end(&mut page)?;
+        if !page.starts_with(b"HTTP/1.1 200 ") {
+            let line = page.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            return Err(ClientError::Protocol(format!("/metrics: {}", String::from_utf8_lossy(line))));
+        }
+        looks.fetch_add(1, Ordering::Relaxed);
+        pause(PAUSE, is_over);
+    }
+    Ok(())
+}
+
+fn pause(time: Duration, is_over: &AtomicBool) {
+    let end = std::time::Instant::now() + time;
+    while !is_over.load(Ordering::Relaxed) && std::time::Instant::now() < end {
+        thread::sleep(STEP.min(end.saturating_duration_since(std::time::Instant::now())));
+    }
+}
