@@ -179,7 +179,8 @@ impl Server {
         while let Some(event) = self.next_event(inbox) {
             match event {
                 Event::Roles => {
-                    self.publish();
+                    // Of many changes that came together the last one has been followed with the first.
+                    self.follow_roles();
                     self.fail_back();
                 }
                 Event::Order(order) => self.obey(order, &mut service),
@@ -237,7 +238,7 @@ impl Server {
         self.scheduler.stop();
         for event in inbox {
             match event {
-                Event::Roles => self.publish(),
+                Event::Roles => self.follow_roles(),
                 // Whoever ordered is told that by the end of the channel.
                 Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
@@ -257,7 +258,7 @@ impl Server {
         Ok(())
     }
 
-    /// Publishes new roles, if there are any, while something else keeps this thread busy.
+    /// Publishes new roles, if there are any.
     fn follow_roles(&mut self) {
         if !Arc::ptr_eq(&self.published, &self.roles.latest()) {
             self.publish();
