@@ -31,6 +31,7 @@ mod decision;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
+mod needles;
 mod pattern;
 mod patterns;
 mod portable;

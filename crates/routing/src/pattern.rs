@@ -1,5 +1,7 @@
 //! Patterns: PCRE's syntax, by the regex crate where it means the same, else by PCRE2 with limits.
 
+use std::sync::Arc;
+
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::portable::{Obstacle, translate};
@@ -15,7 +17,8 @@ const PCRE_LIMITS: &str = "(*LIMIT_MATCH=500000)(*LIMIT_DEPTH=100000)(*LIMIT_HEA
 /// A compiled pattern. A clone shares the program and has working memory of its own.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
-    Linear(Regex),
+    /// With the text that each match contains, but for upper and lower case.
+    Linear(Regex, Arc<[u8]>),
     /// With what is in the way of the regex crate.
     Pcre(pcre2::bytes::Regex, Obstacle),
 }
@@ -50,14 +53,14 @@ impl Pattern {
         }
         let obstacle = match translate(pattern, wants_captures) {
             Ok(translated) => {
-                let built = RegexBuilder::new(&translated)
+                let built = RegexBuilder::new(&translated.pattern)
                     .unicode(false)
                     .case_insensitive(caseless)
                     .size_limit(PROGRAM_BYTES_MAX)
                     .dfa_size_limit(PROGRAM_BYTES_MAX)
                     .build();
                 match built {
-                    Ok(regex) => return Ok(Self::Linear(regex)),
+                    Ok(regex) => return Ok(Self::Linear(regex, translated.needle.into())),
                     Err(_) => "its size",
                 }
             }
@@ -77,14 +80,22 @@ impl Pattern {
     /// Why it is PCRE2's.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         match self {
-            Self::Linear(_) => None,
+            Self::Linear(..) => None,
             Self::Pcre(_, obstacle) => Some(obstacle),
+        }
+    }
+
+    /// A text that each match contains, but for upper and lower case.
+    pub(crate) fn needle(&self) -> Option<&[u8]> {
+        match self {
+            Self::Linear(_, needle) => Some(needle),
+            Self::Pcre(..) => None,
         }
     }
 
     pub(crate) fn is_match(&self, text: &[u8]) -> Result<bool, GaveUp> {
         match self {
-            Self::Linear(regex) => Ok(regex.is_match(text)),
+            Self::Linear(regex, _) => Ok(regex.is_match(text)),
             Self::Pcre(regex, _) => regex.is_match(text).map_err(|_| GaveUp),
         }
     }
@@ -92,7 +103,7 @@ impl Pattern {
     /// Groups that capture.
     pub(crate) fn groups(&self) -> usize {
         match self {
-            Self::Linear(regex) => regex.captures_len() - 1,
+            Self::Linear(regex, _) => regex.captures_len() - 1,
             Self::Pcre(regex, _) => regex.captures_len() - 1,
         }
     }
@@ -108,7 +119,7 @@ impl Pattern {
         let mut end = 0;
         let matches_max = if global { usize::MAX } else { 1 };
         match self {
-            Self::Linear(regex) => {
+            Self::Linear(regex, _) => {
                 for found in regex.captures_iter(text).take(matches_max) {
                     let Some(whole) = found.get(0) else { continue };
                     out.extend_from_slice(&text[end..whole.start()]);
@@ -205,7 +216,7 @@ mod tests {
             "^\\s*select",
         ] {
             let linear = pattern(text);
-            assert!(matches!(linear, Pattern::Linear(_)), "{text}");
+            assert!(matches!(linear, Pattern::Linear(..)), "{text}");
             let pcre = pcre2::bytes::RegexBuilder::new().caseless(true).build(text).expect("a pattern");
             for subject in subjects {
                 let subject = subject.as_bytes();

@@ -11,12 +11,20 @@ pub(crate) type Obstacle = &'static str;
 /// A larger count in `{n,m}` makes large programs.
 const REPEAT_MAX: u32 = 1000;
 
-/// The pattern as the regex crate (on bytes, without Unicode) has to see it. `wants_captures`: where the groups lie
-/// matters, not only whether there is a match.
+/// A pattern that means the same to both.
+#[derive(Debug)]
+pub(crate) struct Translated {
+    /// As the regex crate (on bytes, without Unicode) has to see it.
+    pub pattern: String,
+    /// The longest text that is in every match, but for upper and lower case. May be empty.
+    pub needle: Vec<u8>,
+}
+
+/// The pattern for the regex crate. `wants_captures`: where the groups lie matters, not only whether there is a match.
 ///
 /// # Errors
 /// Why it can't be said with certainty; such a pattern is PCRE's.
-pub(crate) fn translate(pattern: &str, wants_captures: bool) -> Result<String, Obstacle> {
+pub(crate) fn translate(pattern: &str, wants_captures: bool) -> Result<Translated, Obstacle> {
     if !pattern.is_ascii() {
         return Err("characters beyond ASCII");
     }
@@ -26,9 +34,14 @@ pub(crate) fn translate(pattern: &str, wants_captures: bool) -> Result<String, O
         out: String::new(),
         groups: Vec::new(),
         wants_captures,
+        run: Vec::new(),
+        needle: Vec::new(),
+        has_branches: false,
     };
     translator.run()?;
-    Ok(translator.out)
+    translator.end_run();
+    let needle = if translator.has_branches { Vec::new() } else { translator.needle };
+    Ok(Translated { pattern: translator.out, needle })
 }
 
 struct Translator<'p> {
@@ -38,6 +51,11 @@ struct Translator<'p> {
     /// Whether each open group captures.
     groups: Vec<bool>,
     wants_captures: bool,
+    /// Characters outside of groups that have come one after the other, and the longest such run so far.
+    run: Vec<u8>,
+    needle: Vec<u8>,
+    /// The whole pattern has several branches.
+    has_branches: bool,
 }
 
 /// What a quantifier would apply to.
@@ -65,15 +83,19 @@ impl Translator<'_> {
                 b'(' => self.open()?,
                 b')' => self.close()?,
                 b'|' => {
+                    self.end_run();
+                    self.has_branches |= self.groups.is_empty();
                     self.out.push('|');
                     Piece::Nothing
                 }
                 b'[' => self.class()?,
                 b'.' => {
+                    self.end_run();
                     self.out.push('.');
                     Piece::Atom
                 }
                 b'^' => {
+                    self.end_run();
                     self.out.push('^');
                     Piece::Nothing
                 }
@@ -98,7 +120,18 @@ impl Translator<'_> {
         Some(byte)
     }
 
+    /// What comes next does not follow at once.
+    fn end_run(&mut self) {
+        if self.run.len() > self.needle.len() {
+            std::mem::swap(&mut self.run, &mut self.needle);
+        }
+        self.run.clear();
+    }
+
     fn literal(&mut self, byte: u8) {
+        if self.groups.is_empty() {
+            self.run.push(byte);
+        }
         if byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'_' {
             self.out.push(char::from(byte));
         } else {
@@ -107,6 +140,9 @@ impl Translator<'_> {
     }
 
     fn quantifier(&mut self, text: String, piece: Piece) -> Result<Piece, Obstacle> {
+        // The character before it may be missing.
+        self.run.pop();
+        self.end_run();
         match piece {
             Piece::Nothing => return Err("a quantifier without an atom"),
             // What a repeated group holds after an empty turn is not the same everywhere.
@@ -148,6 +184,7 @@ impl Translator<'_> {
     }
 
     fn open(&mut self) -> Result<Piece, Obstacle> {
+        self.end_run();
         match (self.peek(), self.pattern.get(self.at + 1)) {
             (Some(b'?'), Some(b':')) => {
                 self.at += 2;
@@ -177,6 +214,7 @@ impl Translator<'_> {
 
     /// To PCRE, `$` also stands before a newline that ends the text. At the very end of the pattern that can be said.
     fn dollar(&mut self) -> Result<Piece, Obstacle> {
+        self.end_run();
         let rest = &self.pattern[self.at..];
         let closes = rest.iter().take_while(|byte| **byte == b')').count();
         let is_last = closes == rest.len() || (closes == self.groups.len() && rest[closes] == b'|');
@@ -190,11 +228,13 @@ impl Translator<'_> {
     fn escape(&mut self) -> Result<Piece, Obstacle> {
         match self.next() {
             Some(byte @ (b'd' | b'D' | b'w' | b'W' | b's' | b'S')) => {
+                self.end_run();
                 self.out.push('\\');
                 self.out.push(char::from(byte));
                 Ok(Piece::Atom)
             }
             Some(byte @ (b'b' | b'B')) => {
+                self.end_run();
                 self.out.push('\\');
                 self.out.push(char::from(byte));
                 Ok(Piece::Nothing)
@@ -210,6 +250,7 @@ impl Translator<'_> {
 
     /// `[...]` with single characters, ranges of them, and \d, \w, \s and their opposites.
     fn class(&mut self) -> Result<Piece, Obstacle> {
+        self.end_run();
         self.out.push('[');
         if self.peek() == Some(b'^') {
             self.at += 1;
@@ -301,10 +342,31 @@ mod tests {
             "",
         ] {
             let translated = translate(pattern, false).unwrap_or_else(|reason| panic!("{pattern}: {reason}"));
-            regex::bytes::RegexBuilder::new(&translated)
+            regex::bytes::RegexBuilder::new(&translated.pattern)
                 .unicode(false)
                 .build()
-                .unwrap_or_else(|error| panic!("{pattern} as {translated}: {error}"));
+                .unwrap_or_else(|error| panic!("{pattern} as {}: {error}", translated.pattern));
+        }
+    }
+
+    #[test]
+    fn a_needle_is_in_every_match() {
+        for (pattern, needle) in [
+            ("^SELECT .* FROM orders WHERE", " FROM orders WHERE"),
+            ("^SELECT c FROM sbtest\\d+", "SELECT c FROM sbtest"),
+            ("abcd?e", "abc"),
+            ("abcd{0,2}", "abc"),
+            ("(abc|de)fg", "fg"),
+            ("x(abcdef)?y", "x"),
+            ("abc|de", ""),
+            ("(?i)abc$", "abc"),
+            ("a\\.b[x]cde", "a.b"),
+            ("[abc]+", ""),
+            ("(a(b)c)+defg", "defg"),
+            ("\\bword\\b", "word"),
+        ] {
+            let translated = translate(pattern, false).unwrap_or_else(|reason| panic!("{pattern}: {reason}"));
+            assert_eq!(String::from_utf8_lossy(&translated.needle), needle, "{pattern}");
         }
     }
 

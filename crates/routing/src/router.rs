@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cache::{Cache, Key};
 use crate::decision::Decision;
 use crate::hints::{HintOrder, Hints};
+use crate::needles::Possible;
 use crate::pattern::{GaveUp, Pattern};
 use crate::rules::{Rule, Rules};
 
@@ -71,9 +72,10 @@ pub struct Router {
     scopes: HashMap<Box<[u8]>, u32>,
     scope_facts: Vec<ScopeFacts>,
     generation: u32,
-    /// Reused: the key of a scope, and the rules that match.
+    /// Reused: the key of a scope, the rules that match, and those that may.
     key: Vec<u8>,
     matched: Vec<u16>,
+    possible: Possible,
 }
 
 /// The patterns of a rule, for the digest and for the statement, with working memory of this worker's own, so that workers
@@ -118,6 +120,7 @@ impl Router {
             generation: 0,
             key: Vec::new(),
             matched: Vec::new(),
+            possible: Possible::default(),
         }
     }
 
@@ -243,6 +246,7 @@ impl Router {
         draw: &mut dyn FnMut() -> u64,
     ) -> Option<Walk<'a>> {
         self.matched.clear();
+        self.rules.needles.find(facts.digest_text, &mut self.possible);
         let session = self.scope_facts.get(scope.index as usize)?;
         let mut walk = Walk {
             facts,
@@ -257,6 +261,9 @@ impl Router {
         let mut at = 0;
         while let Some(position) = session.candidates.get(at) {
             at += 1;
+            if !self.possible.contains(*position) {
+                continue;
+            }
             let index = usize::from(*position);
             let (Some(rule), Some(own)) = (self.rules.rules.get(index), self.own.get_mut(index)) else {
                 continue;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::needles::Needles;
 use crate::pattern::{Pattern, PatternFault};
 use crate::patterns::Patterns;
 use crate::replacement::Replacement;
@@ -53,6 +54,7 @@ pub struct Rules {
     fast: HashMap<UserAndSchema, Vec<(u32, u32)>>,
     pub(crate) options: Options,
     pub(crate) facts: FactsUsed,
+    pub(crate) needles: Needles,
     notes: Vec<PatternNote>,
 }
 
@@ -140,6 +142,7 @@ impl Rules {
             rules.fast.entry(key).or_default().push((route.flag_in, route.destination_hostgroup));
         }
         rules.facts = rules.facts_used();
+        rules.needles = Needles::of(&rules.rules);
         Ok(Arc::new(rules))
     }
 

@@ -404,3 +404,61 @@ fn patterns_of_pcre_are_named() {
     let notes: Vec<_> = rules.notes().iter().map(|note| (note.rule_id, note.column, note.because)).collect();
     assert_eq!(notes, [(7, "match_pattern", "look-ahead")]);
 }
+
+/// Of many rules most are ruled out by words that the text does not contain: the same match as if each stood alone.
+#[test]
+fn many_rules_match_as_each_of_them_alone() {
+    let patterns = [
+        "^SELECT .* FROM orders",
+        "from ORDERS where",
+        "orders|items",
+        "items?$",
+        "^insert into (a|b) ",
+        "\\bWHERE\\b id",
+        "(?i)Update x",
+        "x{2}y",
+        "a.c",
+        "^.*$",
+        "",
+        "select (.*) from (?!b)",
+        "[[:alpha:]]+ from",
+        "id=\\?",
+        "id = \\?",
+    ];
+    let rows: Vec<QueryRule> = (0..120)
+        .map(|at| {
+            let plain = format!("FROM t{} ", at % 7);
+            let text = patterns.get(at % 20).map_or(plain, |pattern| (*pattern).to_owned());
+            QueryRule {
+                match_digest: Some(text),
+                negate_match_pattern: at % 9 == 0,
+                caseless: at % 4 != 0,
+                ..rule(at as u32 + 1)
+            }
+        })
+        .collect();
+    let mut all = router(&rows, &[], Options::default());
+    let mut before: Vec<u64> = all.hits().map(|(_, hits)| hits).collect();
+    for statement in [
+        "SELECT c FROM orders WHERE id=?",
+        "select c from Orders where id = ?",
+        "insert into a values (?)",
+        "update X set y",
+        "SELECT a FROM t3 ",
+        "xxy",
+        "abc",
+        "",
+        "delete from items",
+        "SELECT 1 FROM items WHERE id=?",
+    ] {
+        verdict_of(&mut all, &APP, &facts(statement));
+        let after: Vec<u64> = all.hits().map(|(_, hits)| hits).collect();
+        for (at, row) in rows.iter().enumerate() {
+            let mut alone = router(std::slice::from_ref(row), &[], Options::default());
+            verdict_of(&mut alone, &APP, &facts(statement));
+            let alone = alone.hits().map(|(_, hits)| hits).sum::<u64>();
+            assert_eq!(after[at] - before[at], alone, "{:?} on {statement:?}", row.match_digest);
+        }
+        before = after;
+    }
+}
