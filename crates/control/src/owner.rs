@@ -2,7 +2,7 @@
 
 mod epoch;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -355,9 +355,10 @@ impl Owner {
             publish(self.roles.clone());
         }
         self.write_down(now);
+        let shunned: HashSet<&Endpoint> =
+            self.seen.iter().filter(|seen| seen.connects.is_shunned()).map(|seen| &seen.endpoint).collect();
         for (endpoint, probe) in &self.probes {
-            let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint);
-            probe.shunned.store(seen.is_some_and(|seen| seen.connects.is_shunned()), Ordering::Relaxed);
+            probe.shunned.store(shunned.contains(endpoint), Ordering::Relaxed);
             let epoch_of = self.epoch_to_read(endpoint);
             probe.standing.read_epoch_of(epoch_of, epoch_of.is_some_and(|of| self.has_peers(of, now)));
         }
@@ -392,12 +393,11 @@ impl Owner {
 
     /// Only servers that work in their cluster are asked how far they are.
     fn tell_causal_probes(&self) {
+        let works = |place: &&Place| matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader);
+        let working: HashSet<&Endpoint> =
+            self.roles.places.iter().filter(works).map(|place| &place.endpoint).collect();
         for (endpoint, probe) in &self.probes {
-            let works = |place: &Place| {
-                place.endpoint == *endpoint
-                    && matches!(place.role, Role::Writer | Role::BackupWriter | Role::Reader)
-            };
-            let works = self.roles.places.iter().any(works);
+            let works = working.contains(endpoint);
             let writer = if works { self.only_writer_of(endpoint) } else { None };
             probe.standing.set(works, writer);
         }

@@ -1,5 +1,7 @@
 //! The one place where roles are decided.
 
+use std::collections::HashMap;
+
 use crate::judge::Judge;
 use crate::{
     Endpoint, Intent, Millis, Observation, Place, Policy, Reason, Role, Roles, Shun, Status, Trouble, Wish,
@@ -18,7 +20,7 @@ pub fn roles(
     previous: &Roles,
     now: Millis,
 ) -> Roles {
-    let judge = Judge { policy, observations, now };
+    let judge = Judge::new(policy, observations, now);
     let mut result = Roles::default();
     let plain = |row: &&Intent| !policy.owns(row.hostgroup);
     result.places.extend(intent.iter().filter(plain).map(|row| plain_place(row, &judge)));
@@ -34,7 +36,7 @@ pub fn roles(
     result.groups.sort_by_key(|group| group.writer_hostgroup);
     shun(&mut result.places, &judge);
     pass_over_slow(&mut result.places, intent, &judge);
-    result.server_version = server_version(&result, observations);
+    result.server_version = server_version(&result, &judge);
     result
 }
 
@@ -89,8 +91,12 @@ fn trouble(shun: &Shun) -> Trouble {
 /// Marks servers whose pings take longer than the row in this hostgroup allows. In a cluster a server may have been
 /// given a hostgroup in which it has no row: then the strictest of its rows counts.
 fn pass_over_slow(places: &mut [Place], intent: &[Intent], judge: &Judge<'_>) {
+    let mut limited: HashMap<&Endpoint, Vec<&Intent>> = HashMap::new();
+    for row in intent.iter().filter(|row| row.latency_max_us > 0) {
+        limited.entry(&row.endpoint).or_default().push(row);
+    }
     for place in places.iter_mut().filter(|place| place.status == Status::Online) {
-        let rows = || intent.iter().filter(|row| row.endpoint == place.endpoint && row.latency_max_us > 0);
+        let rows = || limited.get(&place.endpoint).into_iter().flatten();
         let own = rows().find(|row| row.hostgroup == place.hostgroup);
         let limit_us =
             own.or_else(|| rows().min_by_key(|row| row.latency_max_us)).map(|row| row.latency_max_us);
@@ -102,10 +108,8 @@ fn pass_over_slow(places: &mut [Place], intent: &[Intent], judge: &Judge<'_>) {
     }
 }
 
-fn server_version(roles: &Roles, observations: &[Observation]) -> Option<std::sync::Arc<str>> {
-    let version = |endpoint: &Endpoint| {
-        observations.iter().find(|seen| seen.endpoint == *endpoint).and_then(|seen| seen.version.clone())
-    };
+fn server_version(roles: &Roles, judge: &Judge<'_>) -> Option<std::sync::Arc<str>> {
+    let version = |endpoint: &Endpoint| judge.observation(endpoint).and_then(|seen| seen.version.clone());
     let writers = roles.groups.iter().flat_map(|group| &group.writers);
     let others = roles.places.iter().map(|place| &place.endpoint);
     writers.chain(others).find_map(version)

@@ -1,5 +1,7 @@
 //! What is to be thought of a single server.
 
+use std::collections::HashMap;
+
 use crate::{Endpoint, GaleraState, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
 
 /// What was seen, and by which rules it counts.
@@ -7,6 +9,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) observations: &'a [Observation],
     pub(crate) now: Millis,
+    /// The same by server: there may be many.
+    seen: HashMap<&'a Endpoint, &'a Observation>,
 }
 
 /// Why a server is out, and what that means for its connections.
@@ -36,8 +40,13 @@ impl Out {
 }
 
 impl<'a> Judge<'a> {
-    fn observation(&self, endpoint: &Endpoint) -> Option<&'a Observation> {
-        self.observations.iter().find(|seen| seen.endpoint == *endpoint)
+    pub(crate) fn new(policy: &'a Policy, observations: &'a [Observation], now: Millis) -> Self {
+        let seen = observations.iter().map(|seen| (&seen.endpoint, seen)).collect();
+        Self { policy, observations, now, seen }
+    }
+
+    pub(crate) fn observation(&self, endpoint: &Endpoint) -> Option<&'a Observation> {
+        self.seen.get(endpoint).copied()
     }
 
     /// Why the server can't be reached; none if it can, or if nothing is known.

@@ -228,7 +228,10 @@ impl Roles {
 
     /// What is different from `previous`, for the log.
     pub fn changes<'a>(&'a self, previous: &'a Self) -> Vec<Change<'a>> {
-        let came = self.places.iter().filter(|place| !previous.places.iter().any(|old| old.same_as(place)));
+        let came = self
+            .places
+            .iter()
+            .filter(|place| !previous.hostgroup(place.hostgroup).iter().any(|old| old.same_as(place)));
         let went = previous.places.iter().filter(|place| {
             !self.hostgroup(place.hostgroup).iter().any(|new| new.endpoint == place.endpoint)
         });
