@@ -153,7 +153,8 @@ fn articles(env: &Env) -> CaseResult {
             wanted.insert(0, (nodes[0].to_string(), 100));
         }
         eventually("all read who should", PATIENCE, || Ok(online(&weir, 101)? == wanted))?;
-        // Both readers read, the writer hardly ever or never.
+        // Both readers read; the writer once in 200 times, or never.
+        let writer_max = if reads == 1 { 8 } else { 0 };
         let mut session = Session::open(weir.addr(), "test")?;
         let mut by_node = std::collections::BTreeMap::new();
         for _ in 0..100 {
@@ -161,7 +162,7 @@ fn articles(env: &Env) -> CaseResult {
         }
         let of = |name: &str| by_node.get(name).copied().unwrap_or(0);
         ensure!(
-            of("n1") <= 2 && of("n2") > 30 && of("n3") > 30,
+            of("n1") <= writer_max && of("n2") > 25 && of("n3") > 25,
             "writer_is_also_reader {reads}: {by_node:?}"
         );
     }
