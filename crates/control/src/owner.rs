@@ -27,6 +27,10 @@ use crate::tables::Fault;
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
+/// With tens of servers a decision takes less, and nothing is waited for.
+const LONG_DECISION: Duration = Duration::from_micros(300);
+/// No decision is put off for longer.
+const GATHERING_MAX: Duration = Duration::from_millis(20);
 /// Suspicions of one server that come faster than this count as one.
 const SUSPICION_PAUSE: Duration = Duration::from_millis(20);
 /// How long probes go as fast as they can when a writer is lost. A cluster has another one by then; where people choose
@@ -133,18 +137,46 @@ pub(crate) fn run(
     };
     owner.configure(settings);
     owner.decide(&publish);
-    loop {
-        let who_waits = match inbox.recv_timeout(TICK) {
-            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(event) => owner.handle(event),
-            Err(RecvTimeoutError::Timeout) => None,
+    let mut took = Duration::ZERO;
+    'run: loop {
+        let mut next = match inbox.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Disconnected) => break,
+            event => event.ok(),
         };
+        let until = Instant::now() + gathering(took);
+        let mut who_waits = None;
+        while let Some(event) = next.take() {
+            if matches!(event, Event::Stop) {
+                break 'run;
+            }
+            let is_seen = event.is_seen();
+            who_waits = owner.handle(event);
+            let left = until.saturating_duration_since(Instant::now());
+            if is_seen && !left.is_zero() {
+                next = inbox.recv_timeout(left).ok();
+            }
+        }
+        let begun = Instant::now();
         owner.decide(&publish);
+        took = begun.elapsed();
         drop(who_waits);
     }
     // Probes that wait to be heard must not wait for ever.
     drop(inbox);
     owner.end();
+}
+
+/// For how long what is seen of other servers still counts for the same decision. With very many servers one takes long, and
+/// there is always something new: decisions are to take a tenth of a processor, not all of it.
+fn gathering(took: Duration) -> Duration {
+    if took < LONG_DECISION { Duration::ZERO } else { (took * 9).min(GATHERING_MAX) }
+}
+
+impl Event {
+    /// It tells what was seen of a server, as hundreds of others do in a second.
+    fn is_seen(&self) -> bool {
+        matches!(self, Self::Observed { .. } | Self::ConnectFailed(..) | Self::Suspect(_))
+    }
 }
 
 struct Owner {

@@ -112,6 +112,9 @@ impl Owner {
 
     /// Has written what is to be written.
     pub(super) fn write_down(&mut self, now: Millis) {
+        if self.accords.is_empty() {
+            return;
+        }
         let options = self.options();
         for accord in self.accords.values_mut() {
             accord.act(&self.epoch, &self.roles, &options, now);
