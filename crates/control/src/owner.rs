@@ -27,8 +27,8 @@ use crate::tables::Fault;
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
-/// With tens of servers a decision takes less, and nothing is waited for.
-const LONG_DECISION: Duration = Duration::from_micros(300);
+/// With fewer servers each look at one of them is followed by a decision at once.
+const MANY_SERVERS: usize = 100;
 /// No decision is put off for longer.
 const GATHERING_MAX: Duration = Duration::from_millis(20);
 /// Suspicions of one server that come faster than this count as one.
@@ -143,7 +143,7 @@ pub(crate) fn run(
             Err(RecvTimeoutError::Disconnected) => break,
             event => event.ok(),
         };
-        let until = Instant::now() + gathering(took);
+        let until = Instant::now() + owner.gathering(took);
         let mut who_waits = None;
         while let Some(event) = next.take() {
             if matches!(event, Event::Stop) {
@@ -164,12 +164,6 @@ pub(crate) fn run(
     // Probes that wait to be heard must not wait for ever.
     drop(inbox);
     owner.end();
-}
-
-/// For how long what is seen of other servers still counts for the same decision. With very many servers one takes long, and
-/// there is always something new: decisions are to take a tenth of a processor, not all of it.
-fn gathering(took: Duration) -> Duration {
-    if took < LONG_DECISION { Duration::ZERO } else { (took * 9).min(GATHERING_MAX) }
 }
 
 impl Event {
@@ -201,6 +195,13 @@ struct Owner {
 }
 
 impl Owner {
+    /// For how long what is seen of other servers still counts for the same decision, where the last one `took` so
+    /// long. With very many servers there is always something new: decisions are to take a tenth of a processor, not
+    /// all of it.
+    fn gathering(&self, took: Duration) -> Duration {
+        if self.probes.len() < MANY_SERVERS { Duration::ZERO } else { (took * 9).min(GATHERING_MAX) }
+    }
+
     /// Returns what is to be dropped when the roles that follow from the event have been published.
     fn handle(&mut self, event: Event) -> Option<SyncSender<()>> {
         match event {
