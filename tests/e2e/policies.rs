@@ -156,6 +156,13 @@ fn articles(env: &Env) -> CaseResult {
         // Both readers read; the writer once in 200 times, or never.
         let writer_max = if reads == 1 { 8 } else { 0 };
         let mut session = Session::open(weir.addr(), "test")?;
+        // A server that is being connected to is not waited for while another one is there.
+        let mut unheard = vec!["n2", "n3"];
+        eventually("both readers have connections", PATIENCE, || {
+            let node = session.value(NODE)?;
+            unheard.retain(|name| *name != node);
+            Ok(unheard.is_empty())
+        })?;
         let mut by_node = std::collections::BTreeMap::new();
         for _ in 0..100 {
             *by_node.entry(session.value(NODE)?).or_insert(0) += 1;
