@@ -166,9 +166,20 @@ fn read_only_moves(env: &Env, family: Family) -> CaseResult {
         Ok(weir.log().contains("lost the writer"))
     })?;
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| writer(&weir).map_err(|error| error.to_string()));
-        thread::sleep(Duration::from_millis(300));
-        ensure!(!waiting.is_finished(), "a write did not wait: {:?}", waiting.join());
+        let mut waits = None;
+        // Workers go by the new roles some moments after these were logged.
+        eventually("a statement for the writer waits", PATIENCE, || {
+            let asked = scope.spawn(|| writer(&weir).map_err(|error| error.to_string()));
+            thread::sleep(Duration::from_millis(300));
+            if asked.is_finished() {
+                let answered = asked.join().map_err(|_| "the writer has panicked")??;
+                ensure!(answered == source, "{answered} has answered");
+                return Ok(false);
+            }
+            waits = Some(asked);
+            Ok(true)
+        })?;
+        let waiting = waits.ok_or("nothing waits")?;
         let promote = "STOP REPLICA; SET GLOBAL read_only = OFF";
         mysql.server(2).root_query(promote)?;
         let written = waiting.join().map_err(|_| "the writer has panicked")??;
