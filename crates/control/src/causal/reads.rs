@@ -128,7 +128,8 @@ impl<'a> Reads<'a> {
         (self.failures, self.unfit) = (0, 0);
     }
 
-    /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again.
+    /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again. While
+    /// somebody waits for what the epoch's tables show, `in_hurry`, it does not rest.
     pub(super) fn go_on(&mut self, epoch_of: Option<u32>, in_hurry: bool) -> Duration {
         self.sessions
             .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
