@@ -155,6 +155,16 @@ pub(crate) enum Source {
     Proxy(u8),
 }
 
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Scenario => f.write_str("this program"),
+            Source::Server(n) => write!(f, "n{n}"),
+            Source::Proxy(n) => write!(f, "proxy {n}"),
+        }
+    }
+}
+
 /// Everything that was seen while a scenario ran.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {

@@ -138,12 +138,15 @@ fn server_says(line: &str) -> Option<String> {
     line.contains("This server is working as primary member").then(|| format!("{VIEW}: primary"))
 }
 
-/// What Weir says of roles.
+/// The parts of Weir that decide about servers.
+const TELLERS: [&str; 3] = ["owner: ", "switchover: ", "assist: "];
+
+/// What Weir says of roles and evictions.
 fn weir_says(line: &str) -> Option<String> {
     if !(line.contains(" INFO ") || line.contains(" WARN ")) {
         return None;
     }
-    let (_, said) = line.split_once("owner: ").or_else(|| line.split_once("switchover: "))?;
+    let (_, said) = TELLERS.iter().find_map(|teller| line.split_once(teller))?;
     Some(said.trim().to_owned())
 }
 

@@ -1,12 +1,14 @@
 //! Writers are killed and come back, many times: with assisted eviction, and without.
 
+use std::time::Duration;
+
 use weir_testkit::report::{Spread, percentile};
 use weir_testkit::{Account, hostgroup};
 
 use crate::clock::Moment;
 use crate::error::FailoverError;
 use crate::peer::{Peer, WeirPeer};
-use crate::record::{Pause, Source};
+use crate::record::{Pause, Recording, Source};
 use crate::scenarios::Seen;
 use crate::scenarios::lost::writer;
 use crate::stage::{Finished, Stage, progress};
@@ -24,6 +26,14 @@ const ASSIST_ON: &str = "assisted eviction is on";
 const ASSIST_TIMEOUT_S: u64 = 30;
 /// A recording holds so many cycles at most.
 const BATCH: u32 = 20;
+/// So many cycles show what it is without assisted eviction.
+const CYCLES_WITHOUT_MAX: u32 = 20;
+/// Undisturbed time after all are served again, and after the node has come back: a cycle is over soon.
+const CALM: Duration = Duration::from_secs(1);
+/// Of so many cycles, the slowest, it is told what servers and Weir said meanwhile.
+const SLOWEST: usize = 3;
+/// From so long before a kill on: the moments of marks and answers are not exact.
+const BEFORE_MS: u64 = 20;
 /// With assisted eviction: the median of the downtimes, and the longest, a five-nines day.
 const MEDIAN_MS: f64 = 150.0;
 const LONGEST_MS: f64 = 864.0;
@@ -33,6 +43,8 @@ const LONGEST_MS: f64 = 864.0;
 struct Cycles {
     /// Write downtime of each, ascending at the end.
     stalls_ms: Vec<f64>,
+    /// The slowest, slowest first, in words.
+    slowest: Vec<(f64, String)>,
     /// From each kill to the survivors' new view.
     views_ms: Vec<f64>,
     figures: Figures,
@@ -47,12 +59,16 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
     let mut seen = Vec::new();
     for assist in ["dead", OFF] {
         let mut cycles = Cycles::default();
-        let mut left = stage.scale.cycles;
+        let wanted = match assist {
+            OFF => stage.scale.cycles.min(CYCLES_WITHOUT_MAX),
+            _ => stage.scale.cycles,
+        };
+        let mut left = wanted;
         while left > 0 {
             let count = left.min(BATCH);
             cycles.batch(stage, assist, count)?;
             left -= count;
-            progress(&format!("  assist {assist}: {} of {}", cycles.stalls_ms.len(), stage.scale.cycles));
+            progress(&format!("  assist {assist}: {} of {wanted}: {}", wanted - left, cycles.so_far()));
         }
         seen.push(cycles.seen(stage, assist)?);
     }
@@ -87,7 +103,7 @@ impl Cycles {
             if !run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)? {
                 self.named.push(format!("After the kill of {} some client was not served.", victim.name));
             }
-            stage.pause(stage.scale.settle)?;
+            stage.pause(CALM)?;
             kills.push((event, victim.index, Moment::now()));
             stage.cluster()?.start_node(victim.index)?;
             servers.number(victim.index)?;
@@ -95,7 +111,7 @@ impl Cycles {
                 let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
                 Ok(weir.readers()?.contains(&victim.address))
             })?;
-            stage.pause(stage.scale.settle)?;
+            stage.pause(CALM)?;
             for server in servers.all() {
                 let list = stage.cluster()?.node(server.index).status("wsrep_evs_evict_list")?;
                 self.left_in_lists += usize::from(!list.trim().is_empty());
@@ -110,7 +126,9 @@ impl Cycles {
         let recording = &finished.recording;
         for &(event, victim, until) in kills {
             let longest = Pause::longest(&recording.pauses(true, event, until));
-            self.stalls_ms.push(longest.map_or(f64::INFINITY, |pause| pause.ms()));
+            let stall_ms = longest.map_or(f64::INFINITY, |pause| pause.ms());
+            self.stalls_ms.push(stall_ms);
+            self.slowest.push((stall_ms, story(recording, event, longest)));
             let mut views = recording.marks.iter().filter(|mark| {
                 matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
                     && mark.at >= event
@@ -126,9 +144,19 @@ impl Cycles {
             });
             self.quorum_lost += usize::from(lost.count() > 0);
         }
+        self.slowest.sort_by(|a, b| b.0.total_cmp(&a.0));
+        self.slowest.truncate(SLOWEST);
         self.figures.add(&Figures::of(&finished));
         self.named.extend(finished.audit.named.iter().cloned());
         self.last = Some(finished);
+    }
+
+    fn so_far(&self) -> String {
+        let spread = Spread::of(self.stalls_ms.iter().copied());
+        let slowest = self.slowest.first().map_or("", |(_, story)| story);
+        spread.map_or_else(String::new, |Spread { median, max, .. }| {
+            format!("write downtime {median:.0} ms (median), {max:.0} ms at most; {slowest}")
+        })
     }
 
     fn seen(mut self, stage: &Stage<'_>, assist: &str) -> Result<Seen, FailoverError> {
@@ -158,7 +186,26 @@ impl Cycles {
         (figures.group_ms, figures.own_share_ms) = (None, None);
         figures.write_pause_ms = max;
         let mut seen = Seen::new(finished, figures, judge).variant(&format!("assist {assist}")).note(note);
+        seen.notes.extend(self.slowest.into_iter().map(|(_, story)| story));
         seen.notes.extend(self.named.into_iter().take(5));
         Ok(seen)
     }
+}
+
+/// What happened during the longest pause after a kill; times are from the kill on.
+fn story(recording: &Recording, event: Moment, pause: Option<Pause>) -> String {
+    let Some(pause) = pause else { return String::new() };
+    let since = |at: Moment| at.ms_since(event);
+    let during = event.minus_ms(BEFORE_MS)..=pause.to;
+    let marks = recording.marks.iter().filter(|mark| during.contains(&mark.at));
+    let said: Vec<String> =
+        marks.map(|mark| format!("{:+.0} ms {}: {}", since(mark.at), mark.source, mark.text)).collect();
+    format!(
+        "A pause of {:.0} ms ({}, {:+.0} to {:+.0} ms): {}.",
+        pause.ms(),
+        pause.stream,
+        since(pause.from),
+        since(pause.to),
+        said.join("; ")
+    )
 }
