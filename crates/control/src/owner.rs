@@ -134,12 +134,13 @@ pub(crate) fn run(
         accords: BTreeMap::new(),
         switch: None,
         cleared: Vec::new(),
+        has_news: false,
     };
     owner.configure(settings);
     owner.decide(&publish);
-    let mut took = Duration::ZERO;
+    let (mut took, mut decided_at) = (Duration::ZERO, Instant::now());
     'run: loop {
-        let mut next = match inbox.recv_timeout(TICK) {
+        let mut next = match inbox.recv_timeout(TICK.saturating_sub(decided_at.elapsed())) {
             Err(RecvTimeoutError::Disconnected) => break,
             event => event.ok(),
         };
@@ -156,9 +157,13 @@ pub(crate) fn run(
                 next = inbox.recv_timeout(left).ok();
             }
         }
+        if !owner.has_news && decided_at.elapsed() < TICK {
+            continue;
+        }
         let begun = Instant::now();
         owner.decide(&publish);
-        took = begun.elapsed();
+        decided_at = Instant::now();
+        took = decided_at - begun;
         drop(who_waits);
     }
     // Probes that wait to be heard must not wait for ever.
@@ -192,6 +197,8 @@ struct Owner {
     /// A planned change that has not been made yet.
     switch: Option<Switch>,
     cleared: Vec<Cleared>,
+    /// Something was heard since the last decision that the next one may depend on.
+    has_news: bool,
 }
 
 impl Owner {
@@ -204,6 +211,8 @@ impl Owner {
 
     /// Returns what is to be dropped when the roles that follow from the event have been published.
     fn handle(&mut self, event: Event) -> Option<SyncSender<()>> {
+        // Of what a probe saw it is told by `fold`.
+        self.has_news |= !matches!(event, Event::Observed { .. });
         match event {
             Event::Observed { endpoint, generation, look, version } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
@@ -297,6 +306,9 @@ impl Owner {
         if let Some(version) = version {
             after = after.with_version(version);
         }
+        let ping_failures_max = self.settings.policy.ping_failures_max;
+        let is_known = |before| !is_in_cluster && repeats(before, &after, ping_failures_max);
+        self.has_news |= self.probes.len() < MANY_SERVERS || !before.is_some_and(is_known);
         match at.and_then(|at| self.seen.get_mut(at)) {
             Some(seen) => *seen = after,
             None => self.seen.push(after),
@@ -367,6 +379,7 @@ impl Owner {
     /// Decides the roles, and publishes and logs them if they changed.
     fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
         let now = self.now();
+        self.has_news = false;
         self.prepare_policy();
         let Settings { policy, intents, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
@@ -465,6 +478,15 @@ impl Owner {
             assist.join_until(deadline);
         }
     }
+}
+
+/// Whether a server without a cluster is as it was when it was looked at before, but for how long its pings take: what
+/// follows from that can wait for the next tick. Where there are a thousand such servers, somebody has always just looked.
+fn repeats(before: &Observation, after: &Observation, ping_failures_max: u32) -> bool {
+    let is_same =
+        (before.timeouts > 0, before.fault.is_some(), &before.back, &before.version, &before.connects)
+            == (after.timeouts > 0, after.fault.is_some(), &after.back, &after.version, &after.connects);
+    is_same && (before.timeouts == after.timeouts || before.timeouts >= ping_failures_max)
 }
 
 /// One line for each place that changed, and for the begin and the end of a hold.

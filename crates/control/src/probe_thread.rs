@@ -21,6 +21,11 @@ const HURRY_PAUSE: Duration = Duration::from_millis(10);
 /// The pause varies by this share of it, so that the probes of many Weirs don't fall together.
 const JITTER_PERCENT: u64 = 10;
 
+/// A server without a cluster that has been dead for a while is looked at after this share of that time...
+const REST_SHARE: u32 = 10;
+/// ... and after this time at the latest, if its interval is not longer.
+const REST_MAX: Duration = Duration::from_secs(10);
+
 /// What a probe is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -122,6 +127,7 @@ fn run(
     events: &SyncSender<Event>,
     flags: &Flags,
 ) {
+    let mut dead_since = None;
     loop {
         let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));
         flags.log.record(&endpoint, flags.kind, &look);
@@ -131,13 +137,24 @@ fn run(
         if events.send(event).is_err() {
             return;
         }
+        dead_since = if answers { None } else { dead_since.or(Some(Instant::now())) };
         // The new view comes from those that answer.
         let in_hurry = answers && flags.hurry.load(Ordering::Relaxed);
-        let pause = if in_hurry { HURRY_PAUSE.min(interval) } else { jittered(interval) };
+        let pause = match dead_since {
+            _ if in_hurry => HURRY_PAUSE.min(interval),
+            Some(since) if flags.kind == Kind::Ping => jittered(rest(interval, since.elapsed())),
+            _ => jittered(interval),
+        };
         if !wait(orders, pause) {
             return;
         }
     }
+}
+
+/// The pause before the next look at a server that has been dead for so long. Looking at hundreds of them every second
+/// would take more than all that live.
+fn rest(interval: Duration, dead_for: Duration) -> Duration {
+    interval.max((dead_for / REST_SHARE).min(REST_MAX))
 }
 
 /// Waits for the pause or for an order that ends it; false if it is time to end.
@@ -170,6 +187,16 @@ mod tests {
         let pauses: Vec<Duration> = (0..200).map(|_| jittered(interval)).collect();
         assert!(pauses.iter().all(|pause| (900..=1100).contains(&pause.as_millis())));
         assert!(pauses.iter().any(|pause| *pause != pauses[0]));
+    }
+
+    #[test]
+    fn who_is_dead_for_long_is_looked_at_less_often_within_bounds() {
+        let s = Duration::from_secs;
+        assert_eq!(rest(s(1), Duration::ZERO), s(1));
+        assert_eq!(rest(s(1), s(9)), s(1));
+        assert_eq!(rest(s(1), s(50)), s(5));
+        assert_eq!(rest(s(1), s(100_000)), s(10));
+        assert_eq!(rest(s(60), s(100_000)), s(60));
     }
 
     #[test]
