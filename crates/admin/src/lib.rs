@@ -28,6 +28,7 @@ mod run;
 mod server;
 mod session;
 mod settings;
+mod shelf;
 mod sqlite;
 mod suggest;
 mod tokens;

@@ -20,7 +20,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 const LOGIN_BYTES_MAX: usize = 64 << 10;
 
 /// What a session may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rights {
     /// Everything.
     Admin,

@@ -2,6 +2,8 @@
 //!
 //! All columns are text in utf8mb4, as ProxySQL's are: its users' scripts rely on that.
 
+use std::sync::Arc;
+
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame;
 use weir_protocol::ok::{EofPacket, ErrPacket, OK_AS_EOF_HEADER, OK_HEADER, OkPacket};
@@ -20,7 +22,7 @@ const PIECE_BYTES: usize = 256 << 10;
 const NULL: u8 = 0xFB;
 
 /// How a result's rows are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RowFormat {
     /// To COM_QUERY.
     Text,
@@ -32,7 +34,7 @@ pub(crate) enum RowFormat {
 #[derive(Debug)]
 pub(crate) enum Reply {
     Done(Done),
-    Rows(Rows),
+    Rows(Arc<Rows>),
 }
 
 /// It changed something, or nothing.

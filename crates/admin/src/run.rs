@@ -55,6 +55,7 @@ impl Session {
         let reply = may_run.and_then(|()| self.obey_command(command, parameters, format));
         if is_change || self.changes_rows {
             self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &reply);
+            self.office.shelf().clear();
         }
         if let (Err(error), true) = (&reply, self.warnings.is_empty() || is_show) {
             self.keep_error(error);
@@ -133,7 +134,7 @@ impl Session {
                 let text = self.config_text()?;
                 let mut rows = Rows::new(vec!["Data".to_owned()], format, self.office.memory.budget());
                 rows.push_texts(&[&text])?;
-                Ok(Reply::Rows(rows))
+                Ok(Reply::Rows(rows.into()))
             }
         }
     }
@@ -196,7 +197,7 @@ impl Session {
         let columns = vec!["table".to_owned(), "checksum".to_owned()];
         let mut rows = Rows::new(columns, format, self.office.memory.budget());
         rows.push_texts(&[checksum.table, &format!("0x{sum:016X}")])?;
-        Ok(Reply::Rows(rows))
+        Ok(Reply::Rows(rows.into()))
     }
 
     fn kill(&mut self, thread_id: u64, query_only: bool) -> Result<Reply, SqlError> {

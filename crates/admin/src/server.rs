@@ -19,6 +19,7 @@ use crate::listener::{Bound, Handed, ListenError, Listening};
 use crate::login::Accounts;
 use crate::session;
 use crate::settings::Settings;
+use crate::shelf::{CROWD_MIN, Shelf};
 use crate::sqlite::{SharedFacts, attach_information_schema, register};
 use crate::wire::{Socket, Wire};
 
@@ -58,6 +59,8 @@ pub(crate) struct Office {
     /// When which table of the engine's was last read into the store; held by who reads and until its statement has
     /// run. Taken before the store.
     refreshed: Mutex<HashMap<String, Instant>>,
+    /// Held for a moment, and no other lock is taken meanwhile.
+    shelf: Mutex<Shelf>,
     accounts: RwLock<Accounts>,
     tls: RwLock<Option<Arc<ServerConfig>>>,
     listening: Mutex<Vec<Listening>>,
@@ -152,6 +155,7 @@ impl Admin {
             store,
             loading: Mutex::default(),
             refreshed: Mutex::default(),
+            shelf: Mutex::default(),
             accounts: RwLock::default(),
             tls: RwLock::new(tls),
             listening: Mutex::default(),
@@ -244,6 +248,15 @@ impl Office {
 
     pub(crate) fn refreshed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
         held(&self.refreshed)
+    }
+
+    pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        held(&self.shelf)
+    }
+
+    /// Whether more sessions are here than people look at.
+    pub(crate) fn is_crowded(&self) -> bool {
+        held(&self.connections).len() > CROWD_MIN
     }
 
     pub(crate) fn accounts(&self) -> Accounts {

@@ -77,7 +77,7 @@ pub(crate) fn run(
                 break;
             }
         }
-        Ok(Reply::Rows(result))
+        Ok(Reply::Rows(result.into()))
     });
     let reply = reply.0?;
     too_large.map_or(Ok(reply), Err)

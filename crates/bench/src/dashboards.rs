@@ -19,7 +19,7 @@ const TABLES: [&str; 4] = [
 /// Between two looks of one of them, as dashboards do.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How soon the end is seen.
-const STEP: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(200);
 /// A scrape that takes longer has failed.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -179,7 +179,7 @@ impl Session {
         for row in rows {
             result.push(row.iter().map(|value| Some(value.as_bytes())))?;
         }
-        Ok(Reply::Rows(result))
+        Ok(Reply::Rows(result.into()))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::engine::Rows;
 use crate::error::SqlError;
 use crate::reply::{Reply, RowFormat};
 use crate::session::Session;
+use crate::shelf::Question;
 use crate::sqlite::{self, Outline};
 use crate::suggest::nearest;
 use crate::variables::{all, bare, system};
@@ -39,6 +40,9 @@ impl Session {
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
         let arrived = Instant::now();
+        if let Some(rows) = self.shelved(&sql.text, parameters, format, arrived) {
+            return Ok(rows);
+        }
         let outline = self.look(&sql.text)?;
         let writes_variables = outline.noted.writes.iter().any(|(_, name)| name == GLOBAL_VARIABLES);
         if writes_variables {
@@ -63,6 +67,9 @@ impl Session {
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
         let arrived = Instant::now();
+        if let Some(rows) = self.shelved(text, parameters, format, arrived) {
+            return Ok(rows);
+        }
         let outline = self.look(text)?;
         self.query_fresh(text, parameters, format, &outline, arrived, HashMap::new())
     }
@@ -75,8 +82,21 @@ impl Session {
         outline
     }
 
-    /// What is read of the engine's tables is as of the statement's arrival at least. Who comes while another one has
-    /// them filled shares that.
+    /// What another session of a crowd was answered a moment ago.
+    fn shelved(
+        &self,
+        text: &str,
+        parameters: &[Value],
+        format: RowFormat,
+        arrived: Instant,
+    ) -> Option<Reply> {
+        let question = Question::of(text, self.rights, format).filter(|_| parameters.is_empty())?;
+        let is_crowded = self.office.is_crowded();
+        is_crowded.then(|| self.office.shelf().find(&question, arrived)).flatten().map(Reply::Rows)
+    }
+
+    /// What is read of the engine's tables is as of the statement's arrival at least, or nearly so in a crowd. Who comes
+    /// while another one has them filled shares that.
     fn query_fresh(
         &mut self,
         text: &str,
@@ -91,14 +111,23 @@ impl Session {
         if live.is_empty() {
             return self.in_sqlite(&self.office.store(), text, parameters, format, variables);
         }
+        let is_shared = outline.noted.reads.len() == live.len();
         let office = self.office.clone();
         let mut refreshed = office.refreshed();
+        if let Some(rows) = self.shelved(text, parameters, format, arrived) {
+            return Ok(rows);
+        }
+        let is_crowded = office.is_crowded();
+        let oldest = office.shelf().oldest(arrived, is_crowded);
+        let (mut read_at, mut has_reset) = (Instant::now(), false);
         for table in live {
             let name = format!("{}.{}", table.schema, table.name);
             let is_reset = table.name.ends_with("_reset");
-            if !is_reset && refreshed.get(&name).is_some_and(|at| *at >= arrived) {
+            if let Some(at) = refreshed.get(&name).filter(|at| !is_reset && **at >= oldest) {
+                read_at = read_at.min(*at);
                 continue;
             }
+            has_reset |= is_reset;
             let now = Instant::now();
             let mut put = None;
             let mut take = |rows: Rows<'_>| put = Some(office.store().put(table.schema, &table.name, rows));
@@ -115,7 +144,16 @@ impl Session {
             filled.map_err(|error| SqlError::other(error.to_string()))?;
         }
         // Still under the lock: what a reset has given is read by who asked for it.
-        self.in_sqlite(&office.store(), text, parameters, format, variables)
+        let reply = self.in_sqlite(&office.store(), text, parameters, format, variables);
+        if has_reset {
+            office.shelf().clear();
+        } else if let (Ok(Reply::Rows(rows)), true) =
+            (&reply, is_shared && is_crowded && parameters.is_empty())
+            && let Some(question) = Question::of(text, self.rights, format)
+        {
+            office.shelf().keep(question, read_at, rows);
+        }
+        reply
     }
 
     fn in_sqlite(
