@@ -87,6 +87,21 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<ConfigError>> {
     report.verdict(config).map(|(config, _)| config)
 }
 
+/// [`parse`] and [`file_rows`] of the same text, which is read once.
+///
+/// # Errors
+/// As [`parse`]; else as [`file_rows`].
+pub fn parse_with_rows(text: &str, file_name: &str) -> Result<(Config, TableRows), Vec<ConfigError>> {
+    let mut report = error::Report::new(file_name, text);
+    let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
+    let config = tables::read(tables::Tables::File(document.as_table()), &mut report);
+    if report.len() > 0 {
+        return Err(report.into_errors());
+    }
+    let rows = rows::of_file(document.as_table(), &mut report);
+    report.verdict(config).map(|(config, _)| (config, rows))
+}
+
 /// The rows of a file in TOML as they stand there: for a database, whose own reader checks them.
 ///
 /// # Errors

@@ -23,6 +23,8 @@ pub struct Loaded {
     modules: Vec<Module>,
     /// Of the modules that are loaded, and of others.
     rows: TableRows,
+    /// How many rows the connection had changed when all of them were read in `main`, if they were.
+    of_main: Option<u64>,
 }
 
 impl Loaded {
@@ -68,7 +70,19 @@ impl Store {
     /// All faults of the rows; or one that SQLite has.
     pub fn prepare_runtime(&self, modules: &[Module]) -> Result<Loaded, Vec<ConfigError>> {
         let rows = self.rows_of(modules, Layer::Memory).map_err(as_fault)?;
-        self.prepare_rows(modules, rows)
+        let of_main = Some(self.connection.total_changes());
+        Ok(Loaded { of_main, ..self.prepare_rows(modules, rows)? })
+    }
+
+    /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`. Patterns
+    /// that `read_before` has need not be compiled again.
+    ///
+    /// # Errors
+    /// As [`Store::prepare_runtime`].
+    pub fn prepare_first(&self, rows: TableRows, read_before: &Config) -> Result<Loaded, Vec<ConfigError>> {
+        let kept = Some(Kept { config: read_before, users: false, rules: false });
+        let of_main = Some(self.connection.total_changes());
+        Ok(Loaded { of_main, ..self.prepare_with(&Module::ALL, rows, kept)? })
     }
 
     /// [`Store::prepare_runtime`] of one user alone: the rows with its name in `main.mysql_users`, and of all other users
@@ -102,6 +116,15 @@ impl Store {
             users: !modules.contains(&Module::MysqlUsers),
             rules: !modules.contains(&Module::MysqlQueryRules),
         });
+        self.prepare_with(modules, rows, kept)
+    }
+
+    fn prepare_with(
+        &self,
+        modules: &[Module],
+        rows: TableRows,
+        kept: Option<Kept<'_>>,
+    ) -> Result<Loaded, Vec<ConfigError>> {
         let is_kept = |module: Module| match (kept, module) {
             (Some(kept), Module::MysqlUsers) => kept.users,
             (Some(kept), Module::MysqlQueryRules) => kept.rules,
@@ -117,7 +140,7 @@ impl Store {
                 concerns(&loaded, key) || (!refers_to.is_empty() && concerns(&loaded, refers_to))
             })?;
         config.datadir.clone_from(&self.datadir);
-        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows: all })
+        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows: all, of_main: None })
     }
 
     /// [`Store::prepare_runtime`] with the rows of another proxy: what is of one machine stays as it is here.
@@ -169,7 +192,12 @@ impl Store {
     fn commit(&mut self, loaded: Loaded, epoch: Option<u64>) -> Result<(), StoreError> {
         // Whatever fails: the next one reads all rows.
         self.in_force = None;
-        self.write(&loaded.modules, &loaded.rows, Layer::Runtime, true)?;
+        if loaded.of_main == Some(self.connection.total_changes()) {
+            // Whole pages, where nobody has changed anything since.
+            self.copy_between(&loaded.modules, Layer::Memory, Layer::Runtime)?;
+        } else {
+            self.write(&loaded.modules, &loaded.rows, Layer::Runtime, true)?;
+        }
         for (module, table) in tables_of(&loaded.modules) {
             let (from, to) = (format!("{INTENT}.{}", table.name), format!("{MAIN}.runtime_{}", table.name));
             self.connection.execute_batch(&copy_sql(module, table, &from, &to))?;

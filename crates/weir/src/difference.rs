@@ -1,5 +1,7 @@
 //! What differs between two configurations, row by row, with nothing of a secret.
 
+mod alike;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -59,8 +61,8 @@ impl Difference {
 /// # Errors
 /// If a row has no place in its table.
 pub(crate) fn differences(left: &TableRows, right: &TableRows) -> Result<Vec<Difference>, StoreError> {
-    let left = Complete::new(left)?;
-    let right = Complete::new(right)?;
+    let (left, right) = alike::without_alike(left, right)?;
+    let (left, right) = (Complete::new(&left)?, Complete::new(&right)?);
     let mut all = Vec::new();
     for module in Module::ALL {
         for table in module.tables() {

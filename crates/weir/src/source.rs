@@ -56,8 +56,8 @@ impl Source {
 
     fn toml(path: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
         let file = path.display().to_string();
-        let config = weir_config::parse(text, &file)?;
-        let (datadir, rows) = (Some(config.datadir.clone()), weir_config::file_rows(text, &file)?);
+        let (config, rows) = weir_config::parse_with_rows(text, &file)?;
+        let datadir = Some(config.datadir.clone());
         Ok(Self { form: Form::Toml, datadir, rows, warnings: Vec::new(), config })
     }
 

@@ -11,7 +11,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_config::{Config, ConfigError};
+use weir_config::{Config, ConfigError, TableRows};
 use weir_store::{DATABASE_FILE, Layer, Module, Store, StoreError};
 
 use crate::difference::{Sides, differences};
@@ -97,7 +97,8 @@ pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<
                 tracing::warn!("{note}");
             }
             store.replace(&Module::ALL, &source.rows)?;
-            return load(store);
+            let rows = store.rows(Layer::Memory)?;
+            return load(store, rows, source);
         }
         ConfigMode::Database => open(datadir, *beginning)?,
     };
@@ -110,21 +111,23 @@ pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<
         if *beginning == Beginning::Reload {
             tracing::info!(%file, database, "configuration: the file over the database (--reload)");
             store.store.merge(&Module::ALL, &source.rows)?;
-        } else {
-            log_differences(&store.store, source, path, &database)?;
         }
     }
     let saves = store.is_new || *beginning == Beginning::Reload;
-    let mut start = load(store.store)?;
+    let rows = store.store.rows(Layer::Memory)?;
+    if !saves {
+        log_differences(&rows, source, path, &database)?;
+    }
+    let mut start = load(store.store, rows, source)?;
     if saves {
         start.store.copy_all(&Module::ALL, Layer::Memory, Layer::Disk)?;
     }
     Ok(start)
 }
 
-/// Loads memory to runtime.
-fn load(mut store: Store) -> Result<Start, StartupError> {
-    let loaded = store.prepare_runtime(&Module::ALL).map_err(StartupError::Config)?;
+/// Loads memory, which has these rows, to runtime.
+fn load(mut store: Store, rows: TableRows, source: &Source) -> Result<Start, StartupError> {
+    let loaded = store.prepare_first(rows, &source.config).map_err(StartupError::Config)?;
     log_warnings(&loaded.warnings);
     let mut config = loaded.config.clone();
     config.datadir = store.datadir().to_owned();
@@ -158,8 +161,13 @@ fn open(datadir: &Path, beginning: Beginning) -> Result<weir_store::Opened, Star
 }
 
 /// Who edits the file and starts again must see that it was not read.
-fn log_differences(store: &Store, source: &Source, path: &Path, database: &str) -> Result<(), StoreError> {
-    let found = differences(&source.rows, &store.rows(Layer::Disk)?)?;
+fn log_differences(
+    saved: &TableRows,
+    source: &Source,
+    path: &Path,
+    database: &str,
+) -> Result<(), StoreError> {
+    let found = differences(&source.rows, saved)?;
     let file = path.display();
     if found.is_empty() {
         tracing::info!(database, "configuration: the database; the file {file} says the same");
