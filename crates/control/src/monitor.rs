@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use weir_client::Tls;
@@ -22,6 +22,8 @@ pub struct Monitor {
     events: SyncSender<Event>,
     owner: Option<JoinHandle<()>>,
     log: Arc<ProbeLog>,
+    /// What the owner goes by, or will when it has heard of it.
+    applied: Mutex<Settings>,
 }
 
 impl Monitor {
@@ -42,6 +44,7 @@ impl Monitor {
     ) -> std::io::Result<Self> {
         let (events, inbox) = sync_channel(EVENTS_MAX);
         let settings = Settings::of(config, drained, tls);
+        let applied = Mutex::new(settings.clone());
         let epoch = EpochPolicy::new(instance);
         let log = Arc::new(ProbeLog::default());
         log.keep(config.variables.monitor_history);
@@ -50,15 +53,23 @@ impl Monitor {
         let owner = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
             owner::run(settings, epoch, registry, probes_events, inbox, owners_log, publish)
         })?;
-        Ok(Self { events, owner: Some(owner), log })
+        Ok(Self { events, owner: Some(owner), log, applied })
     }
 
     /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
-    /// known of servers that stay is kept.
+    /// known of servers that stay is kept. One that says the same of servers changes nothing, and nobody is asked.
     pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) {
         self.log.keep(config.variables.monitor_history);
+        let settings = Settings::of(config, drained, tls);
+        {
+            let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+            if *applied == settings {
+                return;
+            }
+            applied.clone_from(&settings);
+        }
         let (published, is_published) = sync_channel(0);
-        let settings = Box::new(Settings::of(config, drained, tls));
+        let settings = Box::new(settings);
         // Fails only if the owner is gone, which has then been logged as a panic.
         if self.events.send(Event::Configure { settings, published }).is_ok() {
             let _ = is_published.recv();

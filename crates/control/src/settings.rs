@@ -1,6 +1,6 @@
 //! What the monitor takes from the configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -86,9 +86,10 @@ impl Settings {
         }
         let variables = &config.variables;
         let mut probes = BTreeMap::new();
+        let limited: HashSet<&Endpoint> =
+            intents.iter().filter(|row| row.lag_max_s > 0).map(|row| &row.endpoint).collect();
         for Intent { endpoint, hostgroup, .. } in &intents {
-            let asks_lag = intents.iter().any(|row| row.endpoint == *endpoint && row.lag_max_s > 0);
-            let kind = Kind::of(&policy, *hostgroup, asks_lag);
+            let kind = Kind::of(&policy, *hostgroup, limited.contains(endpoint));
             let (interval, timeout) = kind.pace(variables);
             let options = Options::new(
                 &endpoint.host,

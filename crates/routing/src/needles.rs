@@ -2,6 +2,7 @@
 //! match must contain, and most texts contain those of few.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -13,15 +14,29 @@ const RULES_MIN: usize = 64;
 /// Shorter words are in every other statement.
 const NEEDLE_BYTES_MIN: usize = 3;
 
+/// So many words that are new are looked for by themselves: it takes longer to prepare for ten thousand of them than
+/// nearly all else that follows when a rule is changed.
+const NEW_WORDS_MAX: usize = 256;
+
 /// The words of `match_digest` of all rules.
 #[derive(Debug, Default)]
 pub(crate) struct Needles {
     /// None: all rules are to be tried.
-    words: Option<AhoCorasick>,
+    words: Option<Arc<Words>>,
+    /// Words that came when most of those were known; numbers go on behind theirs.
+    new_words: Option<AhoCorasick>,
     /// By word: the rules that need it.
     needed_by: Vec<Vec<u16>>,
     /// A bit for each rule that needs none.
     without: Vec<u64>,
+}
+
+/// Words to look for. Some of them may not be needed any more.
+#[derive(Debug)]
+struct Words {
+    finder: AhoCorasick,
+    /// Their numbers, by the word in lower case.
+    numbers: HashMap<Box<[u8]>, usize>,
 }
 
 /// The rules that a text may match; reused.
@@ -39,32 +54,26 @@ impl Possible {
 }
 
 impl Needles {
-    pub(crate) fn of(rules: &[Rule]) -> Self {
+    /// Those of `rules`; what `before` looks for need not be prepared again.
+    pub(crate) fn of(rules: &[Arc<Rule>], before: &Self) -> Self {
         if rules.len() < RULES_MIN {
             return Self::default();
         }
-        let mut without = vec![0_u64; rules.len().div_ceil(64)];
-        let mut words: Vec<&[u8]> = Vec::new();
-        let mut needed_by: Vec<Vec<u16>> = Vec::new();
-        let mut known = HashMap::new();
-        for (position, rule) in (0..=u16::MAX).zip(rules) {
-            let pattern = rule.match_digest.as_deref().filter(|_| !rule.row.negate_match_pattern);
-            let Some(needle) =
-                pattern.and_then(Pattern::needle).filter(|needle| needle.len() >= NEEDLE_BYTES_MIN)
-            else {
-                without[usize::from(position) / 64] |= 1 << (position % 64);
-                continue;
-            };
-            let word = *known.entry(needle.to_ascii_lowercase()).or_insert_with(|| {
-                words.push(needle);
-                needed_by.push(Vec::new());
-                words.len() - 1
-            });
-            needed_by[word].push(position);
+        let known = before.words.as_ref().filter(|words| words.numbers.len() <= 2 * rules.len());
+        let numbers = known.map(|words| &words.numbers);
+        let gathered = Gathered::of(rules, numbers);
+        if let (Some(known), true) = (known, gathered.words.len() <= NEW_WORDS_MAX) {
+            let new_words = if gathered.words.is_empty() { None } else { Some(finder(&gathered.words)) };
+            if let Some(new_words) = new_words.map_or(Some(None), |built| built.map(Some)) {
+                let Gathered { needed_by, without, .. } = gathered;
+                return Self { words: Some(known.clone()), new_words, needed_by, without };
+            }
         }
-        let built =
-            AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(words);
-        Self { words: built.ok(), needed_by, without }
+        let Gathered { words, needed_by, without } =
+            if numbers.is_some() { Gathered::of(rules, None) } else { gathered };
+        let numbers = words.iter().enumerate().map(|(at, word)| (word.as_slice().into(), at)).collect();
+        let words = finder(&words).map(|finder| Arc::new(Words { finder, numbers }));
+        Self { words, new_words: None, needed_by, without }
     }
 
     /// Finds the rules whose `match_digest` this text may match.
@@ -75,12 +84,108 @@ impl Needles {
         };
         possible.is_all = false;
         possible.bits.clone_from(&self.without);
-        for found in words.find_overlapping_iter(text) {
-            for position in self.needed_by.get(found.pattern().as_usize()).into_iter().flatten() {
-                if let Some(bits) = possible.bits.get_mut(usize::from(*position) / 64) {
-                    *bits |= 1 << (position % 64);
-                }
+        for found in words.finder.find_overlapping_iter(text) {
+            self.note(found.pattern().as_usize(), possible);
+        }
+        if let Some(new_words) = &self.new_words {
+            for found in new_words.find_overlapping_iter(text) {
+                self.note(words.numbers.len() + found.pattern().as_usize(), possible);
             }
         }
+    }
+
+    /// The word of this number is in the text.
+    fn note(&self, word: usize, possible: &mut Possible) {
+        for position in self.needed_by.get(word).into_iter().flatten() {
+            if let Some(bits) = possible.bits.get_mut(usize::from(*position) / 64) {
+                *bits |= 1 << (position % 64);
+            }
+        }
+    }
+}
+
+/// What rules need, by word.
+struct Gathered {
+    /// Those that are not known, in lower case. They have the numbers behind those that are.
+    words: Vec<Vec<u8>>,
+    needed_by: Vec<Vec<u16>>,
+    without: Vec<u64>,
+}
+
+impl Gathered {
+    fn of(rules: &[Arc<Rule>], known: Option<&HashMap<Box<[u8]>, usize>>) -> Self {
+        let mut without = vec![0_u64; rules.len().div_ceil(64)];
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        let known_count = known.map_or(0, HashMap::len);
+        let mut needed_by: Vec<Vec<u16>> = vec![Vec::new(); known_count];
+        let mut new_numbers: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (position, rule) in (0..=u16::MAX).zip(rules) {
+            let pattern = rule.match_digest.as_deref().filter(|_| !rule.row.negate_match_pattern);
+            let Some(needle) =
+                pattern.and_then(Pattern::needle).filter(|needle| needle.len() >= NEEDLE_BYTES_MIN)
+            else {
+                without[usize::from(position) / 64] |= 1 << (position % 64);
+                continue;
+            };
+            let word = needle.to_ascii_lowercase();
+            let number = known.and_then(|known| known.get(word.as_slice()).copied());
+            let number = number.unwrap_or_else(|| {
+                *new_numbers.entry(word).or_insert_with_key(|word| {
+                    words.push(word.clone());
+                    needed_by.push(Vec::new());
+                    needed_by.len() - 1
+                })
+            });
+            needed_by[number].push(position);
+        }
+        Self { words, needed_by, without }
+    }
+}
+
+fn finder(words: &[Vec<u8>]) -> Option<AhoCorasick> {
+    let mut builder = AhoCorasick::builder();
+    builder.ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(words).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, QueryRule, Rules};
+
+    fn rules(before: &Rules, texts: impl Iterator<Item = String>) -> Arc<Rules> {
+        let row = |(rule_id, text): (u32, String)| QueryRule {
+            rule_id,
+            active: true,
+            match_digest: Some(text),
+            ..QueryRule::default()
+        };
+        let rows: Vec<_> = (1..).zip(texts).map(row).collect();
+        Rules::compile_after(before, &rows, &[], Options::default()).expect("rules")
+    }
+
+    fn possible(rules: &Rules, text: &str) -> Vec<u16> {
+        let mut possible = Possible::default();
+        rules.needles.find(text.as_bytes(), &mut possible);
+        (0..rules.rules.len() as u16).filter(|position| possible.contains(*position)).collect()
+    }
+
+    #[test]
+    fn words_that_are_known_are_not_prepared_again_and_new_ones_are_found() {
+        let shop = |at: u32| format!("^SELECT .* FROM shop_{at} ");
+        let first = rules(&Rules::default(), (0..1000).map(shop));
+        assert_eq!(possible(&first, "select 1 from SHOP_7 where"), [7]);
+        let more = (0..1000).map(shop).chain(["^UPDATE cart".to_owned(), ".".to_owned()]);
+        let second = rules(&first, more);
+        assert!(Arc::ptr_eq(first.needles.words.as_ref().unwrap(), second.needles.words.as_ref().unwrap()));
+        assert_eq!(possible(&second, "select 1 from shop_999 where"), [999, 1001]);
+        assert_eq!(possible(&second, "update CART set a"), [1000, 1001]);
+        // Without most of them, and with others.
+        let third = rules(&second, (0..300).map(|at| shop(at * 3)).chain(["^UPDATE cart".to_owned()]));
+        assert_eq!(possible(&third, "select 1 from shop_27 where"), [9]);
+        assert_eq!(possible(&third, "update cart set a"), [300]);
+        assert!(third.needles.words.as_ref().unwrap().numbers.len() <= 301);
+        let fourth = rules(&third, (2000..3000).map(shop));
+        assert_eq!(possible(&fourth, "select 1 from shop_2001 where"), [1]);
+        assert_eq!(possible(&fourth, "select 1 from shop_27 where"), [0; 0]);
     }
 }

@@ -1,7 +1,7 @@
 //! The patterns of all rules: each one is compiled once, what is known is taken over, and the rest is shared between the
 //! processors.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
@@ -29,20 +29,22 @@ pub(crate) struct Patterns<'r>(HashMap<Wanted<'r>, Result<Arc<Pattern>, PatternF
 
 impl<'r> Patterns<'r> {
     /// Compiles the patterns of `rows` that `known` has not got.
-    pub(crate) fn of(rows: &'r [QueryRule], known: &'r Rules) -> Self {
-        let mut patterns = HashMap::with_capacity(rows.len());
-        for rule in &known.rules {
+    pub(crate) fn of(rows: Vec<&'r QueryRule>, known: &'r Rules) -> Self {
+        let of_row = |row: &'r QueryRule| wanted_for_digest(row).into_iter().chain(wanted_for_text(row));
+        let wanted: Vec<Wanted<'r>> = rows.into_iter().flat_map(of_row).collect();
+        let is_wanted: HashSet<Wanted<'r>> = wanted.iter().copied().collect();
+        let mut patterns = HashMap::with_capacity(is_wanted.len());
+        for rule in known.rules.iter().filter(|_| !is_wanted.is_empty()) {
             let of_digest = wanted_for_digest(&rule.row).zip(rule.match_digest.as_ref());
             let of_text = wanted_for_text(&rule.row).zip(rule.match_pattern.as_ref());
-            for (wanted, pattern) in of_digest.into_iter().chain(of_text) {
-                patterns.insert(wanted, Ok(pattern.clone()));
+            for (known, pattern) in of_digest.into_iter().chain(of_text) {
+                if let Some(wanted) = is_wanted.get(&known) {
+                    patterns.insert(*wanted, Ok(pattern.clone()));
+                }
             }
         }
-        let mut unknown: Vec<Wanted<'r>> = rows
-            .iter()
-            .flat_map(|row| wanted_for_digest(row).into_iter().chain(wanted_for_text(row)))
-            .filter(|wanted| !patterns.contains_key(wanted))
-            .collect();
+        let mut unknown: Vec<Wanted<'r>> =
+            wanted.into_iter().filter(|wanted| !patterns.contains_key(wanted)).collect();
         // Of several rules with the same pattern most stand together.
         unknown.dedup();
         patterns.extend(compile_all(&unknown));

@@ -49,7 +49,7 @@ type UserAndSchema = (Box<[u8]>, Box<[u8]>);
 /// What a configuration means: shared and immutable. Inactive rows are checked and left out.
 #[derive(Debug, Default)]
 pub struct Rules {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<Arc<Rule>>,
     /// By user and schema: flag and destination.
     fast: HashMap<UserAndSchema, Vec<(u32, u32)>>,
     pub(crate) options: Options,
@@ -63,7 +63,11 @@ impl PartialEq for Rules {
     fn eq(&self, other: &Self) -> bool {
         self.rules.len() == other.rules.len()
             && self.options == other.options
-            && self.rules.iter().zip(&other.rules).all(|(one, another)| one.row == another.row)
+            && self
+                .rules
+                .iter()
+                .zip(&other.rules)
+                .all(|(one, another)| Arc::ptr_eq(one, another) || one.row == another.row)
             && self.fast == other.fast
     }
 }
@@ -102,7 +106,7 @@ impl Rules {
         Self::compile_after(&Self::default(), rows, fast, options)
     }
 
-    /// [`Rules::compile`], with the patterns that active rules of `before` have, too, taken over from there.
+    /// [`Rules::compile`], with the rules and patterns that `before` has, too, taken over from there.
     ///
     /// # Errors
     /// As [`Rules::compile`].
@@ -115,13 +119,17 @@ impl Rules {
         let mut faults = Vec::new();
         let mut rules = Self { options, ..Self::default() };
         let mut seen = HashSet::with_capacity(rows.len());
-        let patterns = Patterns::of(rows, before);
-        for (at, row) in rows.iter().enumerate() {
+        let known: Vec<Option<&Arc<Rule>>> = rows.iter().map(|row| before.same(row)).collect();
+        let unknown = rows.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(row, _)| row);
+        let patterns = Patterns::of(unknown.collect(), before);
+        for (at, (row, known)) in rows.iter().zip(known).enumerate() {
             let fault = |column, reason| RuleFault { row: at, column, reason };
             if !seen.insert(row.rule_id) {
                 faults.push(fault("rule_id", format!("{} is already there", row.rule_id)));
             }
-            match Rule::compile(row, &patterns) {
+            let compiled =
+                known.map_or_else(|| Rule::compile(row, &patterns).map(Arc::new), |rule| Ok(rule.clone()));
+            match compiled {
                 Ok(_) if row.active && rules.rules.len() == ACTIVE_RULES_MAX => {
                     faults.push(fault("active", format!("more than {ACTIVE_RULES_MAX} rules are active")));
                 }
@@ -142,7 +150,7 @@ impl Rules {
             rules.fast.entry(key).or_default().push((route.flag_in, route.destination_hostgroup));
         }
         rules.facts = rules.facts_used();
-        rules.needles = Needles::of(&rules.rules);
+        rules.needles = Needles::of(&rules.rules, &before.needles);
         Ok(Arc::new(rules))
     }
 
@@ -171,6 +179,12 @@ impl Rules {
         let of =
             |user: &[u8]| self.fast.get(&(user.into(), schemaname.into())).into_iter().flatten().copied();
         of(username).chain(of(b"")).collect()
+    }
+
+    /// The rule that was made of the same row.
+    fn same(&self, row: &QueryRule) -> Option<&Arc<Rule>> {
+        let at = self.rules.binary_search_by_key(&row.rule_id, |rule| rule.row.rule_id).ok()?;
+        self.rules.get(at).filter(|rule| rule.row == *row)
     }
 
     fn facts_used(&self) -> FactsUsed {
