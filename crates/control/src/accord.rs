@@ -21,9 +21,12 @@ use crate::tables::Fault;
 const BEAT_MS: u64 = 1_000;
 /// The same while it is alone: often enough that its reads confirm the epoch.
 const LONE_BEAT_MS: u64 = 3_000;
-/// How long after a failure it is tried again.
-const RETRY_MS: u64 = 200;
-/// The same if the account may not.
+/// How long after a failure the own row is written again.
+const BEAT_RETRY_MS: u64 = 200;
+/// How long after a failure a change of the epoch row is proposed again. Statements are held meanwhile: what has waited
+/// in vain for a new view must not miss it when it comes.
+const CLAIM_RETRY_MS: u64 = 20;
+/// The same for both if the account may not.
 const DENIED_RETRY_MS: u64 = 30_000;
 /// Rows of Weirs that have been silent for so long are removed; their leases have long ended.
 const SILENT_MS: u64 = 3_600_000;
@@ -40,7 +43,9 @@ pub(crate) struct Accord {
     is_registered: bool,
     /// What was written last, and when.
     said: Option<(Announcement, Millis)>,
-    retry_at: Millis,
+    /// Not before these moments is anything written or proposed again.
+    beat_at: Millis,
+    claim_at: Millis,
     /// The account may not, and why.
     denied: Option<String>,
     is_begun: bool,
@@ -71,7 +76,8 @@ impl Accord {
             claims_busy: false,
             is_registered: false,
             said: None,
-            retry_at: Millis(0),
+            beat_at: Millis(0),
+            claim_at: Millis(0),
             denied: None,
             is_begun: false,
             cut_until: 0,
@@ -95,6 +101,10 @@ impl Accord {
     /// Gives what a read has shown, if it counts.
     pub(crate) fn beat_written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         self.beats_busy = false;
+        if written.result.is_err() {
+            self.said = None;
+            self.beat_at = Millis(now.0 + BEAT_RETRY_MS);
+        }
         let read = self.written(written, now)?;
         self.is_registered = true;
         Some(read)
@@ -103,6 +113,9 @@ impl Accord {
     /// The same after a proposal.
     pub(crate) fn claim_written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         self.claims_busy = false;
+        if written.result.is_err() {
+            self.claim_at = Millis(now.0 + CLAIM_RETRY_MS);
+        }
         self.written(written, now)
     }
 
@@ -117,8 +130,6 @@ impl Accord {
                 Some(read)
             }
             Err(fault) => {
-                self.said = None;
-                self.retry_at = Millis(now.0 + RETRY_MS);
                 self.refused(&fault, now);
                 None
             }
@@ -131,7 +142,8 @@ impl Accord {
             Fault::Denied(_) | Fault::Unfit(_) => fault.to_string(),
             _ => return,
         };
-        self.retry_at = Millis(now.0 + DENIED_RETRY_MS);
+        let later = Millis(now.0 + DENIED_RETRY_MS);
+        (self.beat_at, self.claim_at) = (later, later);
         if self.denied.is_none() {
             let hostgroup = self.hostgroup;
             warn!(
@@ -153,9 +165,6 @@ impl Accord {
         options: &BTreeMap<Endpoint, Options>,
         now: Millis,
     ) {
-        if now < self.retry_at {
-            return;
-        }
         let Some(group) = roles.group(self.hostgroup) else { return };
         let nothing = Tenure::default();
         let tenure = group.tenure.as_ref().unwrap_or(&nothing);
@@ -166,7 +175,7 @@ impl Accord {
         let pause_ms = if tenure.peers.is_empty() { LONE_BEAT_MS } else { BEAT_MS };
         let is_due = self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says };
-        if is_due && !self.beats_busy {
+        if is_due && now >= self.beat_at && !self.beats_busy {
             let is_silent = |peer: &&Peer| now.since(peer.beat_since) >= SILENT_MS;
             let silent = tenure.peers.iter().filter(is_silent);
             let purge = silent.map(|peer| (peer.instance.clone(), peer.beat)).collect();
@@ -179,7 +188,8 @@ impl Accord {
                 (self.beats_busy, self.said) = (true, Some((says, now)));
             }
         }
-        if let Some(proposal) = tenure.proposal.clone().filter(|_| self.wants_reads() && !self.claims_busy) {
+        let may_claim = now >= self.claim_at && self.wants_reads() && !self.claims_busy;
+        if let Some(proposal) = tenure.proposal.clone().filter(|_| may_claim) {
             let to = match &proposal {
                 weir_topology::Proposal::Claim { to, .. } => Some(to),
                 _ => None,

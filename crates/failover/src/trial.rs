@@ -186,7 +186,8 @@ fn new_view(recording: &Recording, event: Moment, writes: &[Pause]) -> Option<Mo
     views.next().map(|mark| mark.at).filter(|&view| view <= longest.to)
 }
 
-fn own_share_ms(view: Moment, writes: &[Pause]) -> f64 {
+/// The longest of the pauses that a view ended, from the view on, milliseconds.
+pub(crate) fn own_share_ms(view: Moment, writes: &[Pause]) -> f64 {
     let after = writes.iter().filter(|pause| pause.from <= view && pause.to >= view);
     after.map(|pause| pause.to.ms_since(view)).fold(0.0, f64::max)
 }

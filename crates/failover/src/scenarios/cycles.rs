@@ -12,7 +12,7 @@ use crate::record::{Pause, Recording, Source};
 use crate::scenarios::Seen;
 use crate::scenarios::lost::writer;
 use crate::stage::{Finished, Stage, progress};
-use crate::trial::{Figures, Judge};
+use crate::trial::{Figures, Judge, own_share_ms};
 use crate::watch::{LOST_QUORUM, VIEW};
 
 /// The longest that clients may have to wait after a kill.
@@ -37,6 +37,8 @@ const BEFORE_MS: u64 = 20;
 /// With assisted eviction: the median of the downtimes, and the longest, a five-nines day.
 const MEDIAN_MS: f64 = 150.0;
 const LONGEST_MS: f64 = 864.0;
+/// Weir's own share, median.
+const OWN_MS: f64 = 100.0;
 
 /// What all batches have shown.
 #[derive(Debug, Default)]
@@ -47,6 +49,8 @@ struct Cycles {
     slowest: Vec<(f64, String)>,
     /// From each kill to the survivors' new view.
     views_ms: Vec<f64>,
+    /// From there to the first acknowledged write.
+    own_ms: Vec<f64>,
     figures: Figures,
     quorum_lost: usize,
     /// Nodes whose evict list was not empty after a cycle.
@@ -125,7 +129,8 @@ impl Cycles {
     fn add(&mut self, finished: Finished, kills: &[(Moment, usize, Moment)]) {
         let recording = &finished.recording;
         for &(event, victim, until) in kills {
-            let longest = Pause::longest(&recording.pauses(true, event, until));
+            let pauses = recording.pauses(true, event, until);
+            let longest = Pause::longest(&pauses);
             let stall_ms = longest.map_or(f64::INFINITY, |pause| pause.ms());
             self.stalls_ms.push(stall_ms);
             self.slowest.push((stall_ms, story(recording, event, longest)));
@@ -134,7 +139,10 @@ impl Cycles {
                     && mark.at >= event
                     && mark.text.starts_with(VIEW)
             });
-            self.views_ms.extend(views.next().map(|mark| mark.at.ms_since(event)));
+            if let Some(view) = views.next() {
+                self.views_ms.push(view.at.ms_since(event));
+                self.own_ms.push(own_share_ms(view.at, &pauses));
+            }
             // A node that starts is alone for a moment; what counts are the others.
             let lost = recording.marks.iter().filter(|mark| {
                 matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
@@ -175,12 +183,18 @@ impl Cycles {
             judge.within("write downtime, median", median, MEDIAN_MS);
             judge.within("write downtime, longest", max, LONGEST_MS);
         }
+        let own = Spread::of(self.own_ms.iter().copied());
+        let own = own.unwrap_or(Spread { median: f64::INFINITY, min: 0.0, max: f64::INFINITY });
+        judge.within("from the survivors' new view to the first write, median", own.median, OWN_MS);
         let p99 = percentile(&self.stalls_ms, 99.0).unwrap_or_default();
         let view = Spread::of(self.views_ms.iter().copied()).map_or(0.0, |views| views.median);
         let note = format!(
             "{} cycles: write downtime {min:.0} ms at least, median {median:.0} ms, 99th percentile {p99:.0} ms, longest \
-             {max:.0} ms; the survivors' new view came after {view:.0} ms (median). The time-line shows the last {BATCH} at most.",
-            self.stalls_ms.len()
+             {max:.0} ms; the survivors' new view came after {view:.0} ms (median), the first write {:.0} ms later (median; longest \
+             {:.0} ms). The time-line shows the last {BATCH} at most.",
+            self.stalls_ms.len(),
+            own.median,
+            own.max
         );
         let mut figures = self.figures;
         (figures.group_ms, figures.own_share_ms) = (None, None);
