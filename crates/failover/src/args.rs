@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Planned switchovers [default: 50]
     #[arg(long, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
     switchovers: Option<u32>,
-    /// Kills and returns of writers with assisted eviction; without it as many, but 20 at most [default: 6]
+    /// Kills and returns of writers with assisted eviction; without it as many, but 10 at most [default: 6]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
     cycles: Option<u32>,
     /// sysbench's threads; 0 for probes alone [default: 32]

@@ -27,8 +27,8 @@ const ASSIST_TIMEOUT_S: u64 = 30;
 /// A recording holds so many cycles at most.
 const BATCH: u32 = 20;
 /// So many cycles show what it is without assisted eviction.
-const CYCLES_WITHOUT_MAX: u32 = 20;
-/// Undisturbed time after all are served again, and after the node has come back: a cycle is over soon.
+const CYCLES_WITHOUT_MAX: u32 = 10;
+/// For so long after all are served again pauses still count; then the node is started.
 const CALM: Duration = Duration::from_secs(1);
 /// Of so many cycles, the slowest, it is told what servers and Weir said meanwhile.
 const SLOWEST: usize = 3;
@@ -115,7 +115,6 @@ impl Cycles {
                 let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
                 Ok(weir.readers()?.contains(&victim.address))
             })?;
-            stage.pause(CALM)?;
             for server in servers.all() {
                 let list = stage.cluster()?.node(server.index).status("wsrep_evs_evict_list")?;
                 self.left_in_lists += usize::from(!list.trim().is_empty());
@@ -160,11 +159,15 @@ impl Cycles {
     }
 
     fn so_far(&self) -> String {
-        let spread = Spread::of(self.stalls_ms.iter().copied());
+        let Figures { outside, lost, doubled, .. } = self.figures;
+        let Spread { median, max, .. } =
+            Spread::of(self.stalls_ms.iter().copied()).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 });
         let slowest = self.slowest.first().map_or("", |(_, story)| story);
-        spread.map_or_else(String::new, |Spread { median, max, .. }| {
-            format!("write downtime {median:.0} ms (median), {max:.0} ms at most; {slowest}")
-        })
+        format!(
+            "write downtime {median:.0} ms (median), {max:.0} ms at most, {outside} errors, {lost} lost, {doubled} twice, {} \
+             without quorum, {} in lists; {slowest}",
+            self.quorum_lost, self.left_in_lists
+        )
     }
 
     fn seen(mut self, stage: &Stage<'_>, assist: &str) -> Result<Seen, FailoverError> {

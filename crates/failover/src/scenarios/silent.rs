@@ -26,14 +26,14 @@ const READ_PAUSE_MS: f64 = 4_000.0;
 pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     let (peer, run) = begin(stage)?;
     let victim = lost::writer(stage, &peer)?;
-    let Ended { finished, answered, event, back } = silence(stage, run, &victim)?;
+    let Ended { finished, answered, silent, back } = silence(stage, run, &victim)?;
     let figures = Figures::of(&finished);
     let mut judge = Judge::new(stage.args.smoke);
     judge.must("every client is served again", yes(answered), answered);
     judge.none("errors outside transactions", figures.outside);
     judge.data(&figures);
     judge.own_share(&figures, OWN_SHARE_MS);
-    judge.none("writes on the old writer once it was silent", writes_on(&finished, &victim, event));
+    judge.none("writes on the old writer once it was silent", writes_on(&finished, &victim, silent));
     let early = reads_before_synced(&finished, &victim, back);
     judge.none("reads on the returning node before it was Synced", early);
     Ok(Seen::new(finished, figures, judge))
@@ -69,7 +69,8 @@ fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), FailoverError> {
 struct Ended {
     finished: Finished,
     answered: bool,
-    event: Moment,
+    /// When its last word was certainly out.
+    silent: Moment,
     back: Moment,
 }
 
@@ -79,6 +80,7 @@ fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, Fa
     let network = stage.network()?;
     let event = run.mark(format!("{} falls silent", victim.name));
     network.cut_off(&member)?;
+    let silent = Moment::now();
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
     stage.pause(SILENT)?;
     let back = run.mark(format!("{} is heard again", victim.name));
@@ -86,5 +88,5 @@ fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, Fa
     stage.cluster()?.wait_synced(SYNCED_TIMEOUT)?;
     stage.pause(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    Ok(Ended { finished, answered, event, back })
+    Ok(Ended { finished, answered, silent, back })
 }
