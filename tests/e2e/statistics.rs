@@ -1,10 +1,11 @@
 //! What the admin port's tables of statistics show, checked against traffic that is known.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_testkit::hostgroup;
+use weir_testkit::{Weir, hostgroup, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::{Admin, start};
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("statistics::the_pool_is_counted_by_hostgroup", pool),
         Case::parallel("statistics::the_processlist_tells_why_a_connection_is_kept", processlist),
         Case::parallel("statistics::counters_that_begin_again_lose_nothing", begin_again),
+        Case::parallel("statistics::digests_beyond_the_maximum_are_counted_and_told_of", beyond_maximum),
         Case::parallel("statistics::the_monitors_looks_can_be_read", monitor),
         Case::parallel("statistics::history_is_kept", history),
     ]
@@ -211,6 +213,60 @@ fn begin_again(env: &Env) -> CaseResult {
     )?;
     ensure!(rest == 0, "{rest} rows are left");
     Ok(())
+}
+
+fn beyond_maximum(env: &Env) -> CaseResult {
+    const TOLD: &str = "the table of digests is full";
+    let (weir, admin) = start(env, |config| {
+        config.variable("threads", 2).variable("query_digests_max", 10);
+    })?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    let dropped = || {
+        number(
+            &admin,
+            "SELECT Variable_Value FROM stats_mysql_global WHERE Variable_Name = 'Weir_digests_dropped'",
+        )
+    };
+    let rows = |table: &str| number(&admin, &format!("SELECT COUNT(*) FROM {table}"));
+    let counted = || number(&admin, "SELECT SUM(count_star) FROM stats_mysql_query_digest");
+    for round in 1..=2 {
+        for number in 0..40 {
+            session.value(&format!("SELECT 1 AS digest_{number}"))?;
+        }
+        ensure!(rows("stats_mysql_query_digest")? == 10, "there are more digests than the maximum");
+        // The session has asked for something of its own before, too.
+        let all = counted()? + dropped()?;
+        ensure!(all >= 40 * round, "{all} statements are known, in rows or without");
+    }
+    let (kept, left_out) = (counted()?, dropped()?);
+    ensure!(left_out >= 60, "{left_out} without a row");
+    session.value("SELECT 1 AS digest_0")?;
+    session.value("SELECT 1 AS digest_39")?;
+    ensure!(counted()? == kept + 1, "a digest that has a row goes on being counted");
+    ensure!(dropped()? == left_out + 1, "one without a row is counted without");
+    let told = || weir.log().matches(TOLD).count();
+    ensure!(told() == 1, "{} lines in the log", told());
+    let sum: Vec<Value> = weir_stats(&weir, "digests")?;
+    ensure!(sum.len() == 10, "weir stats shows {}", sum.len());
+
+    // With more room new ones get rows; what was left out stays counted.
+    admin.run("SET mysql-query_digests_max=1000; LOAD MYSQL VARIABLES TO RUNTIME")?;
+    for number in 0..40 {
+        session.value(&format!("SELECT 1 AS digest_{number}"))?;
+    }
+    ensure!(rows("stats_mysql_query_digest")? >= 40, "there is room for all");
+    ensure!(dropped()? == left_out + 1, "{} without a row", dropped()?);
+    ensure!(rows("stats_mysql_query_digest_reset")? >= 40, "the reset shows all");
+    ensure!(rows("stats_mysql_query_digest")? < 10, "they have begun again");
+    Ok(())
+}
+
+/// The rows of a report of `weir stats`.
+fn weir_stats(weir: &Weir, report: &str) -> Result<Vec<Value>, Box<dyn std::error::Error>> {
+    let config = weir.config_path().display().to_string();
+    let output = Command::new(weir_binary()?).args(["stats", report, "--json", "-c", &config]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 fn monitor(env: &Env) -> CaseResult {

@@ -1,5 +1,6 @@
 //! What can be typed: Weir's own commands, and SQL for SQLite.
 
+mod dialect;
 mod fixed;
 mod set;
 mod show;

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod annex;
 mod audit;
 mod command;
 mod engine;

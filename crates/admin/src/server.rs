@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use weir_protocol::error::CON_COUNT_ERROR;
@@ -12,6 +12,7 @@ use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 use weir_store::Store;
 
+use crate::annex::{Annex, Refreshed};
 use crate::engine::Engine;
 use crate::leaving::Leaving;
 use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT, SQLITE_BYTES_MAX};
@@ -58,7 +59,9 @@ pub(crate) struct Office {
     loading: Mutex<()>,
     /// When which table of the engine's was last read into the store; held by who reads and until its statement has
     /// run. Taken before the store.
-    refreshed: Mutex<HashMap<String, Instant>>,
+    refreshed: Mutex<Refreshed>,
+    /// For digests. Taken before the store.
+    pub annex: Annex,
     /// Held for a moment, and no other lock is taken meanwhile.
     shelf: Mutex<Shelf>,
     accounts: RwLock<Accounts>,
@@ -155,6 +158,7 @@ impl Admin {
             store,
             loading: Mutex::default(),
             refreshed: Mutex::default(),
+            annex: Annex::default(),
             shelf: Mutex::default(),
             accounts: RwLock::default(),
             tls: RwLock::new(tls),
@@ -246,7 +250,7 @@ impl Office {
         held(&self.loading)
     }
 
-    pub(crate) fn refreshed(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+    pub(crate) fn refreshed(&self) -> MutexGuard<'_, Refreshed> {
         held(&self.refreshed)
     }
 

@@ -9,6 +9,7 @@ use rusqlite::{Connection, ErrorCode, params_from_iter};
 use weir_protocol::error;
 
 pub(crate) use self::functions::{SharedFacts, register};
+use self::guard::note_joined;
 pub(crate) use self::guard::{Noted, Policy, guarded};
 pub(crate) use self::information_schema::{
     attach as attach_information_schema, fill_processlist, is_processlist,
@@ -34,7 +35,8 @@ pub(crate) fn outline(
     text: &str,
     policy: Policy,
 ) -> (Result<Outline, SqlError>, bool) {
-    let (looked, noted) = guarded(connection, policy, || {
+    let rights = policy.rights;
+    let (looked, mut noted) = guarded(connection, policy, || {
         let statement = connection.prepare(text)?;
         // Of EXPLAIN, SQLite says what it says of the statement behind it.
         let changes = !statement.readonly() && statement.is_explain() == 0;
@@ -44,6 +46,8 @@ pub(crate) fn outline(
         Ok((_, _, changes)) => *changes,
         Err(_) => noted.tries_to_change,
     };
+    let looked = looked
+        .and_then(|looked| note_joined(text, rights, &mut noted).map(|()| looked).map_err(SqlError::denied));
     (looked.map(|(columns, parameters, _)| Outline { columns, parameters, noted }), changes)
 }
 

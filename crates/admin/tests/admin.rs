@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail as the test does")]
 
 use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +14,11 @@ use weir_config::{Config, ListenAddress, TableRows};
 use weir_journal::{AuditEvent, AuditKind};
 use weir_store::{Store, Value};
 
+#[path = "admin/digests.rs"]
+mod digests;
+#[path = "admin/metadata.rs"]
+mod metadata;
+
 /// An engine without a Weir.
 #[derive(Default)]
 struct Notes {
@@ -21,6 +27,8 @@ struct Notes {
     audited: Mutex<Vec<(AuditKind, [String; 3])>>,
     /// How often each table was asked for.
     reads: Mutex<HashMap<String, u32>>,
+    /// Told when the second digest is asked for, which comes when it may.
+    pause: Mutex<Option<(Sender<()>, Receiver<()>)>>,
 }
 
 impl Notes {
@@ -55,6 +63,24 @@ impl Notes {
     }
 }
 
+impl Notes {
+    /// Three of them.
+    fn digests(&self) -> impl Iterator<Item = Vec<Value>> {
+        let mut pause = self.pause.lock().unwrap().take();
+        (0..3).map(move |count| {
+            if count == 1
+                && let Some((reached, go_on)) = pause.take()
+            {
+                reached.send(()).unwrap();
+                go_on.recv().unwrap();
+            }
+            let mut row = vec![Value::Text("x".into()); 6];
+            row.extend((0..8).map(|_| Value::Integer(count)));
+            row
+        })
+    }
+}
+
 impl Engine for Notes {
     fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>> {
         self.applied.lock().unwrap().push(config.clone());
@@ -62,6 +88,9 @@ impl Engine for Notes {
     }
 
     fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
+        if table == "stats_mysql_query_digest" {
+            return take(&mut self.digests());
+        }
         if let Some(row) = self.row(table) {
             take(&mut std::iter::once(row));
         }
@@ -368,12 +397,18 @@ fn an_account_of_statistics_only_looks() {
     query(&mut stats, "SELECT * FROM runtime_mysql_servers");
     query(&mut stats, "SHOW TABLES");
     query(&mut stats, "SHOW MYSQL STATUS");
+    query(
+        &mut stats,
+        "SELECT COUNT(*) FROM stats_mysql_global JOIN stats.stats_memory_metrics USING (Variable_Name)",
+    );
     for sql in [
         "SELECT * FROM mysql_users",
         "SELECT COUNT(*) FROM mysql_users",
         "SELECT * FROM runtime_mysql_users",
         "SELECT * FROM disk.mysql_users",
         "SELECT * FROM global_variables",
+        "SELECT COUNT(*) FROM (SELECT 'secret' AS password) guess JOIN mysql_users USING (password)",
+        "SELECT COUNT(*) FROM (SELECT 'secret' AS password) guess NATURAL JOIN disk.mysql_users",
         "SELECT @@admin-admin_credentials",
         "DELETE FROM mysql_users",
         "SET mysql-threads=1",

@@ -81,18 +81,27 @@ fn read_tables(
 
 fn scrape(web: SocketAddrV4, is_over: &AtomicBool, looks: &AtomicU64) -> Result<(), ClientError> {
     while !is_over.load(Ordering::Relaxed) {
-        let mut stream = TcpStream::connect(web)?;
-        stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {web}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut page = Vec::new();
-        stream.read_to_end(&mut page)?;
-        if !page.starts_with(b"HTTP/1.1 200 ") {
-            let line = page.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            return Err(ClientError::Protocol(format!("/metrics: {}", String::from_utf8_lossy(line))));
-        }
+        scrape_once(web)?;
         looks.fetch_add(1, Ordering::Relaxed);
         pause(PAUSE, is_over);
+    }
+    Ok(())
+}
+
+/// Reads /metrics.
+///
+/// # Errors
+/// Also if it is not answered with 200.
+pub(crate) fn scrape_once(web: SocketAddrV4) -> Result<(), ClientError> {
+    let mut stream = TcpStream::connect(web)?;
+    stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {web}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut page = Vec::new();
+    stream.read_to_end(&mut page)?;
+    if !page.starts_with(b"HTTP/1.1 200 ") {
+        let line = page.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        return Err(ClientError::Protocol(format!("/metrics: {}", String::from_utf8_lossy(line))));
     }
     Ok(())
 }

@@ -46,6 +46,14 @@ pub(crate) enum Metric {
     BytesPerDigest,
     /// Statements per second while each has a digest that was never seen before.
     NewDigestsPerS,
+    /// All digests read at the admin port, ms.
+    DigestsReadMs,
+    /// The slowest answer of /metrics meanwhile, ms.
+    ScrapeMsMax,
+    /// The slowest answer of another admin connection meanwhile, ms.
+    AdminMsMax,
+    /// All digests read, which begin again, ms.
+    DigestsResetMs,
     /// From sending LOAD MYSQL QUERY RULES TO RUNTIME to where all connections with traffic go by the new rule, ms.
     LoadSeenMs,
     /// From sending it to its answer, ms.
@@ -84,6 +92,10 @@ impl Metric {
             Metric::DigestsMib => "for digests MiB",
             Metric::BytesPerDigest => "bytes/digest",
             Metric::NewDigestsPerS => "new digests/s",
+            Metric::DigestsReadMs => "digests read ms",
+            Metric::ScrapeMsMax => "meanwhile /metrics ms",
+            Metric::AdminMsMax => "meanwhile admin ms",
+            Metric::DigestsResetMs => "digests reset ms",
             Metric::LoadSeenMs => "LOAD seen ms",
             Metric::LoadAnsweredMs => "LOAD answered ms",
             Metric::SpeedToUsual => "speed : usual",
@@ -114,6 +126,10 @@ impl Metric {
             | Metric::StartMs
             | Metric::BytesPerDigest
             | Metric::NewDigestsPerS
+            | Metric::DigestsReadMs
+            | Metric::ScrapeMsMax
+            | Metric::AdminMsMax
+            | Metric::DigestsResetMs
             | Metric::LooksPerS
             | Metric::AllocationsPerStatement => 0,
         }

@@ -6,7 +6,7 @@ use weir_top::{Cluster, Digest, Glance, Server, Session};
 use crate::control::{ClusterStatus, Reporter, ServerStatus};
 use crate::tally::clock;
 use crate::tally::sums::{pool_sums, total_sums};
-use crate::tally::top::{by_time, first_sessions, lately};
+use crate::tally::top::first_sessions;
 
 /// Rows of the digests that ran lately, and of those that took longest in all.
 const DIGESTS_MAX: usize = 200;
@@ -40,8 +40,8 @@ impl Reporter {
             }
         };
         let digests = self.tally.digests(|sums| {
-            let mut rows = lately(sums, clock().unix_s.saturating_sub(LATELY_S), DIGESTS_MAX);
-            for row in by_time(sums, DIGESTS_MAX) {
+            let mut rows = sums.hottest(clock().unix_s.saturating_sub(LATELY_S), DIGESTS_MAX);
+            for row in sums.hottest(0, DIGESTS_MAX) {
                 if !rows.iter().any(|known| is_same(known, &row)) {
                     rows.push(row);
                 }

@@ -3,11 +3,12 @@
 //! However many ask, the workers are asked for the same thing a few times a second at most. Who comes while others wait
 //! gets the same answer as they; nobody gets one that is older than the question.
 
+mod digest_rows;
 pub(crate) mod sums;
 pub(crate) mod top;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_proxy::driver::now;
 use weir_proxy::service::Publisher;
 use weir_proxy::snapshot::Users;
-use weir_proxy::statistics::{Clock, DigestSums, ReportPart, SessionRow, WorkerReport};
+use weir_proxy::statistics::{Clock, DigestSums, DigestTable, ReportPart, SessionRow, WorkerReport};
 
 /// The workers are not asked for the same thing more often.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +29,11 @@ pub(crate) struct Tally {
     publisher: Publisher,
     /// How many digests there is room for. Who changes it does not wait for who reads them all.
     digests_max: AtomicUsize,
+    /// Held by who reads all digests, and by who has them begin again. Taken before them.
+    reading: Mutex<()>,
     digests: Mutex<Digests>,
+    /// Statements that are in no row of the digests, ever.
+    digests_dropped: AtomicU64,
     commands: Mutex<Fresh<Vec<WorkerReport>>>,
     errors: Mutex<Fresh<Vec<WorkerReport>>>,
     servers: Mutex<Fresh<Vec<WorkerReport>>>,
@@ -46,6 +51,8 @@ pub(crate) type Sessions = Vec<(usize, Vec<SessionRow>)>;
 struct Digests {
     sums: DigestSums,
     asked: Option<Instant>,
+    /// Whether it was logged that statements are left out.
+    is_loss_told: bool,
 }
 
 /// The last answer, and when it was asked for.
@@ -64,7 +71,9 @@ impl Tally {
         Self {
             publisher,
             digests_max: AtomicUsize::new(digests_max),
-            digests: Mutex::new(Digests { sums: DigestSums::new(digests_max), asked: None }),
+            reading: Mutex::default(),
+            digests: Mutex::new(Digests::new(digests_max)),
+            digests_dropped: AtomicU64::new(0),
             commands: Mutex::default(),
             errors: Mutex::default(),
             servers: Mutex::default(),
@@ -84,7 +93,7 @@ impl Tally {
         let tally = Arc::downgrade(self);
         thread::Builder::new().name("statistics".into()).spawn(move || {
             while let Some(tally) = tally.upgrade() {
-                tally.take_full_tables(&mut lock(&tally.digests).sums);
+                tally.take_full_tables(&mut lock(&tally.digests));
                 drop(tally);
                 thread::sleep(FULL_TABLES_INTERVAL);
             }
@@ -105,36 +114,50 @@ impl Tally {
             pause_since(digests.asked);
             digests.asked = Some(Instant::now());
             let reports = self.publisher.report(ReportPart::Digests);
-            self.add(&mut digests.sums, reports);
+            self.add(&mut digests, reports);
         }
         read(&digests.sums)
     }
 
+    /// Statements that are in no row of the digests, since the start.
+    pub(crate) fn digests_dropped(&self) -> u64 {
+        self.digests_dropped.load(Ordering::Relaxed)
+    }
+
     /// The digests up to now, which begin again.
     pub(crate) fn take_digests(&self) -> DigestSums {
+        let _nobody_reads = lock(&self.reading);
         let mut digests = lock(&self.digests);
         let reports = self.publisher.report_and_begin_again(ReportPart::Digests);
-        let running = self.add(&mut digests.sums, reports);
+        let running = self.add(&mut digests, reports);
+        digests.is_loss_told = false;
         digests.sums.begin_again(running)
     }
 
     /// Adds what workers have handed over, and tells the digests of statements that run.
-    fn add(&self, sums: &mut DigestSums, reports: Vec<WorkerReport>) -> Vec<u64> {
+    fn add(&self, digests: &mut Digests, reports: Vec<WorkerReport>) -> Vec<u64> {
         // A worker puts a full table down before it answers.
-        self.take_full_tables(sums);
+        self.take_full_tables(digests);
         let mut running = Vec::new();
         for report in reports {
-            sums.add(report.digests, &clock());
+            self.add_table(digests, report.digests);
             running.extend(report.running);
         }
         running
     }
 
-    fn take_full_tables(&self, sums: &mut DigestSums) {
-        sums.limit(self.digests_max.load(Ordering::Relaxed));
+    fn take_full_tables(&self, digests: &mut Digests) {
+        let rows_max = self.digests_max.load(Ordering::Relaxed);
+        digests.is_loss_told &= rows_max <= digests.sums.len();
+        digests.sums.limit(rows_max);
         for table in self.publisher.full_tables() {
-            sums.add(table, &clock());
+            self.add_table(digests, table);
         }
+    }
+
+    fn add_table(&self, digests: &mut Digests, table: DigestTable) {
+        let dropped = digests.add(table);
+        self.digests_dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
     /// What the workers say of now, of what is counted or there.
@@ -183,6 +206,36 @@ impl Tally {
     /// How many workers there are.
     pub(crate) fn workers(&self) -> usize {
         self.publisher.workers()
+    }
+}
+
+impl Digests {
+    /// Nothing yet; room for so many.
+    fn new(rows_max: usize) -> Self {
+        Self { sums: DigestSums::new(rows_max), asked: None, is_loss_told: false }
+    }
+
+    /// Adds a worker's table. Gives the number of statements that are in no row; the first ones are told of in the log.
+    fn add(&mut self, table: DigestTable) -> u64 {
+        let before = self.sums.dropped();
+        self.sums.add(table, &clock());
+        let dropped = self.sums.dropped() - before;
+        if dropped > 0 && !std::mem::replace(&mut self.is_loss_told, true) {
+            let rows = self.sums.len();
+            match self.sums.is_full() {
+                true => tracing::warn!(
+                    rows,
+                    "the table of digests is full (mysql-query_digests_max): statements of further digests are only counted \
+                     in all, as weir_digests_dropped, until it begins again or has more room"
+                ),
+                false => tracing::warn!(
+                    rows,
+                    "more new digests, users or schemas at a time than can be taken in: some statements are only counted \
+                     in all, as weir_digests_dropped"
+                ),
+            }
+        }
+        dropped
     }
 }
 

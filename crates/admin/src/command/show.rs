@@ -1,5 +1,6 @@
 //! `SHOW` and `DESCRIBE`.
 
+use super::words::text_of;
 use crate::tokens::{Cursor, Kind};
 
 /// What is to be shown.
@@ -25,7 +26,10 @@ pub(crate) enum Show {
         schema: Option<String>,
         table: String,
     },
-    TableStatus(Filter),
+    TableStatus {
+        schema: Option<String>,
+        filter: Filter,
+    },
     Variables(Variables, Filter),
     /// SHOW [GLOBAL | SESSION | MYSQL] STATUS
     Status(Filter),
@@ -62,6 +66,8 @@ pub(crate) enum Filter {
     Like(String),
     /// `WHERE column = 'a'`, `column IN ('a', 'b')`, `column LIKE 'a'`, joined by OR: any of these names or patterns.
     Any(Vec<String>),
+    /// `WHERE` and any condition, in SQLite's dialect.
+    Sql(String),
 }
 
 /// For suggestions.
@@ -101,7 +107,7 @@ pub(super) fn show(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
     let is_full = cursor.takes("FULL");
     if cursor.takes_any(&["TABLES"]) {
         let schema = from(cursor)?;
-        return Some(Show::Tables { schema, is_full, filter: filter(cursor)? });
+        return Some(Show::Tables { schema, is_full, filter: condition(cursor)? });
     }
     if cursor.takes_any(&["COLUMNS", "FIELDS"]) {
         let (schema, table) = of_table(cursor)?;
@@ -175,8 +181,8 @@ fn seldom(cursor: &mut Cursor<'_, '_>) -> Option<Show> {
             Show::Index { schema, table }
         }
         "TABLE" if cursor.takes("STATUS") => {
-            from(cursor)?;
-            Show::TableStatus(filter(cursor)?)
+            let schema = from(cursor)?;
+            Show::TableStatus { schema, filter: filter(cursor)? }
         }
         "PROMETHEUS" if cursor.takes("METRICS") => Show::Metrics,
         "WARNINGS" => {
@@ -229,6 +235,16 @@ fn limit(cursor: &mut Cursor<'_, '_>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// A filter of tables, which may be about any of the columns shown.
+fn condition(cursor: &mut Cursor<'_, '_>) -> Option<Filter> {
+    if !cursor.takes("WHERE") {
+        return filter(cursor);
+    }
+    let text = text_of(cursor.rest(), &mut Vec::new());
+    while cursor.next().is_some() {}
+    (!text.is_empty()).then_some(Filter::Sql(text))
 }
 
 fn filter(cursor: &mut Cursor<'_, '_>) -> Option<Filter> {

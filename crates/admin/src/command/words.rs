@@ -1,21 +1,40 @@
 //! From what DBAs type to what SQLite runs.
 
 use super::Sql;
+use super::dialect::{edits, having};
 use crate::tokens::{Kind, Token};
 
 /// The statement in SQLite's dialect: without comments, `INSERT IGNORE` as `INSERT OR IGNORE`, and `@@variables` as
-/// calls of the function that knows them.
+/// calls of the function that knows them; and what else MySQL has and SQLite has not.
 pub(super) fn sql(tokens: &[Token<'_>]) -> Sql {
-    let (mut text, mut system) = (String::new(), Vec::new());
+    let mut system = Vec::new();
+    let mut text = |tokens: &[Token<'_>]| text_of(tokens, &mut system);
+    let text = match having(tokens) {
+        None => text(tokens),
+        Some(parts) => {
+            let (query, order) = (text(parts.query), text(parts.order));
+            format!("SELECT * FROM ({query} {order}) WHERE {} {}", text(parts.condition), text(parts.limit))
+        }
+    };
+    Sql { text: text.trim_end().to_owned(), variables: variables(tokens), system }
+}
+
+/// The text of a statement, or of a part of one, in SQLite's dialect; adds the `@@variables` in it.
+pub(super) fn text_of(tokens: &[Token<'_>], system: &mut Vec<String>) -> String {
+    let edits = edits(tokens);
+    let mut text = String::new();
     let mut end = None;
     let mut rest = tokens;
     while let Some((token, after)) = rest.split_first() {
         if end.is_some_and(|end| end != token.span.start) {
             text.push(' ');
         }
+        let at = tokens.len() - rest.len();
         rest = after;
         end = Some(token.span.end);
-        if token.is_symbol('@')
+        if let Ok(found) = edits.binary_search_by_key(&at, |(at, _)| *at) {
+            text.push_str(edits.get(found).map_or("", |(_, other)| other));
+        } else if token.is_symbol('@')
             && let Some((name, used)) = system_variable(token, after)
         {
             text.push_str(&format!("{VARIABLE}('{}')", name.replace('\'', "''")));
@@ -28,7 +47,7 @@ pub(super) fn sql(tokens: &[Token<'_>]) -> Sql {
             text.push_str(token.source);
         }
     }
-    Sql { text, variables: variables(tokens), system }
+    text
 }
 
 /// Whether it is the second word of an INSERT.

@@ -56,10 +56,6 @@ impl Session {
                 };
                 self.rows(&["Grants"], [vec![format!("{rights} TO `{}`@`%`", self.user)]], format)
             }
-            Show::Index { schema, table } => {
-                self.table_or_refuse(schema.as_deref(), table)?;
-                self.rows(&["Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name"], [], format)
-            }
             _ => self.rows(&["Name"], [], format),
         }
     }
@@ -105,17 +101,29 @@ impl Session {
                  \"Default\", IS_COMPILED AS Compiled, SORTLEN AS Sortlen FROM information_schema.COLLATIONS WHERE {}",
                 condition("COLLATION_NAME", filter)
             ),
-            Show::TableStatus(filter) => format!(
+            Show::TableStatus { schema, filter } => format!(
                 "SELECT TABLE_NAME AS Name, ENGINE AS Engine, VERSION AS Version, TABLE_COLLATION AS Collation, \
                  TABLE_COMMENT AS Comment FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{}' AND {}",
-                self.schema,
+                self.known_schema(schema.as_deref())?,
                 condition("TABLE_NAME", filter)
             ),
+            Show::Index { schema, table } => {
+                let found = self.table_or_refuse(schema.as_deref(), table)?;
+                format!(
+                    "SELECT TABLE_NAME AS \"Table\", NON_UNIQUE AS Non_unique, INDEX_NAME AS Key_name, SEQ_IN_INDEX AS \
+                     Seq_in_index, COLUMN_NAME AS Column_name, COLLATION AS Collation, CARDINALITY AS Cardinality, \
+                     SUB_PART AS Sub_part, PACKED AS Packed, NULLABLE AS \"Null\", INDEX_TYPE AS Index_type, COMMENT AS \
+                     Comment, INDEX_COMMENT AS Index_comment FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = \
+                     '{}' AND TABLE_NAME = '{}' ORDER BY SEQ_IN_INDEX",
+                    found.schema, found.name
+                )
+            }
             _ => return Ok(None),
         }))
     }
 
-    fn tables_sql(&self, schema: Option<&str>, is_full: bool, filter: &Filter) -> Result<String, SqlError> {
+    /// The schema that is meant.
+    fn known_schema(&self, schema: Option<&str>) -> Result<&'static str, SqlError> {
         let wanted = match (schema, self.rights) {
             (Some(schema), _) => schema,
             // What they can read is there.
@@ -123,9 +131,20 @@ impl Session {
             (None, _) => self.schema.as_str(),
         };
         let mut known = weir_store::SCHEMAS.into_iter().chain(["information_schema"]);
-        let Some(schema) = known.find(|known| known.eq_ignore_ascii_case(wanted)) else {
-            return Err(SqlError::new(error::BAD_DB, format!("Unknown database '{wanted}'")));
-        };
+        let unknown = || SqlError::new(error::BAD_DB, format!("Unknown database '{wanted}'"));
+        known.find(|known| known.eq_ignore_ascii_case(wanted)).ok_or_else(unknown)
+    }
+
+    fn tables_sql(&self, schema: Option<&str>, is_full: bool, filter: &Filter) -> Result<String, SqlError> {
+        let schema = self.known_schema(schema)?;
+        if let Filter::Sql(wanted) = filter {
+            // MySQL's name of the column, beside ProxySQL's.
+            return Ok(format!(
+                "SELECT tables{} FROM (SELECT name AS tables, name AS Tables_in_{schema}, 'BASE TABLE' AS Table_type FROM \
+                 {schema}.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%') WHERE {wanted} ORDER BY tables",
+                if is_full { ", Table_type" } else { "" }
+            ));
+        }
         let kind = if is_full { ", 'BASE TABLE' AS Table_type" } else { "" };
         Ok(format!(
             "SELECT name AS tables{kind} FROM {schema}.sqlite_master WHERE type = 'table' AND name NOT LIKE \
@@ -189,22 +208,16 @@ fn main_columns(name: &str) -> String {
     names.unwrap_or_default().join(", ")
 }
 
-/// `Field, Type, Null, Key, Default, Extra`, from what SQLite knows of the table.
+/// `Field, Type, Null, Key, Default, Extra`.
 fn columns_sql(table: &TableDef, is_full: bool, filter: &Filter) -> String {
-    let columns = table.columns.iter().map(|column| {
-        let kind = match column.kind {
-            weir_store::ColumnKind::Integer => "bigint",
-            weir_store::ColumnKind::Text => "varchar",
-            weir_store::ColumnKind::Real => "double",
-        };
-        format!("('{}', '{kind}')", column.name)
-    });
     let more = if is_full { ", NULL AS Collation, 'select' AS Privileges, '' AS Comment" } else { "" };
     format!(
-        "WITH columns (Field, Type) AS (VALUES {}) SELECT Field, Type, 'YES' AS \"Null\", '' AS \"Key\", NULL AS \
-         \"Default\", '' AS Extra{more} FROM columns WHERE {}",
-        columns.collect::<Vec<_>>().join(", "),
-        condition("Field", filter)
+        "SELECT COLUMN_NAME AS Field, COLUMN_TYPE AS Type, IS_NULLABLE AS \"Null\", COLUMN_KEY AS \"Key\", \
+         COLUMN_DEFAULT AS \"Default\", EXTRA AS Extra{more} FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{}' \
+         AND TABLE_NAME = '{}' AND {} ORDER BY ORDINAL_POSITION",
+        table.schema,
+        table.name,
+        condition("COLUMN_NAME", filter)
     )
 }
 
@@ -218,6 +231,7 @@ fn condition(column: &str, filter: &Filter) -> String {
             let patterns: Vec<_> = patterns.iter().map(|pattern| like(&whole(pattern))).collect();
             format!("({})", patterns.join(" OR "))
         }
+        Filter::Sql(condition) => format!("({condition})"),
     }
 }
 
@@ -233,6 +247,8 @@ fn matches(filter: &Filter, name: &str) -> bool {
         Filter::None => true,
         Filter::Like(pattern) => like(pattern, name),
         Filter::Any(patterns) => patterns.iter().any(|pattern| like(pattern, name)),
+        // Only of tables, which are in SQLite.
+        Filter::Sql(_) => false,
     }
 }
 

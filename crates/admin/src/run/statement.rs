@@ -9,15 +9,25 @@ use weir_protocol::error;
 use weir_store::{GLOBAL_VARIABLES, MAIN, MONITOR, STATS, STATS_HISTORY, Store, TableDef, Value, table};
 
 use super::config::known;
+use crate::annex::{self, Read};
 use crate::command::Sql;
-use crate::engine::Rows;
 use crate::error::SqlError;
 use crate::reply::{Reply, RowFormat};
 use crate::session::Session;
 use crate::shelf::Question;
-use crate::sqlite::{self, Outline};
+use crate::sqlite::{self, Outline, SharedFacts};
 use crate::suggest::nearest;
 use crate::variables::{all, bare, system};
+
+/// A query of the engine's tables.
+struct Asked<'a> {
+    text: &'a str,
+    parameters: &'a [Value],
+    format: RowFormat,
+    arrived: Instant,
+    /// Whether it is asked by one of many.
+    is_crowded: bool,
+}
 
 impl Session {
     /// Columns and parameters of a statement.
@@ -39,8 +49,8 @@ impl Session {
         parameters: &[Value],
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
-        let arrived = Instant::now();
-        if let Some(rows) = self.shelved(&sql.text, parameters, format, arrived) {
+        let asked = self.asked(&sql.text, parameters, format);
+        if let Some(rows) = self.shelved(&asked) {
             return Ok(rows);
         }
         let outline = self.look(&sql.text)?;
@@ -56,7 +66,7 @@ impl Session {
         if writes_variables {
             return self.write_variables(sql, parameters, format);
         }
-        self.query_fresh(&sql.text, parameters, format, &outline, arrived, variables)
+        self.query_fresh(&asked, &outline, variables)
     }
 
     /// Runs a query of Weir's own, with this account's rights.
@@ -66,12 +76,12 @@ impl Session {
         parameters: &[Value],
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
-        let arrived = Instant::now();
-        if let Some(rows) = self.shelved(text, parameters, format, arrived) {
+        let asked = self.asked(text, parameters, format);
+        if let Some(rows) = self.shelved(&asked) {
             return Ok(rows);
         }
         let outline = self.look(text)?;
-        self.query_fresh(text, parameters, format, &outline, arrived, HashMap::new())
+        self.query_fresh(&asked, &outline, HashMap::new())
     }
 
     fn look(&mut self, text: &str) -> Result<Outline, SqlError> {
@@ -82,78 +92,96 @@ impl Session {
         outline
     }
 
-    /// What another session of a crowd was answered a moment ago.
-    fn shelved(
-        &self,
-        text: &str,
-        parameters: &[Value],
-        format: RowFormat,
-        arrived: Instant,
-    ) -> Option<Reply> {
-        let question = Question::of(text, self.rights, format).filter(|_| parameters.is_empty())?;
-        let is_crowded = self.office.is_crowded();
-        is_crowded.then(|| self.office.shelf().find(&question, arrived)).flatten().map(Reply::Rows)
-    }
-
     /// What is read of the engine's tables is as of the statement's arrival at least, or nearly so in a crowd. Who comes
     /// while another one has them filled shares that.
     fn query_fresh(
-        &mut self,
-        text: &str,
-        parameters: &[Value],
-        format: RowFormat,
+        &self,
+        asked: &Asked<'_>,
         outline: &Outline,
-        arrived: Instant,
         variables: HashMap<String, String>,
     ) -> Result<Reply, SqlError> {
+        let Asked { text, parameters, format, .. } = *asked;
         let live: Vec<_> =
             outline.noted.reads.iter().filter_map(|(schema, name)| live(schema, name)).collect();
         if live.is_empty() {
             return self.in_sqlite(&self.office.store(), text, parameters, format, variables);
         }
-        let is_shared = outline.noted.reads.len() == live.len();
+        let is_about_digests = outline.noted.writes.is_empty()
+            && outline.noted.reads.iter().all(|(schema, name)| annex::has(schema, name));
+        if is_about_digests {
+            return self.query_digests(asked, &live, variables);
+        }
         let office = self.office.clone();
         let mut refreshed = office.refreshed();
-        if let Some(rows) = self.shelved(text, parameters, format, arrived) {
+        if let Some(rows) = self.shelved(asked) {
             return Ok(rows);
         }
-        let is_crowded = office.is_crowded();
-        let oldest = office.shelf().oldest(arrived, is_crowded);
-        let (mut read_at, mut has_reset) = (Instant::now(), false);
-        for table in live {
-            let name = format!("{}.{}", table.schema, table.name);
-            let is_reset = table.name.ends_with("_reset");
-            if let Some(at) = refreshed.get(&name).filter(|at| !is_reset && **at >= oldest) {
-                read_at = read_at.min(*at);
-                continue;
-            }
-            has_reset |= is_reset;
-            let now = Instant::now();
-            let mut put = None;
-            let mut take = |rows: Rows<'_>| put = Some(office.store().put(table.schema, &table.name, rows));
-            match is_reset {
-                true => office.engine.rows_and_reset(&table.name, &mut take),
-                false => office.engine.rows(&table.name, &mut take),
-            }
-            let Some(put) = put else { continue };
-            put.map_err(|error| SqlError::other(error.to_string()))?;
-            refreshed.insert(name, now);
-        }
+        let oldest = office.shelf().oldest(asked.arrived, asked.is_crowded);
+        let read = annex::refresh(&*office.engine, &live, &mut refreshed, oldest, |table, rows| {
+            office.store().put(table.schema, &table.name, rows)
+        })?;
         if outline.noted.reads.iter().any(|(schema, name)| sqlite::is_processlist(schema, name)) {
             let filled = sqlite::fill_processlist(office.store().connection());
             filled.map_err(|error| SqlError::other(error.to_string()))?;
         }
         // Still under the lock: what a reset has given is read by who asked for it.
         let reply = self.in_sqlite(&office.store(), text, parameters, format, variables);
-        if has_reset {
-            office.shelf().clear();
-        } else if let (Ok(Reply::Rows(rows)), true) =
-            (&reply, is_shared && is_crowded && parameters.is_empty())
-            && let Some(question) = Question::of(text, self.rights, format)
-        {
-            office.shelf().keep(question, read_at, rows);
-        }
+        // For others, too, where it is of nothing but the engine's tables.
+        let is_shared = outline.noted.reads.len() == live.len();
+        self.shelve(asked, &reply, &read, is_shared);
         reply
+    }
+
+    /// The same in a database where nothing but digests is: nobody else waits meanwhile.
+    fn query_digests(
+        &self,
+        asked: &Asked<'_>,
+        live: &[&TableDef],
+        variables: HashMap<String, String>,
+    ) -> Result<Reply, SqlError> {
+        let office = &self.office;
+        let policy = self.policy(&office.store());
+        office.annex.with(|room| {
+            if let Some(rows) = self.shelved(asked) {
+                return Ok(rows);
+            }
+            let oldest = office.shelf().oldest(asked.arrived, asked.is_crowded);
+            let read = room.refresh(&*office.engine, live, oldest)?;
+            self.tell_facts(&room.facts, variables);
+            let connection = room.store.connection();
+            let reply =
+                sqlite::run(connection, asked.text, asked.parameters, policy, asked.format, &office.memory);
+            self.shelve(asked, &reply, &read, true);
+            reply
+        })
+    }
+
+    fn asked<'a>(&self, text: &'a str, parameters: &'a [Value], format: RowFormat) -> Asked<'a> {
+        let is_crowded = self.office.is_crowded();
+        Asked { text, parameters, format, arrived: Instant::now(), is_crowded }
+    }
+
+    /// What another session of a crowd was answered a moment ago.
+    fn shelved(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let question = self.question(asked)?;
+        self.office.shelf().find(&question, asked.arrived).map(Reply::Rows)
+    }
+
+    /// Keeps an answer for others of the crowd. After a reset nothing that was seen before counts.
+    fn shelve(&self, asked: &Asked<'_>, reply: &Result<Reply, SqlError>, read: &Read, is_shared: bool) {
+        if read.has_reset {
+            self.office.shelf().clear();
+        } else if let (Ok(Reply::Rows(rows)), true) = (reply, is_shared)
+            && let Some(question) = self.question(asked)
+        {
+            self.office.shelf().keep(question, read.at, rows);
+        }
+    }
+
+    /// What a crowd may share the answer of.
+    fn question(&self, asked: &Asked<'_>) -> Option<Question> {
+        let may_be_shared = asked.is_crowded && asked.parameters.is_empty();
+        may_be_shared.then(|| Question::of(asked.text, self.rights, asked.format)).flatten()
     }
 
     fn in_sqlite(
@@ -164,14 +192,18 @@ impl Session {
         format: RowFormat,
         variables: HashMap<String, String>,
     ) -> Result<Reply, SqlError> {
-        let mut facts = self.office.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell_facts(&self.office.facts, variables);
+        let policy = self.policy(store);
+        sqlite::run(store.connection(), text, parameters, policy, format, &self.office.memory)
+    }
+
+    /// What functions know, under the lock of the database whose they are.
+    fn tell_facts(&self, facts: &SharedFacts, variables: HashMap<String, String>) {
+        let mut facts = facts.lock().unwrap_or_else(PoisonError::into_inner);
         facts.user.clone_from(&self.user);
         facts.schema.clone_from(&self.schema);
         facts.thread_id = self.thread_id;
         facts.variables = variables;
-        drop(facts);
-        let policy = self.policy(store);
-        sqlite::run(store.connection(), text, parameters, policy, format, &self.office.memory)
     }
 
     /// A change of `global_variables`: no unknown name gets in, and what is without effect is told.
@@ -233,8 +265,17 @@ impl Session {
         let twin =
             if found.name.ends_with("_reset") { found.name.clone() } else { format!("{}_reset", found.name) };
         if found.schema == STATS && table(STATS, &twin).is_some() {
-            let _one_at_a_time = self.office.refreshed();
-            self.office.engine.rows_and_reset(&twin, &mut |_| ());
+            let office = self.office.clone();
+            let begin_again = || office.engine.rows_and_reset(&twin, &mut |_| ());
+            if annex::has(STATS, &twin) {
+                office.annex.with(|_| {
+                    begin_again();
+                    Ok(())
+                })?;
+            } else {
+                let _one_at_a_time = office.refreshed();
+                begin_again();
+            }
             return super::done("");
         }
         let text = format!("DELETE FROM {}.{}", found.schema, found.name);

@@ -13,6 +13,7 @@ use super::refusal;
 use crate::error::SqlError;
 use crate::limits::{PATTERN_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::login::Rights;
+use crate::tokens::tokens;
 
 /// SQLite looks at the clock after so many of its steps.
 const STEPS: i32 = 1000;
@@ -123,6 +124,31 @@ fn judge(context: &AuthContext<'_>, policy: &Policy, noted: &mut Noted) -> Resul
     }
 }
 
+/// Notes tables that SQLite does not ask about: those of which only the columns of USING or NATURAL JOIN are read. Every
+/// word counts that is a table's name.
+///
+/// # Errors
+/// Why one of them may not be read.
+pub(super) fn note_joined(text: &str, rights: Rights, noted: &mut Noted) -> Result<(), String> {
+    let Ok(tokens) = tokens(text) else { return Ok(()) };
+    if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
+        return Ok(());
+    }
+    for (at, token) in tokens.iter().enumerate() {
+        let name = token.value().to_ascii_lowercase();
+        let named = match at.checked_sub(2).and_then(|from| tokens.get(from..at)) {
+            Some([schema, dot]) if dot.is_symbol('.') => schema.value().to_ascii_lowercase(),
+            _ => String::new(),
+        };
+        let schema = if table(&named, &name).is_some() { &named } else { home(&name) };
+        if !schema.is_empty() {
+            read(schema, &name, rights)?;
+            noted.reads.insert((schema.to_owned(), name));
+        }
+    }
+    Ok(())
+}
+
 /// Where SQLite finds a table whose schema it does not tell, as in SELECT COUNT(*).
 fn home(name: &str) -> &'static str {
     SCHEMAS.into_iter().find(|schema| table(schema, name).is_some()).unwrap_or_default()
@@ -139,7 +165,7 @@ fn read(schema: &str, name: &str, rights: Rights) -> Result<(), String> {
     }
     match schema.to_ascii_lowercase().as_str() {
         // A subquery or a common table expression.
-        "" | "temp" | "information_schema" | STATS | MONITOR | STATS_HISTORY => Ok(()),
+        "" | "temp" | "information_schema" | "mysql" | STATS | MONITOR | STATS_HISTORY => Ok(()),
         MAIN | DISK if rights == Rights::Admin => Ok(()),
         MAIN if is_shown_to_all(&lower) => Ok(()),
         MAIN | DISK => Err(format!("{lower} is for admins (admin-admin_credentials)")),

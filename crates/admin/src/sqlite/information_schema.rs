@@ -1,51 +1,9 @@
 //! `information_schema`, as far as clients look there: what schemas, tables and columns there are.
 
 use rusqlite::{Connection, params};
-use weir_store::{ColumnKind, SCHEMAS, tables};
+use weir_store::{ColumnKind, SCHEMAS, TableDef, tables};
 
-const TABLES: &str = "
-ATTACH DATABASE ':memory:' AS information_schema;
-CREATE TABLE information_schema.SCHEMATA (CATALOG_NAME, SCHEMA_NAME COLLATE NOCASE, DEFAULT_CHARACTER_SET_NAME,
-    DEFAULT_COLLATION_NAME, SQL_PATH);
-CREATE TABLE information_schema.TABLES (TABLE_CATALOG, TABLE_SCHEMA COLLATE NOCASE, TABLE_NAME COLLATE NOCASE,
-    TABLE_TYPE, ENGINE, VERSION, ROW_FORMAT, TABLE_ROWS, AVG_ROW_LENGTH, DATA_LENGTH, MAX_DATA_LENGTH, INDEX_LENGTH,
-    DATA_FREE, AUTO_INCREMENT, CREATE_TIME, UPDATE_TIME, CHECK_TIME, TABLE_COLLATION, CHECKSUM, CREATE_OPTIONS,
-    TABLE_COMMENT);
-CREATE TABLE information_schema.COLUMNS (TABLE_CATALOG, TABLE_SCHEMA COLLATE NOCASE, TABLE_NAME COLLATE NOCASE,
-    COLUMN_NAME COLLATE NOCASE, ORDINAL_POSITION, COLUMN_DEFAULT, IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH,
-    CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_SET_NAME, COLLATION_NAME,
-    COLUMN_TYPE, COLUMN_KEY, EXTRA, PRIVILEGES, COLUMN_COMMENT, GENERATION_EXPRESSION);
-CREATE TABLE information_schema.ENGINES (ENGINE, SUPPORT, COMMENT, TRANSACTIONS, XA, SAVEPOINTS);
-CREATE TABLE information_schema.PLUGINS (PLUGIN_NAME, PLUGIN_VERSION, PLUGIN_STATUS, PLUGIN_TYPE);
-CREATE TABLE information_schema.CHARACTER_SETS (CHARACTER_SET_NAME, DEFAULT_COLLATE_NAME, DESCRIPTION, MAXLEN);
-CREATE TABLE information_schema.COLLATIONS (COLLATION_NAME, CHARACTER_SET_NAME, ID, IS_DEFAULT, IS_COMPILED, SORTLEN);
-CREATE TABLE information_schema.VIEWS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, VIEW_DEFINITION);
-CREATE TABLE information_schema.ROUTINES (SPECIFIC_NAME, ROUTINE_CATALOG, ROUTINE_SCHEMA, ROUTINE_NAME, ROUTINE_TYPE,
-    DATA_TYPE, DTD_IDENTIFIER, IS_DETERMINISTIC, SQL_DATA_ACCESS, SECURITY_TYPE, CREATED, LAST_ALTERED, SQL_MODE,
-    ROUTINE_COMMENT, DEFINER);
-CREATE TABLE information_schema.PARAMETERS (SPECIFIC_CATALOG, SPECIFIC_SCHEMA, SPECIFIC_NAME, ORDINAL_POSITION,
-    PARAMETER_MODE, PARAMETER_NAME, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, CHARACTER_OCTET_LENGTH, NUMERIC_PRECISION,
-    NUMERIC_SCALE, DATETIME_PRECISION, CHARACTER_SET_NAME, COLLATION_NAME, DTD_IDENTIFIER, ROUTINE_TYPE);
-CREATE TABLE information_schema.TABLE_CONSTRAINTS (CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME, TABLE_SCHEMA,
-    TABLE_NAME, CONSTRAINT_TYPE);
-CREATE TABLE information_schema.REFERENTIAL_CONSTRAINTS (CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME,
-    UNIQUE_CONSTRAINT_CATALOG, UNIQUE_CONSTRAINT_SCHEMA, UNIQUE_CONSTRAINT_NAME, MATCH_OPTION, UPDATE_RULE, DELETE_RULE,
-    TABLE_NAME, REFERENCED_TABLE_NAME);
-CREATE TABLE information_schema.DUAL (DUMMY);
-INSERT INTO information_schema.DUAL VALUES ('X');
-CREATE TABLE information_schema.TRIGGERS (TRIGGER_CATALOG, TRIGGER_SCHEMA, TRIGGER_NAME, EVENT_OBJECT_TABLE);
-CREATE TABLE information_schema.STATISTICS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, NON_UNIQUE, INDEX_SCHEMA,
-    INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, COLLATION, CARDINALITY, SUB_PART, PACKED, NULLABLE, INDEX_TYPE, COMMENT,
-    INDEX_COMMENT);
-CREATE TABLE information_schema.KEY_COLUMN_USAGE (CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, CONSTRAINT_NAME,
-    TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION, POSITION_IN_UNIQUE_CONSTRAINT,
-    REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME);
-CREATE TABLE information_schema.PROCESSLIST (ID, USER, HOST, DB, COMMAND, TIME, STATE, INFO, TIME_MS);
-INSERT INTO information_schema.ENGINES VALUES ('SQLITE', 'DEFAULT', 'The tables of the admin interface', 'NO', 'NO',
-    'NO');
-INSERT INTO information_schema.CHARACTER_SETS VALUES ('utf8mb4', 'utf8mb4_general_ci', 'UTF-8', 4);
-INSERT INTO information_schema.COLLATIONS VALUES ('utf8mb4_general_ci', 'utf8mb4', 45, 'Yes', 'Yes', 1);
-";
+const TABLES: &str = include_str!("information_schema.sql");
 
 /// `PROCESSLIST`, from what `stats_mysql_processlist` shows: SQLite has no views across schemas.
 const FILL_PROCESSLIST: &str = "
@@ -67,7 +25,7 @@ pub(crate) fn fill_processlist(connection: &Connection) -> rusqlite::Result<()> 
     connection.execute_batch(FILL_PROCESSLIST)
 }
 
-/// Adds the schema to a connection.
+/// Adds the schema to a connection, and a few tables of the schema `mysql`, for drivers.
 pub(crate) fn attach(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TABLES)?;
     for schema in SCHEMAS.into_iter().chain(["information_schema"]) {
@@ -76,26 +34,72 @@ pub(crate) fn attach(connection: &Connection) -> rusqlite::Result<()> {
             [schema],
         )?;
     }
-    for table in tables() {
-        connection.execute(
-            "INSERT INTO information_schema.TABLES (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, \
-             VERSION, TABLE_COLLATION, TABLE_COMMENT) \
-             VALUES ('def', ?1, ?2, 'BASE TABLE', 'SQLITE', 10, 'utf8mb4_general_ci', '')",
-            params![table.schema, table.name],
-        )?;
-        for (at, column) in table.columns.iter().enumerate() {
-            let kind = match column.kind {
-                ColumnKind::Integer => "bigint",
-                ColumnKind::Text => "varchar",
-                ColumnKind::Real => "double",
-            };
-            connection.execute(
-                "INSERT INTO information_schema.COLUMNS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, \
-                 ORDINAL_POSITION, IS_NULLABLE, DATA_TYPE, COLUMN_TYPE, COLUMN_KEY, EXTRA, PRIVILEGES, \
-                 COLUMN_COMMENT) VALUES ('def', ?1, ?2, ?3, ?4, 'YES', ?5, ?5, '', '', 'select', '')",
-                params![table.schema, table.name, column.name, at as i64 + 1, kind],
-            )?;
+    let transaction = connection.unchecked_transaction()?;
+    tables().iter().try_for_each(|table| describe(&transaction, table))?;
+    transaction.commit()
+}
+
+/// A table, its columns and its key.
+fn describe(connection: &Connection, table: &TableDef) -> rusqlite::Result<()> {
+    connection.execute(
+        "INSERT INTO information_schema.TABLES (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, VERSION, \
+         TABLE_COLLATION, TABLE_COMMENT) \
+         VALUES ('def', ?1, ?2, 'BASE TABLE', 'SQLITE', 10, 'utf8mb4_general_ci', '')",
+        params![table.schema, table.name],
+    )?;
+    let known = "SELECT name, \"notnull\", dflt_value, pk FROM pragma_table_info(?1, ?2) ORDER BY cid";
+    let mut statement = connection.prepare_cached(known)?;
+    let mut rows = statement.query([&table.name, table.schema])?;
+    let mut has_key = false;
+    while let Some(row) = rows.next()? {
+        let (name, is_not_null, default, key): (String, bool, Option<String>, i64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let column = table.columns.iter().position(|column| column.name == name);
+        let Some((at, column)) = column.and_then(|at| Some((at, table.columns.get(at)?))) else { continue };
+        // A literal, with its quotes.
+        let default = default.filter(|default| default != "NULL");
+        let default = default.map(|default| default.trim_matches('\'').to_owned());
+        // Digits, and where numbers stop; bytes of text.
+        let (kind, digits, scale, bytes) = match column.kind {
+            ColumnKind::Integer => ("bigint", Some(19), Some(0), None),
+            ColumnKind::Text => ("varchar", None, None, Some(65_535)),
+            ColumnKind::Real => ("double", Some(22), None, None),
+        };
+        connection.prepare_cached(COLUMN)?.execute(params![
+            table.schema,
+            table.name,
+            column.name,
+            at as i64 + 1,
+            default,
+            if is_not_null || key > 0 { "NO" } else { "YES" },
+            kind,
+            bytes,
+            digits,
+            scale,
+            if key > 0 { "PRI" } else { "" },
+        ])?;
+        if key > 0 {
+            connection.prepare_cached(KEY)?.execute(params![table.schema, table.name, key, column.name])?;
+            let use_of_key = params![table.schema, table.name, column.name, key];
+            connection.prepare_cached(USE_OF_KEY)?.execute(use_of_key)?;
+            has_key = true;
         }
+    }
+    if has_key {
+        connection.prepare_cached(CONSTRAINT)?.execute([table.schema, &table.name])?;
     }
     Ok(())
 }
+
+const COLUMN: &str = "INSERT INTO information_schema.COLUMNS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, \
+    ORDINAL_POSITION, COLUMN_DEFAULT, IS_NULLABLE, DATA_TYPE, CHARACTER_MAXIMUM_LENGTH, CHARACTER_OCTET_LENGTH, \
+    NUMERIC_PRECISION, NUMERIC_SCALE, COLUMN_TYPE, COLUMN_KEY, EXTRA, PRIVILEGES, COLUMN_COMMENT, IS_GENERATED) \
+    VALUES ('def', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, ?10, ?7, ?11, '', 'select', '', 'NEVER')";
+const KEY: &str = "INSERT INTO information_schema.STATISTICS (TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, NON_UNIQUE, \
+    INDEX_SCHEMA, INDEX_NAME, SEQ_IN_INDEX, COLUMN_NAME, COLLATION, NULLABLE, INDEX_TYPE, COMMENT, INDEX_COMMENT) \
+    VALUES ('def', ?1, ?2, 0, ?1, 'PRIMARY', ?3, ?4, 'A', '', 'BTREE', '', '')";
+const USE_OF_KEY: &str = "INSERT INTO information_schema.KEY_COLUMN_USAGE (CONSTRAINT_CATALOG, CONSTRAINT_SCHEMA, \
+    CONSTRAINT_NAME, TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, ORDINAL_POSITION) \
+    VALUES ('def', ?1, 'PRIMARY', 'def', ?1, ?2, ?3, ?4)";
+const CONSTRAINT: &str = "INSERT INTO information_schema.TABLE_CONSTRAINTS VALUES ('def', ?1, 'PRIMARY', ?1, ?2, \
+    'PRIMARY KEY')";

@@ -3,6 +3,7 @@
 mod allocations;
 mod bulk;
 mod crowd;
+mod digests;
 mod idle;
 mod load;
 mod scale;

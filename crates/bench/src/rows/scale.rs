@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weir_testkit::{WeirConfig, hostgroup};
 
-use super::load;
+use super::watched::open_doors;
+use super::{digests, load};
 use crate::bench::{Bench, empty_case, progress};
 use crate::client::{Client, Login};
 use crate::error::{BenchError, ClientError};
@@ -17,8 +18,6 @@ use crate::row::Row;
 
 /// sysbench's connections.
 const THREADS: u32 = 16;
-/// Clients that run statements of different digests.
-const CALLERS: u32 = 8;
 /// What the address of a further server begins with. Nobody listens there: each is probed in vain.
 const NOBODY: [u8; 2] = [127, 66];
 /// Where the further servers are, which no statement goes to.
@@ -54,9 +53,10 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
     let usual = Size { rules: 1, servers: 0, users: 0 };
     let (peer, figures) = start(bench, usual)?;
     let (large_peer, large_figures) = start(bench, large)?;
-    let (peer, admin) = peer;
-    let (large_peer, large_admin) = large_peer;
-    let large_figures = large_figures.and(&run_digests(bench, &large_peer)?);
+    let (peer, admin, _) = peer;
+    let (large_peer, large_admin, web) = large_peer;
+    let large_figures =
+        large_figures.and(&digests::run(bench, &large_peer)?).and(&digests::read(large_admin, web)?);
     let case =
         |size, goals, peer| empty_case(Row::Scale, &name(bench, size), goals, std::slice::from_ref(peer));
     let seen = Goal::at_most(Metric::LoadSeenMs, LOAD_SEEN_MS_MAX);
@@ -78,7 +78,10 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
             let sample = load::point_select(bench, peer, THREADS)?;
             let ratio = sample.value(Metric::StatementsPerS).unwrap_or_default() / speed;
             let sample = sample.and(&large_figures).and(&load_rules(peer.addr, large_admin)?);
-            Ok(sample.with(Metric::SpeedToUsual, ratio))
+            let sample = sample.with(Metric::SpeedToUsual, ratio);
+            // Until then all of them are there.
+            let is_last = round + 1 == bench.scale.rounds;
+            Ok(if is_last { sample.and(&digests::begin_again(large_admin)?) } else { sample })
         })?;
     }
     Ok(vec![usual_case, large_case])
@@ -92,14 +95,17 @@ fn name(bench: &Bench<'_>, size: Size) -> String {
     }
 }
 
-/// Starts a Weir of this size; its admin port, how long until it took clients, and its memory then.
-fn start(bench: &Bench<'_>, size: Size) -> Result<((Peer, SocketAddrV4), Sample), BenchError> {
+/// A Weir, its admin port and its port for HTTP.
+type Large = (Peer, SocketAddrV4, SocketAddrV4);
+
+/// Starts a Weir of this size; how long until it took clients, and its memory then.
+fn start(bench: &Bench<'_>, size: Size) -> Result<(Large, Sample), BenchError> {
     let Size { rules, servers, users } = size;
     progress(&format!("starting Weir with {rules} rules, {servers} more servers, {users} more users"));
     let begun = Instant::now();
-    let admin = free_address()?;
+    let (admin, web) = (free_address()?, free_address()?);
     let (peer, took) = bench.weir_with("scale", |config| {
-        config.admin(admin);
+        open_doors(config, admin, web);
         fill(config, size);
     })?;
     let written = begun.elapsed().saturating_sub(took);
@@ -112,7 +118,7 @@ fn start(bench: &Bench<'_>, size: Size) -> Result<((Peer, SocketAddrV4), Sample)
     let sample = Sample::default()
         .with(Metric::StartMs, took.as_secs_f64() * 1000.0)
         .with(Metric::MemoryMib, memory_mib(&peer)?);
-    Ok(((peer, admin), sample))
+    Ok(((peer, admin, web), sample))
 }
 
 /// The first active rule is the one that the measured statements match; the others, servers and users are somebody else's.
@@ -157,36 +163,6 @@ fn fill(config: &mut WeirConfig, size: Size) {
     }
 }
 
-/// Runs many statements, each of a digest of its own: how fast, and what they add to memory.
-fn run_digests(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> {
-    let digests = bench.scale.digests;
-    progress(&format!("running statements of {digests} digests"));
-    let (before_mib, begun) = (memory_mib(peer)?, Instant::now());
-    let doing = || BenchError::client("a statement of its own digest".to_owned());
-    thread::scope(|scope| {
-        let run = |caller: u32| {
-            let mut client = Login::new(peer.addr).connect().map_err(doing())?;
-            for digest in (caller..digests).step_by(CALLERS as usize) {
-                if digest % 1024 == caller {
-                    bench.check_cancel()?;
-                }
-                client
-                    .query(&format!("SELECT c FROM sbtest1 AS digest_{digest} WHERE id = 1"))
-                    .map_err(doing())?;
-            }
-            Ok(())
-        };
-        let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || run(caller))).collect();
-        callers.into_iter().try_for_each(|caller| caller.join().unwrap_or(Err(BenchError::Interrupted)))
-    })?;
-    let took = begun.elapsed();
-    let grown_mib = memory_mib(peer)? - before_mib;
-    Ok(Sample::default()
-        .with(Metric::DigestsMib, grown_mib)
-        .with(Metric::BytesPerDigest, grown_mib * f64::from(1 << 20) / f64::from(digests))
-        .with(Metric::NewDigestsPerS, f64::from(digests) / took.as_secs_f64()))
-}
-
 /// Makes the first rule active: how long until all connections that are kept go by it, and until LOAD is answered.
 fn load_rules(addr: SocketAddrV4, admin: SocketAddrV4) -> Result<Sample, BenchError> {
     let doing = || BenchError::client("LOAD MYSQL QUERY RULES".to_owned());
@@ -229,7 +205,8 @@ fn until_refused(client: &mut Client) -> Result<Instant, ClientError> {
     Err(ClientError::Protocol("the new rule has no effect".to_owned()))
 }
 
-fn memory_mib(peer: &Peer) -> Result<f64, BenchError> {
+/// The process's resident memory.
+pub(super) fn memory_mib(peer: &Peer) -> Result<f64, BenchError> {
     let kib = peer.process().map(|process| process.rss_kib()).transpose()?;
     Ok(kib.unwrap_or_default() as f64 / 1024.0)
 }

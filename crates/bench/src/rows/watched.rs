@@ -54,7 +54,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
     Ok(vec![alone, watched, logged])
 }
 
-fn open_doors(config: &mut WeirConfig, admin: SocketAddrV4, web: SocketAddrV4) {
+pub(super) fn open_doors(config: &mut WeirConfig, admin: SocketAddrV4, web: SocketAddrV4) {
     config.admin(admin);
     config.admin_variable("web_enabled", true);
     config.admin_variable("web_ip", web.ip().to_string());

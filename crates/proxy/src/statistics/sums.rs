@@ -1,6 +1,7 @@
 //! What the workers' tables of digests add up to. It lives with whoever reports, not on a worker: a million digests are
 //! held once, however many workers there are, and no worker's memory grows with them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -132,6 +133,11 @@ impl DigestSums {
         self.sums.is_empty()
     }
 
+    /// Whether no other row finds room.
+    pub fn is_full(&self) -> bool {
+        self.sums.len() >= self.rows_max
+    }
+
     /// Executions that found no room, here or in a worker.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -211,22 +217,45 @@ impl DigestSums {
 
     /// All rows, in the order in which they were first seen.
     pub fn rows(&self) -> impl Iterator<Item = DigestSum<'_>> {
-        self.sums.iter().filter_map(|sum| {
-            Some(DigestSum {
-                hostgroup: sum.key.hostgroup,
-                caller: self.names.get(sum.key.caller as usize)?,
-                digest: sum.key.digest,
-                text: self.texts.get(&sum.key.digest).map(|text| &**text).unwrap_or_default(),
-                count: sum.count,
-                first_seen_s: sum.first_seen_s,
-                last_seen_s: sum.last_seen_s,
-                sum_us: sum.sum_us,
-                min_us: sum.min_us,
-                max_us: sum.max_us,
-                rows_affected: sum.rows_affected,
-                rows_sent: sum.rows_sent,
-                latency: &sum.latency,
-            })
+        self.rows_from(0)
+    }
+
+    /// Those that are not among the first `skipped`. A row keeps its place until all begin again.
+    pub fn rows_from(&self, skipped: usize) -> impl Iterator<Item = DigestSum<'_>> {
+        self.sums.iter().skip(skipped).filter_map(|sum| self.row(sum))
+    }
+
+    /// The rows that took longest in all, the longest first; only those that ran since this second.
+    pub fn hottest(&self, since_s: u64, rows_max: usize) -> Vec<DigestSum<'_>> {
+        let order = |sum: &&Sum| (Reverse(sum.sum_us), sum.key.digest, sum.key.hostgroup, sum.key.caller);
+        let mut hottest: Vec<&Sum> = Vec::new();
+        for sum in self.sums.iter().filter(|sum| sum.last_seen_s >= since_s) {
+            hottest.push(sum);
+            // Never many more than are wanted: there may be a million.
+            if hottest.len() > 2 * rows_max {
+                hottest.select_nth_unstable_by_key(rows_max, order);
+                hottest.truncate(rows_max);
+            }
+        }
+        hottest.sort_unstable_by_key(order);
+        hottest.into_iter().take(rows_max).filter_map(|sum| self.row(sum)).collect()
+    }
+
+    fn row<'a>(&'a self, sum: &'a Sum) -> Option<DigestSum<'a>> {
+        Some(DigestSum {
+            hostgroup: sum.key.hostgroup,
+            caller: self.names.get(sum.key.caller as usize)?,
+            digest: sum.key.digest,
+            text: self.texts.get(&sum.key.digest).map(|text| &**text).unwrap_or_default(),
+            count: sum.count,
+            first_seen_s: sum.first_seen_s,
+            last_seen_s: sum.last_seen_s,
+            sum_us: sum.sum_us,
+            min_us: sum.min_us,
+            max_us: sum.max_us,
+            rows_affected: sum.rows_affected,
+            rows_sent: sum.rows_sent,
+            latency: &sum.latency,
         })
     }
 
@@ -350,13 +379,36 @@ mod tests {
     }
 
     #[test]
+    fn the_hottest_of_many() {
+        let (mut one, mut sums) = (worker(), DigestSums::new(2000));
+        for digest in 0..1000 {
+            // 7919 is prime: each time occurs once.
+            let at = CLOCK.now - if digest % 2 == 0 { 60_000_000_000 } else { 0 };
+            run(&mut one, "app", digest, 1 + digest * 7919 % 1000, at);
+        }
+        sums.add(one.take_digests(), &CLOCK);
+        let all = |since_s, rows_max| {
+            let mut rows: Vec<_> = sums.rows().filter(|row| row.last_seen_s >= since_s).collect();
+            rows.sort_by_key(|row| Reverse(row.sum_us));
+            rows.iter().take(rows_max).map(|row| row.digest).collect::<Vec<_>>()
+        };
+        for (since_s, rows_max) in [(0, 0), (0, 1), (0, 7), (0, 999), (0, 5000), (CLOCK.unix_s - 1, 10)] {
+            let hottest = sums.hottest(since_s, rows_max);
+            let hottest: Vec<_> = hottest.iter().map(|row| row.digest).collect();
+            assert_eq!(hottest, all(since_s, rows_max), "{since_s} {rows_max}");
+        }
+        assert_eq!(sums.rows_from(990).count(), 10);
+        assert_eq!(sums.rows_from(2000).count(), 0);
+    }
+
+    #[test]
     fn what_finds_no_room_is_told() {
         let (mut one, mut sums) = (worker(), DigestSums::new(2));
         for digest in [1, 2, 3, 3, 1] {
             run(&mut one, "app", digest, 1, 0);
         }
         sums.add(one.take_digests(), &CLOCK);
-        assert_eq!((sums.len(), sums.dropped()), (2, 2));
+        assert_eq!((sums.len(), sums.dropped(), sums.is_full()), (2, 2, true));
         // Tables that nobody takes are lost in the end, and told.
         let mut alone = worker();
         for digest in 0..200_000 {

@@ -1,5 +1,6 @@
 //! Reports: the workers' parts summed up, as tables.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -46,7 +47,7 @@ impl Reporter {
     /// The report on a subject as of now.
     pub(crate) fn report(&self, subject: Subject) -> Report {
         match subject {
-            Subject::Digests => self.tally.digests(digests),
+            Subject::Digests => digests(&self.tally),
             Subject::Commands => commands(&self.tally.report(ReportPart::Commands)),
             Subject::Errors => errors(&self.tally.report(ReportPart::Errors)),
             Subject::Pool => pool(&self.roles.latest(), &self.tally.report(ReportPart::Servers)),
@@ -66,9 +67,10 @@ fn hash(digest: u64) -> String {
 }
 
 /// ProxySQL's stats_mysql_query_digest, with quantiles; what took longest in all comes first.
-fn digests(sums: &DigestSums) -> Report {
-    let mut rows: Vec<DigestSum<'_>> = sums.rows().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse(row.sum_us), row.digest, row.hostgroup));
+fn digests(tally: &Tally) -> Report {
+    let keyed = |sum: DigestSum<'_>| ((Reverse(sum.sum_us), sum.digest, sum.hostgroup), digest_row(&sum));
+    let mut rows: Vec<_> = tally.digest_rows(keyed).collect();
+    rows.sort_by_key(|(key, _)| *key);
     let columns = [
         "hostgroup",
         "schemaname",
@@ -88,8 +90,8 @@ fn digests(sums: &DigestSums) -> Report {
         "sum_rows_sent",
         "digest_text",
     ];
-    let mut report = Report::new(&columns, rows.iter().map(digest_row).collect());
-    report.dropped = sums.dropped();
+    let mut report = Report::new(&columns, rows.into_iter().map(|(_, row)| row).collect());
+    report.dropped = tally.digests(DigestSums::dropped);
     report
 }
 

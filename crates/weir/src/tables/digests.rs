@@ -1,16 +1,11 @@
 //! Statements by digest.
 
-use weir_proxy::statistics::{DigestSum, DigestSums};
+use weir_proxy::statistics::DigestSum;
 use weir_store::Value;
 
 use super::{bytes, hash, integer, text};
 
-/// `stats_mysql_query_digest`
-pub(super) fn mysql(sums: &DigestSums) -> impl Iterator<Item = Vec<Value>> {
-    sums.rows().map(mysql_row)
-}
-
-/// A row of it.
+/// A row of `stats_mysql_query_digest`.
 pub(super) fn mysql_row(sum: DigestSum<'_>) -> Vec<Value> {
     let mut row = who(&sum);
     row.extend([
@@ -26,21 +21,18 @@ pub(super) fn mysql_row(sum: DigestSum<'_>) -> Vec<Value> {
     row
 }
 
-/// `stats_weir_query_digest`
-pub(super) fn weir(sums: &DigestSums) -> impl Iterator<Item = Vec<Value>> {
-    let row = |sum: DigestSum<'_>| {
-        let mut row = who(&sum);
-        row.extend([
-            integer(sum.count),
-            integer(sum.sum_us),
-            integer(sum.quantile_us(0.5)),
-            integer(sum.quantile_us(0.95)),
-            integer(sum.quantile_us(0.99)),
-            integer(sum.max_us),
-        ]);
-        row
-    };
-    sums.rows().map(row)
+/// A row of `stats_weir_query_digest`.
+pub(super) fn weir_row(sum: DigestSum<'_>) -> Vec<Value> {
+    let mut row = who(&sum);
+    row.extend([
+        integer(sum.count),
+        integer(sum.sum_us),
+        integer(sum.quantile_us(0.5)),
+        integer(sum.quantile_us(0.95)),
+        integer(sum.quantile_us(0.99)),
+        integer(sum.max_us),
+    ]);
+    row
 }
 
 fn who(sum: &DigestSum<'_>) -> Vec<Value> {

@@ -23,6 +23,7 @@ pub(crate) fn values(sources: &Sources) -> Vec<(&'static str, u64)> {
         // Weir locks no session to a hostgroup.
         ("hostgroup_locked_queries", 0),
         ("hostgroup_locked_set_cmds", 0),
+        ("Weir_digests_dropped", tally.digests_dropped()),
     ];
     values.extend(of_totals(&totals));
     values.extend(of_servers(&totals));

@@ -25,7 +25,6 @@ use weir_topology::Endpoint;
 use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
-use crate::tally::top::by_time;
 
 /// Rows of a table.
 pub(crate) type Rows = Vec<Vec<Value>>;
@@ -47,8 +46,8 @@ pub(crate) struct Sources {
 pub(crate) fn rows(table: &str, sources: &Sources, take: &mut dyn FnMut(weir_admin::Rows<'_>)) {
     let tally = &sources.tally;
     match table {
-        "stats_mysql_query_digest" => tally.digests(|sums| take(&mut digests::mysql(sums))),
-        "stats_weir_query_digest" => tally.digests(|sums| take(&mut digests::weir(sums))),
+        "stats_mysql_query_digest" => take(&mut tally.digest_rows(digests::mysql_row)),
+        "stats_weir_query_digest" => take(&mut tally.digest_rows(digests::weir_row)),
         _ => {
             if let Some(rows) = few_rows(table, sources) {
                 take(&mut rows.into_iter());
@@ -62,7 +61,9 @@ pub(crate) fn rows(table: &str, sources: &Sources, take: &mut dyn FnMut(weir_adm
 pub(crate) fn rows_and_reset(table: &str, sources: &Sources, take: &mut dyn FnMut(weir_admin::Rows<'_>)) {
     let tally = &sources.tally;
     match table {
-        "stats_mysql_query_digest_reset" => take(&mut digests::mysql(&tally.take_digests())),
+        "stats_mysql_query_digest_reset" => {
+            take(&mut tally.take_digests().rows().map(digests::mysql_row));
+        }
         "stats_mysql_connection_pool_reset" => {
             take(&mut pool::connection_pool(sources, &tally.take(ReportPart::Servers)).into_iter());
         }
@@ -81,7 +82,7 @@ pub(crate) fn connection_pool(sources: &Sources) -> Rows {
 
 /// Rows of `stats_mysql_query_digest` that took longest in all, the longest first. All digests begin again.
 pub(crate) fn hottest_digests_and_reset(sources: &Sources, rows_max: usize) -> Rows {
-    by_time(&sources.tally.take_digests(), rows_max).into_iter().map(digests::mysql_row).collect()
+    sources.tally.take_digests().hottest(0, rows_max).into_iter().map(digests::mysql_row).collect()
 }
 
 fn few_rows(table: &str, sources: &Sources) -> Option<Rows> {

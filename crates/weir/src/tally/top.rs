@@ -2,21 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weir_proxy::statistics::{DigestSum, DigestSums, SessionRow};
-
-/// The digests that took longest in all, the longest first.
-pub(crate) fn by_time(sums: &DigestSums, rows_max: usize) -> Vec<DigestSum<'_>> {
-    first(sums.rows().collect(), rows_max, order)
-}
-
-/// Of those that ran since this second the ones that took longest in all.
-pub(crate) fn lately(sums: &DigestSums, since_s: u64, rows_max: usize) -> Vec<DigestSum<'_>> {
-    first(sums.rows().filter(|row| row.last_seen_s >= since_s).collect(), rows_max, order)
-}
-
-fn order(row: &DigestSum<'_>) -> (Reverse<u64>, u64, u32) {
-    (Reverse(row.sum_us), row.digest, row.hostgroup)
-}
+use weir_proxy::statistics::SessionRow;
 
 /// Sessions: busy ones first, then pinned ones, each from the longest on.
 pub(crate) fn first_sessions(workers: &[(usize, Vec<SessionRow>)], rows_max: usize) -> Vec<&SessionRow> {

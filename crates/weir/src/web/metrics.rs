@@ -14,7 +14,6 @@ use super::{WebSource, buckets, process};
 use crate::tally::sums::{
     command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
 };
-use crate::tally::top::by_time;
 
 /// Digests with metrics of their own: those that took longest in all.
 const DIGESTS_MAX: usize = 50;
@@ -49,7 +48,12 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     families.extend(commands(&command_sums(&tally.report(ReportPart::Commands))));
     families.push(errors(source));
     families.extend(rules(source));
-    families.extend(tally.digests(|sums| digests(&by_time(sums, DIGESTS_MAX), sums.dropped(), sums.len())));
+    families.extend(tally.digests(|sums| digests(&sums.hottest(0, DIGESTS_MAX), sums.len())));
+    families.push(counter(
+        "weir_digests_dropped",
+        "Statements that found no room in the table of digests.",
+        tally.digests_dropped(),
+    ));
     families.extend(process::families(source.uptime_s()));
     families
 }
@@ -242,7 +246,7 @@ fn rules(source: &WebSource) -> Vec<Family> {
     vec![matched, took]
 }
 
-fn digests(rows: &[DigestSum<'_>], dropped: u64, known: usize) -> Vec<Family> {
+fn digests(rows: &[DigestSum<'_>], known: usize) -> Vec<Family> {
     let mut took = Family::histogram(
         "weir_digest_statement_seconds",
         "Statements that took longest in all, from the command to the end of the result.",
@@ -263,7 +267,5 @@ fn digests(rows: &[DigestSum<'_>], dropped: u64, known: usize) -> Vec<Family> {
         );
     }
     let held = gauge("weir_digests", "Rows of the table of digests.", known as u64);
-    let lost =
-        counter("weir_digests_dropped", "Statements that found no room in the table of digests.", dropped);
-    vec![took, held, lost]
+    vec![took, held]
 }

@@ -7,7 +7,7 @@ use weir_proxy::statistics::{ReportPart, SessionRow};
 use super::WebSource;
 use crate::control::{Report, Subject};
 use crate::tally::sums::total_sums;
-use crate::tally::top::{by_time, first_sessions};
+use crate::tally::top::first_sessions;
 
 /// What a page shows now.
 pub(super) fn page(source: &WebSource, page: Page, rows_max: usize) -> Value {
@@ -43,7 +43,7 @@ fn topology(source: &WebSource) -> Value {
 fn digests(source: &WebSource, rows_max: usize) -> Value {
     source.reporter.tally.digests(|sums| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let rows = by_time(sums, rows_max);
+        let rows = sums.hottest(0, rows_max);
         let row = |row: &weir_proxy::statistics::DigestSum<'_>| {
             json!({
                 "hostgroup": row.hostgroup,
