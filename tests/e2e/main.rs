@@ -8,6 +8,7 @@
 //! 127.0.0.31 and following, for a second run at the same time. MySQL's servers have the same addresses in 127.1.0.0/16.
 
 mod admin;
+mod auto_failover;
 mod cli;
 mod commands;
 mod diagnostics;
@@ -65,6 +66,7 @@ use weir_tests::{Case, Env, clean_up_when_interrupted, run};
 fn cases() -> Vec<Case> {
     [
         admin::trials(),
+        auto_failover::trials(),
         cli::trials(),
         commands::trials(),
         diagnostics::trials(),

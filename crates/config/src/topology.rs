@@ -37,6 +37,10 @@ impl Config {
             writer_reads: variables.monitor_writer_is_also_reader,
             lag_when_stopped_s: variables.monitor_slave_lag_when_null,
             timeouts_max: variables.monitor_read_only_max_timeout_count,
+            failover_after_ms: self
+                .topology_of(row.writer_hostgroup)
+                .auto_failover
+                .then(|| variables.failover_after_ms()),
         };
         Policy {
             galera: active(&self.galera_hostgroups, variables.monitor_galera_healthcheck_max_timeout_count),
@@ -64,6 +68,15 @@ impl MysqlVariables {
     /// attempts.
     pub fn failures_to_shun(&self) -> u32 {
         self.shun_on_failures.min(self.connect_retries_on_failure.saturating_add(1)).max(1)
+    }
+
+    /// How long all conditions of a failover must hold before it begins: longer than another Weir with the same settings
+    /// takes to find out that a server does not answer, and than that one may still send writes.
+    fn failover_after_ms(&self) -> u64 {
+        let pause = self.monitor_read_only_interval * 11 / 10;
+        // A kept connection that turns out to be broken is replaced, and the question asked again.
+        let look = self.monitor_connect_timeout + 2 * self.monitor_read_only_timeout;
+        millis((pause + look) * self.monitor_read_only_max_timeout_count) + 2 * ReplicationPolicy::LEASE_MS
     }
 
     /// How long a shunned server rests: as in ProxySQL a second less than a statement waits, if it is not less anyway.

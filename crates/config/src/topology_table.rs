@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weir_topology::{Choices, DonorReads, Failback};
+use weir_topology::{Choices, DonorReads, Failback, ReadOnlyCheck};
 
 use crate::clusters::{Cluster, ClusterHostgroup};
 use crate::error::Report;
@@ -54,6 +54,9 @@ pub struct WeirTopology {
     /// The account with which a former writer replicates from the next one, with `mysql_replication_hostgroups`; none
     /// (default): that of the switchover.
     pub replication_account: Option<OwnAccount>,
+    /// Whether a replica is made the writer when the writer is lost, with `mysql_replication_hostgroups`. Off by default:
+    /// writes that no replica has received are lost then.
+    pub auto_failover: bool,
 }
 
 /// When a Galera cluster is helped to get rid of a node.
@@ -93,6 +96,7 @@ impl WeirTopology {
             assist_account: None,
             switchover_account: None,
             replication_account: None,
+            auto_failover: false,
         }
     }
 }
@@ -136,11 +140,14 @@ pub(crate) fn weir_topology(row: &Row<'_>, config: &Config, report: &mut Report)
         assist_account: account(&mut f, "assist_username", "assist_password"),
         switchover_account: account(&mut f, "switchover_username", "switchover_password"),
         replication_account: account(&mut f, "replication_username", "replication_password"),
+        auto_failover: f.boolean("auto_failover", defaults.auto_failover),
         ..defaults
     };
-    f.only("auto_failover", 0);
     if let Some(id) = writer_hostgroup {
         fits_cluster(&mut f, config, id);
+        if read.auto_failover {
+            fits_failover(&mut f, config, id);
+        }
     }
     f.finish_row();
     writer_hostgroup.map(|_| read)
@@ -198,6 +205,28 @@ fn fits_cluster(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) 
         if f.has(key) {
             f.refuse(key, format!("does not hold for a row of {table}"));
         }
+    }
+}
+
+/// Only read_only servers can be made writable; a cluster that chooses its writer does so itself.
+fn fits_failover(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) {
+    let rows = &config.replication_hostgroups;
+    let replicas = rows.iter().find(|row| row.writer_hostgroup == writer_hostgroup);
+    let chooses_itself = config
+        .galera_hostgroups
+        .iter()
+        .chain(&config.group_replication_hostgroups)
+        .any(|row| row.writer_hostgroup == writer_hostgroup);
+    let unset = [ReadOnlyCheck::InnodbReadOnly, ReadOnlyCheck::Both];
+    match replicas {
+        None if chooses_itself => {
+            f.refuse("auto_failover", format!("holds for rows of {} only", clusters::REPLICATION));
+        }
+        Some(row) if unset.contains(&row.check_type) => f.refuse(
+            "auto_failover",
+            "can't be where check_type looks at innodb_read_only, which no statement can set",
+        ),
+        _ => {}
     }
 }
 

@@ -105,9 +105,9 @@ fn findings(settings: &Settings, writer_hostgroup: u32, server: &Endpoint) -> Ve
 /// What a probe that can log in may still miss.
 fn privilege(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Ping | Kind::Galera | Kind::Replication { asks_lag: false } => None,
+        Kind::Ping | Kind::Galera | Kind::Replication { asks_source: false } => None,
         Kind::GroupReplication => Some("SELECT ON performance_schema.*"),
-        Kind::Replication { asks_lag: true } => {
+        Kind::Replication { asks_source: true } => {
             Some("REPLICATION CLIENT, on MariaDB REPLICA MONITOR, ON *.*")
         }
     }

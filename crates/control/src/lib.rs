@@ -24,7 +24,7 @@
 //! | `SHOW GLOBAL VARIABLES WHERE Variable_name IN (...)` | the cluster's interval | none; about 0.3 ms |
 //! | `SHOW GLOBAL VARIABLES LIKE 'wsrep_provider_options'` | at each connect | none |
 //! | `SELECT` of `replication_group_members`, `replication_group_member_stats` | `monitor_groupreplication_healthcheck_interval` | SELECT on these two tables of `performance_schema`; without, a member has no role |
-//! | `SHOW REPLICA STATUS` or `SHOW ALL SLAVES STATUS`, where `max_replication_lag` is set | `monitor_read_only_interval` | REPLICATION CLIENT, on MariaDB REPLICA MONITOR; without, the server has no role |
+//! | `SHOW REPLICA STATUS` or `SHOW ALL SLAVES STATUS`, where `max_replication_lag` or `auto_failover` is set | `monitor_read_only_interval` | REPLICATION CLIENT, on MariaDB REPLICA MONITOR; without, the server has no role |
 //! | `SET SESSION wsrep_sync_wait = 1`, `SET SESSION group_replication_consistency = 'BEFORE'` | at each connect of the causal probe | none |
 //! | `SELECT 1 FROM information_schema.ENGINES LIMIT 1` | every 25 ms | none; about 0.06 ms, on Group Replication 0.2 ms and a message in the group |
 //! | `SELECT @@GLOBAL.gtid_executed`, `WAIT_FOR_EXECUTED_GTID_SET()`; on MariaDB `@@GLOBAL.gtid_binlog_pos`, `MASTER_GTID_WAIT()` | for each replica every 25 ms | none |

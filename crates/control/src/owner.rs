@@ -350,6 +350,7 @@ impl Owner {
         self.log.forget_others(|endpoint| settings.probes.contains_key(endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
         self.settings = settings;
+        self.forget_leases();
         self.configure_accords();
     }
 

@@ -173,7 +173,7 @@ impl Probe {
             Kind::Ping => ServerState::Alive,
             Kind::Galera => self.galera.state(connection)?.into(),
             Kind::GroupReplication => group_replication::state(connection)?.into(),
-            Kind::Replication { asks_lag } => replication::state(connection, asks_lag)?.into(),
+            Kind::Replication { asks_source } => replication::state(connection, asks_source)?.into(),
         })
     }
 

@@ -205,14 +205,14 @@ impl ProbeLog {
                 });
                 push(&mut rings.groups, seen, kept_us);
             }
-            Kind::Replication { asks_lag } => {
+            Kind::Replication { asks_source } => {
                 let seen = of(endpoint, started_us, look, |state| match state {
                     ServerState::Replica(state) => state.read_only,
                     _ => None,
                 });
                 add(&mut rings.counts.read_only, seen.error.is_none());
                 push(&mut rings.read_only, seen, kept_us);
-                if asks_lag {
+                if asks_source {
                     let seen = of(endpoint, started_us, look, |state| match state {
                         ServerState::Replica(state) => Some(lag_seen(state)),
                         _ => None,
@@ -341,7 +341,7 @@ mod tests {
         let (log, db1) = (ProbeLog::default(), Endpoint::new("db1", 3306));
         log.keep(Duration::from_secs(10));
         let state = ReplicaState { read_only: Some(true), lag: Lag::Seconds(7), ..ReplicaState::default() };
-        let kind = Kind::Replication { asks_lag: true };
+        let kind = Kind::Replication { asks_source: true };
         log.record(&db1, kind, &look(100, Ok(ServerState::Replica(state)), Some(Ok(42))));
         log.record(&db1, kind, &look(105, Err(ProbeError::Timeout(800)), Some(Err("gone"))));
         assert_eq!(log.read_only()[0].seen, Some(true));

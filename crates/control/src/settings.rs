@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_client::{Options, Tls};
 use weir_config::{Assist, Config, MysqlVariables};
-use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, Wish};
+use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish};
 
 use crate::assist::AssistSettings;
 
@@ -39,19 +39,19 @@ pub(crate) enum Kind {
     GroupReplication,
     /// Whether it is read_only.
     Replication {
-        /// And how far it is behind its source.
-        asks_lag: bool,
+        /// And how far it is behind which source.
+        asks_source: bool,
     },
 }
 
 impl Kind {
-    fn of(policy: &Policy, hostgroup: u32, asks_lag: bool) -> Self {
+    fn of(policy: &Policy, hostgroup: u32, asks_source: bool) -> Self {
         if policy.galera.iter().any(|row| row.owns(hostgroup)) {
             Self::Galera
         } else if policy.group_replication.iter().any(|row| row.owns(hostgroup)) {
             Self::GroupReplication
         } else if policy.replication.iter().any(|row| row.owns(hostgroup)) {
-            Self::Replication { asks_lag }
+            Self::Replication { asks_source }
         } else {
             Self::Ping
         }
@@ -86,8 +86,12 @@ impl Settings {
         }
         let variables = &config.variables;
         let mut probes = BTreeMap::new();
-        let limited: HashSet<&Endpoint> =
-            intents.iter().filter(|row| row.lag_max_s > 0).map(|row| &row.endpoint).collect();
+        let failovers: Vec<&ReplicationPolicy> =
+            policy.replication.iter().filter(|row| row.failover_after_ms.is_some()).collect();
+        let is_asked =
+            |row: &&Intent| row.lag_max_s > 0 || failovers.iter().any(|cluster| cluster.owns(row.hostgroup));
+        // Servers of which it counts from whom they replicate.
+        let limited: HashSet<&Endpoint> = intents.iter().filter(is_asked).map(|row| &row.endpoint).collect();
         for Intent { endpoint, hostgroup, .. } in &intents {
             let kind = Kind::of(&policy, *hostgroup, limited.contains(endpoint));
             let (interval, timeout) = kind.pace(variables);

@@ -2,7 +2,7 @@
 //! does nothing else.
 
 use crate::eviction::Membership;
-use crate::{GaleraState, GroupState, Lag, MemberRow, Millis, ReadOnlyCheck, ReplicaState};
+use crate::{GaleraState, GroupState, Lag, Link, MemberRow, Millis, ReadOnlyCheck, ReplicaState, SourceLink};
 
 /// More is not kept of any server.
 const MEMBERS_MAX: usize = 128;
@@ -56,6 +56,15 @@ fn check_replica(variables: &[(&str, &str)], sections: &[&str]) {
     };
     let whole = state(sections);
     assert_eq!(whole.lag == Lag::NoReplica, sections.is_empty());
+    assert_eq!(whole.source.is_none(), sections.is_empty());
+    // Of several nobody knows who speaks, so none of them is lost or there.
+    let is_one =
+        |link: &SourceLink| sections.len() == 1 || (link.link == Link::Idle && link.endpoint.is_none());
+    assert!(whole.source.as_ref().is_none_or(is_one));
+    assert!(
+        whole.id.chars().count() <= 64
+            && whole.source.as_ref().is_none_or(|link| link.id.chars().count() <= 64)
+    );
     for source in sections {
         assert!(state(&[source]).lag <= whole.lag, "another source makes it look better");
         assert!(

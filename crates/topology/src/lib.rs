@@ -39,7 +39,9 @@
 //! With asynchronous replication whoever sets read_only decides:
 //!
 //! - Every server that is not read_only writes, also if there are several; the others read. A lost writer is waited for
-//!   until a server is not read_only: Weir makes none writable.
+//!   until a server is not read_only: Weir makes none writable, but with `auto_failover`.
+//! - With `auto_failover` more than half of all configured servers stand for the writer, or for its loss: see
+//!   [`ReplicationPolicy::failover_after_ms`]. A server that is writable beside the writer gets nothing.
 //! - A replica further behind than its `max_replication_lag` does not read, not even as the last one; then the writer
 //!   does.
 
@@ -81,8 +83,8 @@ pub use policy::{
     Switch, SwitchStep, Wish, WriterReads,
 };
 pub use reason::Reason;
-pub use replica_state::{Lag, ReplicaState};
-pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Trouble, View};
+pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
+pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View};
 pub use shared::{ServerRegistry, ServerShared};
 pub use tenure::{Confirmed, Tenure};
 

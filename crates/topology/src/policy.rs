@@ -201,9 +201,16 @@ pub struct ReplicationPolicy {
     pub lag_when_stopped_s: u32,
     /// Probes in a row without an answer after which a server counts as lost, at least 1.
     pub timeouts_max: u32,
+    /// `auto_failover`: a lost writer is replaced after all conditions have held for so long; none: never, and whoever
+    /// sets read_only decides alone. It is to be longer than any Weir may go by what it saw of a server, and the lease.
+    pub failover_after_ms: Option<u64>,
 }
 
 impl ReplicationPolicy {
+    /// With `auto_failover` no write is sent longer than this after the last decision, in milliseconds: a Weir that was
+    /// stopped does not know what others have done meanwhile.
+    pub const LEASE_MS: u64 = 1000;
+
     /// Whether one of the two hostgroups is `hostgroup`.
     pub fn owns(&self, hostgroup: u32) -> bool {
         self.hostgroups().contains(&hostgroup)

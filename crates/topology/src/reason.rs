@@ -267,6 +267,47 @@ pub enum Reason {
         /// `max_replication_lag`, in seconds.
         limit_s: u32,
     },
+    /// Is not read_only, and the others replicate from another writer.
+    Deposed {
+        /// The other.
+        writer: Endpoint,
+    },
+    /// Is not read_only, and too few servers replicate from it.
+    NoMajority {
+        /// How many do, itself included.
+        support: usize,
+        /// How many must.
+        majority: usize,
+    },
+    /// Replicates from nobody, so that nobody knows what it lacks.
+    NoSource {
+        /// The writer.
+        writer: Endpoint,
+    },
+    /// Replicates from a server that is writable beside the writer.
+    OtherSource {
+        /// Its source.
+        source: Endpoint,
+    },
+    /// Waits until more servers find that the writer is lost.
+    AwaitsVotes {
+        /// The lost writer.
+        lost: Endpoint,
+        /// How many do.
+        votes: usize,
+        /// How many must.
+        majority: usize,
+    },
+    /// Waits for a moment whether the lost writer comes back.
+    AwaitsReturn {
+        /// The lost writer.
+        lost: Endpoint,
+    },
+    /// Waits until a replica has been made the writer.
+    AwaitsFailover {
+        /// The lost writer.
+        lost: Endpoint,
+    },
     /// The user's wish.
     Wished(Wish),
 }
@@ -400,6 +441,27 @@ impl fmt::Display for Reason {
                 "replication does not run, which counts as {counts_as_s} s behind, more than max_replication_lag \
                  {limit_s}"
             ),
+            Self::Deposed { writer } => write!(
+                f,
+                "not read_only, but the others replicate from {writer}: no work before it does, too"
+            ),
+            Self::NoMajority { support, majority } => write!(
+                f,
+                "not read_only, but only {support} servers are seen that get their data from it, with auto_failover \
+                 {majority} must"
+            ),
+            Self::NoSource { writer } => write!(f, "replicates from nobody, and {writer} is the writer"),
+            Self::OtherSource { source } => write!(f, "replicates from {source}, which is not the writer"),
+            Self::AwaitsVotes { lost, votes, majority } => write!(
+                f,
+                "waits for {lost}: {votes} servers say that they can't connect to it, for a failover {majority} must"
+            ),
+            Self::AwaitsReturn { lost } => {
+                write!(f, "waits for a moment whether {lost} comes back, to which no majority can connect")
+            }
+            Self::AwaitsFailover { lost } => {
+                write!(f, "waits until a replica of {lost} has been made the writer")
+            }
             Self::Wished(Wish::Online) => f.write_str("mysql_servers.status is ONLINE"),
             Self::Wished(Wish::OfflineSoft) => f.write_str("mysql_servers.status is OFFLINE_SOFT"),
             Self::Wished(Wish::OfflineHard) => f.write_str("mysql_servers.status is OFFLINE_HARD"),

@@ -1,6 +1,6 @@
 //! What a server says of asynchronous replication.
 
-use crate::ReadOnlyCheck;
+use crate::{Endpoint, ReadOnlyCheck};
 
 /// More sources than a replica is given; of more the lag is unknown.
 const CHANNELS_MAX: usize = 256;
@@ -17,6 +17,41 @@ pub struct ReplicaState {
     pub super_read_only: Option<bool>,
     /// How far it is behind.
     pub lag: Lag,
+    /// How its replicas name it: `server_uuid`, or MariaDB's `server_id`; empty if it has not said.
+    pub id: String,
+    /// From whom it replicates; none: from nobody.
+    pub source: Option<SourceLink>,
+}
+
+/// A replica's source, and the connection to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLink {
+    /// `Source_UUID`, or MariaDB's `Master_Server_Id`; empty before the first connection, and with several sources.
+    pub id: String,
+    /// Where the replica looks for it; none with several sources.
+    pub endpoint: Option<Endpoint>,
+    /// Whether it gets anything.
+    pub link: Link,
+}
+
+/// A replica's connection to its source: the thread that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// It is connected.
+    Up,
+    /// Its last attempt to connect has met with nobody.
+    Down,
+    /// It tries for the first time.
+    Trying,
+    /// It is not connected for another reason: it was stopped, or refused.
+    Idle,
+}
+
+impl SourceLink {
+    /// Whether a server is the source.
+    pub fn names(&self, endpoint: &Endpoint, id: &str) -> bool {
+        (!id.is_empty() && self.id == id) || self.endpoint.as_ref() == Some(endpoint)
+    }
 }
 
 /// How far a server is behind its sources: with several behind the one of which it is farthest.
@@ -45,21 +80,29 @@ impl ReplicaState {
         Row: IntoIterator<Item = (&'a str, Option<&'a str>)>,
     {
         let mut state = Self::default();
+        let mut number = "";
         for (name, value) in variables {
             let is_on = Some(!(value.trim().eq_ignore_ascii_case("OFF") || value.trim() == "0"));
             match name.to_ascii_lowercase().as_str() {
                 "read_only" => state.read_only = is_on,
                 "innodb_read_only" => state.innodb_read_only = is_on,
                 "super_read_only" => state.super_read_only = is_on,
+                "server_uuid" => state.id = name_of(value),
+                "server_id" => number = value,
                 _ => {}
             }
+        }
+        if state.id.is_empty() {
+            state.id = name_of(number);
         }
         for (count, source) in sources.into_iter().enumerate() {
             if count >= CHANNELS_MAX {
                 state.lag = Lag::Stopped;
                 break;
             }
-            state.lag = state.lag.max(lag(source));
+            let (lag, link) = source_of(source);
+            state.lag = state.lag.max(lag);
+            state.source = Some(if count == 0 { link } else { SourceLink::of_several() });
         }
         state
     }
@@ -81,22 +124,52 @@ impl ReplicaState {
     }
 }
 
-/// How far behind one source. The columns were renamed in MySQL 8.0.22.
-fn lag<'a>(source: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Lag {
-    let (mut seconds, mut running) = (None, true);
-    for (name, value) in source {
+impl SourceLink {
+    fn of_several() -> Self {
+        Self { id: String::new(), endpoint: None, link: Link::Idle }
+    }
+}
+
+/// CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR, CR_SERVER_GONE_ERROR, CR_SERVER_LOST: nobody was there, or is any more. Others
+/// come from a server that lives, or say nothing of it, such as a name that can't be resolved.
+const NOBODY_THERE: [&str; 4] = ["2002", "2003", "2006", "2013"];
+/// Longer names are cut; those of servers have 36 characters.
+const NAME_CHARS_MAX: usize = 64;
+/// No host's name is longer.
+const HOST_CHARS_MAX: usize = 255;
+
+fn name_of(text: &str) -> String {
+    text.trim().chars().take(NAME_CHARS_MAX).collect()
+}
+
+/// How far behind one source, and how connected. The columns were renamed in MySQL 8.0.22.
+fn source_of<'a>(row: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> (Lag, SourceLink) {
+    let (mut seconds, mut running, mut receives, mut errno) = (None, true, "", "");
+    let (mut uuid, mut number, mut host, mut port) = (None, "", "", None);
+    for (name, value) in row {
+        let text = value.unwrap_or_default().trim();
+        let is_yes = text.eq_ignore_ascii_case("Yes");
         match name.to_ascii_lowercase().as_str() {
-            "seconds_behind_source" | "seconds_behind_master" => {
-                seconds = value.and_then(|value| value.trim().parse().ok());
-            }
-            "replica_io_running" | "slave_io_running" | "replica_sql_running" | "slave_sql_running" => {
-                running &= value.is_some_and(|value| value.trim().eq_ignore_ascii_case("Yes"));
-            }
+            "seconds_behind_source" | "seconds_behind_master" => seconds = text.parse().ok(),
+            "replica_io_running" | "slave_io_running" => (receives, running) = (text, running && is_yes),
+            "replica_sql_running" | "slave_sql_running" => running &= is_yes,
+            "last_io_errno" => errno = text,
+            "source_uuid" | "master_uuid" => uuid = Some(text),
+            "master_server_id" if text != "0" => number = text,
+            "source_host" | "master_host" => host = text,
+            "source_port" | "master_port" => port = text.parse().ok(),
             _ => {}
         }
     }
-    match seconds.filter(|_| running) {
-        Some(seconds) => Lag::Seconds(seconds),
-        None => Lag::Stopped,
-    }
+    let is_host = !host.is_empty() && host.chars().count() <= HOST_CHARS_MAX;
+    let tries = ["connecting", "preparing"].contains(&receives.to_ascii_lowercase().as_str());
+    let link = match errno {
+        _ if receives.eq_ignore_ascii_case("Yes") => Link::Up,
+        errno if NOBODY_THERE.contains(&errno) => Link::Down,
+        "" | "0" if tries => Link::Trying,
+        _ => Link::Idle,
+    };
+    let endpoint = port.filter(|_| is_host).map(|port| Endpoint::new(host, port));
+    let lag = seconds.filter(|_| running).map_or(Lag::Stopped, Lag::Seconds);
+    (lag, SourceLink { id: name_of(uuid.unwrap_or(number)), endpoint, link })
 }

@@ -1,4 +1,7 @@
-//! The roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows.
+//! The roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows. With `auto_failover`
+//! see [`failover`], too.
+
+mod failover;
 
 use std::cmp::Reverse;
 
@@ -18,8 +21,9 @@ pub(crate) fn decide(
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
-    let members = member::members(&hostgroups, intent, |endpoint| answering(policy, judge, endpoint));
+    let mut members = member::members(&hostgroups, intent, |endpoint| answering(policy, judge, endpoint));
     let before = previous.before(policy.writer_hostgroup, Flavour::Replication);
+    let (succession, waits_for) = failover::rule(policy, &mut members, &before, judge).unzip();
     let servers = Servers { policy, members, before, previous };
     let writers = servers.writers();
     let mut places = servers.writer_places(&writers);
@@ -32,6 +36,8 @@ pub(crate) fn decide(
         cannot_write: servers.cannot_write_now(&writers),
         successors: servers.successors(),
         writers,
+        succession,
+        waits_for: waits_for.flatten(),
         ..servers.before.clone()
     };
     (places, group)

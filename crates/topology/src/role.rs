@@ -127,8 +127,27 @@ pub struct Group {
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
     pub waits_for: Option<Reason>,
+    /// Where Weir replaces a lost writer (`auto_failover`): what is known of writers. None elsewhere.
+    pub succession: Option<Succession>,
     /// What is known of the epoch; none where this Weir goes by facts alone.
     pub tenure: Option<Tenure>,
+}
+
+/// What is known of the writers of servers with asynchronous replication where Weir replaces a lost one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Succession {
+    /// How replicas name the last writer; empty: none was seen.
+    pub writer_id: String,
+    /// Since when a lost writer has been gone for more than half of the servers.
+    pub gone_since: Option<Millis>,
+    /// The lost writer that is to be replaced now.
+    pub due: Option<Endpoint>,
+    /// Former writers that do not replicate from the present one.
+    pub deposed: Vec<Endpoint>,
+    /// Servers that are writable beside the writer, and former writers without a source: they are to replicate from it.
+    pub returned: Vec<Endpoint>,
+    /// Replicas that wait until they try again to connect to a source that is there.
+    pub unconnected: Vec<Endpoint>,
 }
 
 /// How the servers of a cluster are kept alike, and who says which of them writes.
@@ -247,8 +266,13 @@ impl Group {
                 (tenure.row, tenure.awaited, tenure.silent, tenure.deposed, peers)
             })
         };
+        let deeds = |group: &'_ Self| {
+            let succession = group.succession.clone().unwrap_or_default();
+            (succession.due, succession.returned, succession.unconnected)
+        };
         (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist)
             == (&other.writers, &other.hold, &other.failback, &other.yields_to, &other.assist)
+            && deeds(self) == deeds(other)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
             && agreed(self) == agreed(other)
     }

@@ -36,6 +36,7 @@ pub(crate) use self::intake::Intake;
 use self::intake::Offer;
 use self::opening::Opened;
 use self::reload::Reloader;
+use self::switchover::Successions;
 use crate::addresses::Unresolved;
 use crate::control::{Control, ControlError, Deed, Order, Orders};
 use crate::drained::{Drained, DrainedError};
@@ -154,6 +155,7 @@ struct Server {
     log: TopologyLog,
     drained: Drained,
     failbacks: Failbacks,
+    successions: Successions,
     publisher: Publisher,
     tally: Arc<Tally>,
     web: Web,
@@ -182,6 +184,7 @@ impl Server {
                     // Of many changes that came together the last one has been followed with the first.
                     self.follow_roles();
                     self.fail_back();
+                    self.see_to_successions();
                 }
                 Event::Order(order) => self.obey(order, &mut service),
                 Event::Offer(offer) => self.consider(offer, &mut service),
@@ -205,9 +208,13 @@ impl Server {
     /// The next event; meanwhile what is due is done. None when nobody is left who could tell something.
     fn next_event(&mut self, inbox: &Receiver<Event>) -> Option<Event> {
         loop {
-            let Some(due) = self.failbacks.next() else { return inbox.recv().ok() };
+            let due = [self.failbacks.next(), self.successions.next()].into_iter().flatten().min();
+            let Some(due) = due else { return inbox.recv().ok() };
             match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout) => self.fail_back(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.fail_back();
+                    self.see_to_successions();
+                }
                 event => return event.ok(),
             }
         }

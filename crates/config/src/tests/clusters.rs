@@ -98,6 +98,7 @@ fn what_a_correct_file_becomes() {
             writer_reads: false,
             lag_when_stopped_s: 7,
             timeouts_max: 4,
+            failover_after_ms: None,
         }]
     );
     assert_eq!(config.intents()[0].lag_max_s, 5);

@@ -31,7 +31,7 @@ fn faults_of_weir_topology() {
         ("assist_username = \"\"", "assist_username: is empty"),
         ("assist_password = \"x\"", "assist_password: is of no use without assist_username"),
         ("assist_password = 1", "assist_password: an integer is not a string"),
-        ("auto_failover = true", "auto_failover: true is not built yet (only 0)"),
+        ("auto_failover = true", "auto_failover: holds for rows of mysql_replication_hostgroups only"),
         ("fail_back = \"never\"", "fail_back: unknown key, did you mean \"failback\"?"),
     ] {
         assert_fault(&start, line, &format!("weir_topology[0].{message}"));
@@ -69,6 +69,11 @@ fn some_keys_are_for_some_clusters_only() {
     assert_fault(&start, "failback = \"never\"", &format!("weir_topology[0].failback: {table}"));
     let message = "weir_topology[0].replication_password: is of no use without replication_username";
     assert_fault(&start, "replication_password = \"x\"", message);
+    assert_eq!(messages(&format!("{start}auto_failover = 1\n")), [""; 0]);
+    let innodb = format!("{SERVER}{REPLICATION}check_type = \"innodb_read_only\"\n{ROW}");
+    let message = "weir_topology[0].auto_failover: can't be where check_type looks at innodb_read_only, which no \
+                   statement can set";
+    assert_fault(&innodb, "auto_failover = true", message);
     let accounts =
         "switchover_username = \"mover\"\nreplication_username = \"replica\"\nreplication_password = \"p\"\n";
     let row = parse(&format!("{start}{accounts}"), "weir.toml").unwrap().topology_of(0);

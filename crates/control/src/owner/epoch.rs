@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 use weir_client::Options;
-use weir_topology::{Endpoint, EpochRead, Millis, SwitchStep};
+use weir_topology::{Endpoint, EpochRead, Intent, Millis, ReplicationPolicy, SwitchStep};
 
 use super::Owner;
 use crate::accord::Accord;
@@ -107,6 +107,20 @@ impl Owner {
             let is_member = |endpoint: &&Endpoint| self.cluster_of(endpoint) == Some(*hostgroup);
             let members: Vec<Endpoint> = self.settings.probes.keys().filter(is_member).cloned().collect();
             accord.limit_writes(&self.roles, &members, &self.registry);
+        }
+        let until_ns = (self.now().0 + ReplicationPolicy::LEASE_MS).saturating_mul(1_000_000);
+        for group in self.roles.groups.iter().filter(|group| group.succession.is_some()) {
+            group.writers.iter().for_each(|writer| self.registry.server(writer).write_until(until_ns));
+        }
+    }
+
+    /// Writers that no rule limits any more are not limited.
+    pub(super) fn forget_leases(&self) {
+        let policy = &self.settings.policy;
+        let of_replicas =
+            |row: &&Intent| policy.replication.iter().any(|cluster| cluster.owns(row.hostgroup));
+        for row in self.settings.intents.iter().filter(of_replicas) {
+            self.registry.server(&row.endpoint).write_until(u64::MAX);
         }
     }
 

@@ -4,17 +4,17 @@ use weir_client::{Connection, Error, QueryResult};
 use weir_topology::ReplicaState;
 
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'innodb_read_only', \
-    'super_read_only')";
+    'super_read_only', 'server_uuid', 'server_id')";
 /// MariaDB's statement: all sources, as the default connection alone may not be the one.
 const SOURCES_MARIADB: &str = "SHOW ALL SLAVES STATUS";
 /// MySQL's, from 8.0.22 on: all channels.
 const SOURCES_MYSQL: &str = "SHOW REPLICA STATUS";
 
-/// `asks_lag`: how far it is behind needs a privilege, and is asked only where a limit is set.
-pub(super) fn state(connection: &mut Connection, asks_lag: bool) -> Result<ReplicaState, Error> {
+/// `asks_source`: how far it is behind whom needs a privilege, and is asked only where that counts.
+pub(super) fn state(connection: &mut Connection, asks_source: bool) -> Result<ReplicaState, Error> {
     let is_mariadb = connection.server_version().contains("MariaDB");
     let variables = connection.query(VARIABLES)?;
-    let sources = match (asks_lag, is_mariadb) {
+    let sources = match (asks_source, is_mariadb) {
         (false, _) => None,
         (true, true) => Some(connection.query(SOURCES_MARIADB)?),
         (true, false) => Some(connection.query(SOURCES_MYSQL)?),

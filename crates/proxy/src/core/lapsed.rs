@@ -10,7 +10,7 @@ use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey, Work};
 const LOOK_EVERY_NS: Nanos = 5_000_000;
 
 /// For people.
-pub(super) const LAPSED: &str = "the epoch in weir.topology could not be confirmed in time, so that another Weir may have moved the writer role";
+pub(super) const LAPSED: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
 
 impl Work {
     /// Whether it may change something on a server.

@@ -172,6 +172,7 @@ proptest! {
             writer_reads,
             lag_when_stopped_s: 60,
             timeouts_max: 3,
+            failover_after_ms: None,
         };
         let mut world = World::unseen(Policy { replication: vec![replication], ..Policy::default() });
         for (row, limit) in world.rows.iter_mut().zip(limits) {

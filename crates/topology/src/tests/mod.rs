@@ -1,6 +1,7 @@
 //! Tables of cases, scenarios over time, and properties that hold for every cluster.
 
 mod articles;
+mod auto_failover;
 mod cases;
 mod choices;
 mod group_properties;

@@ -10,6 +10,7 @@ fn replication_policy() -> Policy {
         writer_reads: false,
         lag_when_stopped_s: 60,
         timeouts_max: 3,
+        failover_after_ms: None,
     };
     Policy { replication: vec![replication], ..Policy::default() }
 }
@@ -21,6 +22,7 @@ fn server(read_only: bool, lag: Lag) -> ReplicaState {
         innodb_read_only: Some(false),
         super_read_only: Some(read_only),
         lag,
+        ..ReplicaState::default()
     }
 }
 
@@ -83,6 +85,7 @@ fn what_makes_a_server_read_only() {
         innodb_read_only: Some(innodb),
         super_read_only,
         lag: Lag::NoReplica,
+        ..ReplicaState::default()
     };
     let table = [
         (ReadOnly, states(true, false, None), Ok(true)),

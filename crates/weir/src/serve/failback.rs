@@ -12,11 +12,26 @@ use crate::control::{Steps, Switchover};
 /// One that failed is tried again after this time: statements of the cluster wait during each try.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Tries that failed, by writer hostgroup.
+/// Deeds that Weir begins by itself and that are to rest for a while, by writer hostgroup.
 #[derive(Debug, Default)]
 pub(super) struct Failbacks(HashMap<u32, Instant>);
 
 impl Failbacks {
+    /// Whether nothing that has failed is to rest.
+    pub(super) fn is_due(&self, hostgroup: u32) -> bool {
+        self.0.get(&hostgroup).is_none_or(|at| *at <= Instant::now())
+    }
+
+    /// The next try is after this time.
+    pub(super) fn rest(&mut self, hostgroup: u32, pause: Duration) {
+        self.0.insert(hostgroup, Instant::now() + pause);
+    }
+
+    /// Forgets those of hostgroups in which nothing is to be done any more.
+    pub(super) fn keep(&mut self, is_wanted: impl Fn(u32) -> bool) {
+        self.0.retain(|hostgroup, _| is_wanted(*hostgroup));
+    }
+
     /// When a try is due that is wanted already; none if nothing is.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().min().copied()
@@ -30,11 +45,11 @@ impl Server {
             return;
         }
         let roles = self.roles.latest();
-        let wanted = |hostgroup: &u32| roles.group(*hostgroup).is_some_and(|group| proposal(group).is_some());
-        self.failbacks.0.retain(|hostgroup, _| wanted(hostgroup));
+        self.failbacks
+            .keep(|hostgroup| roles.group(hostgroup).is_some_and(|group| proposal(group).is_some()));
         for group in &roles.groups {
             let hostgroup = group.writer_hostgroup;
-            let is_due = self.failbacks.0.get(&hostgroup).is_none_or(|at| *at <= Instant::now());
+            let is_due = self.failbacks.is_due(hostgroup);
             let Some((to, why)) = proposal(group).filter(|_| is_due) else { continue };
             tracing::info!(hostgroup, %to, "{why}");
             let wanted = Switchover {
@@ -47,7 +62,7 @@ impl Server {
             match self.switchover(&wanted, &Steps::unheard()) {
                 Ok(_) => drop(self.failbacks.0.remove(&hostgroup)),
                 // The cause has been logged where it was found.
-                Err(_) => drop(self.failbacks.0.insert(hostgroup, Instant::now() + PAUSE)),
+                Err(_) => self.failbacks.rest(hostgroup, PAUSE),
             }
         }
     }

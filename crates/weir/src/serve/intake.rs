@@ -148,7 +148,12 @@ impl Server {
         }
         self.scheduler.take(&config);
         self.in_force.set(&config);
+        let changes = (&self.config.weir_topology, &self.config.replication_hostgroups, &self.config.servers)
+            != (&config.weir_topology, &config.replication_hostgroups, &config.servers);
         self.config = config;
+        if changes {
+            self.announce_failovers();
+        }
         self.publish();
         if !self.publisher.settle() {
             tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");

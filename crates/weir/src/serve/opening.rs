@@ -14,6 +14,7 @@ use super::failback::Failbacks;
 use super::ground::{Doors, Ground};
 use super::handover::Handover;
 use super::reload::Reloader;
+use super::switchover::Successions;
 use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
 use crate::control::{Control, Reporter};
 use crate::drained::Drained;
@@ -83,6 +84,7 @@ pub(super) fn open(
         log,
         drained,
         failbacks: Failbacks::default(),
+        successions: Successions::default(),
         publisher,
         tally,
         web,
@@ -95,6 +97,7 @@ pub(super) fn open(
         handover: Handover::default(),
         program,
     };
+    server.announce_failovers();
     Ok(Opened { server, service, journal })
 }
 

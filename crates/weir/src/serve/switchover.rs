@@ -15,8 +15,11 @@
 
 mod account;
 mod chosen;
+mod failover;
 mod group;
 mod replication;
+
+pub(super) use failover::Successions;
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};

@@ -75,6 +75,7 @@ impl Model for Replicas {
             writer_reads: random.chance(50),
             lag_when_stopped_s: STOPPED_S,
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
+            failover_after_ms: None,
         };
         let of_server = |node: usize| {
             // Users name a server in one of the two, or in both.
@@ -110,6 +111,7 @@ impl Model for Replicas {
             innodb_read_only: Some(false),
             super_read_only: Some(server.read_only),
             lag,
+            ..ReplicaState::default()
         };
         state.into()
     }

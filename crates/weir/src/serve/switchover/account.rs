@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_client::{Connection, Options};
 use weir_topology::Endpoint;
 
-use super::{Plan, Server};
+use super::Server;
 
 /// How long an answer may take that needs no wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -13,9 +13,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 impl Server {
     /// How to connect to a server with the account that may move the role: `weir_topology.switchover_username`, else
     /// the monitor's.
-    pub(super) fn account_at(&self, plan: &Plan<'_>, server: &Endpoint) -> Options {
+    pub(super) fn account_at(&self, hostgroup: u32, server: &Endpoint) -> Options {
         let variables = &self.config.variables;
-        let own = self.config.topology_of(plan.wanted.writer_hostgroup).switchover_account;
+        let own = self.config.topology_of(hostgroup).switchover_account;
         let (user, password) = match &own {
             Some(own) => (own.username.as_str(), own.password.expose()),
             None => (variables.monitor_username.as_str(), variables.monitor_password.expose()),

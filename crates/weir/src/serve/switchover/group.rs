@@ -50,7 +50,7 @@ impl Server {
 
     /// Logs in, and sees whether the account has the privileges.
     pub(super) fn group_mover(&self, plan: &Plan<'_>) -> Result<Mover, String> {
-        let mut options = self.account_at(plan, &plan.to);
+        let mut options = self.account_at(plan.wanted.writer_hostgroup, &plan.to);
         options.read_timeout = Some(Duration::from_secs(timeout_s(plan)) + GROUP_WAIT);
         let user = options.user.clone();
         let mut to = connect(&options)?;
@@ -62,7 +62,7 @@ impl Server {
             Err(error) => return Err(format!("{}: {error}", plan.to)),
             Ok(_) => return Err(format!("{} takes no member's id for one", plan.to)),
         }
-        let mut from = connect(&self.account_at(plan, &plan.from))?;
+        let mut from = connect(&self.account_at(plan.wanted.writer_hostgroup, &plan.from))?;
         if let Err(error) = from.query(MAY_LOOK) {
             return Err(match error.code() {
                 Some(_) => format!("{user} can't see transactions: GRANT PROCESS ON *.* TO {user} ({error})"),

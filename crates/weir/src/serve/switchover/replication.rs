@@ -8,11 +8,13 @@
 //! Each step that is done while statements are held has its reverse; if one fails, those before it are undone in turn.
 //! What comes after the release changes no role: where it fails the answer says what is left to do.
 
-mod server;
+mod positions;
+pub(super) mod server;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use weir_config::MysqlServer;
 use weir_topology::{Endpoint, ReadOnlyCheck};
 
 use self::server::{Login, ReplicationServer, Source};
@@ -54,8 +56,8 @@ impl Server {
         {
             return Err("check_type looks at innodb_read_only, which no statement can set".to_owned());
         }
-        let mut from = ReplicationServer::connect(&plan.from, &self.account_at(plan, &plan.from))?;
-        let mut to = ReplicationServer::connect(&plan.to, &self.account_at(plan, &plan.to))?;
+        let mut from = ReplicationServer::connect(&plan.from, &self.account_at(hostgroup, &plan.from))?;
+        let mut to = ReplicationServer::connect(&plan.to, &self.account_at(hostgroup, &plan.to))?;
         from.check_privileges()?;
         to.check_privileges()?;
         if !from.sources()?.is_empty() {
@@ -78,12 +80,7 @@ impl Server {
         };
         from.position()?;
         let (replicas, left) = self.other_replicas(plan, &from.id)?;
-        let options = self.account_at(plan, &plan.from);
-        let own = self.config.topology_of(hostgroup).replication_account;
-        let login = match own {
-            Some(own) => Login { user: own.username, password: own.password.expose().to_owned() },
-            None => Login { user: options.user, password: options.password },
-        };
+        let login = self.replication_login(hostgroup, &plan.from);
         Ok(Mover { from, to, source, replicas, login, left })
     }
 
@@ -94,17 +91,15 @@ impl Server {
         plan: &Plan<'_>,
         source_id: &str,
     ) -> Result<(Vec<ReplicationServer>, Vec<String>), String> {
-        let cluster =
-            self.config.clusters().find(|cluster| cluster.writer_hostgroup == plan.wanted.writer_hostgroup);
-        let ids: Vec<u32> = cluster.map(|cluster| cluster.hostgroups().collect()).unwrap_or_default();
-        let rows = self.config.servers.iter().filter(|row| ids.contains(&row.hostgroup_id));
+        let hostgroup = plan.wanted.writer_hostgroup;
+        let rows = self.rows_of(hostgroup);
         let mut others: Vec<Endpoint> = rows.map(|row| row.endpoint()).collect();
         others.sort();
         others.dedup();
         others.retain(|server| *server != plan.from && *server != plan.to);
         let (mut replicas, mut left) = (Vec::new(), Vec::new());
         for other in others {
-            match ReplicationServer::connect(&other, &self.account_at(plan, &other)) {
+            match ReplicationServer::connect(&other, &self.account_at(hostgroup, &other)) {
                 Ok(mut replica) => {
                     let sources = replica.sources()?;
                     if let [source] = &*sources
@@ -120,6 +115,22 @@ impl Server {
             }
         }
         Ok((replicas, left))
+    }
+
+    /// Rows of the servers of a cluster.
+    pub(super) fn rows_of(&self, hostgroup: u32) -> impl Iterator<Item = &MysqlServer> {
+        let cluster = self.config.clusters().find(|cluster| cluster.writer_hostgroup == hostgroup);
+        let ids: Vec<u32> = cluster.map(|cluster| cluster.hostgroups().collect()).unwrap_or_default();
+        self.config.servers.iter().filter(move |row| ids.contains(&row.hostgroup_id))
+    }
+
+    /// Whom a former writer logs in as at the next one.
+    pub(super) fn replication_login(&self, hostgroup: u32, server: &Endpoint) -> Login {
+        let options = self.account_at(hostgroup, server);
+        match self.config.topology_of(hostgroup).replication_account {
+            Some(own) => Login { user: own.username, password: own.password.expose().to_owned() },
+            None => Login { user: options.user, password: options.password },
+        }
     }
 
     /// Moves the role while statements are held. On failure everything is undone.
@@ -188,7 +199,7 @@ impl Mover {
         for replica in &mut self.replicas {
             left.extend(replica.follow(&plan.to).err());
         }
-        let begun = self.from.become_replica(&plan.to, &self.login, &self.source);
+        let begun = self.from.become_replica(&plan.to, &self.login, self.source.is_tls);
         match begun.and_then(|()| wait_connected(&mut self.from)) {
             Ok(()) => {}
             Err(error) => {
@@ -200,7 +211,7 @@ impl Mover {
 }
 
 /// Waits until a new replica gets something from its source.
-fn wait_connected(replica: &mut ReplicationServer) -> Result<(), String> {
+pub(super) fn wait_connected(replica: &mut ReplicationServer) -> Result<(), String> {
     let until = Instant::now() + CONNECT_WAIT;
     loop {
         let sources = replica.sources()?;

@@ -4,15 +4,17 @@
 //! | --- | --- | --- |
 //! | takes no writes | `super_read_only`, which sets `read_only`, too | `read_only`: accounts with READ_ONLY ADMIN still write |
 //! | position | `gtid_executed` | `gtid_current_pos` |
+//! | received | with `Retrieved_Gtid_Set` | with `Gtid_IO_Pos` |
 //! | has it all | `WAIT_FOR_EXECUTED_GTID_SET()` | `MASTER_GTID_WAIT()` |
 //! | another source | `SOURCE_AUTO_POSITION = 1` | `MASTER_USE_GTID = slave_pos`; for a former writer the position is set before |
 
 use std::time::Duration;
 
 use weir_client::{Connection, Error, Options, QueryResult};
-use weir_topology::Endpoint;
+use weir_topology::{Endpoint, Link, ReplicaState, SourceLink};
 
 use super::super::account::connect;
+use super::positions;
 
 /// ER_SPECIFIC_ACCESS_DENIED_ERROR: the text names the privilege.
 const PRIVILEGE_MISSING: u16 = 1227;
@@ -20,40 +22,50 @@ const PRIVILEGE_MISSING: u16 = 1227;
 const NO_SOURCE: &str = "weir_none";
 /// How long SET read_only may wait for statements of clients beside Weir, in seconds.
 const LOCK_WAIT_S: u64 = 3;
+/// A lock is lost after so many seconds of silence.
+const LOCKED_MAX_S: u64 = 90;
 /// A longer position is not waited for. Positions of usual servers have less than 1 KiB.
 const POSITION_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection with the account that may change replication.
-pub(super) struct ReplicationServer {
-    pub(super) endpoint: Endpoint,
+pub(in super::super) struct ReplicationServer {
+    pub(in super::super) endpoint: Endpoint,
     user: String,
     connection: Connection,
     is_mariadb: bool,
     /// `server_uuid`, or MariaDB's `server_id`: how a replica names its source.
-    pub(super) id: String,
+    pub(in super::super) id: String,
 }
 
 /// Where a replica replicates from.
-pub(super) struct Source {
+pub(in super::super) struct Source {
     /// The source's `server_uuid`, or MariaDB's `server_id`.
-    pub(super) id: String,
+    pub(in super::super) id: String,
     /// Both threads run, and positions are global.
-    pub(super) is_fit: bool,
+    pub(in super::super) is_fit: bool,
+    /// Positions are global.
+    pub(in super::super) has_positions: bool,
+    /// What was received is applied.
+    pub(in super::super) applies: bool,
+    /// What has been received, without what had been applied before that.
+    received: String,
+    /// The same as the probes see it.
+    pub(in super::super) link: SourceLink,
     /// The connection to the source is encrypted.
-    is_tls: bool,
+    pub(in super::super) is_tls: bool,
     /// What the server says of its last error; empty for none.
-    pub(super) error: String,
+    pub(in super::super) error: String,
 }
 
 /// Whom a new replica logs in as at its source.
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: String,
+pub(in super::super) struct Login {
+    pub(in super::super) user: String,
+    pub(in super::super) password: String,
 }
 
 impl ReplicationServer {
     /// Logs in. The statements here have no backslashes with a meaning, and no comments.
-    pub(super) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, String> {
+    pub(in super::super) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, String> {
         let mut connection = connect(options)?;
         let is_mariadb = connection.server_version().contains("MariaDB");
         let of = |error: Error| format!("{endpoint}: {error}");
@@ -69,7 +81,7 @@ impl ReplicationServer {
     ///
     /// # Errors
     /// The privilege that is missing, in the server's words.
-    pub(super) fn check_privileges(&mut self) -> Result<(), String> {
+    pub(in super::super) fn check_privileges(&mut self) -> Result<(), String> {
         let (stop, reset) = match self.is_mariadb {
             true => (format!("STOP SLAVE '{NO_SOURCE}'"), format!("RESET SLAVE '{NO_SOURCE}' ALL")),
             false => (
@@ -91,20 +103,24 @@ impl ReplicationServer {
     }
 
     /// Where it replicates from; nothing if it replicates from nobody.
-    pub(super) fn sources(&mut self) -> Result<Vec<Source>, String> {
+    pub(in super::super) fn sources(&mut self) -> Result<Vec<Source>, String> {
         let rows =
             self.query(if self.is_mariadb { "SHOW ALL SLAVES STATUS" } else { "SHOW REPLICA STATUS" })?;
         let source = |row| {
             let value = |names: [&str; 2]| column(&rows, row, names).unwrap_or_default();
             let is_yes = |names| value(names).eq_ignore_ascii_case("Yes");
-            let is_running = is_yes(["Replica_IO_Running", "Slave_IO_Running"])
-                && is_yes(["Replica_SQL_Running", "Slave_SQL_Running"]);
+            let applies = is_yes(["Replica_SQL_Running", "Slave_SQL_Running"]);
+            let is_running = applies && is_yes(["Replica_IO_Running", "Slave_IO_Running"]);
             let has_positions =
                 value(["Auto_Position", ""]) == "1" || !["", "No"].contains(&value(["Using_Gtid", ""]));
             let errors = [value(["Last_IO_Error", ""]), value(["Last_SQL_Error", ""])];
             Source {
                 id: value(["Source_UUID", "Master_Server_Id"]).to_owned(),
                 is_fit: is_running && has_positions,
+                has_positions,
+                applies,
+                received: value(["Retrieved_Gtid_Set", "Gtid_IO_Pos"]).to_owned(),
+                link: link(&rows, row),
                 is_tls: is_yes(["Source_SSL_Allowed", "Master_SSL_Allowed"]),
                 error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default().to_owned(),
             }
@@ -113,7 +129,7 @@ impl ReplicationServer {
     }
 
     /// Takes writes, or takes none any more. That waits for statements that write now.
-    pub(super) fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
+    pub(in super::super) fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
         let statement = match (self.is_mariadb, is_read_only) {
             (true, true) => "SET GLOBAL read_only = ON",
             (false, true) => "SET GLOBAL super_read_only = ON",
@@ -124,25 +140,92 @@ impl ReplicationServer {
     }
 
     /// All transactions that it has, in its family's notation.
-    pub(super) fn position(&mut self) -> Result<String, String> {
-        let question = if self.is_mariadb {
-            "SELECT @@GLOBAL.gtid_current_pos"
-        } else {
-            "SELECT @@GLOBAL.gtid_executed"
-        };
-        let answer = self.query(question)?;
-        let position: String =
-            answer.first().unwrap_or_default().chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    pub(in super::super) fn position(&mut self) -> Result<String, String> {
+        self.ask_position("gtid_current_pos")
+    }
+
+    /// The same with those that it has received from a source and not applied yet.
+    pub(in super::super) fn received(&mut self, source: &Source) -> Result<String, String> {
+        let applied = self.position()?;
+        let received = self.plain(&source.received)?;
+        let has_more = !received.is_empty() && received != applied;
+        Ok(if has_more { format!("{applied},{received}") } else { applied })
+    }
+
+    /// All that it has ever applied.
+    fn history(&mut self) -> Result<String, String> {
+        self.ask_position("gtid_binlog_state")
+    }
+
+    fn ask_position(&mut self, of_mariadb: &str) -> Result<String, String> {
+        let variable = if self.is_mariadb { of_mariadb } else { "gtid_executed" };
+        let answer = self.query(&format!("SELECT @@GLOBAL.{variable}"))?;
+        match self.plain(answer.first().unwrap_or_default())? {
+            position if position.is_empty() => {
+                Err(format!("{} has no global transaction ids", self.endpoint))
+            }
+            position => Ok(position),
+        }
+    }
+
+    /// A position without spaces, fit to be a literal.
+    fn plain(&self, text: &str) -> Result<String, String> {
+        let position: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
         let is_plain =
             position.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | ',' | '_'));
-        if position.is_empty() || !is_plain || position.len() > POSITION_BYTES_MAX {
-            return Err(format!("{} has no global transaction ids", self.endpoint));
+        if !is_plain || position.len() > POSITION_BYTES_MAX {
+            return Err(format!("{} has no global transaction ids that are understood", self.endpoint));
         }
         Ok(position)
     }
 
+    /// Whether a position has all of another, both of replicas of one source.
+    pub(in super::super) fn covers(&mut self, one: &str, other: &str) -> Result<bool, String> {
+        if self.is_mariadb {
+            return Ok(positions::covers(one, other));
+        }
+        Ok(self.query(&format!("SELECT GTID_SUBSET('{other}', '{one}')"))?.first() == Some("1"))
+    }
+
+    /// What another server has that this one has never had; nothing if there is no such thing.
+    pub(in super::super) fn lacks_of(&mut self, other: &mut Self) -> Result<Option<String>, String> {
+        let (own, others) = (self.history()?, other.history()?);
+        if self.is_mariadb {
+            return Ok((!positions::contains(&own, &others)).then_some(others));
+        }
+        let answer = self.query(&format!("SELECT GTID_SUBTRACT('{others}', '{own}')"))?;
+        let lacks = answer.first().map(ToOwned::to_owned);
+        lacks
+            .map(|text| (!text.is_empty()).then_some(text))
+            .ok_or_else(|| format!("{}: no answer", self.endpoint))
+    }
+
+    /// Takes a lock of this name for as long as the connection lasts; false if somebody else has it. A connection that is
+    /// silent for longer than any step takes loses it.
+    pub(in super::super) fn lock(&mut self, name: &str) -> Result<bool, String> {
+        self.query(&format!("SET SESSION wait_timeout = {LOCKED_MAX_S}"))?;
+        Ok(self.query(&format!("SELECT GET_LOCK('{name}', 0)"))?.first() == Some("1"))
+    }
+
+    /// Whether it is read_only now.
+    pub(in super::super) fn is_read_only(&mut self) -> Result<bool, String> {
+        Ok(self.query("SELECT @@GLOBAL.read_only")?.first() == Some("1"))
+    }
+
+    /// Receives no more, and goes on applying what it has.
+    pub(in super::super) fn stop_receiving(&mut self) -> Result<(), String> {
+        self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
+    }
+
+    /// Connects to its source at once, and not only when its time has come.
+    pub(in super::super) fn reconnect(&mut self) -> Result<(), String> {
+        self.stop_receiving()?;
+        self.query(if self.is_mariadb { "START SLAVE IO_THREAD" } else { "START REPLICA IO_THREAD" })
+            .map(drop)
+    }
+
     /// Waits until it has applied a position.
-    pub(super) fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
+    pub(in super::super) fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
         let function = if self.is_mariadb { "MASTER_GTID_WAIT" } else { "WAIT_FOR_EXECUTED_GTID_SET" };
         let timeout_s = timeout.as_secs().max(1);
         let answer = self.query(&format!("SELECT {function}('{position}', {timeout_s})"))?;
@@ -152,21 +235,21 @@ impl ReplicationServer {
         Err(format!("{} has not applied everything within {timeout_s} s", self.endpoint))
     }
 
-    pub(super) fn stop_replication(&mut self) -> Result<(), String> {
+    pub(in super::super) fn stop_replication(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "STOP SLAVE" } else { "STOP REPLICA" }).map(drop)
     }
 
-    pub(super) fn start_replication(&mut self) -> Result<(), String> {
+    pub(in super::super) fn start_replication(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "START SLAVE" } else { "START REPLICA" }).map(drop)
     }
 
     /// Forgets its source, so that a restart does not make it a replica again.
-    pub(super) fn forget_source(&mut self) -> Result<(), String> {
+    pub(in super::super) fn forget_source(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }).map(drop)
     }
 
     /// A replica goes on at another source.
-    pub(super) fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
+    pub(in super::super) fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
         self.stop_replication()?;
         let (host, port) = (quoted(&source.host), source.port);
         let change = match self.is_mariadb {
@@ -179,16 +262,16 @@ impl ReplicationServer {
         changed.map(drop)
     }
 
-    /// A former writer becomes a replica, from where it stands; encrypted as `like`.
-    pub(super) fn become_replica(
+    /// A former writer becomes a replica, from where it stands.
+    pub(in super::super) fn become_replica(
         &mut self,
         source: &Endpoint,
         login: &Login,
-        like: &Source,
+        is_tls: bool,
     ) -> Result<(), String> {
         let (host, port) = (quoted(&source.host), source.port);
         let (user, password) = (quoted(&login.user), quoted(&login.password));
-        let tls = u8::from(like.is_tls);
+        let tls = u8::from(is_tls);
         if self.is_mariadb {
             let position = self.position()?;
             self.query(&format!("SET GLOBAL gtid_slave_pos = '{position}'"))?;
@@ -220,6 +303,14 @@ impl ReplicationServer {
 fn column<'a>(rows: &'a QueryResult, row: usize, names: [&str; 2]) -> Option<&'a str> {
     let is_wanted = |column: &String| names.iter().any(|name| column.eq_ignore_ascii_case(name));
     rows.text(row, rows.columns.iter().position(is_wanted)?)
+}
+
+/// A source as the probes see it.
+fn link(rows: &QueryResult, row: usize) -> SourceLink {
+    let names = rows.columns.iter().enumerate();
+    let source = names.map(|(column, name)| (name.as_str(), rows.text(row, column)));
+    let nobody = || SourceLink { id: String::new(), endpoint: None, link: Link::Idle };
+    ReplicaState::from_rows([], [source]).source.unwrap_or_else(nobody)
 }
 
 /// Text as a literal, with backslashes escaped as sql_mode '' wants it.

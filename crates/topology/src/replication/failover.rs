@@ -1,0 +1,230 @@
+//! `auto_failover`: when a lost writer is to be replaced, and which server may write where Weir replaces writers.
+//!
+//! Both are questions to all configured servers, and the answer is that of more than half of them:
+//!
+//! - a lost writer is given up when more than half say that they can't connect to it, and this Weir can't either, all
+//!   that for `failover_after_ms`;
+//! - a server that is not read_only is the writer while more than half are seen, itself included, that get their data
+//!   from it.
+//!
+//! Two majorities have a server in common, so another Weir can't replace a writer for which there still is one. It may
+//! have seen that server some time ago: `failover_after_ms` is longer than what was seen counts. An old writer that
+//! comes back writable has no majority, as the others replicate from the new one before that one is made writable.
+
+use super::Member;
+use crate::judge::{Judge, Out};
+use crate::{
+    Endpoint, Group, Link, ProbeError, Reason, ReplicaState, ReplicationPolicy, SourceLink, Succession, Wish,
+};
+
+/// Of fewer servers those that are left are never more than half.
+const SERVERS_MIN: usize = 3;
+
+/// Takes roles from servers that are not read_only, or read, beside the writer's line, and tells what is to be done about
+/// a lost writer, and what its successor waits for. None where that is not wanted, or there are too few servers.
+pub(super) fn rule(
+    policy: &ReplicationPolicy,
+    members: &mut [Member<'_>],
+    before: &Group,
+    judge: &Judge<'_>,
+) -> Option<(Succession, Option<Reason>)> {
+    let after_ms = policy.failover_after_ms?;
+    let is_counted = |member: &&Member<'_>| {
+        !matches!(&member.state, Err(Out { reason: Reason::Wished(Wish::OfflineHard), .. }))
+    };
+    let count = members.iter().filter(is_counted).count();
+    if count < SERVERS_MIN {
+        return None;
+    }
+    let line = Line { policy, members, majority: count / 2 + 1 };
+    let writer = line.writer();
+    let mut succession = line.succession(writer, before);
+    let waits_for = match line.lost(writer, before, judge) {
+        Some(lost) => line.give_up(lost, &mut succession, after_ms, judge),
+        None => {
+            succession.gone_since = None;
+            None
+        }
+    };
+    let refused: Vec<_> = (0..members.len()).map(|at| line.refusal(at, writer)).collect();
+    for (member, out) in members.iter_mut().zip(refused) {
+        if let Some(out) = out {
+            member.state = Err(out);
+        }
+    }
+    Some((succession, waits_for))
+}
+
+/// Through whom a server gets its data in the end.
+enum Origin<'m> {
+    /// A server that is not read_only, by its place among the members.
+    Writable(usize),
+    /// A read_only server that replicates from nobody.
+    Nobody,
+    /// This source, to which the connection can't be made.
+    Lost(&'m SourceLink),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// The servers and from whom they replicate.
+struct Line<'m, 'a> {
+    policy: &'m ReplicationPolicy,
+    members: &'m [Member<'a>],
+    majority: usize,
+}
+
+impl<'m> Line<'m, '_> {
+    fn state(&self, at: usize) -> Option<&'m ReplicaState> {
+        self.members.get(at).and_then(|member| member.state.as_ref().ok().copied())
+    }
+
+    fn endpoint(&self, at: usize) -> Option<&'m Endpoint> {
+        self.members.get(at).map(|member| member.endpoint)
+    }
+
+    fn is_writable(&self, at: usize) -> bool {
+        self.state(at).is_some_and(|state| state.is_read_only(self.policy.check) == Ok(false))
+    }
+
+    fn writable(&self) -> impl Iterator<Item = usize> {
+        (0..self.members.len()).filter(|at| self.is_writable(*at))
+    }
+
+    /// Whom a replica names as its source, if it is seen.
+    fn source(&self, link: &SourceLink) -> Option<usize> {
+        let is_it = |at: &usize| {
+            self.state(*at).zip(self.endpoint(*at)).is_some_and(|(state, at)| link.names(at, &state.id))
+        };
+        (0..self.members.len()).find(is_it)
+    }
+
+    fn origin(&self, mut at: usize) -> Origin<'m> {
+        // A ring has no origin.
+        for _ in 0..self.members.len() {
+            let Some(state) = self.state(at) else { return Origin::Unknown };
+            if self.is_writable(at) {
+                return Origin::Writable(at);
+            }
+            match &state.source {
+                None => return Origin::Nobody,
+                Some(link) if link.link == Link::Down => return Origin::Lost(link),
+                Some(SourceLink { link: Link::Trying, .. }) => return Origin::Unknown,
+                Some(link) => match self.source(link) {
+                    Some(source) => at = source,
+                    None => return Origin::Unknown,
+                },
+            }
+        }
+        Origin::Unknown
+    }
+
+    /// How many servers stand for this one. Those without a source do where it has no rival.
+    fn support(&self, at: usize) -> usize {
+        let has_rival = self.writable().any(|other| other != at);
+        let stands = |member: &usize| match self.origin(*member) {
+            Origin::Writable(origin) => origin == at,
+            Origin::Nobody => !has_rival,
+            Origin::Lost(_) | Origin::Unknown => false,
+        };
+        (0..self.members.len()).filter(stands).count()
+    }
+
+    /// The one that may write: two majorities would have a server in common.
+    fn writer(&self) -> Option<usize> {
+        self.writable().find(|at| self.support(*at) >= self.majority)
+    }
+
+    /// Why a server has no role besides its own state.
+    fn refusal(&self, at: usize, writer: Option<usize>) -> Option<Out> {
+        let (state, own) = (self.state(at)?, writer == Some(at));
+        let by = writer.and_then(|writer| self.endpoint(writer)).cloned();
+        match (self.origin(at), by) {
+            _ if own => None,
+            (Origin::Writable(origin), Some(writer)) if origin == at => {
+                Some(Out::lost(Reason::Deposed { writer }))
+            }
+            (Origin::Writable(origin), None) if origin == at => {
+                let reason = Reason::NoMajority { support: self.support(at), majority: self.majority };
+                Some(Out::lost(reason))
+            }
+            (Origin::Writable(origin), Some(_)) if Some(origin) != writer => {
+                let source = state.source.as_ref().and_then(|link| link.endpoint.clone());
+                let source = source.or_else(|| self.endpoint(origin).cloned())?;
+                Some(Out::leaving(Reason::OtherSource { source }))
+            }
+            (Origin::Nobody, Some(writer)) => Some(Out::leaving(Reason::NoSource { writer })),
+            _ => None,
+        }
+    }
+
+    /// What is known of writers, present and former.
+    fn succession(&self, writer: Option<usize>, before: &Group) -> Succession {
+        let mut next = before.succession.clone().unwrap_or_default();
+        (next.due, next.returned) = (None, Vec::new());
+        let has_lost_source = |at: &usize| match self.origin(*at) {
+            Origin::Lost(link) => self.source(link).is_some_and(|source| self.is_writable(source)),
+            _ => false,
+        };
+        let endpoints = |at: usize| self.endpoint(at).cloned();
+        next.unconnected = (0..self.members.len()).filter(has_lost_source).filter_map(endpoints).collect();
+        let Some(writer) = writer else { return next };
+        let Some((state, endpoint)) = self.state(writer).zip(self.endpoint(writer)) else { return next };
+        next.writer_id.clone_from(&state.id);
+        let former = before.last_writers().iter().filter(|former| !next.deposed.contains(former));
+        let former: Vec<Endpoint> = former.cloned().collect();
+        next.deposed.extend(former);
+        let follows = |at: usize| matches!(self.origin(at), Origin::Writable(origin) if origin == writer);
+        next.deposed.retain(|former| {
+            let at = (0..self.members.len()).find(|at| self.endpoint(*at) == Some(former));
+            former != endpoint && at.is_some_and(|at| !follows(at))
+        });
+        let is_back = |at: &usize| match self.origin(*at) {
+            Origin::Writable(origin) => origin == *at && *at != writer,
+            Origin::Nobody => self.endpoint(*at).is_some_and(|at| next.deposed.contains(at)),
+            Origin::Lost(_) | Origin::Unknown => false,
+        };
+        next.returned = (0..self.members.len()).filter(is_back).filter_map(endpoints).collect();
+        next
+    }
+
+    /// The only writer of before, if it is not there any more, does not answer, and nobody else is writable.
+    fn lost(&self, writer: Option<usize>, before: &'m Group, judge: &Judge<'_>) -> Option<&'m Endpoint> {
+        let [lost] = before.last_writers() else { return None };
+        let member = self.members.iter().find(|member| member.endpoint == lost)?;
+        let is_silent = member
+            .state
+            .as_ref()
+            .is_err_and(|out| matches!(out.reason, Reason::Unreachable { .. } | Reason::TimedOut { .. }));
+        // Whoever answers with an error lives.
+        let fault = judge.observation(lost).and_then(|seen| seen.fault.as_ref());
+        let is_gone = matches!(fault, Some(ProbeError::Unreachable(_) | ProbeError::Timeout(_)));
+        (writer.is_none() && self.writable().next().is_none() && is_silent && is_gone).then_some(lost)
+    }
+
+    /// Whether a writer that does not answer is to be replaced; what its successor waits for.
+    fn give_up(
+        &self,
+        lost: &Endpoint,
+        succession: &mut Succession,
+        after_ms: u64,
+        judge: &Judge<'_>,
+    ) -> Option<Reason> {
+        let misses = |at: &usize| match self.origin(*at) {
+            Origin::Lost(link) => link.names(lost, &succession.writer_id),
+            _ => false,
+        };
+        let votes = (0..self.members.len()).filter(misses).count();
+        let lost = lost.clone();
+        if votes < self.majority {
+            succession.gone_since = None;
+            return Some(Reason::AwaitsVotes { lost, votes, majority: self.majority });
+        }
+        let since = *succession.gone_since.get_or_insert(judge.now);
+        if judge.now.since(since) < after_ms {
+            return Some(Reason::AwaitsReturn { lost });
+        }
+        succession.due = Some(lost.clone());
+        Some(Reason::AwaitsFailover { lost })
+    }
+}

@@ -1,0 +1,245 @@
+//! `auto_failover`: what has to hold before a replica is made the writer, and who gets nothing afterwards.
+
+use super::*;
+
+const AFTER_MS: u64 = 5000;
+
+/// What a probe has shown.
+type Look = Result<ServerState, ProbeError>;
+
+fn failover_policy() -> Policy {
+    let replication = ReplicationPolicy {
+        writer_hostgroup: 100,
+        reader_hostgroup: 101,
+        check: ReadOnlyCheck::ReadOnly,
+        writer_reads: false,
+        lag_when_stopped_s: 60,
+        timeouts_max: 3,
+        failover_after_ms: Some(AFTER_MS),
+    };
+    Policy { replication: vec![replication], ..Policy::default() }
+}
+
+fn writable(index: usize) -> ReplicaState {
+    ReplicaState { read_only: Some(false), id: format!("id{index}"), ..ReplicaState::default() }
+}
+
+fn replica(index: usize, source: usize, link: Link) -> ReplicaState {
+    let source = SourceLink { id: format!("id{source}"), endpoint: Some(node(source)), link };
+    let lag = if link == Link::Up { Lag::Seconds(0) } else { Lag::Stopped };
+    ReplicaState { read_only: Some(true), lag, source: Some(source), ..writable(index) }
+}
+
+/// Without a source.
+fn read_only(index: usize) -> ReplicaState {
+    ReplicaState { read_only: Some(true), ..writable(index) }
+}
+
+impl World {
+    /// Node 0 is the source of the others, and they follow.
+    fn failing_over() -> Self {
+        let mut world = Self::unseen(failover_policy());
+        world.see_servers([writable(0), replica(1, 0, Link::Up), replica(2, 0, Link::Up)]);
+        world
+    }
+
+    fn see_servers(&mut self, states: [ReplicaState; 3]) {
+        for (index, state) in states.into_iter().enumerate() {
+            self.see_state(index, Ok(state.into()));
+        }
+        self.decide();
+    }
+
+    fn succession(&self) -> Succession {
+        self.roles.groups[0].succession.clone().unwrap_or_default()
+    }
+
+    fn waits_for(&self) -> String {
+        self.roles.groups[0].waits_for.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// The source is gone, and the replicas are seen so from now on, for as long as it takes.
+    fn lose_source(&mut self, fault: ProbeError, replicas: [Option<ReplicaState>; 2]) {
+        for _ in 0..7 {
+            self.see_state(0, Err(fault.clone()));
+            for (index, state) in replicas.iter().enumerate() {
+                let state = state.clone().map(ServerState::from).ok_or_else(refused);
+                self.see_state(index + 1, state);
+            }
+            self.decide();
+            self.pass(AFTER_MS / 3);
+        }
+        self.decide();
+    }
+}
+
+#[test]
+fn a_lost_source_is_given_up_after_a_while() {
+    let mut world = World::failing_over();
+    assert_eq!(world.picture(), "W R R");
+    for index in 1..3 {
+        world.see_state(index, Ok(replica(index, 0, Link::Down).into()));
+    }
+    world.see_state(0, Err(refused()));
+    world.decide();
+    assert_eq!((world.picture().as_str(), world.succession().due), ("- R R", None));
+    assert!(world.waits_for().contains("whether 192.168.4.22:3306 comes back"), "{}", world.waits_for());
+    world.pass(AFTER_MS - 1);
+    world.decide();
+    assert_eq!(world.succession().due, None);
+    world.pass(1);
+    world.decide();
+    assert_eq!(world.succession().due, Some(node(0)));
+    // The third one did not hear of it in time.
+    world.see_state(1, Ok(replica(1, 0, Link::Up).into()));
+    world.decide();
+    assert_eq!(world.succession().due, None);
+    assert_eq!(
+        world.waits_for(),
+        "waits for 192.168.4.22:3306: 1 servers say that they can't connect to it, for a failover 2 must"
+    );
+}
+
+#[test]
+fn what_forbids_a_failover() {
+    let down = |index| Some(replica(index, 0, Link::Down));
+    let timeout = || ProbeError::Timeout(800);
+    let elsewhere = Some(Endpoint::new("elsewhere", 3306));
+    let source = SourceLink { id: "id7".to_owned(), endpoint: elsewhere, link: Link::Down };
+    let astray = ReplicaState { source: Some(source), ..replica(2, 0, Link::Down) };
+    let cases = [
+        ("all hold", refused(), [down(1), down(2)], true),
+        ("silence is as good", timeout(), [down(1), down(2)], true),
+        ("one replica hears it", refused(), [down(1), Some(replica(2, 0, Link::Up))], false),
+        ("one was stopped by a person", refused(), [down(1), Some(replica(2, 0, Link::Idle))], false),
+        ("one tries for the first time", refused(), [down(1), Some(replica(2, 0, Link::Trying))], false),
+        ("one is not seen", refused(), [down(1), None], false),
+        ("this Weir sees nobody", timeout(), [None, None], false),
+        ("only this Weir's way is broken", timeout(), [1, 2].map(|at| Some(replica(at, 0, Link::Up))), false),
+        ("it answers with an error", ProbeError::Refused("denied".to_owned()), [down(1), down(2)], false),
+        ("it has no room for connections", ProbeError::Busy("full".to_owned()), [down(1), down(2)], false),
+        ("somebody has made one writable", refused(), [Some(writable(1)), down(2)], false),
+        ("one replicates from another that does", refused(), [down(1), Some(replica(2, 1, Link::Up))], true),
+        ("one has lost another source", refused(), [down(1), Some(astray)], false),
+        ("one replicates from nobody", refused(), [down(1), Some(read_only(2))], false),
+    ];
+    for (what, fault, replicas, due) in cases {
+        let mut world = World::failing_over();
+        world.lose_source(fault, replicas);
+        assert_eq!(world.succession().due.is_some(), due, "{what}");
+    }
+}
+
+#[test]
+fn a_source_that_the_user_took_out_is_not_replaced() {
+    let mut world = World::failing_over();
+    world.rows.iter_mut().filter(|row| row.endpoint == node(0)).for_each(|row| row.wish = Wish::OfflineSoft);
+    world.lose_source(refused(), [1, 2].map(|index| Some(replica(index, 0, Link::Down))));
+    assert_eq!(world.succession().due, None);
+}
+
+#[test]
+fn a_writer_that_was_never_seen_is_not_replaced() {
+    let mut world = World::unseen(failover_policy());
+    world.lose_source(refused(), [1, 2].map(|index| Some(replica(index, 0, Link::Down))));
+    assert_eq!(world.succession().due, None);
+}
+
+#[test]
+fn two_servers_are_too_few_and_go_by_read_only_alone() {
+    let mut world = World::unseen(failover_policy());
+    world.rows.retain(|row| row.endpoint != node(2));
+    world.see_state(0, Ok(writable(0).into()));
+    world.see_state(1, Ok(replica(1, 0, Link::Down).into()));
+    world.decide();
+    assert_eq!(world.picture(), "W R ");
+    assert_eq!(world.roles.groups[0].succession, None);
+}
+
+/// The other half of the rule: whoever may have been replaced elsewhere gets no writes.
+#[test]
+fn a_writer_needs_more_than_half_of_the_servers() {
+    let up = |index| Ok(replica(index, 0, Link::Up).into());
+    let cases: [(&str, [Look; 2], bool); 6] = [
+        ("one other is enough", [up(1), Err(refused())], true),
+        ("all others are gone", [Err(refused()), Err(refused())], false),
+        ("the others can't connect", [1, 2].map(|at| Ok(replica(at, 0, Link::Down).into())), false),
+        ("they try for the first time", [1, 2].map(|at| Ok(replica(at, 0, Link::Trying).into())), false),
+        ("a person has stopped them", [1, 2].map(|at| Ok(replica(at, 0, Link::Idle).into())), true),
+        ("they have no source yet", [1, 2].map(|at| Ok(read_only(at).into())), true),
+    ];
+    for (what, others, writes) in cases {
+        let mut world = World::failing_over();
+        for (index, other) in others.into_iter().enumerate() {
+            world.see_state(index + 1, other);
+        }
+        world.decide();
+        assert_eq!(world.writer() == Some(0), writes, "{what}");
+        let refusal = "get their data from it, with auto_failover 2 must";
+        assert_eq!(
+            world.roles.explain(100).contains(refusal),
+            !writes,
+            "{what}: {}",
+            world.roles.explain(100)
+        );
+    }
+    let mut world = World::failing_over();
+    world.see_servers([writable(0), replica(1, 0, Link::Down), replica(2, 0, Link::Down)]);
+    assert_eq!(world.succession().unconnected, [node(1), node(2)], "they are to try again");
+}
+
+/// Whatever this Weir knew before, and whoever it sees first.
+#[test]
+fn an_old_source_that_comes_back_writable_gets_nothing() {
+    for mut world in [World::failing_over(), World::unseen(failover_policy())] {
+        world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+        assert_eq!(world.picture(), "- W R");
+        let reason =
+            "not read_only, but the others replicate from 192.168.4.23:3306: no work before it does, too";
+        assert!(world.roles.explain(100).contains(reason), "{}", world.roles.explain(100));
+        assert_eq!(world.succession().returned, [node(0)]);
+        // The next writer is lost, too: what it alone has is not in the old one.
+        world.see_state(1, Err(refused()));
+        world.see_state(2, Ok(replica(2, 1, Link::Down).into()));
+        world.decide();
+        assert_eq!(world.writer(), None);
+        world.see_servers([replica(0, 1, Link::Up), writable(1), replica(2, 1, Link::Up)]);
+        assert_eq!(world.picture(), "R W R");
+        assert_eq!((world.succession().returned, world.succession().deposed), (vec![], vec![]));
+    }
+    let mut world = World::unseen(failover_policy());
+    world.see_state(0, Ok(writable(0).into()));
+    world.see_state(2, Ok(replica(2, 1, Link::Up).into()));
+    world.decide();
+    assert_eq!(world.writer(), None, "the one that the other replicates from is not seen");
+}
+
+#[test]
+fn an_old_source_that_comes_back_read_only_is_told_of_the_new_one() {
+    let mut world = World::failing_over();
+    world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.picture(), "- W R", "what it has may be old");
+    assert_eq!(world.succession().returned, [node(0)]);
+    let mut world = World::unseen(failover_policy());
+    world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.succession().returned, [], "a person may be at work there");
+}
+
+#[test]
+fn without_a_majority_for_either_nobody_writes() {
+    let mut world = World::unseen(failover_policy());
+    world.see_servers([writable(0), writable(1), read_only(2)]);
+    assert_eq!(world.writer(), None);
+    world.see_servers([writable(0), writable(1), replica(2, 0, Link::Up)]);
+    assert_eq!(world.writer(), Some(0));
+}
+
+/// `weir switchover`: the third server still replicates from the old writer when the next one is made writable.
+#[test]
+fn a_switchover_goes_through() {
+    let mut world = World::failing_over();
+    world.see_servers([read_only(0), read_only(1), replica(2, 0, Link::Up)]);
+    assert_eq!((world.writer(), world.succession().due), (None, None));
+    world.see_servers([read_only(0), writable(1), replica(2, 0, Link::Up)]);
+    assert_eq!(world.writer(), Some(1));
+}
