@@ -49,6 +49,8 @@ pub(crate) struct Report {
     errors: Vec<ConfigError>,
     left_out: usize,
     warnings: Vec<ConfigError>,
+    /// Faults and warnings, those that nobody wants too.
+    told: usize,
     is_wanted: IsWanted,
 }
 
@@ -63,6 +65,7 @@ impl Report {
             errors: Vec::new(),
             left_out: 0,
             warnings: Vec::new(),
+            told: 0,
             is_wanted: Box::new(|_, _| true),
         }
     }
@@ -85,6 +88,11 @@ impl Report {
     /// Faults so far.
     pub(crate) fn len(&self) -> usize {
         self.errors.len() + self.left_out
+    }
+
+    /// Faults and warnings so far, those that nobody wants too.
+    pub(crate) fn told(&self) -> usize {
+        self.told
     }
 
     /// A fault of a column of a row, or of the row where `column` is empty.
@@ -129,6 +137,7 @@ impl Report {
     }
 
     fn push_error(&mut self, error: ConfigError) {
+        self.told += 1;
         if self.errors.len() == ERRORS_MAX {
             self.left_out += 1;
         } else {
@@ -137,6 +146,7 @@ impl Report {
     }
 
     fn push_warning(&mut self, warning: ConfigError, refers_to: &str) {
+        self.told += 1;
         if self.warnings.len() < ERRORS_MAX && (self.is_wanted)(&warning.key, refers_to) {
             self.warnings.push(warning);
         }

@@ -61,7 +61,7 @@ pub use log_variables::LogVariables;
 pub use names::{Effect, Variable, is_secret_name, nearest_variable, variable, variables};
 pub use password::{Password, Secret};
 pub use peers::{Job, ProxysqlServer};
-pub use rows::{Cell, Kept, Strictness, TableRow, TableRows};
+pub use rows::{Cell, Kept, RulesRead, Strictness, TableRow, TableRows};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use weir_routing::{FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule, Rules};
 
 use crate::error::Report;
-use crate::fields::{Fields, quotable};
+use crate::fields::{Fields, Source, quotable};
 use crate::place::Keyed;
-use crate::rows::{Kept, TableRow};
+use crate::rows::{Cell, Kept, RulesRead, TableRow};
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
 use crate::types::Config;
@@ -23,8 +23,53 @@ const RETRIES_MAX: u32 = 1000;
 const ATTRIBUTES_CHARS_MAX: usize = 64 << 10;
 const FLAG_OUTS_MAX: usize = 1000;
 
+/// Reads rules one after the other.
+pub(crate) struct Reader<'c> {
+    /// A configuration that is in force, whose rows may be the same.
+    known: Option<&'c Config>,
+    /// The id of a row that gives none.
+    next_id: u32,
+    rows: Vec<Option<TableRow>>,
+}
+
+impl<'c> Reader<'c> {
+    pub(crate) fn after(known: Option<&'c Config>) -> Self {
+        Self { known, next_id: 1, rows: Vec::new() }
+    }
+
+    pub(crate) fn read(&mut self, row: &Row<'_>, report: &mut Report) -> Option<QueryRule> {
+        let of_database = match row.source {
+            Source::Row(row) => Some(row),
+            Source::File(_) => None,
+        };
+        if let Some(rule) = of_database.and_then(|row| self.same(row)) {
+            self.next_id = self.next_id.max(rule.rule_id.saturating_add(1));
+            self.rows.push(of_database.cloned());
+            return Some(rule.clone());
+        }
+        let told_before = report.told();
+        let rule = query_rule(row, &mut self.next_id, report)?;
+        self.rows.push(of_database.filter(|_| report.told() == told_before).cloned());
+        Some(rule)
+    }
+
+    /// Of which rows the rules were made that were given back.
+    pub(crate) fn rows(self) -> RulesRead {
+        RulesRead(Arc::new(self.rows))
+    }
+
+    /// What was read of this very row before.
+    fn same(&self, row: &TableRow) -> Option<&'c QueryRule> {
+        let known = self.known?;
+        let Some(Cell::Integer(rule_id)) = row.get("rule_id") else { return None };
+        let at = known.query_rules.binary_search_by_key(rule_id, |rule| i64::from(rule.rule_id)).ok()?;
+        let is_same = known.rules_read.row(at).is_some_and(|read| read.is_clone_of(row));
+        known.query_rules.get(at).filter(|_| is_same)
+    }
+}
+
 /// A row of `mysql_query_rules`. `next_id` is the id of a row that gives none, as AUTOINCREMENT has it.
-pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) -> Option<QueryRule> {
+fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) -> Option<QueryRule> {
     let mut f = Fields::of(row, report);
     let faults_before = f.report.len();
     let rule_id = f.integer("rule_id", *next_id, 1..=INT_MAX);

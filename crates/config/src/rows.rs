@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml_edit::{Item, Table, TableLike};
 
@@ -56,9 +57,9 @@ impl From<&str> for Cell {
 
 /// The columns that a row gives, by name. The others have their defaults.
 ///
-/// Rows have few columns and there may be very many rows: so it is one piece of memory, and no tree.
+/// Rows have few columns and there may be very many rows: so it is one piece of memory, and no tree. A clone shares it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TableRow(Vec<(Cow<'static, str>, Cell)>);
+pub struct TableRow(Arc<Vec<(Cow<'static, str>, Cell)>>);
 
 impl TableRow {
     /// No columns.
@@ -68,7 +69,7 @@ impl TableRow {
 
     /// No columns yet, with room for so many.
     pub fn with_capacity(columns: usize) -> Self {
-        Self(Vec::with_capacity(columns))
+        Self(Arc::new(Vec::with_capacity(columns)))
     }
 
     /// The value of a column.
@@ -83,20 +84,27 @@ impl TableRow {
 
     /// Gives a column this value, in place of the one that it had.
     pub fn insert(&mut self, column: Cow<'static, str>, cell: Cell) {
-        match self.find(&column) {
-            Ok(at) => self.0[at].1 = cell,
-            Err(at) => self.0.insert(at, (column, cell)),
+        let found = self.find(&column);
+        let cells = Arc::make_mut(&mut self.0);
+        match found {
+            Ok(at) => cells[at].1 = cell,
+            Err(at) => cells.insert(at, (column, cell)),
         }
     }
 
     /// Leaves out the columns that are not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        self.0.retain(|(column, _)| is_wanted(column));
+        Arc::make_mut(&mut self.0).retain(|(column, _)| is_wanted(column));
     }
 
     /// Columns and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Cell)> + Clone {
         self.0.iter().map(|(column, cell)| (column.as_ref(), cell))
+    }
+
+    /// Whether it is a clone of `other`, and neither was changed since.
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn find(&self, column: &str) -> Result<usize, usize> {
@@ -134,8 +142,29 @@ pub struct Kept<'c> {
     pub config: &'c Config,
     /// Whether `mysql_users` is kept.
     pub users: bool,
-    /// Whether `mysql_query_rules` and `mysql_query_rules_fast_routing` are. Patterns are taken over in any case.
+    /// Whether `mysql_query_rules` and `mysql_query_rules_fast_routing` are. Patterns, and what was read of rows that are
+    /// clones of those in `Config::rules_read`, are taken over in any case.
     pub rules: bool,
+}
+
+/// Of which rows of the database the rules were made, in their order: one that is still the same need not be read again.
+/// None for a row about which there is something to tell each time.
+///
+/// It is no part of what a configuration means: any two are equal.
+#[derive(Clone, Debug, Default)]
+pub struct RulesRead(pub(crate) Arc<Vec<Option<TableRow>>>);
+
+impl PartialEq for RulesRead {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl RulesRead {
+    /// The row of the rule at this position.
+    pub fn row(&self, at: usize) -> Option<&TableRow> {
+        self.0.get(at).and_then(Option::as_ref)
+    }
 }
 
 /// Rows by table; variables are rows of `global_variables`, with their prefixes.

@@ -87,12 +87,17 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             lines
         },
         rules: match kept_rules {
-            Some(kept) => keep(&mut config.query_rules, &kept.query_rules, "mysql_query_rules"),
+            Some(kept) => {
+                config.rules_read.clone_from(&kept.rules_read);
+                keep(&mut config.query_rules, &kept.query_rules, "mysql_query_rules")
+            }
             None => {
-                let (rows, mut next_id) = (tables.rows("mysql_query_rules", report), 1);
-                let rule =
-                    |row: &Row<'_>, report: &mut Report| query_rules::query_rule(row, &mut next_id, report);
-                fill(Arc::make_mut(&mut config.query_rules), rows, rule, report)
+                let rows = tables.rows("mysql_query_rules", report);
+                let mut reader = query_rules::Reader::after(tables.kept().map(|kept| kept.config));
+                let rule = |row: &Row<'_>, report: &mut Report| reader.read(row, report);
+                let lines = fill(Arc::make_mut(&mut config.query_rules), rows, rule, report);
+                config.rules_read = reader.rows();
+                lines
             }
         },
         fast: match kept_rules {

@@ -9,7 +9,7 @@ use weir_topology::Endpoint;
 
 use crate::{
     AdminVariables, ClusterHostgroup, HostgroupAttributes, Job, Listener, MysqlVariables, Password,
-    ProxysqlServer, ReplicationHostgroup, Secret, ServerSslParams, WeirHostgroup, WeirTopology,
+    ProxysqlServer, ReplicationHostgroup, RulesRead, Secret, ServerSslParams, WeirHostgroup, WeirTopology,
 };
 
 /// A whole, checked configuration. A clone shares the tables that may be very large.
@@ -41,6 +41,8 @@ pub struct Config {
     pub query_rules: Arc<Vec<QueryRule>>,
     /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
     pub fast_routing: Arc<Vec<FastRoute>>,
+    /// The rows of `query_rules`, where they come from a database.
+    pub rules_read: RulesRead,
     /// What these two mean, compiled.
     pub rules: Arc<Rules>,
     /// Rows of `[[scheduler]]` in file order, inactive ones too.
@@ -69,6 +71,7 @@ impl Default for Config {
             weir_topology: Vec::new(),
             query_rules: Arc::default(),
             fast_routing: Arc::default(),
+            rules_read: RulesRead::default(),
             rules: Arc::default(),
             scheduler: Vec::new(),
             proxysql_servers: Vec::new(),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ToSql, params_from_iter};
+use rusqlite::{Connection, Row, ToSql, params_from_iter};
 use sha2::{Digest, Sha256};
 use weir_config::{Cell, TableRow, TableRows, Variable, variable};
 
@@ -86,6 +86,10 @@ impl Store {
                 table.columns.iter().map(|column| column.name).enumerate().collect();
             columns.sort_unstable_by_key(|(_, name)| *name);
             while let Some(row) = found.next()? {
+                if let Some(same) = self.rule_in_force(table, row, &columns)? {
+                    rows.push(same);
+                    continue;
+                }
                 let mut cells = TableRow::with_capacity(columns.len());
                 for (at, name) in &columns {
                     let cell = match row.get_ref(*at)? {
@@ -103,6 +107,38 @@ impl Store {
             all.extend(&table.name, rows);
         }
         Ok(all)
+    }
+
+    /// The row of `mysql_query_rules` that is in force, if this is the same.
+    fn rule_in_force(
+        &self,
+        table: &TableDef,
+        row: &Row<'_>,
+        columns: &[(usize, &'static str)],
+    ) -> Result<Option<TableRow>, rusqlite::Error> {
+        let Some(config) = self.in_force.as_ref().filter(|_| table.name == "mysql_query_rules") else {
+            return Ok(None);
+        };
+        let (ValueRef::Integer(rule_id), rules) = (row.get_ref(0)?, &config.query_rules) else {
+            return Ok(None);
+        };
+        let Ok(at) = rules.binary_search_by_key(&rule_id, |rule| i64::from(rule.rule_id)) else {
+            return Ok(None);
+        };
+        let Some(known) = config.rules_read.row(at) else { return Ok(None) };
+        let mut cells = known.iter();
+        for (at, name) in columns {
+            let value = row.get_ref(*at)?;
+            if value == ValueRef::Null {
+                continue;
+            }
+            let is_same =
+                cells.next().is_some_and(|(known, cell)| known == *name && Bound(cell).value() == value);
+            if !is_same {
+                return Ok(None);
+            }
+        }
+        Ok(cells.next().is_none().then(|| known.clone()))
     }
 
     /// Puts the rows of some modules in place of those in `main`. Tables without rows become empty, variables that
@@ -354,13 +390,18 @@ struct Bound<'r>(&'r Cell);
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let value = match self.0 {
+        Ok(ToSqlOutput::Borrowed(self.value()))
+    }
+}
+
+impl<'r> Bound<'r> {
+    fn value(&self) -> ValueRef<'r> {
+        match self.0 {
             Cell::Null => ValueRef::Null,
             Cell::Integer(number) => ValueRef::Integer(*number),
             Cell::Real(number) => ValueRef::Real(*number),
             Cell::Text(text) => ValueRef::Text(text.as_bytes()),
-        };
-        Ok(ToSqlOutput::Borrowed(value))
+        }
     }
 }
 

@@ -47,6 +47,36 @@ fn a_module_is_loaded_beside_what_is_in_force_of_the_others() {
 }
 
 #[test]
+fn rules_that_stay_are_taken_over_and_what_is_to_be_told_of_them_is_told_again() {
+    let rules = [Module::MysqlQueryRules];
+    let insert = "INSERT INTO mysql_query_rules (rule_id, active, match_digest, cache_ttl, apply) VALUES \
+                  (1, 1, '^a', NULL, 1), (2, 1, '^b', 1000, 1), (3, 1, '^c', NULL, 1), (4, 1, '^d', NULL, 1)";
+    let change = "UPDATE mysql_query_rules SET match_digest = '^C', comment = 'new' WHERE rule_id = 3; \
+                  DELETE FROM mysql_query_rules WHERE rule_id = 1; \
+                  INSERT INTO mysql_query_rules (rule_id, active, match_digest) VALUES (7, 1, '^e')";
+    let mut store = Store::in_memory().unwrap();
+    store.connection().execute_batch(insert).unwrap();
+    let loaded = load(&mut store, &rules);
+    let told = |loaded: &Loaded| loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(told(&loaded), ["mysql_query_rules (2): cache_ttl: not built yet"]);
+    store.commit_runtime(loaded).unwrap();
+    store.connection().execute_batch(change).unwrap();
+    let loaded = load(&mut store, &rules);
+
+    let mut fresh = Store::in_memory().unwrap();
+    fresh.connection().execute_batch(&format!("{insert}; {change}")).unwrap();
+    let expected = load(&mut fresh, &rules);
+    assert_eq!((&loaded.config, told(&loaded)), (&expected.config, told(&expected)));
+    let patterns = loaded.config.query_rules.iter().map(|rule| rule.match_digest.as_deref());
+    assert_eq!(patterns.collect::<Vec<_>>(), [Some("^b"), Some("^C"), Some("^d"), Some("^e")]);
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(
+        names(&store, "SELECT match_digest FROM runtime_mysql_query_rules ORDER BY rule_id"),
+        ["^b", "^C", "^d", "^e"]
+    );
+}
+
+#[test]
 fn warnings_are_of_what_is_loaded() {
     let mut store = Store::in_memory().unwrap();
     store
