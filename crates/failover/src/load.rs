@@ -7,7 +7,7 @@ use weir_testkit::{Sysbench, SysbenchRun};
 
 use crate::clock::Moment;
 use crate::error::FailoverError;
-use crate::probe::{Target, meaning_of};
+use crate::probe::{Target, meaning_of, of_commit};
 use crate::record::{Failure, Kind};
 
 /// sysbench's transaction, and the errors told one by one.
@@ -106,12 +106,7 @@ fn failure(line: &str) -> Option<Failure> {
         _ => Kind::Outside,
     };
     let (code, sqlstate) = (words.next()?.parse().ok()?, words.next()?);
-    let kind = match meaning_of(code, sqlstate, lost) {
-        // A COMMIT that was refused is the end of a transaction.
-        Kind::Outside if lost == Kind::Unknown && code == 1213 => Kind::Deadlock,
-        Kind::Outside if lost == Kind::Unknown => Kind::Inside,
-        kind => kind,
-    };
+    let kind = of_commit(meaning_of(code, sqlstate, lost), code, lost);
     let text = format!("error {code} ({sqlstate}): {}", words.next().unwrap_or_default());
     Some(Failure { at, kind, text, is_load: true })
 }

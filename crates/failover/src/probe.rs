@@ -199,7 +199,10 @@ impl Probe {
     fn ask(&mut self, sql: &str, lost: Kind) -> Result<u8, Failed> {
         let connection = self.connection.as_mut().ok_or((Kind::Outside, Error::Closed))?;
         let result = connection.query(sql).map_err(|error| {
-            let kind = meaning(&error, lost);
+            let kind = match self.stream {
+                Stream::WriteTransaction => of_commit(meaning(&error, lost), code_of(&error), lost),
+                _ => meaning(&error, lost),
+            };
             // Whatever state a refused transaction is in, the next one begins on another connection.
             if lost != Kind::Outside && self.stream == Stream::WriteTransaction {
                 self.connection = None;
@@ -241,6 +244,10 @@ fn meaning(error: &Error, lost: Kind) -> Kind {
     }
 }
 
+fn code_of(error: &Error) -> u16 {
+    if let Error::Server { code, .. } = error { *code } else { 0 }
+}
+
 /// Server's errors: whether they say that the statement, or its transaction, has had no effect.
 pub(crate) fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
     match (code, sqlstate, lost) {
@@ -250,6 +257,15 @@ pub(crate) fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
         (_, UNKNOWN, _) => lost,
         (_, _, Kind::Unknown) => Kind::Outside,
         _ => lost,
+    }
+}
+
+/// What it means for a transaction: a COMMIT that was refused is its end.
+pub(crate) fn of_commit(kind: Kind, code: u16, lost: Kind) -> Kind {
+    match kind {
+        Kind::Outside if lost == Kind::Unknown && code == 1213 => Kind::Deadlock,
+        Kind::Outside if lost == Kind::Unknown => Kind::Inside,
+        kind => kind,
     }
 }
 
@@ -266,6 +282,12 @@ mod tests {
         // Within a transaction.
         assert_eq!(meaning_of(1213, "40001", Kind::Inside), Kind::Deadlock);
         assert_eq!(meaning_of(2013, "HY000", Kind::Inside), Kind::Inside);
+        // A COMMIT that was certainly not done, and one of which nobody knows.
+        let commit =
+            |code, sqlstate| of_commit(meaning_of(code, sqlstate, Kind::Unknown), code, Kind::Unknown);
+        assert_eq!(commit(1053, "08S01"), Kind::Inside);
+        assert_eq!(commit(1213, "40001"), Kind::Deadlock);
+        assert_eq!(commit(1053, "08007"), Kind::Unknown);
         // BEGIN, a read, a login.
         assert_eq!(meaning_of(1047, "08S01", Kind::Outside), Kind::Outside);
     }

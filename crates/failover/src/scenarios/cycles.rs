@@ -8,9 +8,9 @@ use weir_testkit::{Account, hostgroup};
 use crate::clock::Moment;
 use crate::error::FailoverError;
 use crate::peer::{Peer, WeirPeer};
-use crate::record::{Pause, Recording, Source};
-use crate::scenarios::Seen;
+use crate::record::{Pause, Source};
 use crate::scenarios::lost::writer;
+use crate::scenarios::{Seen, story};
 use crate::stage::{Finished, Stage, progress};
 use crate::trial::{Figures, Judge, own_share_ms};
 use crate::watch::{LOST_QUORUM, VIEW};
@@ -32,8 +32,6 @@ const CYCLES_WITHOUT_MAX: u32 = 10;
 const CALM: Duration = Duration::from_secs(1);
 /// Of so many cycles, the slowest, it is told what servers and Weir said meanwhile.
 const SLOWEST: usize = 3;
-/// From so long before a kill on: the moments of marks and answers are not exact.
-const BEFORE_MS: u64 = 20;
 /// With assisted eviction: the median of the downtimes, and the longest, a five-nines day.
 const MEDIAN_MS: f64 = 150.0;
 const LONGEST_MS: f64 = 864.0;
@@ -207,22 +205,4 @@ impl Cycles {
         seen.notes.extend(self.named.into_iter().take(5));
         Ok(seen)
     }
-}
-
-/// What happened during the longest pause after a kill; times are from the kill on.
-fn story(recording: &Recording, event: Moment, pause: Option<Pause>) -> String {
-    let Some(pause) = pause else { return String::new() };
-    let since = |at: Moment| at.ms_since(event);
-    let during = event.minus_ms(BEFORE_MS)..=pause.to;
-    let marks = recording.marks.iter().filter(|mark| during.contains(&mark.at));
-    let said: Vec<String> =
-        marks.map(|mark| format!("{:+.0} ms {}: {}", since(mark.at), mark.source, mark.text)).collect();
-    format!(
-        "A pause of {:.0} ms ({}, {:+.0} to {:+.0} ms): {}.",
-        pause.ms(),
-        pause.stream,
-        since(pause.from),
-        since(pause.to),
-        said.join("; ")
-    )
 }

@@ -11,15 +11,19 @@ mod silent;
 mod switchover;
 mod weir_killed;
 
+use crate::clock::Moment;
 use crate::error::FailoverError;
 use crate::peer::PeerKind;
-use crate::record::Recording;
+use crate::record::{Pause, Recording};
 use crate::report::{Output, check_line};
 use crate::scenario::Scenario;
 use crate::stage::{Finished, Stage, progress};
 use crate::svg;
 use crate::trial::{Check, Figures, Judge, Measured, Outcome, Trial};
 use lost::End;
+
+/// From so long before an event on: the moments of marks and answers are not exact.
+const BEFORE_MS: u64 = 20;
 
 /// What a scenario has seen through one proxy.
 pub(crate) struct Seen {
@@ -55,6 +59,24 @@ impl Seen {
         self.notes.push(note.into());
         self
     }
+}
+
+/// What was said from an event on until its longest pause was over; times are from the event on.
+fn story(recording: &Recording, event: Moment, pause: Option<Pause>) -> String {
+    let Some(pause) = pause else { return String::new() };
+    let since = |at: Moment| at.ms_since(event);
+    let during = event.minus_ms(BEFORE_MS)..=pause.to;
+    let marks = recording.marks.iter().filter(|mark| during.contains(&mark.at));
+    let said: Vec<String> =
+        marks.map(|mark| format!("{:+.0} ms {}: {}", since(mark.at), mark.source, mark.text)).collect();
+    format!(
+        "A pause of {:.0} ms ({}, {:+.0} to {:+.0} ms): {}.",
+        pause.ms(),
+        pause.stream,
+        since(pause.from),
+        since(pause.to),
+        said.join("; ")
+    )
 }
 
 /// Runs a scenario through every proxy that it is for and that takes part.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::error::FailoverError;
 use crate::peer::PeerKind;
 use crate::record::Pause;
-use crate::scenarios::Seen;
 use crate::scenarios::lost::writer;
+use crate::scenarios::{Seen, story};
 use crate::stage::Stage;
 use crate::trial::{Figures, Judge};
 
@@ -34,7 +34,9 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     let mut figures = Figures::of(&finished);
     (figures.group_ms, figures.own_share_ms) = (None, None);
     let stall = finished.recording.pauses(true, started, finished.recording.ended);
-    let stall_ms = Pause::longest(&stall).map_or(f64::INFINITY, |pause| pause.ms());
+    let longest = Pause::longest(&stall);
+    let stall_ms = longest.map_or(f64::INFINITY, |pause| pause.ms());
+    let story = story(&finished.recording, started, longest);
 
     let mut judge = Judge::new(stage.args.smoke);
     judge.none("errors outside transactions", figures.outside);
@@ -44,5 +46,6 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     judge.within("longest write stall", stall_ms, STALL_MS);
     let took = synced.ms_since(started) / 1000.0;
     Ok(Seen::new(finished, figures, judge)
-        .note(format!("{} was Synced {took:.1} s after its start.", reader.name)))
+        .note(format!("{} was Synced {took:.1} s after its start.", reader.name))
+        .note(story))
 }
