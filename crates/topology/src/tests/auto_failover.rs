@@ -1,5 +1,7 @@
 //! `auto_failover`: what has to hold before a replica is made the writer, and who gets nothing afterwards.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const AFTER_MS: u64 = 5000;
@@ -242,4 +244,76 @@ fn a_switchover_goes_through() {
     assert_eq!((world.writer(), world.succession().due), (None, None));
     world.see_servers([read_only(0), writable(1), replica(2, 0, Link::Up)]);
     assert_eq!(world.writer(), Some(1));
+}
+
+fn server(index: usize) -> Endpoint {
+    Endpoint::new(&format!("db{index}"), 3306)
+}
+
+/// What a Weir decides that sees these servers, of which the first was the writer before.
+fn decide(states: &[ReplicaState], seen: &[bool]) -> Group {
+    let intents: Vec<Intent> =
+        (0..states.len()).map(|index| Intent { endpoint: server(index), ..row(0, 101, 1) }).collect();
+    let mut policy = failover_policy();
+    policy.replication[0].failover_after_ms = Some(0);
+    let look = |state: Option<&ReplicaState>, index: usize| {
+        let result = state.cloned().map(ServerState::from).ok_or_else(refused);
+        Observation::after(None, &server(index), Millis(1000), result)
+    };
+    let well = |(index, state): (usize, &ReplicaState)| {
+        let source = SourceLink { id: "id0".to_owned(), endpoint: Some(server(0)), link: Link::Up };
+        let source = (index > 0).then_some(source);
+        let begun = ReplicaState { read_only: Some(index > 0), source, ..state.clone() };
+        look(Some(&begun), index)
+    };
+    let begun: Vec<Observation> = states.iter().enumerate().map(well).collect();
+    let previous = roles(&policy, &intents, &begun, &Roles::default(), Millis(1000));
+    assert_eq!(previous.groups[0].writers, [server(0)]);
+    let now = |(index, state): (usize, &ReplicaState)| look(Some(state).filter(|_| seen[index]), index);
+    let observations: Vec<Observation> = states.iter().enumerate().map(now).collect();
+    roles(&policy, &intents, &observations, &previous, Millis(1000)).groups.remove(0)
+}
+
+/// Whether a server is writable, and from whom it replicates over which link.
+type Said = (bool, Option<(usize, usize)>);
+
+/// Mostly the first one.
+fn any_source() -> impl Strategy<Value = usize> {
+    (0..8_usize).prop_map(|number| number.saturating_sub(4))
+}
+
+proptest! {
+    /// Whatever the servers say, and whomever two Weirs see of them: a writer that one of them may replace is not
+    /// written to by the other, and where all replicas have a source they do not write to different ones.
+    #[test]
+    fn two_weirs_never_disagree(
+        servers in prop::collection::vec(
+            (prop::bool::weighted(0.3), prop::option::weighted(0.8, (any_source(), 0..4_usize))), 3..8),
+        sights in prop::collection::vec((prop::bool::weighted(0.8), prop::bool::weighted(0.8)), 8),
+    ) {
+        let links = [Link::Up, Link::Down, Link::Trying, Link::Idle];
+        let state = |(index, (writable, source)): (usize, &Said)| {
+            let source = source.filter(|(of, _)| *of != index).map(|(of, link)| SourceLink {
+                id: format!("id{of}"),
+                endpoint: Some(server(of)),
+                link: links[link],
+            });
+            ReplicaState {
+                read_only: Some(!writable),
+                source,
+                id: format!("id{index}"),
+                ..ReplicaState::default()
+            }
+        };
+        let states: Vec<ReplicaState> = servers.iter().enumerate().map(state).collect();
+        let sight = |which: fn(&(bool, bool)) -> bool| sights.iter().map(which).collect::<Vec<_>>();
+        let (one, two) = (decide(&states, &sight(|both| both.0)), decide(&states, &sight(|both| both.1)));
+        prop_assert!(one.writers.len() <= 1 && two.writers.len() <= 1);
+        let due = one.succession.and_then(|succession| succession.due);
+        prop_assert!(due.is_none_or(|lost| !two.writers.contains(&lost)));
+        // A read_only server without a source stands for whomever it is seen with.
+        let stands_for_any = states.iter().any(|state| state.read_only == Some(true) && state.source.is_none());
+        let same = one.writers.is_empty() || two.writers.is_empty() || one.writers == two.writers;
+        prop_assert!(same || stands_for_any);
+    }
 }
