@@ -14,6 +14,8 @@ use weir_config::{Config, ListenAddress, TableRows};
 use weir_journal::{AuditEvent, AuditKind};
 use weir_store::{Store, Value};
 
+#[path = "admin/crowd.rs"]
+mod crowd;
 #[path = "admin/digests.rs"]
 mod digests;
 #[path = "admin/metadata.rs"]
