@@ -12,6 +12,7 @@ mod auto_failover;
 mod cli;
 mod commands;
 mod diagnostics;
+mod disk;
 mod drain;
 mod drivers;
 mod entry_points;
@@ -70,6 +71,7 @@ fn cases() -> Vec<Case> {
         cli::trials(),
         commands::trials(),
         diagnostics::trials(),
+        disk::trials(),
         drain::trials(),
         drivers::trials(),
         entry_points::trials(),

@@ -18,10 +18,8 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -29,9 +27,6 @@ pub use feed::Feed;
 use feed::Slot;
 pub use record::{AuditEvent, AuditKind, Command, Statement};
 pub use writer::Writer;
-
-/// How long one who gives an order waits for the writer: a disk may hang.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One of the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +104,19 @@ struct Inner {
 #[derive(Debug)]
 enum Order {
     /// From now on these files. Faults are answered.
-    Take(Settings, Sender<Vec<String>>),
+    Take(Settings, Answer),
     /// Everything that is there is to be written, and the next files begun.
-    Flush(Sender<Vec<String>>),
+    Flush(Answer),
     Stop,
+}
+
+/// What is done with the faults, on the thread that writes.
+struct Answer(Box<dyn FnOnce(Vec<String>) + Send>);
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answer")
+    }
 }
 
 impl Journal {
@@ -153,19 +157,15 @@ impl Journal {
         Writer::start(self.clone())
     }
 
-    /// Goes by these settings from now on. What can't be written to is told; it is tried again, and what is lost
-    /// meanwhile is counted.
-    pub fn take(&self, settings: Settings) -> Vec<String> {
-        let (to, faults) = channel();
-        self.order(Order::Take(settings, to));
-        self.answer(&faults)
+    /// Goes by these settings from now on; never waits. What can't be written to is told `then`, by the thread that
+    /// writes; it is tried again, and what is lost meanwhile is counted.
+    pub fn take(&self, settings: Settings, then: impl FnOnce(Vec<String>) + Send + 'static) {
+        self.order(Order::Take(settings, Answer(Box::new(then))));
     }
 
-    /// Writes what is there and begins the next files.
-    pub fn flush(&self) -> Vec<String> {
-        let (to, faults) = channel();
-        self.order(Order::Flush(to));
-        self.answer(&faults)
+    /// Writes what is there and begins the next files; never waits. What can't be written to is told `then`.
+    pub fn flush(&self, then: impl FnOnce(Vec<String>) + Send + 'static) {
+        self.order(Order::Flush(Answer(Box::new(then))));
     }
 
     /// What has become of each log's lines, by the logs' numbers.
@@ -174,14 +174,6 @@ impl Journal {
             written: self.inner.written[log].load(Ordering::Relaxed),
             dropped: self.inner.dropped[log].load(Ordering::Relaxed),
         })
-    }
-
-    fn answer(&self, faults: &Receiver<Vec<String>>) -> Vec<String> {
-        if self.inner.writer.get().is_none() {
-            return Vec::new();
-        }
-        let late = || vec!["the logs' files have not answered within 5 s".to_owned()];
-        faults.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(|_| late())
     }
 
     fn order(&self, order: Order) {

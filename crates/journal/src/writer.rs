@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::file::{LogFile, Outcome};
 use crate::line::{Clocks, put_audit, put_statement};
 use crate::record::Record;
-use crate::{Journal, Log, Order, Settings};
+use crate::{Answer, Journal, Log, Order, Settings};
 
 /// How long a record waits at most before it is written.
 const ROUND: Duration = Duration::from_millis(100);
@@ -48,6 +48,8 @@ impl Writer {
 struct Desk {
     journal: Journal,
     files: [Option<LogFile>; 3],
+    /// Those that were added for an order that is not carried out yet.
+    added: [bool; 3],
     spare: Vec<u8>,
     /// Lines that were dropped, as far as they have been told of: by whom ever they were, and by the files' own.
     known: [u64; 3],
@@ -60,6 +62,7 @@ impl Desk {
         Self {
             journal,
             files: Default::default(),
+            added: [false; 3],
             spare: Vec::new(),
             known: [0; 3],
             told: [0; 3],
@@ -69,15 +72,20 @@ impl Desk {
 
     fn run(mut self) {
         loop {
-            self.write_all();
             let orders = std::mem::take(
                 &mut *self.journal.inner.orders.lock().unwrap_or_else(PoisonError::into_inner),
             );
+            // Who gives an order does not wait: what is logged behind it may be there already.
+            for order in &orders {
+                if let Order::Take(settings, _) = order {
+                    self.add(settings);
+                }
+            }
+            self.write_all();
             for order in orders {
                 match order {
-                    // Who asked may have lost patience.
-                    Order::Take(settings, to) => drop(to.send(self.take(settings))),
-                    Order::Flush(to) => drop(to.send(self.begin_next())),
+                    Order::Take(settings, Answer(then)) => then(self.take(settings)),
+                    Order::Flush(Answer(then)) => then(self.begin_next()),
                     Order::Stop => return,
                 }
             }
@@ -90,15 +98,28 @@ impl Desk {
         }
     }
 
+    /// Logs that are switched on have their files from now on.
+    fn add(&mut self, settings: &Settings) {
+        for ((file, wanted), added) in self.files.iter_mut().zip(&settings.files).zip(&mut self.added) {
+            if file.is_none() && wanted.is_some() {
+                *file = wanted.clone().map(LogFile::new);
+                *added = true;
+            }
+        }
+    }
+
     fn take(&mut self, settings: Settings) -> Vec<String> {
         let audits = settings.files.get(Log::Audit as usize).is_some_and(Option::is_some);
         self.journal.inner.audits.store(audits, Ordering::Relaxed);
         let mut faults = Vec::new();
         for ((file, wanted), log) in self.files.iter_mut().zip(settings.files).zip(Log::ALL) {
-            if file.as_ref().map(LogFile::settings) == wanted.as_ref() {
+            let is_as_before = file.as_ref().map(LogFile::settings) == wanted.as_ref();
+            if is_as_before && !std::mem::take(&mut self.added[log as usize]) {
                 continue;
             }
-            *file = wanted.map(LogFile::new);
+            if !is_as_before {
+                *file = wanted.map(LogFile::new);
+            }
             if let Some(Err(fault)) =
                 file.as_mut().map(|file| file.open().map_err(|error| describe(log, file, &error)))
             {
@@ -194,6 +215,7 @@ fn describe(log: Log, file: &LogFile, error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::mpsc::channel;
 
     use super::*;
     use crate::{AuditEvent, Counts, FileSettings, Statement};
@@ -201,6 +223,45 @@ mod tests {
     fn settings(dir: &Path) -> Settings {
         let file = |name| Some(FileSettings { base: dir.join(name), bytes_max: 1 << 20 });
         Settings { files: [file("events"), file("slow"), file("audit")] }
+    }
+
+    fn take(journal: &Journal, settings: Settings) -> Vec<String> {
+        let (to, faults) = channel();
+        journal.take(settings, move |told| to.send(told).unwrap());
+        faults.recv().unwrap()
+    }
+
+    fn flush(journal: &Journal) -> Vec<String> {
+        let (to, faults) = channel();
+        journal.flush(move |told| to.send(told).unwrap());
+        faults.recv().unwrap()
+    }
+
+    /// A disk that hangs, here in the answer to an order, is waited for by nobody; what comes meanwhile is written later.
+    #[test]
+    fn who_gives_orders_does_not_wait_for_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(1);
+        let writer = journal.start().unwrap();
+        let (hangs, is_hanging) = channel();
+        let (goes_on, may_go_on) = channel::<()>();
+        journal.flush(move |_| {
+            hangs.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        });
+        is_hanging.recv().unwrap();
+        let (to, taken) = channel();
+        journal.take(settings(dir.path()), move |faults| to.send(faults).unwrap());
+        let mut feed = journal.feed(0);
+        feed.statement(&statement(b"one", false));
+        drop(feed);
+        journal.flush(|_| {});
+        assert!(taken.try_recv().is_err());
+        goes_on.send(()).unwrap();
+        assert_eq!(taken.recv().unwrap(), [""; 0]);
+        writer.stop();
+        assert_eq!(lines(&dir.path().join("events.00000001"))[0]["query"], "one");
+        assert_eq!(journal.counts()[0], Counts { written: 1, dropped: 0 });
     }
 
     fn lines(path: &Path) -> Vec<serde_json::Value> {
@@ -217,14 +278,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::new(2);
         let writer = journal.start().unwrap();
-        assert_eq!(journal.take(settings(dir.path())), [""; 0]);
+        assert_eq!(take(&journal, settings(dir.path())), [""; 0]);
         let mut feeds = [journal.feed(0), journal.feed(1)];
         for (feed, query) in feeds.iter_mut().zip([b"one", b"two"]) {
             feed.statement(&statement(query, query == b"two"));
             feed.hand_over();
         }
         journal.audit(&AuditEvent { username: b"admin", ..AuditEvent::default() });
-        assert_eq!(journal.flush(), [""; 0]);
+        assert_eq!(flush(&journal), [""; 0]);
         // What comes after the flush is in the next file.
         feeds[0].statement(&statement(b"three", false));
         drop(feeds);
@@ -252,11 +313,11 @@ mod tests {
         // A mebibyte in the slot, another in the feed.
         assert_eq!(journal.counts()[0], Counts { written: 0, dropped: 10 });
         let writer = journal.start().unwrap();
-        journal.take(settings(dir.path()));
+        take(&journal, settings(dir.path()));
         for _ in 0..2 {
             feed.statement(&statement(b"one", false));
             feed.hand_over();
-            journal.flush();
+            flush(&journal);
         }
         writer.stop();
         assert_eq!(journal.counts()[0].dropped, 10);
@@ -267,7 +328,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::new(0);
         let writer = journal.start().unwrap();
-        let faults = journal.take(settings(&dir.path().join("missing")));
+        let faults = take(&journal, settings(&dir.path().join("missing")));
         assert_eq!(faults.len(), 3);
         let base = dir.path().join("missing/events");
         let expected = format!(

@@ -15,6 +15,7 @@ use crate::control::{Deed, Orders, Switchover, order};
 use crate::serve::Intake;
 use crate::source::Source;
 use crate::tables::{self, Sources};
+use crate::tls::{NO_TLS, Tls};
 use crate::web::WebSource;
 
 /// The running Weir, as admin threads see it.
@@ -24,6 +25,8 @@ pub(crate) struct RunningWeir {
     pub publisher: Publisher,
     /// What statistics are made of.
     pub sources: Arc<Sources>,
+    /// None if it is switched off.
+    pub tls: Option<Tls>,
     /// What metrics are made of.
     pub shown: Arc<WebSource>,
     /// As if the process had got this signal.
@@ -71,7 +74,12 @@ impl Engine for RunningWeir {
             }
             EngineCommand::Pause => Deed::Pause,
             EngineCommand::Resume => Deed::Resume,
-            EngineCommand::ReloadTls => Deed::ReloadTls,
+            EngineCommand::ReloadTls => {
+                // A disk may hang: this thread can wait for it.
+                let tls = self.tls.as_ref().ok_or(NO_TLS)?;
+                let certificate = tls.read(&self.sources.in_force.config());
+                Deed::ReloadTls(certificate.map_err(|error| error.to_string())?)
+            }
             EngineCommand::Drain(server) => Deed::Drain(server),
             EngineCommand::Undrain(server) => Deed::Undrain(server),
             EngineCommand::Switchover { hostgroup, to, force, dry_run } => {

@@ -16,7 +16,9 @@ use crate::tally::clock;
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_secs(1);
 /// After a failure, such as a full disk, nothing is tried for so long.
-const PAUSE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(10);
+/// Rows of one snapshot of digests; those that took longest come first.
+const DIGESTS_MAX: usize = 100_000;
 
 /// The thread, which ends when this is dropped.
 #[derive(Debug)]
@@ -33,13 +35,23 @@ pub(crate) fn start(path: &Path, sources: Arc<Sources>) -> std::io::Result<Keepi
     let path = path.to_owned();
     let (stop, stopped) = channel();
     thread::Builder::new().name("history".into()).spawn(move || {
-        let mut historian = Historian { path, history: None, last: Vec::new() };
-        let mut pause = Duration::ZERO;
+        let mut historian = Historian { path, history: None, last: Vec::new(), digests: None };
+        let (mut pause, mut is_failing) = (Duration::ZERO, false);
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            pause = match historian.keep(&sources) {
-                Ok(()) => TICK,
+            let kept = historian.keep(&sources);
+            let (has_failed, path) =
+                (std::mem::replace(&mut is_failing, kept.is_err()), historian.path.display());
+            pause = match kept {
+                Ok(()) => {
+                    if has_failed {
+                        tracing::info!(%path, "statistics are kept again");
+                    }
+                    TICK
+                }
                 Err(error) => {
-                    tracing::warn!(path = %historian.path.display(), %error, "statistics can't be kept now");
+                    if !has_failed {
+                        tracing::warn!(%path, %error, "statistics can't be kept now");
+                    }
                     historian.history = None;
                     PAUSE
                 }
@@ -54,6 +66,8 @@ struct Historian {
     history: Option<History>,
     /// When rows of each subject were kept last.
     last: Vec<(Subject, Instant)>,
+    /// Digests that have begun again and are not on the disk yet, with when that was.
+    digests: Option<(u64, Rows)>,
 }
 
 impl Historian {
@@ -67,6 +81,10 @@ impl Historian {
             Some(history) => history,
             None => self.history.insert(History::open(&self.path)?),
         };
+        if let Some((at_s, rows)) = &self.digests {
+            history.record_digests(*at_s, rows)?;
+            self.digests = None;
+        }
         for subject in Subject::ALL {
             let Some(interval) = interval(&config.admin, subject) else { continue };
             let last = self.last.iter_mut().find(|(known, _)| *known == subject);
@@ -75,7 +93,16 @@ impl Historian {
                 None => self.last.push((subject, Instant::now())),
                 Some((_, at)) if at.elapsed() >= interval => {
                     *at = Instant::now();
-                    history.record(subject, clock().unix_s, sources)?;
+                    let now_s = clock().unix_s;
+                    if subject != Subject::Digests {
+                        history.record(subject, now_s, sources)?;
+                        continue;
+                    }
+                    // They are nowhere else any more: with a full disk they wait.
+                    let rows = tables::hottest_digests_and_reset(sources, DIGESTS_MAX);
+                    let (at_s, rows) = self.digests.insert((now_s, rows));
+                    history.record_digests(*at_s, rows)?;
+                    self.digests = None;
                 }
                 Some(_) => {}
             }
@@ -113,9 +140,5 @@ impl Figures for Sources {
     fn memory_bytes(&self) -> (u64, u64, u64) {
         let memory = process::memory();
         (memory.data_bytes, memory.resident_bytes, memory.virtual_bytes)
-    }
-
-    fn take_digests(&self, rows_max: usize) -> Rows {
-        tables::hottest_digests_and_reset(self, rows_max)
     }
 }

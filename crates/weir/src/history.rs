@@ -21,8 +21,6 @@ const HOUR_S: u64 = 3600;
 const DAY_S: u64 = 24 * HOUR_S;
 /// How long rows stay (ProxySQL keeps them as long): those of an interval, of an hour, of a day.
 const KEPT_S: [u64; 3] = [7 * DAY_S, 365 * DAY_S, 2 * 365 * DAY_S];
-/// Rows of one snapshot of digests; those that took longest come first.
-const DIGESTS_MAX: usize = 100_000;
 
 /// Something of which rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,8 +52,6 @@ pub(crate) trait Figures {
     fn cpu_ticks(&self) -> (u64, u64);
     /// Memory taken, in RAM, and mapped, in bytes.
     fn memory_bytes(&self) -> (u64, u64, u64);
-    /// The rows of `stats_mysql_query_digest` that took longest in all, which begins again.
-    fn take_digests(&self, rows_max: usize) -> Rows;
 }
 
 /// Writes rows.
@@ -110,12 +106,19 @@ impl History {
                 })
             }
             Subject::ConnectionPool => {
-                self.insert_rows("history_stats_mysql_connection_pool", now_s, figures.connection_pool())
+                self.insert_rows("history_stats_mysql_connection_pool", now_s, &figures.connection_pool())
             }
-            Subject::Digests => {
-                self.insert_rows("history_mysql_query_digest", now_s, figures.take_digests(DIGESTS_MAX))
-            }
+            // See History::record_digests.
+            Subject::Digests => Ok(()),
         }
+    }
+
+    /// Adds digests as they were at that time: all of them or none.
+    ///
+    /// # Errors
+    /// As [`History::record`].
+    pub(crate) fn record_digests(&mut self, at_s: u64, rows: &Rows) -> Result<(), rusqlite::Error> {
+        self.insert_rows("history_mysql_query_digest", at_s, rows)
     }
 
     fn record_global(&mut self, now_s: u64, values: &[(&'static str, u64)]) -> Result<(), rusqlite::Error> {
@@ -141,12 +144,12 @@ impl History {
         transaction.commit()
     }
 
-    fn insert_rows(&mut self, table: &str, now_s: u64, rows: Rows) -> Result<(), rusqlite::Error> {
+    fn insert_rows(&mut self, table: &str, now_s: u64, rows: &Rows) -> Result<(), rusqlite::Error> {
         let transaction = self.connection.transaction()?;
         for row in rows {
             let places: Vec<String> = (2..row.len() + 2).map(|at| format!("?{at}")).collect();
             let statement = format!("INSERT OR REPLACE INTO {table} VALUES (?1, {})", places.join(", "));
-            let values = std::iter::once(Value::Integer(stored(now_s))).chain(row);
+            let values = std::iter::once(Value::Integer(stored(now_s))).chain(row.iter().cloned());
             transaction.prepare_cached(&statement)?.execute(rusqlite::params_from_iter(values))?;
         }
         transaction.commit()

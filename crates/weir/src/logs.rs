@@ -1,16 +1,43 @@
 //! The events log, the slow log and the audit log, as the configuration wants them.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
 use weir_config::Config;
 use weir_journal::{FileSettings, Journal, Settings};
 
-/// The journal goes by this configuration from now on. What can't be written to is no reason to refuse it: traffic comes
-/// first, and a disk may come back.
-pub(crate) fn apply(journal: &Journal, config: &Config) -> Vec<String> {
-    let faults = journal.take(settings(config));
-    for fault in &faults {
-        tracing::warn!(fault, "lines are left out until it can be written");
+/// How long one who wants to know of faults waits: a disk may hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the logs' files will say.
+#[derive(Debug)]
+pub(crate) struct Pending(Receiver<Vec<String>>);
+
+impl Pending {
+    /// What can't be written to. Not for a thread that others wait for.
+    pub(crate) fn faults(self) -> Vec<String> {
+        match self.0.recv_timeout(PATIENCE) {
+            Ok(faults) => faults,
+            Err(RecvTimeoutError::Disconnected) => Vec::new(),
+            Err(RecvTimeoutError::Timeout) => {
+                vec![format!("the logs' files have not answered within {} s", PATIENCE.as_secs())]
+            }
+        }
     }
-    faults
+}
+
+/// The journal goes by this configuration from now on. What can't be written to is no reason to refuse it: traffic comes
+/// first, and a disk may come back. Never waits.
+pub(crate) fn apply(journal: &Journal, config: &Config) -> Pending {
+    let (to, faults) = channel();
+    journal.take(settings(config), move |faults| {
+        for fault in &faults {
+            tracing::warn!(fault, "lines are left out until it can be written");
+        }
+        // Who wanted to know may have lost patience.
+        let _ = to.send(faults);
+    });
+    Pending(faults)
 }
 
 /// Whether two configurations want the same of the logs.
@@ -18,12 +45,12 @@ pub(crate) fn are_as_before(new: &Config, old: &Config) -> bool {
     settings(new) == settings(old)
 }
 
-/// Goes on in the next files.
+/// Goes on in the next files. Never waits.
 pub(crate) fn rotate(journal: &Journal) {
-    match &*journal.flush() {
+    journal.flush(|faults| match &*faults {
         [] => tracing::info!("logs flushed: the next files are in use"),
         faults => tracing::warn!(?faults, "logs flushed"),
-    }
+    });
 }
 
 fn settings(config: &Config) -> Settings {
@@ -51,7 +78,7 @@ mod tests {
         let writer = journal.start().unwrap();
         let mut config = Config { datadir: dir.path().into(), ..Config::default() };
         config.variables.logs.eventslog_filename = Some("nowhere/events".into());
-        let faults = apply(&journal, &config);
+        let faults = apply(&journal, &config).faults();
         assert!(faults.len() == 1 && faults[0].contains("nowhere/events"), "{faults:?}");
         let mut other = config.clone();
         other.variables.max_connections += 1;
@@ -59,7 +86,7 @@ mod tests {
         // Another log is switched on: the first one's fault is no news.
         other.variables.logs.auditlog_filename = Some("nowhere/audit".into());
         assert!(!are_as_before(&other, &config));
-        let faults = apply(&journal, &other);
+        let faults = apply(&journal, &other).faults();
         assert!(faults.len() == 1 && faults[0].contains("nowhere/audit"), "{faults:?}");
         writer.stop();
     }

@@ -24,15 +24,15 @@ pub(crate) enum RsaKeyError {
 }
 
 /// The key, if some user's password can't be checked without one: only a salted hash of it is known.
-pub(crate) fn rsa_key(config: &Config) -> Result<Option<Arc<RsaKey>>, RsaKeyError> {
+pub(crate) fn rsa_key(config: &Config, datadir: &Path) -> Result<Option<Arc<RsaKey>>, RsaKeyError> {
     let needs_key = |password: &Password| matches!(password, Password::Sha2Hash(_));
     if !config.users.iter().any(|user| user.active && needs_key(&user.password)) {
         return Ok(None);
     }
-    let path = config.datadir.join(PRIVATE_FILE);
+    let path = datadir.join(PRIVATE_FILE);
     let key = match std::fs::read_to_string(&path) {
         Ok(text) => RsaKey::from_pem(&text).map_err(|error| RsaKeyError::Key { path, error })?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make(&config.datadir, &path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(datadir, &path)?,
         Err(error) => return Err(RsaKeyError::File { path, error }),
     };
     Ok(Some(Arc::new(key)))
@@ -59,28 +59,28 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use weir_config::parse;
 
-    fn config(datadir: &Path, password: &str) -> Config {
+    fn config(password: &str) -> Config {
         let text = format!(
             "[[mysql_servers]]\nhostgroup_id = 0\nhostname = \"db1\"\n\
              [[mysql_users]]\nusername = \"app\"\npassword = \"{password}\"\n"
         );
-        Config { datadir: datadir.into(), ..parse(&text, "weir.toml").unwrap() }
+        parse(&text, "weir.toml").unwrap()
     }
 
     #[test]
     fn a_key_is_made_when_a_hash_needs_it_and_kept() {
         let datadir = tempfile::tempdir().unwrap();
         let datadir = datadir.path().join("new");
-        assert!(rsa_key(&config(&datadir, "clear")).unwrap().is_none());
+        assert!(rsa_key(&config("clear"), &datadir).unwrap().is_none());
         assert!(!datadir.exists());
-        let hashed = config(&datadir, &format!("$A$005${}", "s".repeat(63)));
-        let first = rsa_key(&hashed).unwrap().unwrap();
+        let hashed = config(&format!("$A$005${}", "s".repeat(63)));
+        let first = rsa_key(&hashed, &datadir).unwrap().unwrap();
         let mode = std::fs::metadata(datadir.join(PRIVATE_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(std::fs::read_to_string(datadir.join(PUBLIC_FILE)).unwrap(), first.public_pem());
-        assert_eq!(rsa_key(&hashed).unwrap().unwrap().public_pem(), first.public_pem());
+        assert_eq!(rsa_key(&hashed, &datadir).unwrap().unwrap().public_pem(), first.public_pem());
         std::fs::write(datadir.join(PRIVATE_FILE), "nonsense").unwrap();
-        let error = rsa_key(&hashed).unwrap_err().to_string();
+        let error = rsa_key(&hashed, &datadir).unwrap_err().to_string();
         assert!(error.contains(PRIVATE_FILE) && error.contains("openssl pkcs8"), "{error}");
     }
 }

@@ -6,6 +6,7 @@ mod ground;
 mod handover;
 mod intake;
 mod leaving;
+mod materials;
 mod office;
 mod opening;
 mod pause;
@@ -289,7 +290,7 @@ impl Server {
             Deed::Switchover(switchover) => self.switchover(&switchover, &steps),
             Deed::Pause => self.pause(true, service),
             Deed::Resume => self.pause(false, service),
-            Deed::ReloadTls => self.reload_tls(),
+            Deed::ReloadTls(certificate) => self.reload_tls(certificate),
         };
         steps.end(done);
     }

@@ -1,6 +1,7 @@
 //! TLS towards servers: from the configuration to what connections are made with.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +60,11 @@ pub(crate) enum ServerTlsError {
 /// A file's path and content.
 type File = (PathBuf, Vec<u8>);
 
-/// What the files of a configuration hold.
+/// What the servers of a configuration need, read from its files.
+#[derive(Debug)]
+pub(crate) struct Contents(BTreeMap<Endpoint, (ServerTlsParams, Files)>);
+
+/// What the files of a server's parameters hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Files {
     authorities: Vec<File>,
@@ -67,25 +72,49 @@ struct Files {
     own: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl ServersTls {
-    /// Reads all that the configuration asks for.
+impl Contents {
+    /// Reads all that the configuration asks for, which takes as long as the disk does.
     ///
     /// # Errors
-    /// The first file or server with which something is wrong.
-    pub(crate) fn read(&self, config: &Config) -> Result<Self, ServerTlsError> {
-        let mut servers = BTreeMap::new();
+    /// The first file that can't be read.
+    pub(crate) fn read(config: &Config) -> Result<Self, ServerTlsError> {
+        let mut contents = BTreeMap::new();
         for row in config.servers.iter().filter(|row| row.use_ssl) {
             let endpoint = row.endpoint();
             let Some(params) = config.server_tls(&endpoint) else { continue };
-            let files = Files::read(params)?;
+            // It may be in several hostgroups.
+            if let Entry::Vacant(place) = contents.entry(endpoint) {
+                place.insert((params.clone(), Files::read(params)?));
+            }
+        }
+        Ok(Self(contents))
+    }
+}
+
+impl ServersTls {
+    /// What is made of these files; what is as before stays the same object.
+    ///
+    /// # Errors
+    /// The first file or server with which something is wrong.
+    pub(crate) fn with(&self, contents: Contents) -> Result<Self, ServerTlsError> {
+        let mut servers = BTreeMap::new();
+        for (endpoint, (params, files)) in contents.0 {
             let known = self.servers.get(&endpoint);
-            let tls = match known.filter(|known| known.params == *params && known.files == files) {
+            let tls = match known.filter(|known| known.params == params && known.files == files) {
                 Some(known) => known.tls.clone(),
-                None => Arc::new(server_tls(&endpoint, params, &files)?),
+                None => Arc::new(server_tls(&endpoint, &params, &files)?),
             };
-            servers.insert(endpoint, Known { params: params.clone(), files, tls });
+            servers.insert(endpoint, Known { params, files, tls });
         }
         Ok(Self { servers })
+    }
+
+    /// Reads the files, too.
+    ///
+    /// # Errors
+    /// As [`Contents::read`] and [`ServersTls::with`].
+    pub(crate) fn read(&self, config: &Config) -> Result<Self, ServerTlsError> {
+        self.with(Contents::read(config)?)
     }
 
     /// What is spoken with a server.

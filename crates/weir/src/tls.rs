@@ -14,6 +14,8 @@ use weir_config::Config;
 
 use crate::files::write_private;
 
+/// Why there is no certificate to read.
+pub(crate) const NO_TLS: &str = "mysql-have_ssl is off: there is no TLS";
 const CERT_FILE: &str = "weir-cert.pem";
 const KEY_FILE: &str = "weir-key.pem";
 
@@ -54,16 +56,23 @@ impl Tls {
         Ok(Some(Self { config: Arc::new(server), current }))
     }
 
-    /// Reads certificate and key again, for the handshakes from now on.
+    /// Reads certificate and key again, which takes as long as the disk does.
     ///
     /// # Errors
-    /// What is wrong with them; then nothing has changed.
-    pub(crate) fn reload(&self, config: &Config) -> Result<(), TlsError> {
-        let key = certified_key(config, self.config.crypto_provider())?;
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-        Ok(())
+    /// What is wrong with them.
+    pub(crate) fn read(&self, config: &Config) -> Result<Certificate, TlsError> {
+        certified_key(config, self.config.crypto_provider()).map(|key| Certificate(Arc::new(key)))
+    }
+
+    /// The certificate of the handshakes from now on.
+    pub(crate) fn take(&self, certificate: Certificate) {
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = certificate.0;
     }
 }
+
+/// A certificate and its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate(Arc<CertifiedKey>);
 
 /// The certificate of now. Only a handshake looks at it.
 #[derive(Debug)]
@@ -191,11 +200,11 @@ mod tests {
         let chain = |tls: &Tls| tls.current.0.read().unwrap().cert.clone();
         let first = chain(&tls);
         std::fs::remove_file(datadir.path().join(KEY_FILE)).unwrap();
-        tls.reload(&config).unwrap();
+        tls.take(tls.read(&config).unwrap());
         let second = chain(&tls);
         assert_ne!(first, second);
         std::fs::write(datadir.path().join(CERT_FILE), "nonsense").unwrap();
-        assert!(tls.reload(&config).is_err());
+        assert!(tls.read(&config).is_err());
         assert_eq!(chain(&tls), second);
     }
 }

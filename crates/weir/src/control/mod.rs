@@ -18,6 +18,7 @@ use weir_top::Glance;
 use weir_topology::Endpoint;
 
 use crate::takeover::Wish;
+use crate::tls::Certificate;
 
 pub(crate) use client::{Door, DoorError};
 pub(crate) use report::{Report, Reporter};
@@ -97,8 +98,8 @@ pub(crate) enum Deed {
     Pause,
     /// The end of that.
     Resume,
-    /// Read certificate and key again.
-    ReloadTls,
+    /// Use this certificate, which was read again.
+    ReloadTls(Certificate),
     HandOver(Wish),
 }
 

@@ -39,16 +39,17 @@ impl Figures for Growing {
     fn memory_bytes(&self) -> (u64, u64, u64) {
         (1000, self.next(), 3000)
     }
+}
 
-    fn take_digests(&self, _: usize) -> Rows {
-        let row = |sum_time: i64| {
-            let mut row = vec![Value::Integer(1)];
-            row.extend((0..5).map(|_| Value::Text("x".to_owned())));
-            row.extend([1, 2, 3, sum_time, 1, 1, 0, 0].map(Value::Integer));
-            row
-        };
-        vec![row(50), row(5)]
-    }
+/// Digests that took 50 and 5.
+fn digests() -> Rows {
+    let row = |sum_time: i64| {
+        let mut row = vec![Value::Integer(1)];
+        row.extend((0..5).map(|_| Value::Text("x".to_owned())));
+        row.extend([1, 2, 3, sum_time, 1, 1, 0, 0].map(Value::Integer));
+        row
+    };
+    vec![row(50), row(5)]
 }
 
 fn history() -> (tempfile::TempDir, History) {
@@ -72,6 +73,9 @@ fn every_subject_has_its_rows() {
     for subject in Subject::ALL {
         history.record(subject, 1_000_000, &figures).expect("a row");
         history.record(subject, 1_000_060, &figures).expect("a row");
+    }
+    for at_s in [1_000_000, 1_000_060] {
+        history.record_digests(at_s, &digests()).expect("rows");
     }
     assert_eq!(
         numbers(&history, "SELECT timestamp, Questions, Client_Connections_connected FROM mysql_connections"),

@@ -69,7 +69,7 @@ fn snapshots(config: &Config, registry: ServerRegistry, instance: &str) -> Resul
     let mut snapshots = Snapshots::new(registry);
     (snapshots.addresses, _) = Addresses::look_up(config, &addresses::system()).over(&Known::new())?;
     snapshots.take_rules(config);
-    snapshots.rsa_key = rsa_key::rsa_key(config)?;
+    snapshots.rsa_key = rsa_key::rsa_key(config, &config.datadir)?;
     snapshots.servers_tls = snapshots.servers_tls.read(config)?;
     snapshots.instance = instance.into();
     Ok(snapshots)

@@ -1,19 +1,23 @@
 //! Another configuration for a Weir that runs, offered by another thread: the one that reads the file at SIGHUP, or an
 //! admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
 //!
-//! Names of servers are looked up by the thread that offers it: roles are published, and failovers seen to, while a
-//! resolver hangs.
+//! Names of servers are looked up, and files read, by the thread that offers it: roles are published, and failovers seen
+//! to, while a resolver or a disk hangs.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use weir_config::Config;
+use weir_protocol::auth::rsa::RsaKey;
 use weir_proxy::service::Service;
 
 use super::handover::{Handover, UNDER_WAY};
+use super::materials::Materials;
 use super::{Event, ServeError, Server, log_listeners};
-use crate::addresses::{self, Addresses, Known, Resolver};
-use crate::logs;
-use crate::rsa_key;
+use crate::addresses::{self, Known, Resolver};
+use crate::logs::{self, Pending};
+use crate::server_tls::ServersTls;
 
 /// What can't change while Weir runs; each has its name and how it is kept.
 const FIXED: [Fixed; 4] = [
@@ -43,15 +47,25 @@ struct Fixed {
 pub(crate) struct Intake {
     events: Sender<Event>,
     resolver: Resolver,
+    /// The running Weir's.
+    datadir: Arc<Path>,
 }
 
 /// A configuration to go by, and whom to tell what comes of it.
 pub(crate) struct Offer {
     config: Box<Config>,
-    addresses: Addresses,
+    materials: Materials,
     /// Whether it is refused where it wants what only a restart can change.
     is_whole: bool,
-    answer: Sender<Result<Vec<String>, Refusal>>,
+    answer: Sender<Result<Taken, Refusal>>,
+}
+
+/// What comes of a configuration that was taken.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    warnings: Vec<String>,
+    /// What the logs' files will say, if they have changed.
+    logs: Option<Pending>,
 }
 
 /// Why a configuration was not taken; then everything is as before.
@@ -64,43 +78,46 @@ pub(crate) enum Refusal {
 }
 
 impl Intake {
-    pub(super) fn new(events: Sender<Event>) -> Self {
-        Self { events, resolver: addresses::system() }
+    /// For the Weir with this datadir.
+    pub(super) fn new(events: Sender<Event>, datadir: &Path) -> Self {
+        Self { events, resolver: addresses::system(), datadir: datadir.into() }
     }
 
     /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while a
-    /// switchover is under way, or names of servers are hard to resolve. What only a restart can change stays as it is,
+    /// switchover is under way, names of servers are hard to resolve, or a disk is slow. What only a restart can change stays as it is,
     /// with a warning for each. The same configuration as before disturbs nothing.
     ///
     /// # Errors
     /// Why it was not taken; then everything is as before.
     pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        let addresses = self.look_up(&config);
-        self.offer(config, addresses, false).map_err(|refusal| match refusal {
+        let materials = self.gather(&config);
+        let taken = self.offer(config, materials, false).map_err(|refusal| match refusal {
             Refusal::Faults(faults) => faults,
             Refusal::NeedsRestart(what) => vec![format!("{what}: this needs a restart")],
-        })
+        })?;
+        let of_logs = taken.logs.map(Pending::faults).unwrap_or_default();
+        Ok(taken.warnings.into_iter().chain(of_logs).collect())
     }
 
     /// The same for a configuration that may mean other files and addresses than before, though it says the same, and
-    /// that is not to be taken in part. `addresses` are those of its servers, by [`Intake::look_up`].
+    /// that is not to be taken in part. `materials` are what it needs, by [`Intake::gather`].
     ///
     /// # Errors
     /// Why it was not taken.
-    pub(super) fn reload(&self, config: Config, addresses: Addresses) -> Result<(), Refusal> {
+    pub(super) fn reload(&self, config: Config, materials: Materials) -> Result<(), Refusal> {
         // Warnings are in the log.
-        self.offer(config, addresses, true).map(|_| ())
+        self.offer(config, materials, true).map(|_| ())
     }
 
-    /// Looks up the servers of a configuration, which may take a while.
-    pub(super) fn look_up(&self, config: &Config) -> Addresses {
-        Addresses::look_up(config, &self.resolver)
+    /// Gets what a configuration needs, which may take a while.
+    pub(super) fn gather(&self, config: &Config) -> Materials {
+        Materials::gather(config, &self.datadir, &self.resolver)
     }
 
-    fn offer(&self, config: Config, addresses: Addresses, is_whole: bool) -> Result<Vec<String>, Refusal> {
+    fn offer(&self, config: Config, materials: Materials, is_whole: bool) -> Result<Taken, Refusal> {
         let is_ending = || Refusal::Faults(vec!["weir is ending".to_owned()]);
         let (answer, taken) = channel();
-        let offer = Offer { config: Box::new(config), addresses, is_whole, answer };
+        let offer = Offer { config: Box::new(config), materials, is_whole, answer };
         self.events.send(Event::Offer(offer)).map_err(|_| is_ending())?;
         // An offer that is dropped without an answer ends the channel.
         taken.recv().unwrap_or_else(|_| Err(is_ending()))
@@ -110,7 +127,7 @@ impl Intake {
 impl Server {
     /// Takes what another thread offers.
     pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
-        let Offer { mut config, addresses, is_whole, answer } = offer;
+        let Offer { mut config, materials, is_whole, answer } = offer;
         if self.handover != Handover::None {
             return drop(answer.send(Err(Refusal::Faults(vec![UNDER_WAY.to_owned()]))));
         }
@@ -122,30 +139,32 @@ impl Server {
         let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start"));
         let taken = match kept.first() {
             Some(what) if is_whole => Err(Refusal::NeedsRestart(what)),
-            _ if !is_whole && *config == self.config => Ok(Vec::new()),
+            _ if !is_whole && *config == self.config => Ok(Taken::default()),
             _ => self
-                .go_by(*config, addresses, service)
+                .go_by(*config, materials, service)
                 .map_err(|error| Refusal::Faults(vec![error.to_string()])),
         };
         // Whoever asked may have gone: nobody waits for that.
-        let _ = answer.send(taken.map(|more| warnings.chain(more).collect()));
+        let _ = answer
+            .send(taken.map(|more| Taken { warnings: warnings.chain(more.warnings).collect(), ..more }));
     }
 
     /// Runs by this configuration from now on. When it returns, all workers do. Gives warnings.
     fn go_by(
         &mut self,
         config: Config,
-        addresses: Addresses,
+        materials: Materials,
         service: &mut Service,
-    ) -> Result<Vec<String>, ServeError> {
-        let (addresses, mut warnings) = addresses.over(&self.snapshots.addresses)?;
+    ) -> Result<Taken, ServeError> {
+        let Materials { addresses, rsa_key, servers_tls } = materials;
+        let (addresses, warnings) = addresses.over(&self.snapshots.addresses)?;
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        self.take(&config, addresses, service)?;
-        if !logs::are_as_before(&config, &self.config) {
-            warnings.extend(logs::apply(self.publisher.journal(), &config));
-        }
+        let servers_tls = self.snapshots.servers_tls.with(servers_tls?)?;
+        self.take(&config, Ready { addresses, rsa_key: rsa_key?, servers_tls }, service)?;
+        let has_other_logs = !logs::are_as_before(&config, &self.config);
+        let logs = has_other_logs.then(|| logs::apply(self.publisher.journal(), &config));
         self.scheduler.take(&config);
         self.in_force.set(&config);
         let changes = (&self.config.weir_topology, &self.config.replication_hostgroups, &self.config.servers)
@@ -158,14 +177,12 @@ impl Server {
         if !self.publisher.settle() {
             tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
         }
-        Ok(warnings)
+        Ok(Taken { warnings, logs })
     }
 
     /// Everything that a configuration needs and that may be missing comes first, listeners last: then nothing has
     /// changed if something is.
-    fn take(&mut self, config: &Config, addresses: Known, service: &mut Service) -> Result<(), ServeError> {
-        let rsa_key = rsa_key::rsa_key(config)?;
-        let servers_tls = self.snapshots.servers_tls.read(config)?;
+    fn take(&mut self, config: &Config, ready: Ready, service: &mut Service) -> Result<(), ServeError> {
         self.web.apply(config)?;
         if config.listeners() != self.config.listeners() && !self.is_paused {
             if let Err(error) = service.listen(&config.listeners()) {
@@ -175,15 +192,22 @@ impl Server {
             }
             log_listeners(service);
         }
-        self.snapshots.addresses = addresses;
-        self.snapshots.rsa_key = rsa_key;
-        self.snapshots.servers_tls = servers_tls;
+        self.snapshots.addresses = ready.addresses;
+        self.snapshots.rsa_key = ready.rsa_key;
+        self.snapshots.servers_tls = ready.servers_tls;
         self.snapshots.take_rules(config);
         self.log.know_clusters(config);
         self.tally.limit_digests(config.variables.query_digests_max as usize);
         self.apply(config);
         Ok(())
     }
+}
+
+/// What a configuration needs, in the form in which it is used.
+struct Ready {
+    addresses: Known,
+    rsa_key: Option<Arc<RsaKey>>,
+    servers_tls: ServersTls,
 }
 
 /// Gives `new` what can't change while Weir runs; the names of what it wanted otherwise.
@@ -222,7 +246,7 @@ mod tests {
     #[test]
     fn an_offer_that_nobody_considers_is_answered() {
         let (events, inbox) = channel();
-        let intake = Intake::new(events);
+        let intake = Intake::new(events, Path::new("/nowhere"));
         let main = thread::spawn(move || drop(inbox.recv().unwrap()));
         assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
         main.join().unwrap();
@@ -239,7 +263,7 @@ mod tests {
             may_answer.wait();
             Ok(([10, 0, 0, 1], 0).into())
         });
-        let intake = Intake { events: events.clone(), resolver };
+        let intake = Intake { resolver, ..Intake::new(events.clone(), Path::new("/nowhere")) };
         let offers = thread::spawn(move || intake.take(config(&["db1:3306"])));
         asked.wait();
         events.send(Event::Roles).unwrap();
@@ -247,10 +271,10 @@ mod tests {
         assert!(inbox.try_recv().is_err(), "a configuration came before its addresses");
         answers.wait();
         let Event::Offer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
-        let (known, warnings) = offer.addresses.over(&Known::new()).unwrap();
+        let (known, warnings) = offer.materials.addresses.over(&Known::new()).unwrap();
         assert_eq!(known.values().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.1:3306"]);
         assert_eq!(warnings, [""; 0]);
-        offer.answer.send(Ok(Vec::new())).unwrap();
+        offer.answer.send(Ok(Taken::default())).unwrap();
         assert_eq!(offers.join().unwrap(), Ok(Vec::new()));
     }
 }

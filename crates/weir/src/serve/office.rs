@@ -24,10 +24,12 @@ pub(super) fn engine(
     publisher: &Publisher,
     sources: &Arc<Sources>,
     shown: Arc<WebSource>,
+    tls: Option<Tls>,
 ) -> RunningWeir {
     let signals = events.clone();
     RunningWeir {
-        intake: Intake::new(events.clone()),
+        intake: Intake::new(events.clone(), &sources.in_force.config().datadir),
+        tls,
         orders: orders_to(events),
         publisher: publisher.clone(),
         sources: sources.clone(),

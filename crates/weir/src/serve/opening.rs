@@ -63,11 +63,12 @@ pub(super) fn open(
     let web = Web::start(&config, web, shown.clone())?;
     control.start(reporter, orders_to(events), office::seal(&store))?;
     let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
-    let engine = office::engine(origin, events, &publisher, &sources, shown);
+    let engine = office::engine(origin, events, &publisher, &sources, shown, tls.clone());
     let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
     let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
     let scheduler = Scheduler::start(&config)?;
-    let reloader = Reloader::start(origin.clone(), store, Intake::new(events.clone()), admin.clone())?;
+    let intake = Intake::new(events.clone(), &config.datadir);
+    let reloader = Reloader::start(origin.clone(), store, intake, admin.clone())?;
     notify::ready();
     // Those that were decided so far, which nobody has followed yet.
     let _ = events.send(Event::Roles);
@@ -120,7 +121,7 @@ impl Ledger {
         let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
         tally.start()?;
         let writer = publisher.journal().start()?;
-        logs::apply(publisher.journal(), config);
+        logs::apply(publisher.journal(), config).faults();
         let (started, journal) = (Instant::now(), publisher.journal().clone());
         let sources = Sources {
             journal: journal.clone(),

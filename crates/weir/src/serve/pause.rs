@@ -3,6 +3,7 @@
 use weir_proxy::service::Service;
 
 use super::{Server, log_listeners};
+use crate::tls::{Certificate, NO_TLS};
 
 impl Server {
     /// Takes no new clients, or takes them again. Those who are there stay.
@@ -28,10 +29,9 @@ impl Server {
     }
 
     /// # Errors
-    /// What is wrong with the certificate or its key; then everything is as before.
-    pub(super) fn reload_tls(&mut self) -> Result<String, String> {
-        let Some(tls) = &self.tls else { return Err("mysql-have_ssl is off: there is no TLS".to_owned()) };
-        tls.reload(&self.config).map_err(|error| error.to_string())?;
+    /// There is no TLS.
+    pub(super) fn reload_tls(&mut self, certificate: Certificate) -> Result<String, String> {
+        self.tls.as_ref().ok_or(NO_TLS)?.take(certificate);
         tracing::info!("certificate and key read again");
         Ok("certificate and key read again".to_owned())
     }

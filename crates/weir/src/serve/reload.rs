@@ -10,7 +10,7 @@ use weir_config::ConfigError;
 use weir_store::{Layer, Module, Store, StoreError};
 
 use super::intake::{Intake, Refusal};
-use crate::addresses::Addresses;
+use super::materials::Materials;
 use crate::source::Source;
 use crate::startup::{Origin, log_warnings};
 
@@ -92,25 +92,25 @@ impl Reload {
         let source = Source::read(&self.origin.path).map_err(ReloadError::Config)?;
         log_warnings(&source.warnings);
         // Before the store is taken, for which admins would wait meanwhile.
-        let addresses = self.intake.look_up(&source.config);
+        let materials = self.intake.gather(&source.config);
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let before = store.rows(Layer::Memory)?;
         store.replace(&Module::ALL, &source.rows)?;
-        let taken = self.load(&mut store, &source, addresses);
+        let taken = self.load(&mut store, &source, materials);
         if taken.is_err() {
             store.replace(&Module::ALL, &before)?;
         }
         taken
     }
 
-    fn load(&self, store: &mut Store, source: &Source, addresses: Addresses) -> Result<(), ReloadError> {
+    fn load(&self, store: &mut Store, source: &Source, materials: Materials) -> Result<(), ReloadError> {
         let loaded = store.prepare_runtime(&Module::ALL).map_err(ReloadError::Config)?;
         log_warnings(&loaded.warnings);
         let mut config = loaded.config.clone();
         config.datadir = self.origin.datadir(source);
         let settings = Settings::from(&config.admin);
         let doors = self.admin.doors(&settings)?;
-        self.intake.reload(config, addresses)?;
+        self.intake.reload(config, materials)?;
         store.commit_runtime(loaded)?;
         self.admin.apply(&settings, doors)?;
         Ok(())
