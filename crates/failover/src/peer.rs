@@ -7,7 +7,10 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use weir_testkit::{Account, HaProxy, HaProxyCheck, HaProxyOptions, Process, Weir, WeirConfig, hostgroup};
+use weir_testkit::{
+    Account, HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, Process, TestkitError,
+    Weir, WeirConfig, hostgroup,
+};
 
 use crate::error::FailoverError;
 use crate::network::{Member, client_address};
@@ -56,6 +59,8 @@ pub(crate) enum Peer {
         /// Its port for reads.
         reads: HaProxy,
     },
+    /// MySQL Router.
+    MysqlRouter(MysqlRouter),
 }
 
 impl Peer {
@@ -64,13 +69,7 @@ impl Peer {
         match kind {
             PeerKind::Weir => Ok(Peer::Weir(WeirPeer::start(stage, |_| {})?)),
             PeerKind::HaProxy => haproxy(stage),
-            PeerKind::MysqlRouter => {
-                Err(FailoverError::Impossible(
-                "MySQL Router finds a group's primary by the metadata of InnoDB Cluster, which MySQL Shell makes; \
-                 this group has none"
-                    .to_owned(),
-            ))
-            }
+            PeerKind::MysqlRouter => mysql_router(stage),
         }
     }
 
@@ -79,6 +78,7 @@ impl Peer {
         match self {
             Peer::Weir(weir) => weir.target(),
             Peer::HaProxy { writes, reads } => Target { writes: writes.addr(), reads: reads.addr() },
+            Peer::MysqlRouter(router) => Target { writes: router.writes(), reads: router.reads() },
         }
     }
 
@@ -86,7 +86,7 @@ impl Peer {
     pub(crate) fn log_path(&self) -> Option<PathBuf> {
         match self {
             Peer::Weir(weir) => Some(weir.log_path.clone()),
-            Peer::HaProxy { .. } => None,
+            Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
         }
     }
 
@@ -94,7 +94,7 @@ impl Peer {
     pub(crate) fn weir(&self) -> Option<&WeirPeer> {
         match self {
             Peer::Weir(weir) => Some(weir),
-            Peer::HaProxy { .. } => None,
+            Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
         }
     }
 }
@@ -254,4 +254,21 @@ fn haproxy(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
         writes: start("haproxy-writes", "first", true)?,
         reads: start("haproxy-reads", "roundrobin", false)?,
     })
+}
+
+/// As `mysqlrouter --bootstrap` sets it up: a port for the primary, and one for the secondaries in turn.
+fn mysql_router(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+    let Servers::Group(group) = stage.servers()? else {
+        return Err(FailoverError::Impossible("MySQL Router is for groups".to_owned()));
+    };
+    let options = MysqlRouterOptions {
+        name: format!("mysqlrouter-{}", stage.number()),
+        writes: free_address()?,
+        reads: free_address()?,
+    };
+    match MysqlRouter::start(group, options) {
+        Ok(router) => Ok(Peer::MysqlRouter(router)),
+        Err(error @ TestkitError::NoMysql { .. }) => Err(FailoverError::Impossible(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -75,6 +75,15 @@ impl Servers {
         }
     }
 
+    /// The member of a group that calls itself the primary.
+    pub(crate) fn primary(&self) -> Option<Server> {
+        let sql = "SELECT MEMBER_ROLE FROM performance_schema.replication_group_members \
+                   WHERE MEMBER_ID = @@GLOBAL.server_uuid";
+        let is_primary =
+            |server: &Server| self.root_query(server.index, sql).is_ok_and(|rows| rows == [["PRIMARY"]]);
+        self.awake().into_iter().find(is_primary)
+    }
+
     /// Those that run.
     pub(crate) fn awake(&self) -> Vec<Server> {
         self.all().into_iter().filter(|server| server.is_awake).collect()

@@ -31,7 +31,7 @@ pub use error::{PortHolder, TestkitError};
 pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node, Place};
 pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
-pub use mysql::{Family, Mysql, MysqlOptions, MysqlServer};
+pub use mysql::{Family, Mysql, MysqlOptions, MysqlRouter, MysqlRouterOptions, MysqlServer};
 pub use process::Process;
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
 pub use run_dir::{ROOT, RunDir, clean};

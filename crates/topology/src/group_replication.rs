@@ -146,50 +146,39 @@ impl<'a> Cluster<'a> {
     /// was seen once stays the newest, also when nobody is left who tells of it: numbers never go back.
     fn drop_old_views(&mut self) {
         let states = || healthy(&self.members).map(|(_, state)| state);
-        let known = self.before.view.as_ref();
-        let Some(newest) = states().map(|state| state.view_number).max() else {
-            self.view = known.cloned();
+        let Some(seen) = states().map(|state| state.view_number).max() else {
+            self.view = self.before.view.clone();
             return;
         };
-        let is_ours = |view: &&View| states().any(|state| state.history() == view.history);
-        if let Some(known) = known.filter(|view| view.number > newest).filter(is_ours).cloned() {
-            let is_spread = self.now.since(known.since) >= VIEW_SPREAD_MS;
-            let newest = known.number;
-            self.drop_where(|state| {
-                let reason = Reason::OldView { conf_id: state.view_number, newest };
-                is_spread.then(|| Out::lost(reason))
-            });
-            self.view = Some(known);
-            return;
-        }
+        let Some(history) = states().map(GroupState::history).next() else { return };
         let mut votes: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-        for state in states().filter(|state| state.view_number == newest) {
+        for state in states().filter(|state| state.view_number == seen) {
             *votes.entry(ids(state)).or_default() += 1;
         }
+        let is_ours = |view: &&View| view.number >= seen && view.history == history;
+        self.view = self.before.view.as_ref().filter(is_ours).cloned();
         let Some(listed) = only_winner(&votes) else {
             return self.drop_where(|_| Some(Out::silent(Reason::GroupsDiffer)));
         };
-        let Some(history) = states().map(GroupState::history).next() else { return };
-        let known = known.filter(|view| view.number == newest && view.history == history);
-        let since = known.map_or(self.now, |view| view.since);
-        let is_spread = self.now.since(since) >= VIEW_SPREAD_MS;
+        let view = self.view.get_or_insert(View {
+            history,
+            number: seen,
+            writer_address: None,
+            since: self.now,
+            older_since: None,
+            oldest: seen,
+        });
+        let newest = view.number;
+        let is_spread = self.now.since(view.since) >= VIEW_SPREAD_MS;
         self.drop_where(|state| {
             if !listed.contains(&state.server_uuid) {
-                Some(Out::lost(Reason::Expelled { newest }))
-            } else if state.view_number == newest {
-                (ids(state) != listed).then(|| Out::silent(Reason::GroupsDiffer))
+                Some(Out::lost(Reason::Expelled { newest: seen }))
+            } else if state.view_number == seen && ids(state) != listed {
+                Some(Out::silent(Reason::GroupsDiffer))
             } else {
-                let reason = Reason::OldView { conf_id: state.view_number, newest };
-                is_spread.then(|| Out::lost(reason))
+                let is_old = state.view_number < newest && is_spread;
+                is_old.then(|| Out::lost(Reason::OldView { conf_id: state.view_number, newest }))
             }
-        });
-        self.view = Some(View {
-            history,
-            number: newest,
-            writer_address: None,
-            since,
-            older_since: None,
-            oldest: newest,
         });
     }
 

@@ -134,6 +134,7 @@ pub(super) fn writer(stage: &Stage<'_>, peer: &Peer) -> Result<Server, FailoverE
     let server = match peer {
         Peer::Weir(weir) => weir.writer()?.map(|address| servers.at(address)).transpose()?,
         Peer::HaProxy { .. } => first(),
+        Peer::MysqlRouter(_) => servers.primary(),
     };
     server.ok_or_else(|| FailoverError::Impossible("there is no writer".to_owned()))
 }

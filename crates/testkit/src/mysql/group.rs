@@ -9,7 +9,7 @@ use crate::process::poll_until;
 use crate::{Account, TestkitError};
 
 /// Any UUID, the same for all members.
-const GROUP_NAME: &str = "7d6b3c1a-5a0e-4f0e-9c58-2f1a6f0c9d01";
+pub(super) const GROUP_NAME: &str = "7d6b3c1a-5a0e-4f0e-9c58-2f1a6f0c9d01";
 /// Members talk to each other on 127.0.0.1, the only loopback address that is one of an interface, as the server wants.
 /// The port follows from the server's own address.
 const FIRST_PORT: u32 = 20_000;

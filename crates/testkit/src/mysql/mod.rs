@@ -3,6 +3,7 @@
 
 mod family;
 mod group;
+mod router;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use family::Family;
+pub use router::{MysqlRouter, MysqlRouterOptions};
 pub use server::MysqlServer;
 
 use crate::run_dir::{ROOT, RunDir, ServerUser};
