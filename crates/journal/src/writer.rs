@@ -90,12 +90,20 @@ impl Desk {
                 }
             }
             self.tell();
+            // Whatever waited for something in an answer may have used up the wake-up of an order that came meanwhile.
+            if self.has_orders() {
+                continue;
+            }
             if self.files.iter().any(Option::is_some) {
                 std::thread::park_timeout(ROUND);
             } else {
                 std::thread::park();
             }
         }
+    }
+
+    fn has_orders(&self) -> bool {
+        !self.journal.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Logs that are switched on have their files from now on.
