@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("admin::a_load_is_whole_or_not_at_all", whole_or_not),
         Case::parallel("admin::the_same_again_disturbs_nothing", same_again),
         Case::parallel("admin::a_restart_keeps_what_was_saved_and_forgets_the_rest", restart),
-        Case::parallel("admin::pause_kill_and_drain", verbs),
+        Case::serial("admin::pause_kill_and_drain", verbs),
         Case::parallel("admin::the_port_and_its_accounts_change_while_it_runs", port_changes),
         Case::parallel("admin::default_passwords_stay_at_home", default_passwords),
         Case::parallel("admin::a_port_in_use_is_an_error_at_the_start", port_in_use),

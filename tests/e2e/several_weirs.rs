@@ -226,7 +226,7 @@ fn stopped(env: &Env) -> CaseResult {
     let mut inside = weirs.session(0)?;
     inside.run("BEGIN")?;
     inside.run(&format!("INSERT INTO {schema}.t VALUES (1, @@wsrep_node_name)"))?;
-    weirs.weir(0).process().signal(Signal::STOP)?;
+    weirs.weir(0).process().pause()?;
     eventually("the Weir is stopped", PATIENCE, || is_stopped(weirs.weir(0)))?;
     // Statements that are there when it goes on.
     plain.send_query(&format!("INSERT INTO {schema}.t VALUES (2, @@wsrep_node_name)"))?;

@@ -16,6 +16,9 @@ use crate::TestkitError;
 /// How often a condition is looked at again while waiting for it.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// The longest that the threads of a process may take to stop.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// A running child process; dropping it kills it (SIGKILL) and reaps it.
 ///
 /// All methods take `&self`, so that a server can be shared by tests in several threads.
@@ -64,6 +67,26 @@ impl Process {
             return Err(TestkitError::NotRunning(self.name.clone()));
         }
         send(self.pid, signal).map_err(TestkitError::io(format!("signal {}", self.name)))
+    }
+
+    /// Stops the process without ending it (SIGSTOP), and waits until each of its threads has stopped: on a busy machine
+    /// they go on for a moment.
+    pub fn pause(&self) -> Result<(), TestkitError> {
+        self.signal(Signal::STOP)?;
+        poll_until(PAUSE_TIMEOUT, || self.is_stopped()).map_err(|timeout_s| TestkitError::Timeout {
+            what: format!("the stop of {}", self.name),
+            timeout_s,
+            details: String::new(),
+        })
+    }
+
+    /// Whether each thread is in the state "stopped" (proc(5): `stat`, the field behind the name in parentheses).
+    fn is_stopped(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
+        threads.flatten().all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        })
     }
 
     /// Waits for the end of the process; `None` if it still runs after `timeout`.
@@ -315,7 +338,7 @@ mod tests {
     fn dropping_kills_even_a_stopped_process() {
         let process = Process::spawn("sleep", Command::new("sleep").arg("60")).unwrap();
         let pid = process.pid();
-        process.signal(Signal::STOP).unwrap();
+        process.pause().unwrap();
         drop(process);
         assert_eq!(start_time_ticks(pid), None);
     }

@@ -143,7 +143,7 @@ impl Node {
 
     /// Stops the process without ending it (SIGSTOP), as a hung machine would: its sockets stay open.
     pub fn pause(&self) -> Result<(), TestkitError> {
-        self.running()?.signal(Signal::STOP)?;
+        self.running()?.pause()?;
         self.paused.store(true, Ordering::Relaxed);
         Ok(())
     }
