@@ -146,3 +146,20 @@ fn who_is_cut_from_a_former_writer_behind_an_error_is_told_with_the_next_stateme
         }
     }
 }
+
+/// It has no effect by itself, and a server that dies loses one connection after the other.
+#[test]
+fn a_transaction_that_is_only_being_begun_begins_elsewhere() {
+    let mut bench = two_servers();
+    bench.holds = true;
+    let client = bench.client(0, "app");
+    bench.query(client, "BEGIN");
+    for _ in 0..4 {
+        bench.pass_ms(1);
+        let (node, _) = *bench.log.last().unwrap();
+        bench.lose(node);
+    }
+    bench.holds = false;
+    bench.pass_ms(50);
+    assert!(bench.is_answered(client));
+}

@@ -398,7 +398,12 @@ impl Core {
             // It is not run again, but for the first time.
             return has_seen_nothing && work.attempts <= variables.connect_retries_on_failure;
         }
-        let retries = work.decision.retries.unwrap_or(variables.query_retries_on_failure);
+        let usual = match work.is_boundary() {
+            // It does nothing by itself, and a server that dies loses one connection after the other.
+            true => variables.connect_retries_on_failure,
+            false => variables.query_retries_on_failure,
+        };
+        let retries = work.decision.retries.unwrap_or(usual);
         let has_no_effect = (work.is_read || work.is_boundary())
             && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
         has_no_effect && has_seen_nothing && work.times_sent <= retries
