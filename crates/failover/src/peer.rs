@@ -256,7 +256,7 @@ fn haproxy(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
     })
 }
 
-/// As `mysqlrouter --bootstrap` sets it up: a port for the primary, and one for the secondaries in turn.
+/// A port for the primary, and one for the secondaries in turn.
 fn mysql_router(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
     let Servers::Group(group) = stage.servers()? else {
         return Err(FailoverError::Impossible("MySQL Router is for groups".to_owned()));

@@ -35,7 +35,8 @@ pub struct MysqlRouterOptions {
 /// A running MySQL Router; dropping it kills it.
 #[derive(Debug)]
 pub struct MysqlRouter {
-    process: Process,
+    // Ended with this.
+    _process: Process,
     options: MysqlRouterOptions,
 }
 
@@ -72,7 +73,7 @@ impl MysqlRouter {
         for address in [options.writes, options.reads] {
             wait_for_port(address, &process, &log_path, START_TIMEOUT)?;
         }
-        Ok(MysqlRouter { process, options })
+        Ok(MysqlRouter { _process: process, options })
     }
 
     /// Where what writes connects.
@@ -84,16 +85,10 @@ impl MysqlRouter {
     pub fn reads(&self) -> SocketAddrV4 {
         self.options.reads
     }
-
-    /// Its process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
 }
 
 impl MysqlRouterOptions {
-    /// As a bootstrap of MySQL Router 9.7 writes it, with the bootstrap's half a second between two looks; connections
-    /// pass through it with their own TLS.
+    /// A look at the group every half a second; connections pass through with their own TLS.
     fn render(&self, dir: &Path, plugins: &Path) -> String {
         let Account { user, .. } = Account::MONITOR;
         let routing = |name: &str, bind: &SocketAddrV4, role: &str, strategy: &str| {

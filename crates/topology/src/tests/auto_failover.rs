@@ -10,16 +10,9 @@ const AFTER_MS: u64 = 5000;
 type Look = Result<ServerState, ProbeError>;
 
 fn failover_policy() -> Policy {
-    let replication = ReplicationPolicy {
-        writer_hostgroup: 100,
-        reader_hostgroup: 101,
-        check: ReadOnlyCheck::ReadOnly,
-        writer_reads: false,
-        lag_when_stopped_s: 60,
-        timeouts_max: 3,
-        failover_after_ms: Some(AFTER_MS),
-    };
-    Policy { replication: vec![replication], ..Policy::default() }
+    let mut policy = super::replication::replication_policy();
+    policy.replication[0].failover_after_ms = Some(AFTER_MS);
+    policy
 }
 
 fn writable(index: usize) -> ReplicaState {

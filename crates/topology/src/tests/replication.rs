@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn replication_policy() -> Policy {
+pub(super) fn replication_policy() -> Policy {
     let replication = ReplicationPolicy {
         writer_hostgroup: 100,
         reader_hostgroup: 101,
