@@ -1,7 +1,8 @@
-//! What the fuzz target and the corpus test run: servers that say anything of themselves. A broken rule panics, and so
+//! What the fuzz targets and the corpus test run: servers that say anything of themselves. A broken rule panics, and so
 //! does nothing else.
 
 use crate::eviction::Membership;
+use crate::positions::{contains, covers};
 use crate::{GaleraState, GroupState, Lag, Link, MemberRow, Millis, ReadOnlyCheck, ReplicaState, SourceLink};
 
 /// More is not kept of any server.
@@ -22,6 +23,30 @@ pub fn fuzz_states(data: &[u8]) {
     assert!(state.members.len() <= MEMBERS_MAX);
     check_membership(&variables);
     assert!(variables.iter().any(|(name, _)| name.eq_ignore_ascii_case("wsrep_ready")) || !state.ready);
+}
+
+/// A line for each of three servers' positions: whichever has more, that is a matter of numbers.
+pub fn fuzz_positions(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.split('\n').chain(["", ""]);
+    let (Some(one), Some(two), Some(three)) = (lines.next(), lines.next(), lines.next()) else { return };
+    let is_understood = |text: &str| covers(text, text);
+    for text in [one, two, three] {
+        assert_eq!(contains(text, text), is_understood(text));
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b','));
+        assert!(!is_understood(text) || (is_plain && !text.is_empty()));
+    }
+    for has in [covers, contains] {
+        assert!(!has(one, two) || (is_understood(one) && is_understood(two)));
+        assert!(!has(one, two) || !has(two, three) || has(one, three));
+        // With all of the other's there is nothing that is lacking.
+        let both = format!("{one},{two}");
+        assert_eq!(has(&both, one) && has(&both, two), is_understood(one) && is_understood(two));
+        assert!(!has(one, three) || !is_understood(two) || has(&both, three));
+        assert_eq!(has(three, &both), has(three, one) && has(three, two));
+    }
+    // The numbers of each server are more than those of each domain.
+    assert!(!contains(one, two) || covers(one, two));
 }
 
 fn check_membership(variables: &[(&str, &str)]) {

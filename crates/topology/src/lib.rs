@@ -60,6 +60,7 @@ mod judge;
 mod member;
 mod observation;
 mod policy;
+pub mod positions;
 mod readers;
 mod reason;
 mod replica_state;

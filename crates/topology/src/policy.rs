@@ -202,7 +202,8 @@ pub struct ReplicationPolicy {
     /// Probes in a row without an answer after which a server counts as lost, at least 1.
     pub timeouts_max: u32,
     /// `auto_failover`: a lost writer is replaced after all conditions have held for so long; none: never, and whoever
-    /// sets read_only decides alone. It is to be longer than any Weir may go by what it saw of a server, and the lease.
+    /// sets read_only decides alone. It is to be longer than probes take to find a server silent, and two leases; what was
+    /// seen counts for one lease less.
     pub failover_after_ms: Option<u64>,
 }
 

@@ -8,7 +8,8 @@
 //!   from it.
 //!
 //! Two majorities have a server in common, so another Weir can't replace a writer for which there still is one. It may
-//! have seen that server some time ago: `failover_after_ms` is longer than what was seen counts. An old writer that
+//! have seen that server some time ago: what was seen counts for less than `failover_after_ms`, also where this Weir was
+//! stopped since, and what is decided by it for [`ReplicationPolicy::LEASE_MS`]. An old writer that
 //! comes back writable has no majority, as the others replicate from the new one before that one is made writable.
 
 use super::Member;
@@ -36,6 +37,7 @@ pub(super) fn rule(
     if count < SERVERS_MIN {
         return None;
     }
+    outdate(policy, after_ms, members, judge);
     let line = Line { policy, members, majority: count / 2 + 1 };
     let writer = line.writer();
     let mut succession = line.succession(writer, before);
@@ -53,6 +55,22 @@ pub(super) fn rule(
         }
     }
     Some((succession, waits_for))
+}
+
+/// Takes servers out of the count that were seen too long ago: since then others may have replaced the writer. Probes
+/// that come in time are never so late.
+fn outdate(policy: &ReplicationPolicy, after_ms: u64, members: &mut [Member<'_>], judge: &Judge<'_>) {
+    let counts_ms = after_ms.saturating_sub(ReplicationPolicy::LEASE_MS);
+    // What a server has said counts on while a few probes have no answer.
+    let steps_ms = after_ms.saturating_sub(2 * ReplicationPolicy::LEASE_MS);
+    let step_ms = steps_ms / u64::from(policy.timeouts_max.max(1));
+    for member in members.iter_mut().filter(|member| member.state.is_ok()) {
+        let Some(seen) = judge.observation(member.endpoint) else { continue };
+        let age_ms = judge.now.since(seen.at).saturating_add(step_ms * u64::from(seen.timeouts));
+        if age_ms > counts_ms {
+            member.state = Err(Out::silent(Reason::NotObservedForLong { age_ms }));
+        }
+    }
 }
 
 /// Through whom a server gets its data in the end.

@@ -229,6 +229,33 @@ fn without_a_majority_for_either_nobody_writes() {
     assert_eq!(world.writer(), Some(0));
 }
 
+/// A Weir that was stopped may have slept through a failover: what it saw before counts no longer than other Weirs wait
+/// for one, less the time for which it sends writes by it.
+#[test]
+fn what_was_seen_long_ago_does_not_count() {
+    let counts_ms = AFTER_MS - ReplicationPolicy::LEASE_MS;
+    let mut world = World::failing_over();
+    world.now = Millis(world.now.0 + counts_ms);
+    world.decide();
+    assert_eq!(world.picture(), "W R R");
+    world.now = Millis(world.now.0 + 1);
+    world.decide();
+    assert_eq!((world.picture().as_str(), world.succession().due), ("- - -", None));
+    // What they say again counts at once.
+    world.see_servers([writable(0), replica(1, 0, Link::Up), replica(2, 0, Link::Up)]);
+    assert_eq!(world.picture(), "W R R");
+    // While probes have no answer, what was said before them grows old, too: a second with each.
+    for index in [1, 2, 1, 2] {
+        world.see_state(index, Err(ProbeError::Timeout(800)));
+    }
+    world.now = Millis(world.now.0 + counts_ms - 2000);
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+    world.now = Millis(world.now.0 + 1);
+    world.decide();
+    assert_eq!(world.writer(), None);
+}
+
 /// `weir switchover`: the third server still replicates from the old writer when the next one is made writable.
 #[test]
 fn a_switchover_goes_through() {

@@ -10,8 +10,8 @@ use crate::cluster::Path;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
+use crate::stage::{CHOOSING, GROUPS, REPLICAS};
 use crate::weir::{READERS, WRITERS, Weir};
-use crate::world::{CHOOSING, GROUPS, REPLICAS};
 
 /// How a world is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use weir_topology::{EpochPolicy, Failback, LocalState, Status, Tenure, drift_ms}
 use crate::breach::Breach;
 use crate::node::{endpoint, node_of};
 use crate::queue::{MS, Time};
+use crate::watch::Watch;
 use crate::weir::{FAILBACK_PAUSE, Move, READERS, Settings, TICK, Weir};
 use crate::world::World;
 
@@ -20,6 +21,15 @@ pub(crate) struct Bounds {
     pub(crate) fresh: Time,
     /// Until there is a writer after the last disturbance, and all is as it stays.
     pub(crate) writer: Time,
+}
+
+/// A world with rules.
+pub(crate) trait Checked: Watch {
+    /// What must hold after every step.
+    fn check(&mut self);
+
+    /// What must hold when a Weir has told a client that its write is kept.
+    fn check_acknowledged(&mut self, write: usize);
 }
 
 impl Bounds {
@@ -48,9 +58,8 @@ impl Bounds {
     }
 }
 
-impl World {
-    /// What must hold after every step.
-    pub(crate) fn check(&mut self) {
+impl Checked for World {
+    fn check(&mut self) {
         self.note_truth();
         for weir in 0..self.weirs.len() {
             if self.weirs[weir].is_awake() {
@@ -64,15 +73,33 @@ impl World {
         }
     }
 
-    /// The first thing that is wrong is what counts.
-    pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
-        if self.violation.is_none() {
-            let what = what();
-            self.context.note(|| format!("WRONG: {what}"));
-            self.violation = Some(what);
+    /// An acknowledged write must be in the history that lasts.
+    fn check_acknowledged(&mut self, write: usize) {
+        let sent = self.cluster.writes[write].clone();
+        let weir = sent.weir;
+        // What was sent before it could notice is the server's.
+        let begun = self.weirs[weir].awake_since.max(self.cluster.nodes[sent.node].joins_at);
+        let is_awake = sent.sent_at > begun + self.bounds.detect;
+        match sent.committed {
+            Some((0, position)) => {
+                let kept = self.cluster.logs[0].get(position - 1) == Some(&write);
+                if !kept {
+                    self.fail(|| format!("the acknowledged write {write} of weir {weir} is lost"));
+                }
+                self.weirs[weir].knew_history = true;
+            }
+            Some((history, _)) if self.weirs[weir].knew_history && is_awake => {
+                self.fail(|| {
+                    let node = endpoint(sent.node);
+                    format!("weir {weir} writes on {node} into history {history}, which is not the cluster's")
+                });
+            }
+            _ => {}
         }
     }
+}
 
+impl World {
     fn note_truth(&mut self) {
         let now = self.context.now;
         for index in 0..self.cluster.nodes.len() {
@@ -145,7 +172,7 @@ impl World {
             return;
         }
         self.weirs[weir].checked_at = now;
-        self.tally.quiet_checks += 1;
+        self.context.tally.quiet_checks += 1;
         let asker = &self.weirs[weir];
         let is_steady = self.cluster.nodes.iter().all(|node| node.apply_us < MS);
         if is_steady && asker.changed_at > quiet_since + bound {
@@ -394,34 +421,9 @@ impl World {
         }
         // The role goes and comes back.
         let each = if asker.settings.failback().0 == Failback::Never { 1 } else { 2 };
-        let most = each * self.context.disturbances + 1;
+        let most = each * self.context.tally.disturbances + 1;
         if self.weirs[weir].changes > most {
             self.fail(|| format!("weir {weir} has moved the writer more often than anything happened"));
-        }
-    }
-
-    /// An acknowledged write must be in the history that lasts.
-    pub(crate) fn check_acknowledged(&mut self, write: usize) {
-        let sent = self.cluster.writes[write].clone();
-        let weir = sent.weir;
-        // What was sent before it could notice is the server's.
-        let begun = self.weirs[weir].awake_since.max(self.cluster.nodes[sent.node].joins_at);
-        let is_awake = sent.sent_at > begun + self.bounds.detect;
-        match sent.committed {
-            Some((0, position)) => {
-                let kept = self.cluster.logs[0].get(position - 1) == Some(&write);
-                if !kept {
-                    self.fail(|| format!("the acknowledged write {write} of weir {weir} is lost"));
-                }
-                self.weirs[weir].knew_history = true;
-            }
-            Some((history, _)) if self.weirs[weir].knew_history && is_awake => {
-                self.fail(|| {
-                    let node = endpoint(sent.node);
-                    format!("weir {weir} writes on {node} into history {history}, which is not the cluster's")
-                });
-            }
-            _ => {}
         }
     }
 }

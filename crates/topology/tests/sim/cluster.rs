@@ -6,9 +6,11 @@ use weir_topology::{GaleraState, LocalState, ProbeError};
 
 use crate::accord::{Entry, Tables};
 use crate::breach::Breach;
+use crate::chaos::Chaos;
 use crate::node::{self, NODES_MAX, Node, Process, View};
 use crate::queue::{Event, MS, Queue, Reply, Time};
 use crate::random::Random;
+use crate::stage::Tally;
 
 /// The most Weirs of a world.
 pub(crate) const WEIRS_MAX: usize = 3;
@@ -22,13 +24,29 @@ pub(crate) struct Context {
     pub(crate) random: Random,
     /// When something last happened that may change a role.
     pub(crate) disturbed_at: Time,
-    /// How often.
-    pub(crate) disturbances: u64,
+    pub(crate) chaos: Chaos,
+    pub(crate) tally: Tally,
+    /// The first rule that was seen broken.
+    pub(crate) violation: Option<String>,
     /// The last lines, if this run is for reading.
     pub(crate) trace: Option<VecDeque<String>>,
 }
 
 impl Context {
+    /// Of a world that has just begun.
+    pub(crate) fn new(random: Random, traced: bool) -> Self {
+        Self {
+            now: 0,
+            queue: Queue::default(),
+            random,
+            disturbed_at: 0,
+            chaos: Chaos::default(),
+            tally: Tally::default(),
+            violation: None,
+            trace: traced.then(VecDeque::new),
+        }
+    }
+
     /// Something happens after a time.
     pub(crate) fn after(&mut self, delay: Time, event: Event) {
         self.queue.add(self.now + delay, event);
@@ -53,8 +71,17 @@ impl Context {
     /// The same for something that may change a role.
     pub(crate) fn disturb(&mut self, line: impl FnOnce() -> String) {
         self.disturbed_at = self.now;
-        self.disturbances += 1;
+        self.tally.disturbances += 1;
         self.note(line);
+    }
+
+    /// A rule is broken. The first thing that is wrong is what counts.
+    pub(crate) fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            let what = what();
+            self.note(|| format!("WRONG: {what}"));
+            self.violation = Some(what);
+        }
     }
 }
 
@@ -68,6 +95,17 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    /// One that breaks, in one direction or both.
+    pub(crate) fn any_broken(random: &mut Random) -> Self {
+        let (there_broken, back_broken) = random.one_of(&[(true, true), (true, false), (false, true)]);
+        Self { there_broken, back_broken, delay: 0 }
+    }
+
+    /// One that becomes slow.
+    pub(crate) fn any_slow(random: &mut Random) -> Self {
+        Self { delay: random.within(50 * MS..1500 * MS), ..Self::default() }
+    }
+
     pub(crate) fn works(self) -> bool {
         !self.there_broken && !self.back_broken
     }

@@ -19,6 +19,8 @@ mod group;
 mod node;
 mod queue;
 mod random;
+mod stage;
+mod strikes;
 mod watch;
 mod weir;
 mod world;
@@ -26,7 +28,7 @@ mod world;
 use std::thread;
 
 use breach::{Breach, Trial};
-use world::{CHOOSING, Failure, GROUPS, REPLICAS, Tally, run};
+use stage::{CHOOSING, Failure, GROUPS, REPLICAS, Tally, run};
 
 /// Worlds in which something was found once; they come first.
 ///

@@ -1,6 +1,6 @@
 //! Weirs as processes, and their probes: the same in every world.
 
-use weir_topology::{ProbeError, ServerState};
+use weir_topology::{ProbeError, ServerState, Wish};
 
 use crate::cluster::{Context, Path};
 use crate::queue::{Event, MS, Time};
@@ -10,6 +10,13 @@ use crate::weir::Weir;
 pub(crate) trait Watch {
     /// What every event needs.
     fn parts(&mut self) -> (&mut Context, &mut Vec<Weir>);
+
+    fn context(&mut self) -> &mut Context {
+        self.parts().0
+    }
+
+    /// How many servers there are.
+    fn count(&self) -> usize;
 
     /// The way from a Weir to a server.
     fn path(&self, weir: usize, node: usize) -> Path;
@@ -52,6 +59,19 @@ pub(crate) trait Watch {
             context.disturb(|| format!("weir {weir} is stopped for {} ms", pause / MS));
             context.after(pause, Event::Continue { weir, life });
         }
+    }
+
+    /// All Weirs are told that a server is to leave, or may come back.
+    fn drain(&mut self, node: usize, leaves: bool) {
+        let (context, weirs) = self.parts();
+        for weir in weirs {
+            weir.wish(node, if leaves { Wish::OfflineSoft } else { Wish::Online });
+            weir.wished_at = context.now;
+        }
+    }
+
+    fn fail(&mut self, what: impl FnOnce() -> String) {
+        self.parts().0.fail(what);
     }
 
     fn go_on(&mut self, weir: usize, life: u32) {

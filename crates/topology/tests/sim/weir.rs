@@ -220,7 +220,16 @@ pub(crate) struct Move {
 }
 
 impl Weir {
-    pub(crate) fn new(index: usize, mut settings: Settings, clock_start: u64, clock_ppm: i64) -> Self {
+    /// Some with clocks that drift apart.
+    pub(crate) fn several(count: usize, settings: &Settings, random: &mut Random) -> Vec<Self> {
+        let of_index = |index| {
+            let ppm = i64::try_from(random.within(0..400)).unwrap_or(0) - 200;
+            Self::new(index, settings.clone(), random.within(0..1_000_000), ppm)
+        };
+        (0..count).map(of_index).collect()
+    }
+
+    fn new(index: usize, mut settings: Settings, clock_start: u64, clock_ppm: i64) -> Self {
         if let Some(epoch) = &mut settings.policy.epoch {
             epoch.instance = format!("weir{index}").into();
         }

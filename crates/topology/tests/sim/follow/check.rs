@@ -3,8 +3,10 @@
 use weir_topology::Status;
 
 use super::{Follow, Model};
+use crate::check::Checked;
 use crate::node::node_of;
 use crate::queue::{MS, Time};
+use crate::watch::Watch;
 use crate::weir::{Move, READERS};
 
 /// A server that was silent for long is believed after it has answered for so long.
@@ -34,9 +36,8 @@ impl Since {
     }
 }
 
-impl<M: Model> Follow<M> {
-    /// What must hold after every step.
-    pub(super) fn check(&mut self) {
+impl<M: Model> Checked for Follow<M> {
+    fn check(&mut self) {
         self.note_truth();
         for weir in 0..self.weirs.len() {
             if self.weirs[weir].is_awake() {
@@ -51,14 +52,22 @@ impl<M: Model> Follow<M> {
         }
     }
 
-    fn fail(&mut self, what: impl FnOnce() -> String) {
-        if self.violation.is_none() {
-            let what = what();
-            self.context.note(|| format!("WRONG: {what}"));
-            self.violation = Some(what);
+    /// An acknowledged write must be in the group that lasts.
+    fn check_acknowledged(&mut self, write: usize) {
+        let sent = self.writes[write].clone();
+        let weir = &self.weirs[sent.weir];
+        let is_awake = sent.sent_at > weir.awake_since + self.bounds.detect;
+        if self.servers.keeps(write) {
+            self.weirs[sent.weir].knew_history = true;
+        } else if weir.knew_history && is_awake && self.servers.is_apart(sent.node) {
+            self.fail(|| {
+                format!("weir {} writes on n{}, which is not in the others' group", sent.weir, sent.node)
+            });
         }
     }
+}
 
+impl<M: Model> Follow<M> {
     fn note_truth(&mut self) {
         self.servers.refresh();
         let now = self.context.now;
@@ -155,7 +164,7 @@ impl<M: Model> Follow<M> {
             return;
         }
         self.weirs[weir].checked_at = now;
-        self.tally.quiet_checks += 1;
+        self.context.tally.quiet_checks += 1;
         let asker = &self.weirs[weir];
         if self.servers.is_steady() && asker.changed_at > quiet_since + bound {
             return self.fail(|| format!("weir {weir} changes roles although nothing has happened for long"));
@@ -217,22 +226,8 @@ impl<M: Model> Follow<M> {
             self.fail(|| format!("weir {weir} makes n{to} the writer, which has been behind for {ago} ms"));
         } else if able && was_awake && !is_planned && in_sight {
             self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
-        } else if self.weirs[weir].changes > self.context.disturbances + 1 {
+        } else if self.weirs[weir].changes > self.context.tally.disturbances + 1 {
             self.fail(|| format!("weir {weir} has moved the writer more often than anything happened"));
-        }
-    }
-
-    /// An acknowledged write must be in the group that lasts.
-    pub(super) fn check_acknowledged(&mut self, write: usize) {
-        let sent = self.writes[write].clone();
-        let weir = &self.weirs[sent.weir];
-        let is_awake = sent.sent_at > weir.awake_since + self.bounds.detect;
-        if self.servers.keeps(write) {
-            self.weirs[sent.weir].knew_history = true;
-        } else if weir.knew_history && is_awake && self.servers.is_apart(sent.node) {
-            self.fail(|| {
-                format!("weir {} writes on n{}, which is not in the others' group", sent.weir, sent.node)
-            });
         }
     }
 }

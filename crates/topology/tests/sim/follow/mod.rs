@@ -6,21 +6,20 @@ mod breach;
 mod check;
 mod group;
 mod replicas;
+mod strikes;
 
-use std::collections::VecDeque;
-
-use weir_topology::{Intent, Policy, ProbeError, ServerState, Wish};
+use weir_topology::{Intent, Policy, ProbeError, ServerState};
 
 use crate::breach::Trial;
-use crate::chaos::{Action, Chaos};
+use crate::chaos::Action;
 use crate::check::Bounds;
-use crate::cluster::{Context, Deed, Path, WEIRS_MAX, Write};
+use crate::cluster::{Context, Path, WEIRS_MAX, Write};
 use crate::node::{NODES_MAX, Process};
-use crate::queue::{Event, MS, Queue, Reply, Time};
+use crate::queue::{Event, MS, Time};
 use crate::random::Random;
+use crate::stage::Stage;
 use crate::watch::Watch;
-use crate::weir::{self, Settings, Weir};
-use crate::world::{Failure, Tally};
+use crate::weir::{Settings, Weir};
 
 pub(crate) use breach::{provocation, roles};
 pub(crate) use group::Group;
@@ -164,39 +163,18 @@ pub(crate) struct Follow<M> {
     writes: Vec<Write>,
     weirs: Vec<Weir>,
     bounds: Bounds,
-    chaos: Chaos,
     trial: Trial,
-    tally: Tally,
     /// Since when it is clear which servers belong together.
     clear: check::Since,
-    violation: Option<String>,
-}
-
-/// Runs the world of a seed for so many steps.
-pub(crate) fn run<M: Model>(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
-    let mut world = Follow::<M>::of_seed(seed, trial, traced);
-    world.begin();
-    while world.tally.steps < steps {
-        let Some((at, event)) = world.context.queue.next() else { break };
-        world.tally.steps += 1;
-        world.context.now = at;
-        if let Some(event) = world.is_heard(event) {
-            world.handle(event);
-        }
-        world.check();
-        if let Some(what) = world.violation.take() {
-            let trace = world.context.trace.take().unwrap_or_default().into();
-            return Err(Failure { seed, step: world.tally.steps, what, trace });
-        }
-    }
-    world.tally.disturbances = world.context.disturbances;
-    world.tally.moves = world.weirs.iter().map(|weir| weir.changes).sum();
-    Ok(world.tally)
 }
 
 impl<M: Model> Watch for Follow<M> {
     fn parts(&mut self) -> (&mut Context, &mut Vec<Weir>) {
         (&mut self.context, &mut self.weirs)
+    }
+
+    fn count(&self) -> usize {
+        self.servers.hosts().len()
     }
 
     fn path(&self, weir: usize, node: usize) -> Path {
@@ -220,7 +198,7 @@ impl<M: Model> Watch for Follow<M> {
     }
 }
 
-impl<M: Model> Follow<M> {
+impl<M: Model> Stage for Follow<M> {
     fn of_seed(seed: u64, trial: Trial, traced: bool) -> Self {
         let mut random = Random::new(seed);
         let nodes = random.one_of(&[2, 3, 3, 3, 4, 5]);
@@ -229,53 +207,25 @@ impl<M: Model> Follow<M> {
         let (policy, intents) = servers.settings(&mut random);
         let settings = Settings::with(policy, intents, &mut random);
         let bounds = Bounds::of(&settings, 0).later(servers.notice());
-        let weirs = (0..weirs).map(|index| {
-            let ppm = i64::try_from(random.within(0..400)).unwrap_or(0) - 200;
-            Weir::new(index, settings.clone(), random.within(0..1_000_000), ppm)
-        });
-        let weirs = weirs.collect();
-        let trace = traced.then(VecDeque::new);
+        let weirs = Weir::several(weirs, &settings, &mut random);
         Self {
-            context: Context {
-                now: 0,
-                queue: Queue::default(),
-                random,
-                disturbed_at: 0,
-                disturbances: 0,
-                trace,
-            },
+            context: Context::new(random, traced),
             servers,
             paths: Default::default(),
             writes: Vec::new(),
             weirs,
             bounds,
-            chaos: Chaos::default(),
             trial,
-            tally: Tally::default(),
             clear: check::Since::default(),
-            violation: None,
         }
     }
 
-    fn begin(&mut self) {
-        let settings = self.weirs.first().map(|weir| &weir.settings);
-        self.context.note(|| format!("{settings:?}"));
-        let nodes = self.count();
-        for weir in &mut self.weirs {
-            weir.start(&mut self.context, nodes);
-        }
-        self.context.after(1000 * MS, Event::Chaos);
+    fn begin_servers(&mut self) {
         self.context.after(1000 * MS, Event::Turn(Turn { node: 0, life: 0, what: What::Manage }));
     }
 
-    fn count(&self) -> usize {
-        self.servers.hosts().len()
-    }
-
-    fn handle(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) {
         match event {
-            Event::Chaos => self.chaos(),
-            Event::Act(action) => self.act(action),
             Event::Operator => {
                 if self.servers.operate(&mut self.context) {
                     self.context.after(3000 * MS, Event::Operator);
@@ -286,249 +236,25 @@ impl<M: Model> Follow<M> {
                 self.servers.turn(&mut self.context, turn);
                 self.settle();
             }
-            Event::Probe { weir, node, turn, .. } => self.ask(weir, node, turn),
-            Event::Asked { weir, life, node, probe, deadline } => {
-                self.asked(weir, life, node, probe, deadline);
-            }
-            Event::Answered { weir, node, probe, result, .. } => self.answered(weir, node, probe, *result),
-            Event::Tick { weir, life } => {
-                self.context.after(weir::TICK, Event::Tick { weir, life });
-                self.decide(weir);
-            }
-            Event::Client { weir, life } => self.client(weir, life),
             Event::Written { write } => self.written(write),
-            Event::Replied { write, reply } => self.replied(write, reply),
-            Event::Continue { weir, life } => self.go_on(weir, life),
-            Event::Restart { weir } if !self.weirs[weir].runs => {
-                let nodes = self.count();
-                self.weirs[weir].start(&mut self.context, nodes);
-            }
             _ => {}
         }
     }
 
-    // ---- disturbances ----
-
-    fn chaos(&mut self) {
-        let quiet = (self.bounds.writer, 45);
-        let Some(repairs) = self.chaos.next(&mut self.context, quiet) else { return };
-        let action = if repairs { Action::Repair } else { self.any_action() };
-        self.act(action);
-        if let Some((delay, undo)) = action.undo(&mut self.context.random) {
-            self.context.after(delay, Event::Act(undo));
-        }
-        self.chaos.go_on(&mut self.context, quiet);
+    fn target(&self, weir: usize) -> Option<usize> {
+        self.weirs[weir].writer
     }
 
-    fn any_action(&mut self) -> Action {
-        let count = self.count();
-        let random = &mut self.context.random;
-        let node = random.index(count);
-        let weir = random.index(self.weirs.len());
-        // Often the one that matters.
-        let node = match self.weirs[weir].writer {
-            Some(writer) if random.chance(50) => writer,
-            _ => node,
-        };
-        let other = (node + 1 + random.index(count - 1)) % count;
-        if let Some(rule) = self.trial.rule()
-            && random.chance(20)
-        {
-            return provocation(rule, random, weir, (node, other));
-        }
-        match random.within(0..100) {
-            0..16 => Action::Kill(node),
-            16..22 => Action::Leave(node),
-            22..32 => Action::Hang(node),
-            32..42 => {
-                let broken = [(true, true), (true, false), (false, true)];
-                let (there_broken, back_broken) = random.one_of(&broken);
-                Action::SetPath(weir, node, Path { there_broken, back_broken, delay: 0 })
-            }
-            42..46 => {
-                let delay = random.within(50 * MS..1500 * MS);
-                Action::SetPath(weir, node, Path { delay, ..Path::default() })
-            }
-            46..49 => Action::Busy(node, true),
-            49..52 => Action::Drain(node, true),
-            52..55 => Action::KillWeir(weir),
-            55..59 => Action::StopWeir(weir, random.within(10 * MS..12_000 * MS)),
-            59..62 => Action::Start(node),
-            62..64 => Action::Repair,
-            _ => self.servers.any_action(random, node, other),
-        }
+    fn life(&self, node: usize) -> u32 {
+        self.servers.hosts()[node].life
     }
 
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::KillWeir(weir) => return self.kill_weir(weir),
-            Action::StopWeir(weir, pause) => return self.stop_weir(weir, pause),
-            Action::Repair => return self.repair(),
-            _ => self.context.disturb(|| format!("{action:?}")),
-        }
-        let now = self.context.now;
-        match action {
-            Action::Kill(node) => self.end(node, false),
-            Action::Leave(node) => self.end(node, true),
-            Action::Start(node) => self.start(node),
-            Action::Hang(node) => self.hang(node, true),
-            Action::Resume(node) => self.hang(node, false),
-            Action::SetPath(weir, node, path) => self.paths[weir][node] = path,
-            Action::Busy(node, on) => self.servers.host(node).busy = on,
-            Action::Drain(node, on) => {
-                for weir in &mut self.weirs {
-                    weir.wish(node, if on { Wish::OfflineSoft } else { Wish::Online });
-                    weir.wished_at = now;
-                }
-            }
-            Action::Switch(node) if self.servers.is_chosen_by_weirs() => self.switch(node),
-            Action::SetApart(node) => {
-                self.end(node, false);
-                self.context.within(1000 * MS..4000 * MS, Event::Act(Action::StartApart(node)));
-            }
-            _ => self.servers.act(&mut self.context, action),
-        }
-        self.settle();
+    fn note_write(&mut self, write: Write) -> usize {
+        self.writes.push(write);
+        self.writes.len() - 1
     }
 
-    /// A planned change of the writer; several Weirs can't agree on it.
-    fn switch(&mut self, node: usize) {
-        if let [weir] = &mut self.weirs[..]
-            && weir.is_awake()
-        {
-            weir.switch_to(node, self.context.now);
-            weir.switched_at = self.context.now;
-            self.decide(0);
-        }
-    }
-
-    fn end(&mut self, node: usize, in_order: bool) {
-        let host = self.servers.host(node);
-        if host.process == Process::Dead || in_order && !host.runs() {
-            return;
-        }
-        (host.process, host.busy) = (Process::Dead, false);
-        host.life += 1;
-        let lost: Vec<usize> = host.pending.drain(..).chain(host.unread.drain(..)).collect();
-        for write in lost {
-            self.reply(write, Reply::Broken);
-        }
-        self.servers.died(&mut self.context, node, in_order);
-        self.servers.listen(&mut self.context);
-    }
-
-    fn start(&mut self, node: usize) {
-        let host = self.servers.host(node);
-        if host.process == Process::Dead {
-            host.process = Process::Running;
-            self.servers.started(&mut self.context, node);
-            self.servers.listen(&mut self.context);
-        }
-    }
-
-    /// SIGSTOP, or SIGCONT.
-    fn hang(&mut self, node: usize, stops: bool) {
-        let host = self.servers.host(node);
-        let (from, to) = match stops {
-            true => (Process::Running, Process::Hung),
-            false => (Process::Hung, Process::Running),
-        };
-        if host.process != from {
-            return;
-        }
-        host.process = to;
-        let unread = std::mem::take(&mut host.unread);
-        self.servers.listen(&mut self.context);
-        unread.into_iter().for_each(|write| self.written(write));
-    }
-
-    /// Somebody mends everything.
-    fn repair(&mut self) {
-        self.context.disturb(|| "all is repaired".to_owned());
-        self.paths = Default::default();
-        self.servers.repair(&mut self.context);
-        for node in 0..self.count() {
-            self.servers.host(node).busy = false;
-            if self.servers.is_apart(node) {
-                self.end(node, false);
-            }
-            self.hang(node, false);
-            self.start(node);
-            self.weirs.iter_mut().for_each(|weir| weir.wish(node, Wish::Online));
-        }
-        let now = self.context.now;
-        self.weirs.iter_mut().for_each(|weir| weir.wished_at = now);
-        self.context.after(3000 * MS, Event::Operator);
-        self.settle();
-    }
-
-    // ---- clients ----
-
-    fn client(&mut self, weir: usize, life: u32) {
-        let pause = self.weirs[weir].settings.client_pause;
-        self.context.within(pause / 2..pause * 3 / 2, Event::Client { weir, life });
-        let Some(node) = self.weirs[weir].writer else { return };
-        let write = self.writes.len();
-        self.writes.push(Write {
-            weir,
-            weir_life: life,
-            node,
-            node_life: self.servers.host(node).life,
-            committed: None,
-            sent_at: self.context.now,
-            deed: Deed::Client,
-        });
-        if !self.paths[weir][node].there_broken {
-            self.context.within(100..1500, Event::Written { write });
-        }
-    }
-
-    /// A write has come to its server.
-    fn written(&mut self, write: usize) {
-        let Write { node, node_life, .. } = self.writes[write];
-        let host = self.servers.host(node);
-        match host.process {
-            Process::Hung => return host.unread.push(write),
-            Process::Running if host.life == node_life => {}
-            _ => return self.reply(write, Reply::Broken),
-        }
-        self.take(node, write);
-    }
-
-    fn take(&mut self, node: usize, write: usize) {
-        match self.servers.take(&mut self.context, node, write) {
-            Taken::Committed => self.reply(write, Reply::Acknowledged),
-            Taken::Refused => self.reply(write, Reply::Refused),
-            Taken::Waits => self.servers.host(node).pending.push(write),
-        }
-    }
-
-    /// What waits may go on now, or never.
-    fn settle(&mut self) {
-        for node in 0..self.count() {
-            let host = self.servers.host(node);
-            if host.runs() && !host.pending.is_empty() {
-                let pending = std::mem::take(&mut host.pending);
-                pending.into_iter().for_each(|write| self.take(node, write));
-            }
-        }
-    }
-
-    fn reply(&mut self, write: usize, reply: Reply) {
-        self.context.within(200..2 * MS, Event::Replied { write, reply });
-    }
-
-    fn replied(&mut self, write: usize, reply: Reply) {
-        let Write { weir, weir_life, node, .. } = self.writes[write];
-        if self.weirs[weir].life != weir_life || self.paths[weir][node].back_broken {
-            return;
-        }
-        if reply == Reply::Acknowledged {
-            self.weirs[weir].acknowledged_at = self.context.now;
-            self.tally.acknowledged += 1;
-            self.check_acknowledged(write);
-        } else if self.weirs[weir].is_awake() {
-            self.weirs[weir].suspect(&mut self.context, node);
-        }
+    fn write(&self, write: usize) -> &Write {
+        &self.writes[write]
     }
 }

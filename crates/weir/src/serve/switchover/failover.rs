@@ -1,14 +1,15 @@
 //! `auto_failover`: a replica is made the writer in the place of one that is lost, with asynchronous replication.
 //!
 //! ```text
-//! more than half of the servers are locked ─► who has received most? ─► it applies that, and receives no more
-//!     ─► the others replicate from it ─► together they are more than half ─► it is made writable
+//! more than half of the servers are locked ─► who has received most? ─► it applies that ─► the others replicate
+//!     from it ─► together they are more than half ─► it receives no more, and is made writable
 //! ```
 //!
 //! When that is to be done is decided where roles are ([`weir_topology::Succession`]). The lock is GET_LOCK() on the very
 //! connections by which everything is done: of several Weirs one gets more than half, and a connection that is lost takes
-//! its lock along. Whoever dies on the way leaves servers that are read_only, and more than half of them still say that
-//! the writer is lost; the next one begins again.
+//! its lock along. Whoever dies on the way leaves servers that are read_only, and more than half of them still say, or get
+//! their data from one that says, that the writer is lost; the next one begins again. Only who dies within the last step
+//! leaves a replica that is stopped: as after a STOP by hand, nothing is done until somebody starts it.
 //!
 //! Acknowledged writes that no replica has received are lost. What came after the position that is logged stays on the
 //! old writer: if it has such transactions it is never made a replica by force.
@@ -384,8 +385,20 @@ impl Failover {
         replica.source.link.names(&self.lost, &self.id) && replica.source.link.link == link
     }
 
-    /// The order matters: when the next writer is made writable, more than half replicate from it already, itself
-    /// included, and nothing comes from the lost one any more. `undo` gets those that replicate from it.
+    /// Applying takes a while, in which the lost one may have come back. By a replica that receives from it again other
+    /// Weirs know it for the writer, and go by that for some time although the replica is stopped.
+    fn is_still_lost_to(&self, replica: &mut Replica) -> Result<(), String> {
+        let receives =
+            |source: &Source| source.link.link == Link::Up && source.link.names(&self.lost, &self.id);
+        match replica.server.sources()?.iter().any(receives) {
+            true => Err(format!("{} receives from {} again", replica.server.endpoint, self.lost)),
+            false => Ok(()),
+        }
+    }
+
+    /// The order matters: until the last moment the next writer itself says that its source is lost, and when it is made
+    /// writable, more than half replicate from it already, itself included, and nothing comes from the lost one any more.
+    /// `undo` gets those that replicate from it.
     fn move_to(
         &self,
         to: &mut Replica,
@@ -393,9 +406,8 @@ impl Failover {
         undo: &mut Vec<usize>,
         left: &mut Vec<String>,
     ) -> Result<(), String> {
-        to.server.stop_receiving()?;
-        to.look_again()?;
         for (at, replica) in replicas.iter_mut().enumerate() {
+            self.is_still_lost_to(replica)?;
             replica.server.stop_replication()?;
             undo.push(at);
             replica.look_again()?;
@@ -409,7 +421,9 @@ impl Failover {
                 self.majority - 1
             ));
         }
+        self.is_still_lost_to(to)?;
         to.server.stop_replication()?;
+        to.look_again()?;
         if let Err(cause) = to.server.set_read_only(false) {
             left.extend(to.server.set_read_only(true).err());
             return Err(cause);

@@ -8,7 +8,6 @@
 //! Each step that is done while statements are held has its reverse; if one fails, those before it are undone in turn.
 //! What comes after the release changes no role: where it fails the answer says what is left to do.
 
-mod positions;
 pub(super) mod server;
 
 use std::thread::sleep;

@@ -11,10 +11,9 @@
 use std::time::Duration;
 
 use weir_client::{Connection, Error, Options, QueryResult};
-use weir_topology::{Endpoint, Link, ReplicaState, SourceLink};
+use weir_topology::{Endpoint, Link, ReplicaState, SourceLink, positions};
 
 use super::super::account::connect;
-use super::positions;
 
 /// ER_SPECIFIC_ACCESS_DENIED_ERROR: the text names the privilege.
 const PRIVILEGE_MISSING: u16 = 1227;

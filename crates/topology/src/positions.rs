@@ -1,5 +1,8 @@
-//! MariaDB's global transaction ids (knowledge base, "Global Transaction ID"): `DOMAIN-SERVER-NUMBER`, with commas between
-//! them. Numbers of a domain only grow. `gtid_binlog_state` has the last one of each server in each domain.
+//! Which of two servers has more, by MariaDB's global transaction ids (knowledge base, "Global Transaction ID"):
+//! `DOMAIN-SERVER-NUMBER`, with commas between them. Numbers of a domain only grow. `gtid_binlog_state` has the last one
+//! of each server in each domain. MySQL's servers compare theirs themselves.
+//!
+//! Texts come from servers; those who ask for them limit their length.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,18 +14,18 @@ struct Gtid {
     number: u64,
 }
 
-/// Whether one position has all of another, of servers with the same history.
-pub(super) fn covers(one: &str, other: &str) -> bool {
+/// Whether one position has all of another, of servers with the same history. What is not understood has nothing, and
+/// nothing has it.
+pub fn covers(one: &str, other: &str) -> bool {
     reaches(one, other, |gtid| gtid.domain)
 }
 
 /// Whether one server's history has all of another's: the numbers of each server, as two that were writable at a time
 /// have given the same numbers to different transactions.
-pub(super) fn contains(one: &str, other: &str) -> bool {
+pub fn contains(one: &str, other: &str) -> bool {
     reaches(one, other, |gtid| (gtid.domain, gtid.server))
 }
 
-/// What is not understood is never reached.
 fn reaches<K: Hash + Eq>(one: &str, other: &str, key: impl Fn(Gtid) -> K) -> bool {
     let (Some(one), Some(other)) = (parse(one), parse(other)) else { return false };
     let mut last: HashMap<K, u64> = HashMap::new();
@@ -33,15 +36,19 @@ fn reaches<K: Hash + Eq>(one: &str, other: &str, key: impl Fn(Gtid) -> K) -> boo
     other.into_iter().all(|gtid| last.get(&key(gtid)).is_some_and(|number| *number >= gtid.number))
 }
 
-/// Callers limit the length.
 fn parse(text: &str) -> Option<Vec<Gtid>> {
     let gtid = |text: &str| {
-        let mut parts = text.split('-');
-        let (domain, server) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let number = parts.next()?.parse().ok()?;
+        let mut parts = text.split('-').map(number);
+        let (domain, server, number) = (parts.next()??, parts.next()??, parts.next()??);
+        let (domain, server) = (domain.try_into().ok()?, server.try_into().ok()?);
         parts.next().is_none().then_some(Gtid { domain, server, number })
     };
     text.split(',').map(gtid).collect()
+}
+
+/// Digits and nothing else: no sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 #[cfg(test)]
@@ -61,6 +68,11 @@ mod tests {
             ("0-1", "0-1-1", false),
             ("0-1-1-1", "0-1-1", false),
             ("0-1-99999999999999999999", "0-1-1", false),
+            ("0-1-18446744073709551615", "0-1-18446744073709551615", true),
+            ("4294967296-1-1", "4294967296-1-1", false),
+            ("0-1-+10", "0-1-1", false),
+            ("0--1", "0--1", false),
+            ("0-1-1,", "0-1-1", false),
         ];
         for (one, other, is_covered) in table {
             assert_eq!(covers(one, other), is_covered, "{one} {other}");
