@@ -189,6 +189,11 @@ impl Admin {
         self.office.go_by(settings, doors.bound)
     }
 
+    /// Nobody else puts anything in force as long as this is held; to be taken before the store.
+    pub fn loading(&self) -> MutexGuard<'_, ()> {
+        self.office.loading()
+    }
+
     /// New connections get this certificate from now on.
     pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
         *self.office.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;

@@ -1,10 +1,11 @@
 //! Faults that only several rows together show.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::error::Report;
 use crate::hostgroups::HostgroupAttributes;
-use crate::rows::Kept;
+use crate::kept::Kept;
 use crate::tables::Lines;
 use crate::types::{Config, MysqlServer, MysqlUser};
 use crate::{clusters, listeners, query_rules, server_tls, topology_table};
@@ -29,13 +30,51 @@ pub(crate) fn across(
     lines: &TableLines<'_>,
     report: &mut Report,
 ) {
-    let TableLines { servers, ssl_params, users, clusters, listeners, topology, rules, fast } = lines;
-    let servers_complete = config.servers.len() == servers.len();
+    let TableLines { servers, clusters, listeners, rules, fast, users, .. } = lines;
+    if !servers.are_kept() {
+        servers_and_clusters(config, lines, report);
+    }
+    // Whoever names a hostgroup is looked at again when that may have lost its servers.
+    let is_known = servers.are_complete(&config.servers) && clusters.are_complete(config);
+    let known = is_known.then(|| hostgroups_with_servers(config));
+    let known_for = |lines: &Lines<'_>| known.as_ref().filter(|_| !(lines.are_kept() && servers.are_kept()));
+    if listeners.are_complete(&config.weir_listeners) {
+        listeners::distinct(config, listeners, report);
+        if let Some(known) = known_for(listeners) {
+            listeners_have_servers(config, known, listeners, report);
+        }
+    }
+    if rules.are_complete(&config.query_rules) {
+        config.rules = query_rules::compile(config, kept, rules, report);
+        if let Some(known) = known_for(rules) {
+            query_rules::have_servers(config, known, rules, report);
+        }
+    }
+    if fast.are_complete(&config.fast_routing) && !(fast.are_kept() && servers.are_kept()) {
+        query_rules::check_fast(config, known.as_ref(), fast, report);
+    }
+    if users.are_complete(&config.users) {
+        if !users.are_kept() {
+            distinct_users(&config.users, users, report);
+        }
+        if !config.variables.have_ssl {
+            tls_possible(&config.users, users, report);
+        }
+        if let Some(known) = known_for(users) {
+            users_have_servers(config, known, users, report);
+        }
+    }
+}
+
+/// What is loaded with `mysql_servers`: all of it was read.
+fn servers_and_clusters(config: &Config, lines: &TableLines<'_>, report: &mut Report) {
+    let TableLines { servers, ssl_params, clusters, topology, .. } = lines;
+    let servers_complete = servers.are_complete(&config.servers);
     let clusters_complete = clusters.are_complete(config);
     if servers_complete {
         distinct_servers(&config.servers, servers, report);
     }
-    let params_complete = config.servers_ssl_params.len() == ssl_params.len();
+    let params_complete = ssl_params.are_complete(&config.servers_ssl_params);
     server_tls::consistent(
         config,
         servers_complete.then_some(servers),
@@ -44,7 +83,7 @@ pub(crate) fn across(
     );
     if clusters_complete {
         clusters::distinct(config, clusters, report);
-        if config.weir_topology.len() == topology.len() {
+        if topology.are_complete(&config.weir_topology) {
             topology_table::have_clusters(config, topology, report);
         }
     }
@@ -53,47 +92,25 @@ pub(crate) fn across(
         clusters::one_kind_per_server(config, servers, report);
         clusters::lag_limits(config, servers, report);
     }
-    if config.weir_listeners.len() == listeners.len() {
-        listeners::distinct(config, listeners, report);
-        if servers_complete && clusters_complete {
-            listeners_have_servers(config, listeners, report);
-        }
-    }
-    let known = (servers_complete && clusters_complete).then(|| hostgroups_with_servers(config));
-    if config.query_rules.len() == rules.len() {
-        config.rules = query_rules::compile(config, kept, rules, report);
-        if let Some(known) = &known {
-            query_rules::have_servers(config, known, rules, report);
-        }
-    }
-    if config.fast_routing.len() == fast.len() {
-        query_rules::check_fast(config, known.as_ref(), fast, report);
-    }
-    if config.users.len() == users.len() {
-        distinct_users(&config.users, users, report);
-        if !config.variables.have_ssl {
-            tls_possible(&config.users, users, report);
-        }
-        if servers_complete && clusters_complete {
-            users_have_servers(config, users, report);
-        }
-    }
 }
 
 /// Checks what is said of hostgroups as a whole: once each, only of those that are used, and nothing that contradicts
 /// itself where a server is in several.
 pub(crate) fn hostgroups(config: &Config, attributes: &Lines<'_>, own: &Lines<'_>, report: &mut Report) {
+    if attributes.are_kept() {
+        return;
+    }
     let servers = config.servers.iter().map(|server| server.hostgroup_id);
     let inactive = config.galera_hostgroups.iter().chain(&config.group_replication_hostgroups);
     let inactive = inactive.flat_map(|row| row.hostgroups()).map(|(_, id)| id);
     let active = config.clusters().flat_map(clusters::Cluster::hostgroups);
     let used: HashSet<u32> = servers.chain(inactive).chain(active).collect();
-    if config.hostgroup_attributes.len() == attributes.len() {
+    if attributes.are_complete(&config.hostgroup_attributes) {
         let ids = config.hostgroup_attributes.iter().map(|row| row.hostgroup_id);
         distinct_and_used(ids, &used, attributes, report);
         same_init_connect(config, attributes, report);
     }
-    if config.weir_hostgroups.len() == own.len() {
+    if own.are_complete(&config.weir_hostgroups) {
         let ids = config.weir_hostgroups.iter().map(|row| row.hostgroup_id);
         distinct_and_used(ids, &used, own, report);
     }
@@ -156,9 +173,12 @@ fn distinct_servers(servers: &[MysqlServer], lines: &Lines<'_>, report: &mut Rep
     }
 }
 
-fn distinct_users(users: &[MysqlUser], lines: &Lines<'_>, report: &mut Report) {
+fn distinct_users(users: &[Arc<MysqlUser>], lines: &Lines<'_>, report: &mut Report) {
+    // Those that are as they were were told apart before.
+    let new = users.iter().enumerate().filter(|(index, _)| !lines.at(*index).is_in_force());
+    let new: HashSet<&str> = new.map(|(_, user)| user.username.as_str()).collect();
     let mut seen = HashMap::new();
-    for (index, user) in users.iter().enumerate() {
+    for (index, user) in users.iter().enumerate().filter(|(_, user)| new.contains(user.username.as_str())) {
         let place = lines.at(index);
         if let Some(first) = seen.insert(&user.username, place) {
             let reason = format!("\"{}\" is already there ({})", user.username, first.pointer());
@@ -167,22 +187,25 @@ fn distinct_users(users: &[MysqlUser], lines: &Lines<'_>, report: &mut Report) {
     }
 }
 
-fn users_have_servers(config: &Config, lines: &Lines<'_>, report: &mut Report) {
-    let known = hostgroups_with_servers(config);
+fn users_have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines<'_>, report: &mut Report) {
     for (index, user) in config.users.iter().enumerate() {
         if user.active && !known.contains(&user.default_hostgroup) {
             let reason = has_no_server(user.default_hostgroup);
-            report.tolerate_reference(lines.at(index), "default_hostgroup", "mysql_servers", reason);
+            report.tolerate_reference(
+                &lines.of(index, &**user),
+                "default_hostgroup",
+                "mysql_servers",
+                reason,
+            );
         }
     }
 }
 
-fn listeners_have_servers(config: &Config, lines: &Lines<'_>, report: &mut Report) {
-    let known = hostgroups_with_servers(config);
+fn listeners_have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines<'_>, report: &mut Report) {
     for (index, listener) in config.weir_listeners.iter().enumerate() {
         if let Some(hostgroup) = listener.hostgroup.filter(|hostgroup| !known.contains(hostgroup)) {
             let reason = has_no_server(hostgroup);
-            report.tolerate_reference(lines.at(index), "hostgroup", "mysql_servers", reason);
+            report.tolerate_reference(&lines.of(index, listener), "hostgroup", "mysql_servers", reason);
         }
     }
 }
@@ -196,11 +219,11 @@ pub(crate) fn has_no_server(hostgroup: u32) -> String {
     format!("hostgroup {hostgroup} has no server: neither mysql_servers nor an active cluster names it")
 }
 
-fn tls_possible(users: &[MysqlUser], lines: &Lines<'_>, report: &mut Report) {
+fn tls_possible(users: &[Arc<MysqlUser>], lines: &Lines<'_>, report: &mut Report) {
     for (index, user) in users.iter().enumerate() {
         if user.active && user.use_ssl {
             let reason = "nobody could log in: mysql_variables.have_ssl is false";
-            report.tolerate_reference(lines.at(index), "use_ssl", "mysql-have_ssl", reason);
+            report.tolerate_reference(&lines.of(index, &**user), "use_ssl", "mysql-have_ssl", reason);
         }
     }
 }

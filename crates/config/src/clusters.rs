@@ -204,9 +204,9 @@ type AnyRow<'l> = (&'l Place<'l>, bool, Vec<(&'static str, u32)>);
 impl ClusterLines<'_> {
     /// Whether no row was refused.
     pub(crate) fn are_complete(&self, config: &Config) -> bool {
-        config.galera_hostgroups.len() == self.galera.len()
-            && config.group_replication_hostgroups.len() == self.group_replication.len()
-            && config.replication_hostgroups.len() == self.replication.len()
+        self.galera.are_complete(&config.galera_hostgroups)
+            && self.group_replication.are_complete(&config.group_replication_hostgroups)
+            && self.replication.are_complete(&config.replication_hostgroups)
     }
 
     fn rows<'l>(&'l self, config: &Config) -> Vec<AnyRow<'l>> {

@@ -41,6 +41,14 @@ impl<'t> Source<'t> {
         }
     }
 
+    /// [`TableRow::kept_at`]
+    pub(crate) fn kept_at(self) -> Option<usize> {
+        match self {
+            Self::File(_) => None,
+            Self::Row(row) => row.kept_at(),
+        }
+    }
+
     fn is_file(self) -> bool {
         matches!(self, Self::File(_))
     }

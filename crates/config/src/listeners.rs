@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use crate::Config;
 use crate::error::Report;
 use crate::fields::{Fields, quotable};
+use crate::place::Keyed;
+use crate::rows::TableRow;
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row};
 
@@ -115,6 +117,16 @@ pub struct Listener {
     pub hostgroup: Option<u32>,
     /// For humans.
     pub comment: String,
+}
+
+impl Keyed for Listener {
+    fn table(&self) -> &'static str {
+        "weir_listeners"
+    }
+
+    fn key(&self) -> TableRow {
+        [("address".into(), self.address.to_string().into())].into()
+    }
 }
 
 impl Listener {

@@ -92,13 +92,13 @@ pub(crate) fn proxy(row: &Row<'_>, report: &mut Report) -> Option<ProxysqlServer
 /// No job and no proxy twice.
 pub(crate) fn distinct(config: &Config, jobs: &Lines<'_>, proxies: &Lines<'_>, report: &mut Report) {
     let mut seen = HashMap::new();
-    for (index, job) in config.scheduler.iter().enumerate().filter(|_| config.scheduler.len() == jobs.len()) {
+    for (index, job) in config.scheduler.iter().enumerate().filter(|_| jobs.are_complete(&config.scheduler)) {
         let place = jobs.at(index);
         if let Some(first) = seen.insert(job.id, place) {
             report.refuse(place, "id", format!("{} is already there ({})", job.id, first.pointer()));
         }
     }
-    if config.proxysql_servers.len() != proxies.len() {
+    if !proxies.are_complete(&config.proxysql_servers) {
         return;
     }
     let mut seen = HashMap::new();

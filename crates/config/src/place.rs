@@ -25,11 +25,14 @@ enum Path<'t> {
     /// A row of a table of the database.
     Row(&'static str, &'t TableRow),
     /// A row of a table that is in force.
-    InForce(&'static str, &'t dyn Keyed),
+    InForce(&'t dyn Keyed),
 }
 
 /// A row that was read and tells its key.
 pub(crate) trait Keyed: Debug + Sync {
+    /// Its table.
+    fn table(&self) -> &'static str;
+
     /// The values of its key, as columns of this row.
     fn key(&self) -> TableRow;
 }
@@ -53,8 +56,13 @@ impl<'t> Place<'t> {
     }
 
     /// The same of a row that is in force.
-    pub(crate) fn in_force(table: &'static str, row: &'t dyn Keyed) -> Self {
-        Self { path: Path::InForce(table, row), joint: ": ", line: 0 }
+    pub(crate) fn in_force(row: &'t dyn Keyed) -> Self {
+        Self { path: Path::InForce(row), joint: ": ", line: 0 }
+    }
+
+    /// Whether it is of a row that is in force.
+    pub(crate) fn is_in_force(&self) -> bool {
+        matches!(self.path, Path::InForce(_))
     }
 
     /// A table of the database.
@@ -72,7 +80,7 @@ impl<'t> Place<'t> {
             Path::Name(name) => name.into(),
             Path::InFile(table, index) => format!("{table}[{index}]").into(),
             Path::Row(table, row) => describe(table, row).into(),
-            Path::InForce(table, row) => describe(table, &row.key()).into(),
+            Path::InForce(row) => describe(row.table(), &row.key()).into(),
         }
     }
 

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use weir_routing::{FastRoute, FlagWeight, Multiplex, PATTERN_BYTES_MAX, QueryRule, Rules};
 
 use crate::error::Report;
-use crate::fields::{Fields, Source, quotable};
+use crate::fields::{Fields, quotable};
+use crate::kept::Kept;
 use crate::place::Keyed;
-use crate::rows::{Cell, Kept, RulesRead, TableRow};
+use crate::rows::TableRow;
 use crate::suggest::unknown_word;
 use crate::tables::{COMMENT_CHARS_MAX, INT_MAX, Lines, Row, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
 use crate::types::Config;
@@ -23,53 +24,8 @@ const RETRIES_MAX: u32 = 1000;
 const ATTRIBUTES_CHARS_MAX: usize = 64 << 10;
 const FLAG_OUTS_MAX: usize = 1000;
 
-/// Reads rules one after the other.
-pub(crate) struct Reader<'c> {
-    /// A configuration that is in force, whose rows may be the same.
-    known: Option<&'c Config>,
-    /// The id of a row that gives none.
-    next_id: u32,
-    rows: Vec<Option<TableRow>>,
-}
-
-impl<'c> Reader<'c> {
-    pub(crate) fn after(known: Option<&'c Config>) -> Self {
-        Self { known, next_id: 1, rows: Vec::new() }
-    }
-
-    pub(crate) fn read(&mut self, row: &Row<'_>, report: &mut Report) -> Option<QueryRule> {
-        let of_database = match row.source {
-            Source::Row(row) => Some(row),
-            Source::File(_) => None,
-        };
-        if let Some(rule) = of_database.and_then(|row| self.same(row)) {
-            self.next_id = self.next_id.max(rule.rule_id.saturating_add(1));
-            self.rows.push(of_database.cloned());
-            return Some(rule.clone());
-        }
-        let told_before = report.told();
-        let rule = query_rule(row, &mut self.next_id, report)?;
-        self.rows.push(of_database.filter(|_| report.told() == told_before).cloned());
-        Some(rule)
-    }
-
-    /// Of which rows the rules were made that were given back.
-    pub(crate) fn rows(self) -> RulesRead {
-        RulesRead(Arc::new(self.rows))
-    }
-
-    /// What was read of this very row before.
-    fn same(&self, row: &TableRow) -> Option<&'c QueryRule> {
-        let known = self.known?;
-        let Some(Cell::Integer(rule_id)) = row.get("rule_id") else { return None };
-        let at = known.query_rules.binary_search_by_key(rule_id, |rule| i64::from(rule.rule_id)).ok()?;
-        let is_same = known.rules_read.row(at).is_some_and(|read| read.is_clone_of(row));
-        known.query_rules.get(at).filter(|_| is_same)
-    }
-}
-
 /// A row of `mysql_query_rules`. `next_id` is the id of a row that gives none, as AUTOINCREMENT has it.
-fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) -> Option<QueryRule> {
+pub(crate) fn query_rule(row: &Row<'_>, next_id: &mut u32, report: &mut Report) -> Option<QueryRule> {
     let mut f = Fields::of(row, report);
     let faults_before = f.report.len();
     let rule_id = f.integer("rule_id", *next_id, 1..=INT_MAX);
@@ -233,7 +189,7 @@ pub(crate) fn compile(
     report: &mut Report,
 ) -> Arc<Rules> {
     let (rows, fast, options) = (&config.query_rules, &config.fast_routing, config.rule_options());
-    let is_same = |kept: &Kept<'_>| kept.rules && kept.config.rule_options() == options;
+    let is_same = |kept: &Kept<'_>| lines.are_kept() && kept.config.rule_options() == options;
     if let Some(kept) = kept.filter(is_same) {
         return kept.config.rules.clone();
     }
@@ -252,12 +208,20 @@ pub(crate) fn compile(
 }
 
 impl Keyed for QueryRule {
+    fn table(&self) -> &'static str {
+        "mysql_query_rules"
+    }
+
     fn key(&self) -> TableRow {
         [("rule_id".into(), i64::from(self.rule_id).into())].into()
     }
 }
 
 impl Keyed for FastRoute {
+    fn table(&self) -> &'static str {
+        "mysql_query_rules_fast_routing"
+    }
+
     fn key(&self) -> TableRow {
         let Self { username, schemaname, flag_in, .. } = self;
         [
@@ -277,7 +241,7 @@ pub(crate) fn have_servers(config: &Config, known: &HashSet<u32>, lines: &Lines<
             continue;
         };
         let reason = format!("rule {}: {}", rule.rule_id, crate::check::has_no_server(hostgroup));
-        report.tolerate_reference(lines.at(at), "destination_hostgroup", "mysql_servers", reason);
+        report.tolerate_reference(&lines.of(at, &**rule), "destination_hostgroup", "mysql_servers", reason);
     }
 }
 
@@ -290,18 +254,18 @@ pub(crate) fn check_fast(
 ) {
     let mut seen = HashMap::new();
     for (at, route) in config.fast_routing.iter().enumerate() {
-        let place = lines.at(at);
+        let place = lines.of(at, route);
         if let Some(first) = seen.insert((&route.username, &route.schemaname, route.flag_in), place) {
             let (user, schema, flag) = (&route.username, &route.schemaname, route.flag_in);
             let reason = format!(
                 "user \"{user}\", schema \"{schema}\", flagIN {flag} are already there ({})",
                 first.pointer()
             );
-            report.refuse(place, "", reason);
+            report.refuse(&place, "", reason);
         }
         if known.is_some_and(|known| !known.contains(&route.destination_hostgroup)) {
             let reason = crate::check::has_no_server(route.destination_hostgroup);
-            report.tolerate_reference(place, "destination_hostgroup", "mysql_servers", reason);
+            report.tolerate_reference(&place, "destination_hostgroup", "mysql_servers", reason);
         }
     }
 }

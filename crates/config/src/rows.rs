@@ -3,11 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use toml_edit::{Item, Table, TableLike};
 
-use crate::Config;
 use crate::error::Report;
 use crate::fields::line_of_key;
 use crate::names;
@@ -57,9 +55,12 @@ impl From<&str> for Cell {
 
 /// The columns that a row gives, by name. The others have their defaults.
 ///
-/// Rows have few columns and there may be very many rows: so it is one piece of memory, and no tree. A clone shares it.
+/// Rows have few columns and there may be very many rows: so it is one piece of memory, and no tree.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TableRow(Arc<Vec<(Cow<'static, str>, Cell)>>);
+pub struct TableRow {
+    cells: Vec<(Cow<'static, str>, Cell)>,
+    kept_at: Option<usize>,
+}
 
 impl TableRow {
     /// No columns.
@@ -69,12 +70,23 @@ impl TableRow {
 
     /// No columns yet, with room for so many.
     pub fn with_capacity(columns: usize) -> Self {
-        Self(Arc::new(Vec::with_capacity(columns)))
+        Self { cells: Vec::with_capacity(columns), kept_at: None }
+    }
+
+    /// A row of `mysql_users` or `mysql_query_rules` that gives no columns: it is the one of which what stands there in
+    /// [`crate::Kept`] was made.
+    pub fn kept(at: usize) -> Self {
+        Self { cells: Vec::new(), kept_at: Some(at) }
+    }
+
+    /// The position, if it is such a row.
+    pub fn kept_at(&self) -> Option<usize> {
+        self.kept_at
     }
 
     /// The value of a column.
     pub fn get(&self, column: &str) -> Option<&Cell> {
-        self.find(column).ok().and_then(|at| self.0.get(at)).map(|(_, cell)| cell)
+        self.find(column).ok().and_then(|at| self.cells.get(at)).map(|(_, cell)| cell)
     }
 
     /// Whether the row gives this column.
@@ -84,31 +96,24 @@ impl TableRow {
 
     /// Gives a column this value, in place of the one that it had.
     pub fn insert(&mut self, column: Cow<'static, str>, cell: Cell) {
-        let found = self.find(&column);
-        let cells = Arc::make_mut(&mut self.0);
-        match found {
-            Ok(at) => cells[at].1 = cell,
-            Err(at) => cells.insert(at, (column, cell)),
+        match self.find(&column) {
+            Ok(at) => self.cells[at].1 = cell,
+            Err(at) => self.cells.insert(at, (column, cell)),
         }
     }
 
     /// Leaves out the columns that are not wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        Arc::make_mut(&mut self.0).retain(|(column, _)| is_wanted(column));
+        self.cells.retain(|(column, _)| is_wanted(column));
     }
 
     /// Columns and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Cell)> + Clone {
-        self.0.iter().map(|(column, cell)| (column.as_ref(), cell))
-    }
-
-    /// Whether it is a clone of `other`, and neither was changed since.
-    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.cells.iter().map(|(column, cell)| (column.as_ref(), cell))
     }
 
     fn find(&self, column: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(name, _)| name.as_ref().cmp(column))
+        self.cells.binary_search_by(|(name, _)| name.as_ref().cmp(column))
     }
 }
 
@@ -132,38 +137,6 @@ impl std::ops::Index<&str> for TableRow {
     /// NULL for a column that the row does not give.
     fn index(&self, column: &str) -> &Cell {
         self.get(column).unwrap_or(&Cell::Null)
-    }
-}
-
-/// Large tables of a configuration that is in force and that are not read again: what was checked once stays checked.
-#[derive(Clone, Copy, Debug)]
-pub struct Kept<'c> {
-    /// The configuration.
-    pub config: &'c Config,
-    /// Whether `mysql_users` is kept.
-    pub users: bool,
-    /// Whether `mysql_query_rules` and `mysql_query_rules_fast_routing` are. Patterns, and what was read of rows that are
-    /// clones of those in `Config::rules_read`, are taken over in any case.
-    pub rules: bool,
-}
-
-/// Of which rows of the database the rules were made, in their order: one that is still the same need not be read again.
-/// None for a row about which there is something to tell each time.
-///
-/// It is no part of what a configuration means: any two are equal.
-#[derive(Clone, Debug, Default)]
-pub struct RulesRead(pub(crate) Arc<Vec<Option<TableRow>>>);
-
-impl PartialEq for RulesRead {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl RulesRead {
-    /// The row of the rule at this position.
-    pub fn row(&self, at: usize) -> Option<&TableRow> {
-        self.0.get(at).and_then(Option::as_ref)
     }
 }
 

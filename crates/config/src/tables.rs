@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use toml_edit::{Item, Table, TableLike};
 
 use crate::check::TableLines;
 use crate::error::Report;
 use crate::fields::{Fields, Source, line_of_key, quotable};
+use crate::kept::{Kept, Reader};
 use crate::password::{Password, Secret};
 use crate::place::{Keyed, NOWHERE, Place};
-use crate::rows::{Cell, Kept, TableRow, TableRows};
+use crate::rows::{Cell, TableRow, TableRows};
 use crate::suggest::unknown_word;
 use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
@@ -39,25 +39,31 @@ pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 pub(crate) enum Tables<'t> {
     /// A file in TOML.
     File(&'t Table),
-    /// A database; large tables may be what they are in a configuration that is there.
+    /// A database; tables may be what they are in a configuration that is there.
     Rows(&'t TableRows, Option<Kept<'t>>),
 }
 
-/// Reads all tables and checks them, each alone and all together.
+/// Reads all tables and checks them, each alone and all together. What is kept is taken as it is, and checked with what it
+/// refers to or is referred to by.
 pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
-    let mut config = Config::default();
+    let kept = tables.kept();
+    let mut config = kept.map(|kept| kept.config.clone()).unwrap_or_default();
     read_variables(tables, &mut config, report);
-    let kept_rules = tables.kept().filter(|kept| kept.rules).map(|kept| kept.config);
     let lines = TableLines {
         servers: fill(&mut config.servers, tables.rows("mysql_servers", report), server, report),
         ssl_params: {
             let mut rows = tables.rows("mysql_servers_ssl_params", report);
-            rows.retain(|row| server_tls::is_for_all_users(row, report));
+            rows.iter_mut().for_each(|rows| rows.retain(|row| server_tls::is_for_all_users(row, report)));
             fill(&mut config.servers_ssl_params, rows, server_tls::ssl_params, report)
         },
-        users: match tables.kept().filter(|kept| kept.users) {
-            Some(kept) => keep(&mut config.users, &kept.config.users, "mysql_users"),
-            None => fill(Arc::make_mut(&mut config.users), users(tables, report), user, report),
+        users: {
+            let mut reader = Reader::after(kept.map(|kept| kept.config.users.as_slice()).unwrap_or_default());
+            let user = |row: &Row<'_>, report: &mut Report| reader.read(row, report, user);
+            let lines = fill(&mut config.users, users(tables, report), user, report);
+            if !lines.are_kept() {
+                config.told.users = reader.told();
+            }
+            lines
         },
         clusters: clusters::ClusterLines {
             galera: {
@@ -79,38 +85,32 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
         },
         topology: {
             let rows = tables.rows("weir_topology", report);
-            let mut read = Vec::new();
+            let mut read = std::mem::take(&mut config.weir_topology);
             let topology =
                 |row: &Row<'_>, report: &mut Report| topology_table::weir_topology(row, &config, report);
             let lines = fill(&mut read, rows, topology, report);
             config.weir_topology = read;
             lines
         },
-        rules: match kept_rules {
-            Some(kept) => {
-                config.rules_read.clone_from(&kept.rules_read);
-                keep(&mut config.query_rules, &kept.query_rules, "mysql_query_rules")
+        rules: {
+            let rows = tables.rows("mysql_query_rules", report);
+            let before = kept.map(|kept| kept.config.query_rules.as_slice()).unwrap_or_default();
+            let (mut reader, mut next_id) = (Reader::after(before), 1);
+            let rule = |row: &Row<'_>, report: &mut Report| {
+                reader.read(row, report, |row, report| query_rules::query_rule(row, &mut next_id, report))
+            };
+            let lines = fill(&mut config.query_rules, rows, rule, report);
+            if !lines.are_kept() {
+                config.told.rules = reader.told();
             }
-            None => {
-                let rows = tables.rows("mysql_query_rules", report);
-                let mut reader = query_rules::Reader::after(tables.kept().map(|kept| kept.config));
-                let rule = |row: &Row<'_>, report: &mut Report| reader.read(row, report);
-                let lines = fill(Arc::make_mut(&mut config.query_rules), rows, rule, report);
-                config.rules_read = reader.rows();
-                lines
-            }
+            lines
         },
-        fast: match kept_rules {
-            Some(kept) => {
-                keep(&mut config.fast_routing, &kept.fast_routing, "mysql_query_rules_fast_routing")
-            }
-            None => {
-                let rows = tables.rows("mysql_query_rules_fast_routing", report);
-                fill(Arc::make_mut(&mut config.fast_routing), rows, query_rules::fast_route, report)
-            }
+        fast: {
+            let rows = tables.rows("mysql_query_rules_fast_routing", report);
+            fill(&mut config.fast_routing, rows, query_rules::fast_route, report)
         },
     };
-    check::across(&mut config, tables.kept(), &lines, report);
+    check::across(&mut config, kept, &lines, report);
     read_rest(tables, &mut config, report);
     config
 }
@@ -165,10 +165,14 @@ fn read_variables(tables: Tables<'_>, config: &mut Config, report: &mut Report) 
                 };
                 of_module.insert(name.to_owned().into(), value.clone());
             }
-            let place = Place::variables(names::MYSQL);
-            config.variables = variables::read(Fields::new(&place, Source::Row(&mysql), report));
-            let place = Place::variables(names::ADMIN);
-            config.admin = admin_variables::read(Fields::new(&place, Source::Row(&admin), report));
+            if tables.reads("mysql-") {
+                let place = Place::variables(names::MYSQL);
+                config.variables = variables::read(Fields::new(&place, Source::Row(&mysql), report));
+            }
+            if tables.reads("admin-") {
+                let place = Place::variables(names::ADMIN);
+                config.admin = admin_variables::read(Fields::new(&place, Source::Row(&admin), report));
+            }
         }
     }
 }
@@ -227,38 +231,65 @@ pub(crate) struct Row<'t> {
 }
 
 /// Where the rows of a table stand, for checks that look at several rows.
-pub(crate) struct Lines<'t>(Vec<Place<'t>>);
+pub(crate) enum Lines<'t> {
+    Read(Vec<Place<'t>>),
+    /// The table is as it was.
+    Kept,
+}
 
 impl<'t> Lines<'t> {
     /// Where a row is. Rows that were refused shift the index, so this is only used when none was.
     pub(crate) fn at(&self, index: usize) -> &Place<'t> {
-        self.0.get(index).unwrap_or(&NOWHERE)
+        match self {
+            Self::Read(places) => places.get(index).unwrap_or(&NOWHERE),
+            Self::Kept => &NOWHERE,
+        }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// The same for a row of a table that may be kept.
+    pub(crate) fn of<'p>(&self, index: usize, row: &'p dyn Keyed) -> Place<'p>
+    where
+        't: 'p,
+    {
+        match self {
+            Self::Read(_) => *self.at(index),
+            Self::Kept => Place::in_force(row),
+        }
+    }
+
+    /// Whether all `rows` are there: none was refused.
+    pub(crate) fn are_complete<T>(&self, rows: &[T]) -> bool {
+        match self {
+            Self::Read(places) => places.len() == rows.len(),
+            Self::Kept => true,
+        }
+    }
+
+    /// Whether the table was not read.
+    pub(crate) fn are_kept(&self) -> bool {
+        matches!(self, Self::Kept)
     }
 }
 
-/// Reads rows one by one.
-fn fill<'t, T>(
-    into: &mut Vec<T>,
-    rows: Vec<Row<'t>>,
+/// Reads rows one by one, in place of those that are there; without rows, the table is kept.
+fn fill<'t, T, I: From<Vec<T>>>(
+    into: &mut I,
+    rows: Option<Vec<Row<'t>>>,
     mut read: impl FnMut(&Row<'_>, &mut Report) -> Option<T>,
     report: &mut Report,
 ) -> Lines<'t> {
-    into.reserve(rows.len());
-    into.extend(rows.iter().filter_map(|row| read(row, report)));
-    Lines(rows.into_iter().map(|row| row.place).collect())
-}
-
-/// Takes over rows that were read before.
-fn keep<'t, T: Keyed>(into: &mut Arc<Vec<T>>, from: &'t Arc<Vec<T>>, table: &'static str) -> Lines<'t> {
-    into.clone_from(from);
-    Lines(from.iter().map(|row| Place::in_force(table, row)).collect())
+    let Some(rows) = rows else { return Lines::Kept };
+    let mut all = Vec::with_capacity(rows.len());
+    all.extend(rows.iter().filter_map(|row| read(row, report)));
+    *into = all.into();
+    Lines::Read(rows.into_iter().map(|row| row.place).collect())
 }
 
 impl Keyed for MysqlUser {
+    fn table(&self) -> &'static str {
+        "mysql_users"
+    }
+
     fn key(&self) -> TableRow {
         [("username".into(), self.username.clone().into())].into()
     }
@@ -272,22 +303,38 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// The rows of a table.
-    fn rows(self, name: &'static str, report: &mut Report) -> Vec<Row<'t>> {
+    fn place_of(self, name: &'static str, row: &'t TableRow) -> Place<'t> {
+        let keyed = row.kept_at().zip(self.kept()).and_then(|(at, Kept { config, .. })| match name {
+            "mysql_users" => config.users.get(at).map(|user| &**user as &dyn Keyed),
+            _ => config.query_rules.get(at).map(|rule| &**rule as &dyn Keyed),
+        });
+        keyed.map_or_else(|| Place::row(name, row), Place::in_force)
+    }
+
+    /// Whether a table, or variables that begin so, are read.
+    fn reads(self, name: &str) -> bool {
+        self.kept().is_none_or(|kept| (kept.reads)(name))
+    }
+
+    /// The rows of a table; none if it is kept.
+    fn rows(self, name: &'static str, report: &mut Report) -> Option<Vec<Row<'t>>> {
+        if !self.reads(name) {
+            return None;
+        }
         let rows = match self {
             Self::File(root) => rows_of_file(root, name, report),
             Self::Rows(rows, _) => rows
                 .of(name)
                 .iter()
-                .map(|row| Row { place: Place::row(name, row), source: Source::Row(row) })
+                .map(|row| Row { place: self.place_of(name, row), source: Source::Row(row) })
                 .collect(),
         };
         if rows.len() > TABLE_ROWS_MAX {
             let line = rows.first().map_or(0, |row| row.place.line());
             report.refuse_line(line, name, format!("{} rows, more than {TABLE_ROWS_MAX}", rows.len()));
-            return Vec::new();
+            return Some(Vec::new());
         }
-        rows
+        Some(rows)
     }
 }
 
@@ -473,9 +520,9 @@ pub(crate) fn port_or(f: &mut Fields<'_, '_>, default: u16) -> u16 {
 
 /// The rows of users. ProxySQL's database may have two of one user, for clients and for servers: Weir shows servers
 /// what clients have shown, so the one for servers only is left out.
-fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Vec<Row<'t>> {
-    let mut rows = tables.rows("mysql_users", report);
-    let Tables::Rows(..) = tables else { return rows };
+fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Option<Vec<Row<'t>>> {
+    let mut rows = tables.rows("mysql_users", report)?;
+    let Tables::Rows(..) = tables else { return Some(rows) };
     rows.retain(|row| {
         let Source::Row(cells) = row.source else { return true };
         let is_for_servers_only = cells.get("frontend") == Some(&Cell::Integer(0));
@@ -485,7 +532,7 @@ fn users<'t>(tables: Tables<'t>, report: &mut Report) -> Vec<Row<'t>> {
         }
         !is_for_servers_only
     });
-    rows
+    Some(rows)
 }
 
 fn user(row: &Row<'_>, report: &mut Report) -> Option<MysqlUser> {

@@ -9,7 +9,7 @@ use weir_topology::Endpoint;
 
 use crate::{
     AdminVariables, ClusterHostgroup, HostgroupAttributes, Job, Listener, MysqlVariables, Password,
-    ProxysqlServer, ReplicationHostgroup, RulesRead, Secret, ServerSslParams, WeirHostgroup, WeirTopology,
+    ProxysqlServer, ReplicationHostgroup, Secret, ServerSslParams, Told, WeirHostgroup, WeirTopology,
 };
 
 /// A whole, checked configuration. A clone shares the tables that may be very large.
@@ -22,7 +22,7 @@ pub struct Config {
     /// Rows of `[[mysql_servers_ssl_params]]` in file order.
     pub servers_ssl_params: Vec<ServerSslParams>,
     /// Rows of `[[mysql_users]]` in file order.
-    pub users: Arc<Vec<MysqlUser>>,
+    pub users: Arc<Vec<Arc<MysqlUser>>>,
     /// Rows of `[[mysql_galera_hostgroups]]` in file order, inactive ones too.
     pub galera_hostgroups: Vec<ClusterHostgroup>,
     /// Rows of `[[mysql_group_replication_hostgroups]]` in file order, inactive ones too.
@@ -38,12 +38,10 @@ pub struct Config {
     /// Rows of `[[weir_topology]]` in file order.
     pub weir_topology: Vec<WeirTopology>,
     /// Rows of `[[mysql_query_rules]]` in file order, inactive ones too.
-    pub query_rules: Arc<Vec<QueryRule>>,
+    pub query_rules: Arc<Vec<Arc<QueryRule>>>,
     /// Rows of `[[mysql_query_rules_fast_routing]]` in file order.
     pub fast_routing: Arc<Vec<FastRoute>>,
-    /// The rows of `query_rules`, where they come from a database.
-    pub rules_read: RulesRead,
-    /// What these two mean, compiled.
+    /// What the rows of these two tables mean, compiled.
     pub rules: Arc<Rules>,
     /// Rows of `[[scheduler]]` in file order, inactive ones too.
     pub scheduler: Vec<Job>,
@@ -53,6 +51,8 @@ pub struct Config {
     pub variables: MysqlVariables,
     /// `[admin_variables]`.
     pub admin: AdminVariables,
+    /// Of rows of a database: which of them are to be read each time.
+    pub told: Told,
 }
 
 impl Default for Config {
@@ -71,7 +71,7 @@ impl Default for Config {
             weir_topology: Vec::new(),
             query_rules: Arc::default(),
             fast_routing: Arc::default(),
-            rules_read: RulesRead::default(),
+            told: Told::default(),
             rules: Arc::default(),
             scheduler: Vec::new(),
             proxysql_servers: Vec::new(),

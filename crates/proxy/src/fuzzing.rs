@@ -466,7 +466,7 @@ fn server(port: u16) -> Server {
 
 fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> Arc<Snapshot> {
     let account = Account {
-        user: MysqlUser {
+        user: Arc::new(MysqlUser {
             username: "app".into(),
             password: Password::Clear(Secret::new("secret")),
             active: true,
@@ -480,7 +480,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
             additional_password: None,
             max_connections: 10,
             comment: String::new(),
-        },
+        }),
         additional: None,
         stored: Arc::new(StoredPassword::ClearText(b"secret"[..].into())),
         clients: Default::default(),

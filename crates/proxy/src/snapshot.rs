@@ -50,7 +50,7 @@ pub type Users = HashMap<Vec<u8>, Arc<Account>>;
 #[derive(Debug)]
 pub struct Account {
     /// The row of `mysql_users`.
-    pub user: MysqlUser,
+    pub user: Arc<MysqlUser>,
     /// The password in a form that can be checked.
     pub stored: Arc<StoredPassword>,
     /// Another one that clients may show.

@@ -20,7 +20,8 @@ use weir_routing::{Options, QueryRule, Rules};
 fn bench_with(retries: Option<u32>, keeps_connections: bool, variables: MysqlVariables) -> Bench {
     let mut bench = Bench::new(1, &[5, 5], support::hostgroup([0]), variables);
     let mut account = support::account("app", 0);
-    Arc::get_mut(&mut account).unwrap().user.transaction_persistent = false;
+    let user = &mut Arc::get_mut(&mut account).unwrap().user;
+    Arc::make_mut(user).transaction_persistent = false;
     bench.users[0] = account;
     let rule = QueryRule {
         rule_id: 1,

@@ -118,20 +118,19 @@ impl Gathered {
         let mut words: Vec<Vec<u8>> = Vec::new();
         let known_count = known.map_or(0, HashMap::len);
         let mut needed_by: Vec<Vec<u16>> = vec![Vec::new(); known_count];
-        let mut new_numbers: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut new_numbers: HashMap<&[u8], usize> = HashMap::new();
         for (position, rule) in (0..=u16::MAX).zip(rules) {
             let pattern = rule.match_digest.as_deref().filter(|_| !rule.row.negate_match_pattern);
-            let Some(needle) =
+            let Some(word) =
                 pattern.and_then(Pattern::needle).filter(|needle| needle.len() >= NEEDLE_BYTES_MIN)
             else {
                 without[usize::from(position) / 64] |= 1 << (position % 64);
                 continue;
             };
-            let word = needle.to_ascii_lowercase();
-            let number = known.and_then(|known| known.get(word.as_slice()).copied());
+            let number = known.and_then(|known| known.get(word).copied());
             let number = number.unwrap_or_else(|| {
-                *new_numbers.entry(word).or_insert_with_key(|word| {
-                    words.push(word.clone());
+                *new_numbers.entry(word).or_insert_with(|| {
+                    words.push(word.to_owned());
                     needed_by.push(Vec::new());
                     needed_by.len() - 1
                 })
@@ -159,7 +158,7 @@ mod tests {
             match_digest: Some(text),
             ..QueryRule::default()
         };
-        let rows: Vec<_> = (1..).zip(texts).map(row).collect();
+        let rows: Vec<_> = (1..).zip(texts).map(row).map(Arc::new).collect();
         Rules::compile_after(before, &rows, &[], Options::default()).expect("rules")
     }
 

@@ -60,7 +60,9 @@ impl Pattern {
                     .dfa_size_limit(PROGRAM_BYTES_MAX)
                     .build();
                 match built {
-                    Ok(regex) => return Ok(Self::Linear(regex, translated.needle.into())),
+                    Ok(regex) => {
+                        return Ok(Self::Linear(regex, translated.needle.to_ascii_lowercase().into()));
+                    }
                     Err(_) => "its size",
                 }
             }
@@ -85,7 +87,7 @@ impl Pattern {
         }
     }
 
-    /// A text that each match contains, but for upper and lower case.
+    /// A text that each match contains, but for upper and lower case; in lower case.
     pub(crate) fn needle(&self) -> Option<&[u8]> {
         match self {
             Self::Linear(_, needle) => Some(needle),

@@ -86,7 +86,7 @@ pub(crate) struct FactsUsed {
 /// A row, compiled.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    pub row: QueryRule,
+    pub row: Arc<QueryRule>,
     pub match_digest: Option<Arc<Pattern>>,
     pub match_pattern: Option<Arc<Pattern>>,
     pub replacement: Option<Replacement>,
@@ -103,24 +103,27 @@ impl Rules {
         fast: &[FastRoute],
         options: Options,
     ) -> Result<Arc<Self>, Vec<RuleFault>> {
-        Self::compile_after(&Self::default(), rows, fast, options)
+        let rows: Vec<_> = rows.iter().cloned().map(Arc::new).collect();
+        Self::compile_after(&Self::default(), &rows, fast, options)
     }
 
-    /// [`Rules::compile`], with the rules and patterns that `before` has, too, taken over from there.
+    /// [`Rules::compile`], with the rules and patterns that `before` has, too, taken over from there. It is quickest for
+    /// rows that are shared with `before`.
     ///
     /// # Errors
     /// As [`Rules::compile`].
     pub fn compile_after(
         before: &Self,
-        rows: &[QueryRule],
+        rows: &[Arc<QueryRule>],
         fast: &[FastRoute],
         options: Options,
     ) -> Result<Arc<Self>, Vec<RuleFault>> {
         let mut faults = Vec::new();
         let mut rules = Self { options, ..Self::default() };
         let mut seen = HashSet::with_capacity(rows.len());
-        let known: Vec<Option<&Arc<Rule>>> = rows.iter().map(|row| before.same(row)).collect();
-        let unknown = rows.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(row, _)| row);
+        let mut next = 0;
+        let known: Vec<Option<&Arc<Rule>>> = rows.iter().map(|row| before.same(row, &mut next)).collect();
+        let unknown = rows.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(row, _)| &**row);
         let patterns = Patterns::of(unknown.collect(), before);
         for (at, (row, known)) in rows.iter().zip(known).enumerate() {
             let fault = |column, reason| RuleFault { row: at, column, reason };
@@ -181,26 +184,32 @@ impl Rules {
         of(username).chain(of(b"")).collect()
     }
 
-    /// The rule that was made of the same row.
-    fn same(&self, row: &QueryRule) -> Option<&Arc<Rule>> {
-        let at = self.rules.binary_search_by_key(&row.rule_id, |rule| rule.row.rule_id).ok()?;
+    /// The rule that was made of the same row. Mostly it is the `next` one.
+    fn same(&self, row: &Arc<QueryRule>, next: &mut usize) -> Option<&Arc<Rule>> {
+        let is_next = self.rules.get(*next).is_some_and(|rule| rule.row.rule_id == row.rule_id);
+        let at = match is_next {
+            true => *next,
+            false => self.rules.binary_search_by_key(&row.rule_id, |rule| rule.row.rule_id).ok()?,
+        };
+        *next = at + 1;
         self.rules.get(at).filter(|rule| rule.row == *row)
     }
 
     fn facts_used(&self) -> FactsUsed {
-        let any = |asks: fn(&QueryRule) -> bool| self.rules.iter().any(|rule| asks(&rule.row));
         let is_fast = !self.fast.is_empty();
-        FactsUsed {
-            username: is_fast || any(|row| row.username.is_some()),
-            schemaname: is_fast || any(|row| row.schemaname.is_some()),
-            client_addr: any(|row| row.client_addr.is_some()),
-            proxy: any(|row| row.proxy_addr.is_some() || row.proxy_port.is_some()),
+        let mut facts = FactsUsed { username: is_fast, schemaname: is_fast, ..FactsUsed::default() };
+        for row in self.rules.iter().map(|rule| &rule.row) {
+            facts.username |= row.username.is_some();
+            facts.schemaname |= row.schemaname.is_some();
+            facts.client_addr |= row.client_addr.is_some();
+            facts.proxy |= row.proxy_addr.is_some() || row.proxy_port.is_some();
         }
+        facts
     }
 }
 
 impl Rule {
-    fn compile<'r>(row: &'r QueryRule, patterns: &Patterns<'r>) -> Result<Self, (&'static str, String)> {
+    fn compile<'r>(row: &'r Arc<QueryRule>, patterns: &Patterns<'r>) -> Result<Self, (&'static str, String)> {
         let of = |column| move |fault: PatternFault| (column, fault.to_string());
         let match_digest = patterns.for_digest(row).map_err(of("match_digest"))?;
         let match_pattern = patterns.for_text(row).map_err(of("match_pattern"))?;
@@ -248,15 +257,19 @@ impl Rule {
 }
 
 /// Empty names and addresses ask for nothing.
-fn without_empty(row: &QueryRule) -> QueryRule {
+fn without_empty(row: &Arc<QueryRule>) -> Arc<QueryRule> {
+    let names = [&row.username, &row.schemaname, &row.client_addr, &row.proxy_addr];
+    if names.into_iter().flatten().all(|name| !name.is_empty()) {
+        return row.clone();
+    }
     let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    QueryRule {
+    Arc::new(QueryRule {
         username: filled(&row.username),
         schemaname: filled(&row.schemaname),
         client_addr: filled(&row.client_addr),
         proxy_addr: filled(&row.proxy_addr),
-        ..row.clone()
-    }
+        ..QueryRule::clone(row)
+    })
 }
 
 #[cfg(test)]
@@ -276,7 +289,7 @@ mod tests {
         let before =
             Rules::compile(&[row(1, "^a"), row(2, "(?=b)")], &[], Options::default()).expect("rules");
         // The same patterns under other numbers, and one that is new.
-        let rows = [row(7, "(?=b)"), row(8, "^c"), row(9, "^a")];
+        let rows = [row(7, "(?=b)"), row(8, "^c"), row(9, "^a")].map(Arc::new);
         let after = Rules::compile_after(&before, &rows, &[], Options::default()).expect("rules");
         assert!(Arc::ptr_eq(pattern(&before, 1), pattern(&after, 0)));
         assert!(Arc::ptr_eq(pattern(&before, 0), pattern(&after, 2)));
@@ -285,7 +298,8 @@ mod tests {
             [PatternNote { rule_id: 7, column: "match_digest", because: "look-ahead" }]
         );
         let caseful = QueryRule { caseless: false, ..row(1, "^a") };
-        let after = Rules::compile_after(&before, &[caseful], &[], Options::default()).expect("rules");
+        let after =
+            Rules::compile_after(&before, &[Arc::new(caseful)], &[], Options::default()).expect("rules");
         assert!(!Arc::ptr_eq(pattern(&before, 0), pattern(&after, 0)));
     }
 

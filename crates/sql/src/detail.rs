@@ -3,6 +3,7 @@
 
 mod assignments;
 mod diagnostics;
+mod harmless;
 mod local_file;
 mod named;
 mod simple;
@@ -11,6 +12,7 @@ mod tables;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
 pub use diagnostics::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, diagnostics_request};
+pub use harmless::stays_in_session;
 pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};

@@ -3,7 +3,7 @@
 use crate::{
     Access, Dialect, DigestOptions, Digester, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind,
     Uses, assignments, diagnostics_request, kill_target, mask_literals, mask_secrets, named_effects,
-    names_local_file, scan, substitutions, use_schema,
+    names_local_file, scan, stays_in_session, substitutions, use_schema,
 };
 
 /// Reads `data` as a dialect (two bytes) and a statement, with everything this crate has. Panics if a promise
@@ -85,6 +85,17 @@ fn check_scan(text: &[u8], dialect: Dialect) {
     }
     if use_schema(text, dialect).is_some() {
         assert_eq!(statement.kind, Kind::Use);
+    }
+    if stays_in_session(text, dialect) {
+        let shows = matches!(
+            statement.kind,
+            Kind::Show
+                | Kind::ShowWarnings
+                | Kind::ShowErrors
+                | Kind::ShowCountWarnings
+                | Kind::ShowCountErrors
+        );
+        assert!(shows || matches!(statement.kind, Kind::Set | Kind::SetTransaction), "{statement:?}");
     }
     if names_local_file(text, dialect, b"data") {
         assert!(text.windows(6).any(|word| word.eq_ignore_ascii_case(b"INFILE")));

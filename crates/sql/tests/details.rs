@@ -3,7 +3,7 @@
 use weir_sql::{
     Dialect, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, TableName, What, assignments,
     diagnostics_request, kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments,
-    substitutions, use_schema,
+    stays_in_session, substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -288,6 +288,41 @@ fn assignments_get_the_scope_that_they_mean() {
         assert_eq!(scoped.as_deref(), Some(expected.as_bytes()), "{text}");
     }
     assert_eq!(scoped_assignments(b"SET @@a = 1; SET @@b = 2", dialect()), None);
+}
+
+#[test]
+fn what_stays_in_its_session() {
+    for text in [
+        "SHOW TABLES FROM db LIKE 'a%'",
+        "show global status;",
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+        "SET autocommit=0, sql_mode='ANSI', @@wait_timeout = 5, @@session.a = DEFAULT",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
+    ] {
+        assert!(stays_in_session(text.as_bytes(), dialect()), "{text}");
+    }
+    for text in [
+        "SET GLOBAL a = 1",
+        "SET a = 1, @@global.b = 2",
+        "SET GLOBAL a = 1, b = 2",
+        "SET PERSIST a = 1",
+        "SET @a = 1",
+        "SET a = f()",
+        "SET a = (SELECT 1)",
+        "SET a = 1; SET b = 2",
+        "SET GLOBAL TRANSACTION READ ONLY",
+        "SET TRANSACTION READ ONLY",
+        "SET PASSWORD = 'x'",
+        "SET ROLE r",
+        "SET STATEMENT a = 1 FOR SHOW TABLES",
+        "SHOW TABLES WHERE f(Tables_in_db)",
+        "SHOW /*!50000 TABLES */",
+        "SHOW TABLES LIKE 'open",
+        "DELETE FROM t",
+        "",
+    ] {
+        assert!(!stays_in_session(text.as_bytes(), dialect()), "{text}");
+    }
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
-use weir_config::{Cell, TableRow, TableRows};
+use weir_config::{TableRow, TableRows};
 
 use crate::open::of_file;
+use crate::rows::{cells_of, in_order};
 use crate::tables::{DISK, tables};
 use crate::{StoreError, Value};
 
@@ -98,25 +98,10 @@ fn columns(connection: &Connection, table: &str) -> Result<Vec<String>, StoreErr
 }
 
 fn rows(connection: &Connection, sql: &str, names: &[&'static str]) -> Result<Vec<TableRow>, StoreError> {
+    let columns = in_order(names.iter().copied());
     let mut statement = connection.prepare(sql)?;
-    let mut found = statement.query([])?;
-    let mut rows = Vec::new();
-    while let Some(row) = found.next()? {
-        let mut cells = TableRow::new();
-        for (at, name) in names.iter().enumerate() {
-            let cell = match row.get_ref(at)? {
-                ValueRef::Null => continue,
-                ValueRef::Integer(number) => Cell::Integer(number),
-                ValueRef::Real(number) => Cell::Real(number),
-                ValueRef::Text(text) | ValueRef::Blob(text) => {
-                    Cell::Text(String::from_utf8_lossy(text).into_owned())
-                }
-            };
-            cells.insert((*name).into(), cell);
-        }
-        rows.push(cells);
-    }
-    Ok(rows)
+    let rows = statement.query_map([], |row| cells_of(&columns, row))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Tables with rows that nobody here knows. ProxySQL keeps those of its earlier versions; they say nothing.

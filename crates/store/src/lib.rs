@@ -16,11 +16,13 @@
 
 mod error;
 mod foreign;
+mod kept;
 mod open;
 mod rows;
 mod runtime;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use error::StoreError;
@@ -67,6 +69,8 @@ pub struct Store {
     sealed: Option<&'static str>,
     /// What the rows in force mean; none where that is not known.
     in_force: Option<weir_config::Config>,
+    /// Of the rows in force of large tables.
+    hashes: BTreeMap<&'static str, rows::Hashes>,
 }
 
 impl Store {

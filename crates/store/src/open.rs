@@ -1,5 +1,6 @@
 //! Opens the database, makes what is missing, and brings what is of an older format up to date.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -108,7 +109,7 @@ impl Store {
         }
         add_default_variables(&transaction, &Module::ALL)?;
         transaction.commit()?;
-        Ok(Self { connection, datadir, is_persistent, sealed: None, in_force: None })
+        Ok(Self { connection, datadir, is_persistent, sealed: None, in_force: None, hashes: BTreeMap::new() })
     }
 }
 

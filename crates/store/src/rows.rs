@@ -1,5 +1,6 @@
 //! Rows in and out.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -11,6 +12,9 @@ use crate::open::{DATABASE_FILE, of_file};
 use crate::runtime::{add_default_variables, save_epochs};
 use crate::tables::{GLOBAL_VARIABLES, TableDef, table};
 use crate::{Layer, MAIN, Module, Store, StoreError, Value};
+
+/// Of the rows of a table, by `rowid`.
+pub(crate) type Hashes = BTreeMap<i64, [u8; 32]>;
 
 /// Each machine has its own.
 const LISTENERS: &str = "weir_listeners";
@@ -77,68 +81,21 @@ impl Store {
     pub fn rows_of(&self, modules: &[Module], from: Layer) -> Result<TableRows, StoreError> {
         let mut all = TableRows::new();
         for (module, table) in tables_of(modules) {
-            let sql = select(module, table, from);
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let mut found = statement.query([])?;
-            let mut rows = Vec::new();
-            // Rows are sorted by column: so each one goes to the end.
-            let mut columns: Vec<(usize, &'static str)> =
-                table.columns.iter().map(|column| column.name).enumerate().collect();
-            columns.sort_unstable_by_key(|(_, name)| *name);
-            while let Some(row) = found.next()? {
-                if let Some(same) = self.rule_in_force(table, row, &columns)? {
-                    rows.push(same);
-                    continue;
-                }
-                let mut cells = TableRow::with_capacity(columns.len());
-                for (at, name) in &columns {
-                    let cell = match row.get_ref(*at)? {
-                        ValueRef::Null => continue,
-                        ValueRef::Integer(number) => Cell::Integer(number),
-                        ValueRef::Real(number) => Cell::Real(number),
-                        ValueRef::Text(text) | ValueRef::Blob(text) => {
-                            Cell::Text(String::from_utf8_lossy(text).into_owned())
-                        }
-                    };
-                    cells.insert((*name).into(), cell);
-                }
-                rows.push(cells);
-            }
-            all.extend(&table.name, rows);
+            all.extend(&table.name, self.rows_in(module, table, from)?);
         }
         Ok(all)
     }
 
-    /// The row of `mysql_query_rules` that is in force, if this is the same.
-    fn rule_in_force(
+    pub(crate) fn rows_in(
         &self,
+        module: Module,
         table: &TableDef,
-        row: &Row<'_>,
-        columns: &[(usize, &'static str)],
-    ) -> Result<Option<TableRow>, rusqlite::Error> {
-        let Some(config) = self.in_force.as_ref().filter(|_| table.name == "mysql_query_rules") else {
-            return Ok(None);
-        };
-        let (ValueRef::Integer(rule_id), rules) = (row.get_ref(0)?, &config.query_rules) else {
-            return Ok(None);
-        };
-        let Ok(at) = rules.binary_search_by_key(&rule_id, |rule| i64::from(rule.rule_id)) else {
-            return Ok(None);
-        };
-        let Some(known) = config.rules_read.row(at) else { return Ok(None) };
-        let mut cells = known.iter();
-        for (at, name) in columns {
-            let value = row.get_ref(*at)?;
-            if value == ValueRef::Null {
-                continue;
-            }
-            let is_same =
-                cells.next().is_some_and(|(known, cell)| known == *name && Bound(cell).value() == value);
-            if !is_same {
-                return Ok(None);
-            }
-        }
-        Ok(cells.next().is_none().then(|| known.clone()))
+        from: Layer,
+    ) -> Result<Vec<TableRow>, rusqlite::Error> {
+        let sql = select(module, table, from);
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let columns = by_name(table);
+        statement.query_map([], |row| cells_of(&columns, row))?.collect()
     }
 
     /// Puts the rows of some modules in place of those in `main`. Tables without rows become empty, variables that
@@ -239,23 +196,74 @@ impl Store {
 
     /// [`sum_of`] of the rows of a table.
     fn sum(&self, module: Module, table: &TableDef, of: Layer) -> Result<Vec<u8>, StoreError> {
-        let mut statement = self.connection.prepare_cached(&select(module, table, of))?;
+        let known = self.hashes.get(table.name.as_str()).filter(|_| of == Layer::Runtime);
+        let rows = match known {
+            Some(known) => known.values().copied().collect(),
+            None => self.hashes_of(module, table, of)?.into_values().collect(),
+        };
+        Ok(sum_of(table, rows))
+    }
+
+    pub(crate) fn hashes_of(
+        &self,
+        module: Module,
+        table: &TableDef,
+        of: Layer,
+    ) -> Result<Hashes, rusqlite::Error> {
+        let from = format!("{}.{}{}", of.schema(), table.name, of_module(module, table));
+        let mut statement = self.connection.prepare_cached(&format!("SELECT *, rowid FROM {from}"))?;
         let mut found = statement.query([])?;
-        let mut rows = Vec::new();
+        let mut hashes = Hashes::new();
         while let Some(row) = found.next()? {
             let is_local = table.name == GLOBAL_VARIABLES
                 && row.get_ref(0)?.as_str().is_ok_and(|name| variable(name).is_some_and(Variable::is_local));
-            if is_local {
-                continue;
+            if !is_local {
+                hashes.insert(row.get(table.columns.len())?, hash_of(table, row)?);
             }
-            let mut hasher = Sha256::new();
-            for at in 0..table.columns.len() {
-                hash_value(&mut hasher, row.get_ref(at)?);
-            }
-            rows.push(hasher.finalize().into());
         }
-        Ok(sum_of(table, rows))
+        Ok(hashes)
     }
+}
+
+/// The columns of a table with their positions, in the order in which a row has them.
+pub(crate) fn by_name(table: &TableDef) -> Vec<(usize, &'static str)> {
+    in_order(table.columns.iter().map(|column| column.name))
+}
+
+/// The same for columns with these names.
+pub(crate) fn in_order(names: impl Iterator<Item = &'static str>) -> Vec<(usize, &'static str)> {
+    let mut columns: Vec<_> = names.enumerate().collect();
+    columns.sort_unstable_by_key(|(_, name)| *name);
+    columns
+}
+
+/// A row; NULLs are left out. Each column goes to the end.
+pub(crate) fn cells_of(
+    columns: &[(usize, &'static str)],
+    row: &Row<'_>,
+) -> Result<TableRow, rusqlite::Error> {
+    let mut cells = TableRow::with_capacity(columns.len());
+    for (at, name) in columns {
+        let cell = match row.get_ref(*at)? {
+            ValueRef::Null => continue,
+            ValueRef::Integer(number) => Cell::Integer(number),
+            ValueRef::Real(number) => Cell::Real(number),
+            ValueRef::Text(text) | ValueRef::Blob(text) => {
+                Cell::Text(String::from_utf8_lossy(text).into_owned())
+            }
+        };
+        cells.insert((*name).into(), cell);
+    }
+    Ok(cells)
+}
+
+/// Of a row, whatever its `rowid`.
+pub(crate) fn hash_of(table: &TableDef, row: &Row<'_>) -> Result<[u8; 32], rusqlite::Error> {
+    let mut hasher = Sha256::new();
+    for at in 0..table.columns.len() {
+        hash_value(&mut hasher, row.get_ref(at)?);
+    }
+    Ok(hasher.finalize().into())
 }
 
 /// [`Store::checksum`] of rows that are in no database, with the types of their columns.

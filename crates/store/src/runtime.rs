@@ -7,6 +7,7 @@ use weir_config::{
     Cell, Config, ConfigError, Kept, Strictness, TableRow, TableRows, read_rows_for, variables,
 };
 
+use crate::kept::KeptRows;
 use crate::open::{DATABASE_FILE, of_file};
 use crate::rows::{copy_sql, is_of, is_shared, tables_of};
 use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
@@ -23,6 +24,8 @@ pub struct Loaded {
     modules: Vec<Module>,
     /// Of the modules that are loaded, and of others.
     rows: TableRows,
+    /// Of these rows: which are in force.
+    kept: KeptRows,
     /// How many rows the connection had changed when all of them were read in `main`, if they were.
     of_main: Option<u64>,
 }
@@ -69,9 +72,9 @@ impl Store {
     /// # Errors
     /// All faults of the rows; or one that SQLite has.
     pub fn prepare_runtime(&self, modules: &[Module]) -> Result<Loaded, Vec<ConfigError>> {
-        let rows = self.rows_of(modules, Layer::Memory).map_err(as_fault)?;
+        let (rows, kept) = self.rows_to_load(modules).map_err(as_fault)?;
         let of_main = Some(self.connection.total_changes());
-        Ok(Loaded { of_main, ..self.prepare_rows(modules, rows)? })
+        Ok(Loaded { kept, of_main, ..self.prepare_rows(modules, rows)? })
     }
 
     /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`. Patterns
@@ -80,7 +83,7 @@ impl Store {
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_first(&self, rows: TableRows, read_before: &Config) -> Result<Loaded, Vec<ConfigError>> {
-        let kept = Some(Kept { config: read_before, users: false, rules: false });
+        let kept = Some(Kept { config: read_before, reads: &|_| true });
         let of_main = Some(self.connection.total_changes());
         Ok(Loaded { of_main, ..self.prepare_with(&Module::ALL, rows, kept)? })
     }
@@ -111,11 +114,8 @@ impl Store {
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_rows(&self, modules: &[Module], rows: TableRows) -> Result<Loaded, Vec<ConfigError>> {
-        let kept = self.in_force.as_ref().map(|config| Kept {
-            config,
-            users: !modules.contains(&Module::MysqlUsers),
-            rules: !modules.contains(&Module::MysqlQueryRules),
-        });
+        let reads = |name: &str| concerns(modules, name);
+        let kept = self.in_force.as_ref().map(|config| Kept { config, reads: &reads });
         self.prepare_with(modules, rows, kept)
     }
 
@@ -125,14 +125,11 @@ impl Store {
         rows: TableRows,
         kept: Option<Kept<'_>>,
     ) -> Result<Loaded, Vec<ConfigError>> {
-        let is_kept = |module: Module| match (kept, module) {
-            (Some(kept), Module::MysqlUsers) => kept.users,
-            (Some(kept), Module::MysqlQueryRules) => kept.rules,
-            _ => false,
-        };
-        let others = Module::ALL.into_iter().filter(|module| !modules.contains(module));
-        let others: Vec<Module> = others.filter(|module| !is_kept(*module)).collect();
-        let mut all = self.rows_of(&others, Layer::Runtime).map_err(as_fault)?;
+        let mut all = TableRows::new();
+        if kept.is_none() {
+            let others = Module::ALL.into_iter().filter(|module| !modules.contains(module));
+            all = self.rows_of(&others.collect::<Vec<_>>(), Layer::Runtime).map_err(as_fault)?;
+        }
         all.append(rows);
         let loaded = modules.to_vec();
         let (mut config, warnings) =
@@ -140,7 +137,8 @@ impl Store {
                 concerns(&loaded, key) || (!refers_to.is_empty() && concerns(&loaded, refers_to))
             })?;
         config.datadir.clone_from(&self.datadir);
-        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows: all, of_main: None })
+        let kept = KeptRows::new();
+        Ok(Loaded { config, warnings, modules: modules.to_vec(), rows: all, kept, of_main: None })
     }
 
     /// [`Store::prepare_runtime`] with the rows of another proxy: what is of one machine stays as it is here.
@@ -173,7 +171,7 @@ impl Store {
     }
 
     /// Notes that a configuration is in force: shown by `runtime_` tables and `runtime_checksums_values`, and what the
-    /// next one is made with.
+    /// next one is made with. None other may have been noted since it was prepared.
     ///
     /// # Errors
     /// As SQLite says; nothing is noted then.
@@ -192,24 +190,46 @@ impl Store {
     fn commit(&mut self, loaded: Loaded, epoch: Option<u64>) -> Result<(), StoreError> {
         // Whatever fails: the next one reads all rows.
         self.in_force = None;
-        if loaded.of_main == Some(self.connection.total_changes()) {
-            // Whole pages, where nobody has changed anything since.
-            self.copy_between(&loaded.modules, Layer::Memory, Layer::Runtime)?;
-        } else {
-            self.write(&loaded.modules, &loaded.rows, Layer::Runtime, true)?;
-        }
-        for (module, table) in tables_of(&loaded.modules) {
-            let (from, to) = (format!("{INTENT}.{}", table.name), format!("{MAIN}.runtime_{}", table.name));
-            self.connection.execute_batch(&copy_sql(module, table, &from, &to))?;
-            if table.name == "mysql_servers" {
-                let to = format!("{MAIN}.runtime_weir_loaded_servers");
-                self.connection.execute_batch(&copy_sql(module, table, &from, &to))?;
-            }
-        }
+        self.put_in_force(&loaded)?;
         for module in &loaded.modules {
             self.note_version(*module, epoch)?;
         }
         self.in_force = Some(loaded.config);
+        Ok(())
+    }
+
+    /// The rows, where they are kept and where they are shown.
+    fn put_in_force(&mut self, loaded: &Loaded) -> Result<(), StoreError> {
+        // Whatever fails: nothing is known of them then.
+        let mut hashes = std::mem::take(&mut self.hashes);
+        let is_main = loaded.of_main == Some(self.connection.total_changes());
+        if !is_main {
+            // Somebody edits already what is loaded next.
+            let rows = self.whole(&loaded.modules, &loaded.rows, &loaded.kept)?;
+            self.write(&loaded.modules, &rows, Layer::Runtime, true)?;
+        }
+        let transaction = self.connection.unchecked_transaction()?;
+        for (module, table) in tables_of(&loaded.modules) {
+            let of = |schema: &str, prefix: &str| format!("{schema}.{prefix}{}", table.name);
+            let (edited, wanted, shown) = (of(MAIN, ""), of(INTENT, ""), of(MAIN, "runtime_"));
+            let patch = if is_main { self.patch_of(table, &loaded.kept)? } else { None };
+            if let Some(patch) = &patch {
+                patch.apply(&transaction, table, &wanted)?;
+                patch.apply(&transaction, table, &shown)?;
+            } else {
+                if is_main {
+                    transaction.execute_batch(&copy_sql(module, table, &edited, &wanted))?;
+                }
+                transaction.execute_batch(&copy_sql(module, table, &wanted, &shown))?;
+            }
+            if table.name == "mysql_servers" {
+                let loaded = format!("{MAIN}.runtime_weir_loaded_servers");
+                transaction.execute_batch(&copy_sql(module, table, &wanted, &loaded))?;
+            }
+            self.note_hashes(&mut hashes, module, table, patch.as_ref())?;
+        }
+        transaction.commit()?;
+        self.hashes = hashes;
         Ok(())
     }
 

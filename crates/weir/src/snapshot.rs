@@ -1,6 +1,6 @@
 //! From configuration and roles to what the workers go by.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +42,7 @@ pub(crate) struct Snapshots {
     /// The query rules; the same allocation as long as they have not changed.
     rules: Arc<Rules>,
     /// The rows of which the accounts were made, and the accounts as workers look for them.
-    users: (Arc<Vec<MysqlUser>>, Arc<Users>),
+    users: (Arc<Vec<Arc<MysqlUser>>>, Arc<Users>),
     /// This Weir's name.
     pub(crate) instance: Arc<str>,
     /// A writer hostgroup whose statements wait, and why.
@@ -222,17 +222,23 @@ impl Snapshots {
         if Arc::ptr_eq(rows, &config.users) {
             return;
         }
-        let account = |user: &MysqlUser| {
-            let known = accounts.get(user.username.as_bytes()).filter(|known| known.user == *user);
-            let account = known.cloned().unwrap_or_else(|| Arc::new(account(user)));
-            (user.username.clone().into_bytes(), account)
-        };
-        let accounts = config.users.iter().filter(|user| user.active).map(account).collect();
+        let mut accounts = Users::clone(accounts);
+        let active = || config.users.iter().filter(|user| user.active);
+        for user in active() {
+            let name = user.username.as_bytes();
+            if accounts.get(name).is_none_or(|known| known.user != *user) {
+                accounts.insert(name.to_owned(), Arc::new(account(user)));
+            }
+        }
+        if accounts.len() > active().count() {
+            let names: HashSet<&[u8]> = active().map(|user| user.username.as_bytes()).collect();
+            accounts.retain(|name, _| names.contains(name.as_slice()));
+        }
         self.users = (config.users.clone(), Arc::new(accounts));
     }
 }
 
-fn account(user: &MysqlUser) -> Account {
+fn account(user: &Arc<MysqlUser>) -> Account {
     let stored = match &user.password {
         Password::Clear(password) => StoredPassword::ClearText(password.expose().as_bytes().into()),
         Password::NativeHash(hash) => {

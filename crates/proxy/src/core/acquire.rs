@@ -15,11 +15,6 @@ const IDLE_LOOKED_AT: usize = 8;
 const SUSPECT_NS: Nanos = 100_000_000;
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
-/// By then the worker has heard of all connections that were lost at the same time.
-const AGAIN_AFTER_NS: Nanos = 1_000_000;
-/// The same where only the server is left on which its connection was lost: if that has died, its other connections have
-/// broken, too, and the worker will have heard of it by then.
-const AGAIN_THERE_AFTER_NS: Nanos = 10_000_000;
 
 impl Core {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
@@ -201,8 +196,7 @@ impl Core {
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;
-        let is_just_lost = now < session.work.lost_at + AGAIN_THERE_AFTER_NS;
-        let avoided = session.work.lost_on.filter(|_| !last_resort || is_just_lost);
+        let avoided = session.work.avoided(last_resort, now);
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= now
@@ -275,6 +269,7 @@ impl Core {
         session.lease = Some(backend);
         session.held = None;
         session.work.is_sent = false;
+        session.work.has_ended_conditions = false;
         session.phase = Phase::Running;
         let hostgroup = session.work.served_by;
         self.backends[backend].holder = Some(key);
@@ -294,21 +289,6 @@ impl Core {
         }
         let socket = self.sessions[key].socket;
         self.runnable.push_back((key, socket));
-    }
-
-    /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
-    /// other connections to that server may be lost as well, and it is not to be sent on one of them.
-    pub(super) fn run_again(&mut self, key: SessionKey, lost: ServerIndex) {
-        let session = &mut self.sessions[key];
-        session.phase = Phase::Waiting(self.now);
-        session.work.attempts += 1;
-        session.work.lost_on = Some(lost);
-        session.work.lost_at = self.now;
-        if !session.work.is_sent {
-            return self.acquire(key);
-        }
-        self.parked.push_back((key, session.socket));
-        self.timers.unpark(self.now + AGAIN_AFTER_NS);
     }
 
     /// Why the session could have no server of a hostgroup, for people.
@@ -386,26 +366,5 @@ impl Core {
         let pool = &mut self.servers[server];
         pool.suspect_until = self.now + SUSPECT_NS;
         self.shared.suspect(&pool.server.endpoint);
-    }
-
-    /// Whether the failed work of a session without pins may simply be started again elsewhere: nothing of it can have
-    /// had an effect, and the client has seen nothing.
-    pub(super) fn may_retry(&self, key: SessionKey) -> bool {
-        let work = &self.sessions[key].work;
-        let variables = &self.snapshot.variables;
-        let has_seen_nothing = !work.is_answering || work.withheld_bytes_max > 0;
-        if !work.is_sent {
-            // It is not run again, but for the first time.
-            return has_seen_nothing && work.attempts <= variables.connect_retries_on_failure;
-        }
-        let usual = match work.is_boundary() {
-            // It does nothing by itself, and a server that dies loses one connection after the other.
-            true => variables.connect_retries_on_failure,
-            false => variables.query_retries_on_failure,
-        };
-        let retries = work.decision.retries.unwrap_or(usual);
-        let has_no_effect = (work.is_read || work.is_boundary())
-            && matches!(work.kind, WorkKind::Query | WorkKind::Prepare | WorkKind::Execute);
-        has_no_effect && has_seen_nothing && work.times_sent <= retries
     }
 }

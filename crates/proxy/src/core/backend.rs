@@ -462,6 +462,7 @@ impl Core {
         if backend.poison.is_none() && backend.kills_pending == 0 {
             self.suspect_briefly(server);
         }
+        let lost = self.loss_of(key);
         let breaks_off = self.breaks_off(key);
         let endpoint = self.servers[server].server.endpoint.clone();
         self.discard(key, None);
@@ -469,7 +470,7 @@ impl Core {
         if self.sessions[holder].lease != Some(key) {
             return self.aside_lost(holder, &endpoint);
         }
-        self.lease_lost(holder, server, &endpoint, breaks_off);
+        self.lease_lost(holder, lost, &endpoint, breaks_off);
     }
 
     /// A connection broke: the monitor is to look at the server at once.

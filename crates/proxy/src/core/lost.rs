@@ -9,8 +9,9 @@ use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 
 use super::Core;
+use super::again::Lost;
 use super::backend::{LEASE_LOST, OUTCOME_UNKNOWN};
-use super::model::{BackendKey, Ending, Expected, Phase, ServerIndex, Session, SessionKey};
+use super::model::{BackendKey, Ending, Expected, Phase, Session, SessionKey, WorkKind};
 
 /// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
 ///
@@ -24,21 +25,27 @@ pub(crate) struct Farewell {
 
 impl Core {
     /// A session's lease is gone; `breaks_off` as [`Core::breaks_off`] said before.
-    pub(super) fn lease_lost(
-        &mut self,
-        key: SessionKey,
-        server: ServerIndex,
-        endpoint: &str,
-        breaks_off: Option<u8>,
-    ) {
+    pub(super) fn lease_lost(&mut self, key: SessionKey, lost: Lost, endpoint: &str, breaks_off: Option<u8>) {
         self.lose_lease(key);
         self.take_withheld_back(key);
+        let session = &mut self.sessions[key];
+        session.take_announced_back();
         let session = &self.sessions[key];
         let is_free = session.pins.is_empty();
         match session.phase {
-            Phase::Running if is_free && self.may_retry(key) => {
+            Phase::Running if is_free && self.may_retry(key, lost) => {
                 tracing::debug!(session = session.id, endpoint, "statement is run again elsewhere");
-                self.run_again(key, server);
+                self.run_again(key, lost);
+            }
+            // What was to be given up is gone.
+            Phase::Running
+                if session.work.kind == WorkKind::Reset
+                    && !session.work.is_answering
+                    && !session.pins.pins().intersects(Pins::OUTLIVE_RESET) =>
+            {
+                self.finish_reset(key);
+                self.reply_ok(key);
+                self.answered_here(key);
             }
             Phase::Running => self.fail_running(key, endpoint, breaks_off),
             Phase::Settling => {
@@ -190,6 +197,14 @@ impl Core {
 }
 
 impl Session {
+    /// SET TRANSACTION READ ONLY that was sent in front of its statement is to be sent again where that runs next.
+    fn take_announced_back(&mut self) {
+        if std::mem::take(&mut self.work.has_announced) && matches!(self.phase, Phase::Running) {
+            self.pins.remove(Pins::NEXT_TRANSACTION);
+            self.is_next_read_only = true;
+        }
+    }
+
     /// Whether its client knows, or will with its next statement, that its transaction is rolled back: 1213 says so.
     fn knows_of_rollback(&self) -> bool {
         let is_owed = self.owed_error.as_ref().is_some_and(|(error, _)| error.code == LOCK_DEADLOCK.code);

@@ -6,6 +6,7 @@
 //! bytes out.
 
 mod acquire;
+mod again;
 mod aside;
 mod backend;
 mod backlog;

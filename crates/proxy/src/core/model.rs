@@ -259,9 +259,13 @@ pub(crate) struct Work {
     pub is_read: bool,
     /// Times that it was started.
     pub attempts: u32,
-    /// The server whose connection was lost while it ran.
+    /// The server whose connection was lost last while it had it.
     pub lost_on: Option<ServerIndex>,
     pub lost_at: Nanos,
+    /// How many failures of servers have taken its answer from it: see `again`.
+    pub failures: u32,
+    /// SET TRANSACTION READ ONLY was sent in front of it, which Weir had answered itself.
+    pub has_announced: bool,
     /// When Weir had it from the client; 0 before a session's first.
     pub begun_at: Nanos,
     pub started_at: Nanos,
@@ -307,6 +311,8 @@ pub(crate) struct Work {
     pub has_warned: bool,
     /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
     pub needs_no_conditions: bool,
+    /// They have been ended on the connection that it has now.
+    pub has_ended_conditions: bool,
     /// Since when it has been kept back on its connection: see `lapsed`.
     pub kept_back_since: Option<Nanos>,
     /// A KILL QUERY that means itself.

@@ -102,6 +102,7 @@ impl Core {
             return false;
         }
         session.is_next_read_only = false;
+        session.work.has_announced = !session.pins.pins().contains(Pins::NEXT_TRANSACTION);
         session.pins.insert(Pins::NEXT_TRANSACTION);
         self.send_query(key, b"SET TRANSACTION READ ONLY");
         self.expect(key, Expected::Sync(None));

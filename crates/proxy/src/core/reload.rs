@@ -188,7 +188,7 @@ impl Core {
                 session.lease == Some(key)
                     && matches!(session.phase, Phase::Running)
                     && session.pins.is_empty()
-                    && core.may_retry(holder)
+                    && core.may_retry(holder, core.loss_of(key))
             })
         };
         let waiting: Vec<usize> =

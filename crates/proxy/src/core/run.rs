@@ -57,8 +57,10 @@ impl Core {
         if self.waits_for_kept(key, holder) || self.refuses_lost(key, holder) {
             return;
         }
-        if self.sessions[holder].work.needs_no_conditions
-            && self.sessions[holder].keeps.contains(Keeps::FOUND_ROWS)
+        let session = &self.sessions[holder];
+        if session.work.needs_no_conditions
+            && !session.work.has_ended_conditions
+            && session.keeps.contains(Keeps::FOUND_ROWS)
         {
             // What ends them is a query itself.
             self.save_diagnostics(key, holder);

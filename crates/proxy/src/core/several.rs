@@ -74,9 +74,11 @@ impl Core {
 
     /// Ends the conditions that the connection has from others. True if the reply has to be waited for.
     pub(super) fn end_conditions(&mut self, key: BackendKey, holder: SessionKey) -> bool {
-        if !std::mem::take(&mut self.sessions[holder].work.needs_no_conditions) {
+        let work = &mut self.sessions[holder].work;
+        if !work.needs_no_conditions || work.has_ended_conditions {
             return false;
         }
+        work.has_ended_conditions = true;
         self.send_query(key, END_CONDITIONS);
         self.expect(key, Expected::Sync(None));
         true

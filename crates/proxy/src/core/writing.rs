@@ -73,12 +73,13 @@ impl Core {
             return;
         }
         let server = self.backends[backend].server;
-        if session.pins.is_empty() && self.may_retry(key) {
+        let lost = self.loss_of(backend);
+        if session.pins.is_empty() && self.may_retry(key, lost) {
             if self.is_served_elsewhere(key, server) {
                 self.take_withheld_back(key);
                 self.abandon_lease(key);
                 self.lose_lease(key);
-                self.run_again(key, server);
+                self.run_again(key, lost);
             }
             return;
         }

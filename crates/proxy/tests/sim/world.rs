@@ -99,7 +99,7 @@ impl World {
         let groups = groups(&rules, nodes);
         let users = ["app", "bob"].map(|name| {
             let mut account = support::account(name, 0);
-            let user = Arc::get_mut(&mut account).map(|account| &mut account.user);
+            let user = Arc::get_mut(&mut account).map(|account| Arc::make_mut(&mut account.user));
             user.expect("nobody else has it").transaction_persistent = !rules.leaves_transactions;
             account
         });

@@ -18,6 +18,8 @@ use weir_proxy::shared::{Message, Report, Shared};
 use weir_proxy::snapshot::{Account, Hostgroup, Server};
 use weir_routing::Rules;
 
+/// What Weir asks so that FOUND_ROWS() is 0.
+const NO_ROWS: &[u8] = b"SELECT 1 LIMIT 0";
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
 
 /// What a member of a group says when it gives up a commit.
@@ -43,6 +45,8 @@ pub struct Bench {
     pub holds: bool,
     /// Servers hang up when a client's statement comes.
     pub hangs_up: bool,
+    /// And when one of these commands comes, Weir's own too: COM_INIT_DB, COM_STMT_PREPARE, COM_RESET_CONNECTION.
+    pub hangs_up_on_commands: bool,
     /// These servers refuse connections.
     pub down: Vec<usize>,
     /// What Weir has asked of its own, on all connections: server and text.
@@ -130,6 +134,7 @@ impl Bench {
             log: Vec::new(),
             holds: false,
             hangs_up: false,
+            hangs_up_on_commands: false,
             down: Vec::new(),
             own: Vec::new(),
             refused: "\0",
@@ -360,6 +365,18 @@ impl Bench {
             return true;
         }
         match Command::parse(payload[0]) {
+            Some(command @ (Command::InitDb | Command::StmtPrepare | Command::ResetConnection))
+                if self.hangs_up_on_commands =>
+            {
+                self.log.push((conn.node, command.name().into()));
+                conn.node = usize::MAX;
+                self.cores[core].closed(id, self.now);
+                return true;
+            }
+            Some(Command::StmtPrepare) => {
+                answer.clear();
+                frame::write_packet(&mut answer, &mut sequence, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            }
             Some(Command::ChangeUser) => {
                 self.user_changes += 1;
                 conn.is_logged_in = false;
@@ -368,7 +385,7 @@ impl Bench {
                     AuthSwitchRequest { plugin: MYSQL_NATIVE_PASSWORD, data: b"abcdefghijklmnopqrst" };
                 frame::packet(&mut answer, &mut sequence, |out| switch.write(out));
             }
-            Some(Command::Query) if !payload[1..].starts_with(b"SET ") => {
+            Some(Command::Query) if !payload[1..].starts_with(b"SET ") && payload[1..] != *NO_ROWS => {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
                 conn.is_in_transaction |= text == "BEGIN";
                 conn.is_in_transaction &= text != "COMMIT";

@@ -43,7 +43,7 @@ pub const OLD: Capabilities =
 pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
     let password = String::from_utf8_lossy(PASSWORD).into_owned();
     Arc::new(Account {
-        user: MysqlUser {
+        user: Arc::new(MysqlUser {
             username: name.into(),
             password: Password::Clear(Secret::new(&password)),
             active: true,
@@ -57,7 +57,7 @@ pub fn account(name: &str, hostgroup: u32) -> Arc<Account> {
             additional_password: None,
             max_connections: 10_000,
             comment: String::new(),
-        },
+        }),
         additional: None,
         stored: Arc::new(StoredPassword::ClearText(PASSWORD.into())),
         clients: Default::default(),

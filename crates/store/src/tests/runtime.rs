@@ -76,6 +76,78 @@ fn rules_that_stay_are_taken_over_and_what_is_to_be_told_of_them_is_told_again()
     );
 }
 
+/// What is in force and shown after each of some changes is what it is where nothing was in force before.
+#[test]
+fn users_that_stay_are_taken_over_and_what_is_in_force_is_as_if_all_were_read() {
+    let users = [Module::MysqlUsers];
+    let mut many = String::from("INSERT INTO mysql_users (username, password) VALUES ('first', 'x')");
+    (0..40).for_each(|at| many += &format!(", ('app{at}', 'x')"));
+    let changes = [
+        many.as_str(),
+        "UPDATE mysql_users SET password = 'y' WHERE username = 'app7'",
+        "DELETE FROM mysql_users WHERE username = 'first'",
+        // Nobody is told apart by place alone.
+        "DELETE FROM mysql_users WHERE username = 'app5'; UPDATE mysql_users SET rowid = 7 WHERE username = 'app39'",
+        "INSERT INTO mysql_users (username, frontend, backend) VALUES ('app1', 0, 0), ('new', 1, 1)",
+        "REPLACE INTO mysql_users (username, comment) VALUES ('app2', 'other')",
+        "UPDATE mysql_users SET comment = 'all'",
+        "DELETE FROM mysql_users",
+        "INSERT INTO mysql_users (username, backend) VALUES ('b', 0), ('a', 1)",
+        "UPDATE mysql_users SET comment = 'once more' WHERE username = 'a'",
+    ];
+    let (mut store, mut all) = (Store::in_memory().unwrap(), String::new());
+    for change in changes {
+        all += &format!("{change};");
+        store.connection().execute_batch(change).unwrap();
+        let loaded = load(&mut store, &users);
+        let mut fresh = Store::in_memory().unwrap();
+        fresh.connection().execute_batch(&all).unwrap();
+        let expected = load(&mut fresh, &users);
+        let told = |loaded: &Loaded| loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!((&loaded.config, told(&loaded)), (&expected.config, told(&expected)), "{change}");
+        store.commit_runtime(loaded).unwrap();
+        fresh.commit_runtime(expected).unwrap();
+        let shown = "SELECT rowid || username || coalesce(password, '') || frontend || comment FROM ";
+        for table in ["intent.mysql_users", "runtime_mysql_users"] {
+            let of = |store: &Store| names(store, &format!("{shown} {table} ORDER BY rowid"));
+            assert_eq!(of(&store), names(&fresh, &format!("{shown} mysql_users ORDER BY rowid")), "{change}");
+        }
+        assert_eq!(
+            version(&store, Module::MysqlUsers).checksum,
+            version(&fresh, Module::MysqlUsers).checksum,
+            "{change}"
+        );
+    }
+}
+
+#[test]
+fn what_is_edited_while_a_configuration_is_taken_is_not_in_force() {
+    let mut store = Store::in_memory().unwrap();
+    let mut insert = String::from("INSERT INTO mysql_users (username, password) VALUES ('app', 'x')");
+    (0..20).for_each(|at| insert += &format!(", ('app{at}', 'x')"));
+    store.connection().execute_batch(&insert).unwrap();
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    store.commit_runtime(loaded).unwrap();
+    store.connection().execute_batch("DELETE FROM mysql_users WHERE username = 'app3'").unwrap();
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    store.connection().execute_batch("UPDATE mysql_users SET password = 'z'").unwrap();
+    store.commit_runtime(loaded).unwrap();
+    let shown = names(
+        &store,
+        "SELECT DISTINCT password || (SELECT count(*) FROM runtime_mysql_users) FROM runtime_mysql_users",
+    );
+    assert_eq!(shown, ["x20"]);
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    let passwords: Vec<_> = loaded.config.users.iter().map(|user| &user.password).collect();
+    assert!(
+        passwords
+            .iter()
+            .all(|password| **password == weir_config::Password::Clear(weir_config::Secret::new("z")))
+    );
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(names(&store, "SELECT DISTINCT password FROM runtime_mysql_users"), ["z"]);
+}
+
 #[test]
 fn warnings_are_of_what_is_loaded() {
     let mut store = Store::in_memory().unwrap();
@@ -188,6 +260,40 @@ fn a_module_is_loaded_without_reading_the_others_again() {
     let users = load(&mut store, &[Module::MysqlUsers]);
     assert!(users.config.users.is_empty());
     assert_eq!(users.config.query_rules, config.query_rules);
+}
+
+#[test]
+fn of_what_is_not_loaded_no_row_is_read_and_what_it_refers_to_is_still_known() {
+    let mut store = Store::in_memory().unwrap();
+    insert_server(&store, "db1");
+    let sql = "INSERT INTO mysql_users (username, default_hostgroup) VALUES ('app', 100); \
+               INSERT INTO scheduler (id, filename, interval_ms) VALUES (1, '/bin/true', 1000); \
+               UPDATE global_variables SET variable_value = 'false' WHERE variable_name = 'mysql-have_ssl'; \
+               UPDATE global_variables SET variable_value = '1' WHERE variable_name = 'admin-read_only'";
+    store.connection().execute_batch(sql).unwrap();
+    let first = load(&mut store, &Module::ALL);
+    let config = first.config.clone();
+    store.commit_runtime(first).unwrap();
+    let tables = "DELETE FROM intent.mysql_servers; DELETE FROM intent.mysql_users; DELETE FROM intent.scheduler; \
+                  DELETE FROM intent.global_variables";
+    store.connection().execute_batch(tables).unwrap();
+    for module in [Module::MysqlQueryRules, Module::MysqlUsers, Module::ProxysqlServers] {
+        let loaded = load(&mut store, &[module]);
+        assert_eq!((&loaded.config, loaded.warnings.len()), (&config, 0), "{module:?}");
+    }
+    // Two modules have their variables in one table.
+    let change = "UPDATE global_variables SET variable_value = '0' WHERE variable_name = 'admin-read_only'; \
+                  UPDATE global_variables SET variable_value = 'true' WHERE variable_name = 'mysql-have_ssl'";
+    store.connection().execute_batch(change).unwrap();
+    let loaded = load(&mut store, &[Module::MysqlVariables]).config;
+    assert!(loaded.variables.have_ssl && loaded.admin == config.admin);
+    let loaded = load(&mut store, &[Module::AdminVariables]).config;
+    assert!(!loaded.variables.have_ssl && loaded.admin != config.admin);
+    // Nobody with use_ssl could log in: variables and users are checked together whichever is loaded.
+    store.connection().execute_batch("UPDATE mysql_users SET use_ssl = 1").unwrap();
+    let told = |loaded: &Loaded| loaded.warnings.iter().map(|told| told.key.clone()).collect::<Vec<_>>();
+    let loaded = load(&mut store, &[Module::MysqlUsers]);
+    assert_eq!(told(&loaded), ["mysql_users (app): use_ssl"]);
 }
 
 #[test]

@@ -93,6 +93,7 @@ impl Reload {
         log_warnings(&source.warnings);
         // Before the store is taken, for which admins would wait meanwhile.
         let materials = self.intake.gather(&source.config);
+        let _one_at_a_time = self.admin.loading();
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let before = store.rows(Layer::Memory)?;
         store.replace(&Module::ALL, &source.rows)?;
