@@ -248,6 +248,13 @@ fn storms(env: &Env) -> CaseResult {
             eventually("it reads", PATIENCE, || {
                 Ok(online(&weir, READERS)?.iter().any(|(server, _)| *server == old))
             })?;
+            // The log on disk is behind the roles.
+            let is_back = |changes: &[String]| {
+                let place = format!(r#""hostgroup":{READERS},"server":"{old}""#);
+                let of_it = |line: &&String| line.contains(&place);
+                changes.iter().rev().find(of_it).is_some_and(|last| last.contains(r#""change":"reader""#))
+            };
+            eventually("the log has that", PATIENCE, || Ok(is_back(&role_changes(&weir)?)))?;
             // A reader whose queue grows again and again: nothing moves.
             let before = role_changes(&weir)?;
             let threads = reader.root_query("SELECT @@wsrep_slave_threads")?[0][0].clone();

@@ -35,7 +35,8 @@ pub(crate) fn start(path: &Path, sources: Arc<Sources>) -> std::io::Result<Keepi
     let path = path.to_owned();
     let (stop, stopped) = channel();
     thread::Builder::new().name("history".into()).spawn(move || {
-        let mut historian = Historian { path, history: None, last: Vec::new(), digests: None };
+        let mut historian =
+            Historian { path, history: None, last: Vec::new(), digests: Unwritten::default() };
         let (mut pause, mut is_failing) = (Duration::ZERO, false);
         while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             let kept = historian.keep(&sources);
@@ -66,8 +67,24 @@ struct Historian {
     history: Option<History>,
     /// When rows of each subject were kept last.
     last: Vec<(Subject, Instant)>,
-    /// Digests that have begun again and are not on the disk yet, with when that was.
-    digests: Option<(u64, Rows)>,
+    digests: Unwritten,
+}
+
+/// Digests that have begun again and are not on the disk yet, with when that was: they are nowhere else any more. With a
+/// full disk they wait, and no others begin again meanwhile.
+#[derive(Default)]
+pub(crate) struct Unwritten(pub Option<(u64, Rows)>);
+
+impl Unwritten {
+    /// # Errors
+    /// If the file can't be written; then they are still here.
+    pub(crate) fn write(&mut self, history: &mut History) -> Result<(), rusqlite::Error> {
+        if let Some((at_s, rows)) = &self.0 {
+            history.record_digests(*at_s, rows)?;
+            self.0 = None;
+        }
+        Ok(())
+    }
 }
 
 impl Historian {
@@ -81,10 +98,7 @@ impl Historian {
             Some(history) => history,
             None => self.history.insert(History::open(&self.path)?),
         };
-        if let Some((at_s, rows)) = &self.digests {
-            history.record_digests(*at_s, rows)?;
-            self.digests = None;
-        }
+        self.digests.write(history)?;
         for subject in Subject::ALL {
             let Some(interval) = interval(&config.admin, subject) else { continue };
             let last = self.last.iter_mut().find(|(known, _)| *known == subject);
@@ -98,11 +112,9 @@ impl Historian {
                         history.record(subject, now_s, sources)?;
                         continue;
                     }
-                    // They are nowhere else any more: with a full disk they wait.
                     let rows = tables::hottest_digests_and_reset(sources, DIGESTS_MAX);
-                    let (at_s, rows) = self.digests.insert((now_s, rows));
-                    history.record_digests(*at_s, rows)?;
-                    self.digests = None;
+                    self.digests = Unwritten(Some((now_s, rows)));
+                    self.digests.write(history)?;
                 }
                 Some(_) => {}
             }

@@ -3,6 +3,7 @@ use std::cell::Cell;
 use weir_store::{STATS_FILE, Store};
 
 use super::*;
+use crate::historian::Unwritten;
 
 /// Numbers that grow by one with each call.
 #[derive(Default)]
@@ -146,4 +147,31 @@ fn what_was_recorded_is_there_for_the_next_process() {
     std::mem::forget(history);
     let again = History::open(&datadir.path().join(STATS_FILE)).expect("the file");
     assert_eq!(numbers(&again, "SELECT timestamp FROM system_memory"), [[5]]);
+}
+
+#[test]
+fn digests_that_find_the_disk_full_wait_and_are_written_whole() {
+    let (_datadir, mut history) = history();
+    let count = |history: &History| numbers(history, "SELECT count(*) FROM history_mysql_query_digest")[0][0];
+    let row = |at: i64| {
+        let mut row = digests().remove(0);
+        row[3] = Value::Text(format!("0x{at:016X}"));
+        row
+    };
+    let mut unwritten = Unwritten(Some((7, (0..5000).map(row).collect())));
+    // A file that may not grow is to SQLite what a full disk is.
+    let pages = numbers(&history, "PRAGMA page_count")[0][0];
+    let limit = |history: &History, pages: i64| numbers(history, &format!("PRAGMA max_page_count = {pages}"));
+    limit(&history, pages + 4);
+    for _ in 0..2 {
+        let refusal = unwritten.write(&mut history).expect_err("a full disk");
+        assert_eq!(refusal.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull));
+        assert!(unwritten.0.as_ref().is_some_and(|(at_s, rows)| (*at_s, rows.len()) == (7, 5000)));
+        assert_eq!(count(&history), 0, "all or none");
+    }
+    limit(&history, i64::from(u32::MAX) - 1);
+    unwritten.write(&mut history).expect("there is room again");
+    assert_eq!((unwritten.0.is_none(), count(&history)), (true, 5000));
+    unwritten.write(&mut history).expect("nothing to do");
+    assert_eq!(count(&history), 5000);
 }
