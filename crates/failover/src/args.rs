@@ -46,6 +46,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.51")]
     #[serde(skip)]
     pub(crate) address: Ipv4Addr,
+    /// Where the servers keep their data: a directory that the user mysql can reach. In memory (/dev/shm), pauses of the
+    /// disk are none of the report's
+    #[arg(long, value_name = "DIR", default_value = weir_testkit::ROOT)]
+    pub(crate) data_dir: PathBuf,
+    /// Further wsrep_provider_options of the Galera nodes, separated by semicolons
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub(crate) provider_options: String,
     /// The weir binary [default: WEIR_BIN, or the one beside weir-failover]
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]

@@ -97,6 +97,7 @@ impl<'a> Report<'a> {
         if let Some(machine) = &self.machine {
             let _ = writeln!(text, "{machine}.\n");
         }
+        let _ = writeln!(text, "The servers' data is in {}.\n", self.args.data_dir.display());
         let _ = writeln!(
             text,
             "{} threads of sysbench's oltp_read_write, and probes that write and read every 5 ms on kept and on new \

@@ -122,8 +122,9 @@ impl<'a> Stage<'a> {
             keep: self.args.keep,
             progress,
             cancel: Arc::clone(&self.cancel),
-            provider_options: PROVIDER_OPTIONS.to_owned(),
+            provider_options: format!("{PROVIDER_OPTIONS};{}", self.args.provider_options),
             places,
+            root: self.args.data_dir.clone(),
             ..GaleraOptions::new("failover", self.args.address)
         })?;
         let _ = self.machine.set(Machine::observe(&cluster)?);
@@ -142,6 +143,7 @@ impl<'a> Stage<'a> {
             servers: SERVERS,
             first_address: first,
             group: true,
+            root: self.args.data_dir.clone(),
             keep: self.args.keep,
             progress,
             cancel: Arc::clone(&self.cancel),

@@ -12,7 +12,7 @@ use crate::TestkitError;
 use crate::preflight::processes;
 use crate::process::{POLL_INTERVAL, send, start_time_ticks};
 
-/// Where all runs live: the user `mysql` must reach it, which rules out a home directory.
+/// Where runs live unless another place is asked for: the user `mysql` must reach it, which rules out a home directory.
 pub const ROOT: &str = "/var/tmp";
 /// Names the process that a run belongs to: "PID STARTTIME".
 const OWNER_FILE: &str = "owner";
@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 6] = ["mariadbd", "mysqld", "rsync", "haproxy", "weir", "
 const SHELLS: [&str; 3] = ["sh", "bash", "wsrep_sst_rsync"];
 const TRANSFER_SCRIPT: &str = "wsrep_sst_";
 
-/// `/var/tmp/weir-PURPOSE-PID`: data, logs and configuration of the servers of one run.
+/// `/var/tmp/weir-PURPOSE-PID`, or the same elsewhere: data, logs and configuration of the servers of one run.
 ///
 /// Dropping it ends every server that has the directory on its command line, and removes the directory.
 /// A run that was killed can't do that, so [`RunDir::create`] does it for the dead runs of the same purpose:
@@ -37,12 +37,17 @@ impl RunDir {
     /// Cleans up dead runs of this purpose and makes the directory of this one. With `keep` it is left in place
     /// at the end, for a look at the logs, and later runs leave it alone.
     pub fn create(purpose: &str, keep: bool) -> Result<RunDir, TestkitError> {
-        remove_dead_runs(purpose);
+        RunDir::create_in(Path::new(ROOT), purpose, keep)
+    }
+
+    /// The same in another directory than [`ROOT`], which the servers' user must be able to reach.
+    pub fn create_in(root: &Path, purpose: &str, keep: bool) -> Result<RunDir, TestkitError> {
+        remove_dead_runs(root, purpose);
         let pid = std::process::id();
         // A process may have several directories of one purpose, one after the other or at once.
         for attempt in 0..100 {
             let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
-            let path = Path::new(ROOT).join(format!("weir-{purpose}-{pid}{suffix}"));
+            let path = root.join(format!("weir-{purpose}-{pid}{suffix}"));
             match fs::create_dir(&path) {
                 Ok(()) => return RunDir { path, keep }.initialised(pid),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -54,7 +59,8 @@ impl RunDir {
                 }
             }
         }
-        Err(TestkitError::Options(format!("{ROOT}/weir-{purpose}-{pid} and 99 like it exist: remove them")))
+        let first = root.join(format!("weir-{purpose}-{pid}"));
+        Err(TestkitError::Options(format!("{} and 99 like it exist: remove them", first.display())))
     }
 
     fn initialised(self, pid: u32) -> Result<RunDir, TestkitError> {
@@ -101,8 +107,8 @@ pub fn clean(dir: &Path) {
     }
 }
 
-fn remove_dead_runs(purpose: &str) {
-    let Ok(entries) = fs::read_dir(ROOT) else { return };
+fn remove_dead_runs(root: &Path, purpose: &str) {
+    let Ok(entries) = fs::read_dir(root) else { return };
     let prefix = format!("weir-{purpose}-");
     for entry in entries.flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
@@ -221,6 +227,17 @@ mod tests {
         let path = next.path().to_owned();
         drop(next);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_run_may_live_elsewhere_and_dead_ones_are_removed_there() {
+        let root = RunDir::create("testkit-root", false).unwrap();
+        let dead = root.path().join("weir-testkit-elsewhere-0");
+        fs::create_dir(&dead).unwrap();
+        ServerUser::current().unwrap().own(&dead).unwrap();
+        fs::write(dead.join(OWNER_FILE), "1 18446744073709551615").unwrap();
+        let elsewhere = RunDir::create_in(root.path(), "testkit-elsewhere", false).unwrap();
+        assert!(elsewhere.path().starts_with(root.path()) && !dead.exists());
     }
 
     #[test]

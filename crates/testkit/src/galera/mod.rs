@@ -5,7 +5,7 @@ mod node;
 mod template;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -78,6 +78,8 @@ pub struct GaleraOptions {
     pub extra_cnf: String,
     /// Further `wsrep_provider_options`, separated by semicolons; they win over the ones before.
     pub provider_options: String,
+    /// Where that directory is, instead of `/var/tmp`; the servers' user must be able to reach it.
+    pub root: PathBuf,
     /// Keep the directory with data and logs.
     pub keep: bool,
     /// Called with a line for everything that may take more than two seconds.
@@ -112,6 +114,7 @@ impl GaleraOptions {
             port: 3306,
             extra_cnf: String::new(),
             provider_options: String::new(),
+            root: PathBuf::from(ROOT),
             keep: false,
             progress: |_| {},
             cancel: Arc::default(),
@@ -166,7 +169,7 @@ impl Galera {
     pub fn start(options: GaleraOptions) -> Result<Galera, TestkitError> {
         let programs = Arc::new(Programs::find()?);
         // Removes what a crashed run left running, so it comes before the ports are looked at.
-        let dir = RunDir::create(&options.purpose, options.keep)?;
+        let dir = RunDir::create_in(&options.root, &options.purpose, options.keep)?;
         let configs = options.node_configs(dir.path())?;
         check_machine(&options, &configs)?;
         let nodes: Vec<Node> =
@@ -305,5 +308,5 @@ fn check_machine(options: &GaleraOptions, nodes: &[NodeConfig]) -> Result<(), Te
     }
     let count = u64::from(options.nodes);
     preflight::memory(&format!("a Galera cluster of {count} nodes"), count * NODE_MEMORY_MIB)?;
-    preflight::disk(Path::new(ROOT), count * NODE_DISK_MIB)
+    preflight::disk(&options.root, count * NODE_DISK_MIB)
 }

@@ -52,6 +52,8 @@ pub struct MysqlOptions {
     pub group: bool,
     /// Further lines for every server's `[mysqld]` section; they win over the ones before.
     pub extra_cnf: String,
+    /// Where that directory is, instead of `/var/tmp`; the servers' user must be able to reach it.
+    pub root: PathBuf,
     /// Keep the directory with data and logs.
     pub keep: bool,
     /// Called with a line for everything that may take more than two seconds.
@@ -71,6 +73,7 @@ impl MysqlOptions {
             port: 3306,
             group: false,
             extra_cnf: String::new(),
+            root: PathBuf::from(ROOT),
             keep: false,
             progress: |_| {},
             cancel: Arc::default(),
@@ -134,9 +137,9 @@ impl Mysql {
         let family = options.family;
         let programs = Arc::new(family.programs()?);
         // Removes what a crashed run left running, so it comes before the ports are looked at.
-        let dir = RunDir::create(&options.purpose, options.keep)?;
+        let dir = RunDir::create_in(&options.root, &options.purpose, options.keep)?;
         let configs = options.configs(dir.path())?;
-        check_machine(&configs)?;
+        check_machine(&options.root, &configs)?;
         let servers: Vec<MysqlServer> =
             configs.into_iter().map(|config| MysqlServer::new(config, Arc::clone(&programs))).collect();
         let template = family.template(&programs, dir.path(), &servers, options.progress)?;
@@ -226,11 +229,11 @@ impl Mysql {
     }
 }
 
-fn check_machine(configs: &[ServerConfig]) -> Result<(), TestkitError> {
+fn check_machine(root: &Path, configs: &[ServerConfig]) -> Result<(), TestkitError> {
     for config in configs {
         preflight::port_is_free(config.address)?;
     }
     let count = configs.len() as u64;
     preflight::memory(&format!("{count} servers"), count * SERVER_MEMORY_MIB)?;
-    preflight::disk(Path::new(ROOT), count * SERVER_DISK_MIB)
+    preflight::disk(root, count * SERVER_DISK_MIB)
 }
