@@ -5,13 +5,15 @@ use clap::value_parser;
 use serde::Serialize;
 use weir_testkit::preflight;
 
+use crate::bench::progress;
 use crate::error::BenchError;
 use crate::peer::{Kind, Wanted};
+use crate::relay;
 use crate::row::{Layout, Row};
 
 /// Measures Weir, HAProxy, ProxySQL (if it is installed) and no proxy at all in turn, on a Galera cluster of its own.
 #[derive(Debug, Clone, Parser, Serialize)]
-#[command(name = "weir-bench", version)]
+#[command(name = "weir-bench")]
 pub(crate) struct Args {
     /// Rows of the report to measure [default: all]
     #[arg(long, value_delimiter = ',', value_name = "ROWS")]
@@ -177,10 +179,11 @@ impl Args {
     pub(crate) fn wanted(&self) -> Result<Vec<Wanted>, BenchError> {
         let proxysql = || preflight::program("proxysql", "proxysql");
         let kinds = match (&self.peers[..], self.smoke) {
-            ([], true) => vec![Kind::HaProxy, Kind::Weir],
+            ([], true) => vec![Kind::HaProxy, Kind::Relay, Kind::Weir],
             ([], false) => {
                 let proxysql = proxysql().is_ok().then_some(Kind::ProxySql);
-                [Kind::Direct, Kind::HaProxy].into_iter().chain(proxysql).chain([Kind::Weir]).collect()
+                let others = [Kind::Relay, Kind::Weir];
+                [Kind::Direct, Kind::HaProxy].into_iter().chain(proxysql).chain(others).collect()
             }
             (peers, _) => peers.to_vec(),
         };
@@ -188,12 +191,13 @@ impl Args {
             Ok(match kind {
                 Kind::Direct => Wanted::Direct,
                 Kind::HaProxy => Wanted::HaProxy,
+                Kind::Relay => Wanted::Relay,
                 Kind::ProxySql => Wanted::ProxySql(proxysql()?),
                 Kind::Weir => Wanted::Weir(self.weir_binary()?),
                 Kind::WeirEpoll => Wanted::WeirEpoll(self.weir_binary()?),
             })
         };
-        kinds.into_iter().map(wanted).collect()
+        kinds.into_iter().filter(|&kind| can_be_had(kind)).map(wanted).collect()
     }
 
     fn weir_binary(&self) -> Result<PathBuf, BenchError> {
@@ -202,6 +206,13 @@ impl Args {
             None => Ok(weir_testkit::weir_binary()?),
         }
     }
+}
+
+/// The relay needs io_uring; the others need programs, or they say themselves what they lack.
+fn can_be_had(kind: Kind) -> bool {
+    let Some(error) = (kind == Kind::Relay).then(relay::check).and_then(Result::err) else { return true };
+    progress(&format!("relay is left out: io_uring can't be had here: {error}"));
+    false
 }
 
 #[cfg(test)]
@@ -237,6 +248,17 @@ mod tests {
         assert_eq!(args.threads(Row::PointSelect), SMOKE_THREADS);
         assert!(!args.rows().contains(&Row::Allocations));
         assert!(parse(&["--smoke", "--quick"]).is_err());
+    }
+
+    #[test]
+    fn the_relay_takes_part_by_default_where_io_uring_is_to_be_had() {
+        let has_io_uring = relay::check().is_ok();
+        for words in
+            [&["--weir", "/x/weir"][..], &["--weir", "/x/weir", "--smoke"], &["--peers", "direct,relay"]]
+        {
+            let wanted = parse(words).unwrap().wanted();
+            assert_eq!(wanted.unwrap().contains(&Wanted::Relay), has_io_uring, "{words:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod limits;
 mod markdown;
 mod metric;
 mod peer;
+mod relay;
 mod report;
 mod results;
 mod row;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use args::Args;
@@ -39,12 +40,41 @@ use weir_testkit::report::Machine;
 /// What a shell reports for a program that ended by Ctrl-C.
 const EXIT_INTERRUPTED: u8 = 130;
 
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "weir-bench", version, about, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(flatten)]
+    args: Args,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// What the benchmark runs as a process of its own.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Forwards TCP and looks at nothing: the peer of that name
+    #[command(hide = true)]
+    Relay(relay::Options),
+}
+
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
+    let CommandLine { args, part } = CommandLine::parse();
+    let result = match part {
+        Some(Part::Relay(options)) => return exit_status(relay::run(&options)),
+        None => run(&args),
+    };
+    match result {
         // A row that can't be measured is a failure for whoever only looks at the exit status.
         Ok(results) if results.left_out.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
+        Err(error) => exit_status(Err(error)),
+    }
+}
+
+fn exit_status(result: Result<(), BenchError>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(BenchError::Interrupted) => {
             eprintln!("weir-bench: interrupted; all servers are stopped");
             ExitCode::from(EXIT_INTERRUPTED)

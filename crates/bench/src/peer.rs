@@ -15,6 +15,7 @@ use weir_testkit::{
 
 use crate::certificates::Certificates;
 use crate::error::BenchError;
+use crate::relay;
 use crate::row::Layout;
 use crate::rules::{self, Column};
 
@@ -30,6 +31,8 @@ pub(crate) enum Kind {
     Direct,
     /// HAProxy in TCP mode, which does not look at what it forwards.
     HaProxy,
+    /// A bare TCP relay with io_uring: the least that such a proxy can cost.
+    Relay,
     /// ProxySQL.
     ProxySql,
     /// Weir.
@@ -45,6 +48,7 @@ impl fmt::Display for Kind {
         f.pad(match self {
             Kind::Direct => "direct",
             Kind::HaProxy => "haproxy",
+            Kind::Relay => "relay",
             Kind::ProxySql => "proxysql",
             Kind::Weir => "weir",
             Kind::WeirEpoll => "weir-epoll",
@@ -59,6 +63,8 @@ pub(crate) enum Wanted {
     Direct,
     /// The installed HAProxy.
     HaProxy,
+    /// The relay that is part of this program.
+    Relay,
     /// This proxysql binary.
     ProxySql(PathBuf),
     /// This weir binary.
@@ -73,6 +79,7 @@ impl Wanted {
         match self {
             Wanted::Direct => Kind::Direct,
             Wanted::HaProxy => Kind::HaProxy,
+            Wanted::Relay => Kind::Relay,
             Wanted::ProxySql(_) => Kind::ProxySql,
             Wanted::Weir(_) => Kind::Weir,
             Wanted::WeirEpoll(_) => Kind::WeirEpoll,
@@ -95,6 +102,7 @@ pub(crate) struct Peer {
 enum Proxy {
     None,
     HaProxy(HaProxy),
+    Relay(Process),
     ProxySql(ProxySql),
     Weir(Box<Weir>),
 }
@@ -105,6 +113,7 @@ impl Peer {
         match &self.proxy {
             Proxy::None => None,
             Proxy::HaProxy(haproxy) => Some(haproxy.process()),
+            Proxy::Relay(process) => Some(process),
             Proxy::ProxySql(proxysql) => Some(proxysql.process()),
             Proxy::Weir(weir) => Some(weir.process()),
         }
@@ -150,6 +159,7 @@ impl Start<'_> {
         match wanted {
             Wanted::Direct => Ok(self.direct()),
             Wanted::HaProxy => self.haproxy(),
+            Wanted::Relay => self.relay(),
             Wanted::ProxySql(program) => self.proxysql(program),
             Wanted::Weir(binary) | Wanted::WeirEpoll(binary) => self.weir(binary, wanted.kind()),
         }
@@ -194,6 +204,17 @@ impl Start<'_> {
         let haproxy = HaProxy::start(&options, self.cluster.dir())?;
         let config_text = options.render();
         Ok(Peer { kind: Kind::HaProxy, addr: haproxy.addr(), config_text, proxy: Proxy::HaProxy(haproxy) })
+    }
+
+    fn relay(&self) -> Result<Peer, BenchError> {
+        let to = match self.layout {
+            Layout::Replicas => self.readers(),
+            _ => vec![self.node(1)],
+        };
+        let options = relay::Options { listen: free_address()?, to, threads: self.workers };
+        let process = options.start(self.cluster.dir())?;
+        let config_text = options.words().join(" ");
+        Ok(Peer { kind: Kind::Relay, addr: options.listen, config_text, proxy: Proxy::Relay(process) })
     }
 
     fn proxysql(&self, program: &Path) -> Result<Peer, BenchError> {

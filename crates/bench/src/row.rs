@@ -162,6 +162,11 @@ impl Row {
         }
     }
 
+    /// Whether the bare relay is measured, too: where statements in clear are forwarded and nothing else is to be seen.
+    pub(crate) fn has_relay(self) -> bool {
+        matches!(self, Row::PointSelect | Row::ReadOnly | Row::ReadWrite | Row::Primary | Row::Replicas)
+    }
+
     /// sysbench's connections if the command line names none.
     pub(crate) fn threads(self) -> &'static [u32] {
         match self {
@@ -217,6 +222,13 @@ mod tests {
         for row in Row::all() {
             assert_eq!(Row::from_str(row.name(), false), Ok(*row));
         }
+    }
+
+    #[test]
+    fn the_relay_is_measured_where_it_can_be_compared() {
+        let rows: Vec<Row> = Row::all().iter().copied().filter(|row| row.has_relay()).collect();
+        assert_eq!(rows, [Row::PointSelect, Row::ReadOnly, Row::ReadWrite, Row::Primary, Row::Replicas]);
+        assert!(rows.iter().all(|row| row.load().is_some_and(|load| !load.tls)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use fake_server::{FakeGreeting, FakeLogin, FakeServer, Script, Step};
 pub use galera::{Account, Galera, GaleraOptions, Node, Place};
 pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
 pub use mysql::{Family, Mysql, MysqlOptions, MysqlRouter, MysqlRouterOptions, MysqlServer};
-pub use process::Process;
+pub use process::{Process, wait_for_port};
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
 pub use run_dir::{ROOT, RunDir, clean};
 /// The signals that [`Process::signal`] takes.

@@ -253,7 +253,7 @@ pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool)
 }
 
 /// Waits until `process` accepts connections at `address`; fails with the end of its log if it ends before.
-pub(crate) fn wait_for_port(
+pub fn wait_for_port(
     address: SocketAddrV4,
     process: &Process,
     log: &Path,

@@ -21,7 +21,8 @@ const KINDS: [Kind; 5] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Wei
 pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Case>, BenchError> {
     let threads = bench.args.threads(row);
     let most = threads.iter().copied().max().unwrap_or(1);
-    let peers = bench.peers(bench.args.layout(load.layout), most, &KINDS)?;
+    let kinds: Vec<Kind> = KINDS.into_iter().chain(row.has_relay().then_some(Kind::Relay)).collect();
+    let peers = bench.peers(bench.args.layout(load.layout), most, &kinds)?;
     let workload = workload(bench, load.workload)?;
     let sysbench = |server: SocketAddrV4, threads: u32, time_s: u32| Sysbench {
         tables: bench.scale.tables,
