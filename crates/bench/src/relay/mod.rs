@@ -105,8 +105,7 @@ fn start_workers(threads: u16) -> io::Result<Vec<Mailbox>> {
     (1..=threads).map(start).collect()
 }
 
-/// Gives each client a server connection and both to a worker; servers and workers take turns, so that each worker has
-/// the same share of every server's clients or as near as can be.
+/// Gives each client a server connection and both to a worker.
 fn serve(listener: &TcpListener, servers: &[SocketAddrV4], workers: &[Mailbox]) -> io::Result<()> {
     let mut turn = 0;
     loop {
@@ -117,13 +116,19 @@ fn serve(listener: &TcpListener, servers: &[SocketAddrV4], workers: &[Mailbox]) 
                 continue;
             }
         };
-        let server = servers[turn % servers.len()];
-        let worker = &workers[(turn + turn / servers.len()) % workers.len()];
+        let (server, worker) = places(turn, servers.len(), workers.len());
+        let (server, worker) = (servers[server], &workers[worker]);
         turn += 1;
         // A client whose server can't be reached sees its connection end; one that has gone meanwhile does not care.
         let (Ok(server), Ok(())) = (connect(server), client.set_nodelay(true)) else { continue };
         worker.post([client, server])?;
     }
+}
+
+/// Which server and which worker get a client. Both take turns, the workers once for each turn of the servers, so that
+/// each worker has the same share of every server's clients.
+fn places(turn: usize, servers: usize, workers: usize) -> (usize, usize) {
+    (turn % servers, turn / servers % workers)
 }
 
 fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {

@@ -192,7 +192,19 @@ fn a_client_of_a_server_that_refuses_sees_its_connection_end_and_the_next_one_is
 }
 
 #[test]
-fn servers_and_workers_take_turns() {
+fn every_worker_gets_as_many_clients_of_every_server() {
+    for (servers, workers) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2)] {
+        let mut clients = std::collections::BTreeMap::new();
+        for turn in 0..servers * workers * 5 {
+            *clients.entry(places(turn, servers, workers)).or_insert(0) += 1;
+        }
+        assert_eq!(clients.len(), servers * workers, "{servers} servers, {workers} workers");
+        assert!(clients.values().all(|count| *count == 5), "{clients:?}");
+    }
+}
+
+#[test]
+fn servers_take_turns() {
     let servers = [server(), server()];
     let Some(relay) = relay(&[&servers[0], &servers[1]]) else { return };
     for turn in 0..8 {
