@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("reload::a_server_is_removed_and_added", server_removed_and_added),
         Case::parallel("reload::a_broken_file_changes_nothing", broken_file),
         Case::parallel("reload::what_needs_a_restart_is_said", needs_restart),
+        Case::parallel("reload::workers_are_scheduled_as_wanted_and_nobody_else", worker_scheduling),
         Case::parallel("reload::variables_take_effect", variables),
         Case::parallel("reload::sessions_do_not_notice", sessions_do_not_notice),
         Case::parallel("reload::sigterm_lets_transactions_end", drain),
@@ -190,6 +191,47 @@ fn needs_restart(env: &Env) -> CaseResult {
     let line = log.lines().rfind(|line| line.contains(NOT_TAKEN)).unwrap_or_default();
     ensure!(line.contains("threads") && line.contains("restart"), "{line}");
     session.value("SELECT 1")?;
+    Ok(())
+}
+
+/// The scheduling policies of a Weir's threads, by name (proc_pid_stat(5): the name is the second field, the policy
+/// the 41st).
+fn policies(weir: &Weir) -> Result<Vec<(String, u8)>, Box<dyn std::error::Error>> {
+    let mut policies = Vec::new();
+    for task in fs::read_dir(format!("/proc/{}/task", weir.process().pid()))? {
+        let stat = fs::read_to_string(task?.path().join("stat"))?;
+        let (name, fields) =
+            stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).ok_or("stat")?;
+        let policy = fields.split_whitespace().nth(41 - 3).ok_or("stat has fewer fields")?;
+        policies.push((name.to_owned(), policy.parse()?));
+    }
+    Ok(policies)
+}
+
+fn worker_scheduling(env: &Env) -> CaseResult {
+    const NORMAL: u8 = 0;
+    const BATCH: u8 = 3;
+    for (wanted, of_workers) in [(None, BATCH), (Some("batch"), BATCH), (Some("normal"), NORMAL)] {
+        let (weir, mut config) = start(env, |config| {
+            config.variable("threads", 2);
+            if let Some(wanted) = wanted {
+                config.variable("worker_scheduling", wanted);
+            }
+        })?;
+        // Workers that serve have been scheduled.
+        Session::open(weir.addr(), "test")?.value("SELECT 1")?;
+        eventually("every thread is scheduled as wanted", PATIENCE, || {
+            let policies = policies(&weir)?;
+            let is_right = |(name, policy): &(String, u8)| {
+                *policy == if name.starts_with("worker-") { of_workers } else { NORMAL }
+            };
+            let workers = policies.iter().filter(|(name, _)| name.starts_with("worker-")).count();
+            Ok(workers == 2 && policies.iter().all(is_right))
+        })?;
+        config.variable("worker_scheduling", if of_workers == BATCH { "normal" } else { "batch" });
+        weir.reload(&config)?;
+        weir.wait_log("needs a restart", PATIENCE)?;
+    }
     Ok(())
 }
 

@@ -67,7 +67,7 @@ pub use rows::{Cell, Strictness, TableRow, TableRows};
 pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
-pub use variables::{AuthPlugin, IoDriver, MysqlVariables};
+pub use variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
 
 /// The longest configuration file that is read, in bytes.
 pub const FILE_SIZE_BYTES_MAX: usize = 64 << 20;

@@ -76,7 +76,8 @@ impl Variable {
     /// Whether it is of one machine, so that a cluster of proxies leaves it alone: addresses and files, threads, and
     /// what runs.
     pub fn is_local(&self) -> bool {
-        const OF_MYSQL: [&str; 5] = ["interfaces", "threads", "tls_cert_file", "tls_key_file", "io_driver"];
+        const OF_MYSQL: [&str; 6] =
+            ["interfaces", "threads", "tls_cert_file", "tls_key_file", "io_driver", "worker_scheduling"];
         const OF_ADMIN: [&str; 10] = [
             "mysql_ifaces",
             "pgsql_ifaces",

@@ -273,4 +273,5 @@ pub(crate) const VARIABLES: &[Variable] = &[
     off(MYSQL, "use_tcp_keepalive", "false"),
     off(MYSQL, "verbose_query_error", "false"),
     built(MYSQL, "wait_timeout", "28800000"),
+    built(MYSQL, "worker_scheduling", "batch"),
 ];

@@ -102,6 +102,8 @@ pub struct MysqlVariables {
     pub tls_files: Option<TlsFiles>,
     /// Weir's own: how bytes are moved, default `auto`.
     pub io_driver: IoDriver,
+    /// Weir's own: when workers get a processor, default `batch`.
+    pub worker_scheduling: WorkerScheduling,
     /// `ssl_p2s_ca`, `ssl_p2s_cert`, `ssl_p2s_key`: TLS towards servers without a row of their own.
     pub ssl_p2s: ServerTlsParams,
     /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
@@ -188,6 +190,15 @@ pub enum IoDriver {
     IoUring,
 }
 
+/// When workers get a processor that something else is running on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkerScheduling {
+    /// When that stops, or its time slice is over: what comes meanwhile is handled in one go.
+    Batch,
+    /// At once, as the kernel's scheduler sees fit.
+    Normal,
+}
+
 impl Default for MysqlVariables {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -227,6 +238,7 @@ impl Default for MysqlVariables {
             have_ssl: true,
             tls_files: None,
             io_driver: IoDriver::Auto,
+            worker_scheduling: WorkerScheduling::Batch,
             ssl_p2s: ServerTlsParams::default(),
             drain_timeout_ms: Duration::from_millis(30_000),
             query_digests: true,
@@ -322,6 +334,14 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         Some(word) => {
             f.refuse("io_driver", unknown_word(word, &["auto", "epoll", "io_uring"]));
             IoDriver::Auto
+        }
+    };
+    v.worker_scheduling = match f.optional_text("worker_scheduling", 64).as_deref() {
+        None | Some("batch") => WorkerScheduling::Batch,
+        Some("normal") => WorkerScheduling::Normal,
+        Some(word) => {
+            f.refuse("worker_scheduling", unknown_word(word, &["batch", "normal"]));
+            WorkerScheduling::Batch
         }
     };
     v.drain_timeout_ms = f.millis("drain_timeout_ms", v.drain_timeout_ms, 0..=DAY_MS);

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use weir_config::{IoDriver, Listener};
+use weir_config::{IoDriver, Listener, WorkerScheduling};
 use weir_journal::Journal;
 
 use crate::core::Core;
@@ -84,6 +84,7 @@ impl Service {
         shared.set_users(&snapshot.users);
         let verifier = Verifier::start(shared.clone())?;
         let is_uring = is_uring(snapshot.variables.io_driver)?;
+        let scheduling = snapshot.variables.worker_scheduling;
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (worker, inbox) in inboxes.into_iter().enumerate() {
@@ -92,6 +93,7 @@ impl Service {
             let verifier = verifier.clone();
             let (shared, snapshot, tls, stop) = (shared.clone(), snapshot.clone(), tls.clone(), stop.clone());
             let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
+                schedule(scheduling);
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
                 let core = Core::new(worker, shared.clone(), snapshot, seed, now());
                 let lobby = Lobby::new(worker, shared, verifier, inbox);
@@ -203,6 +205,18 @@ fn is_uring(wanted: IoDriver) -> Result<bool, StartError> {
             tracing::info!(%error, "io_uring can't be had: using epoll");
             Ok(false)
         }
+    }
+}
+
+/// Sets how this thread, a worker, is scheduled. Where every packet's arrival pushes aside who is about to send the next
+/// one, each packet costs a wake-up and two context switches of its own; waiting for them to stop makes batches.
+fn schedule(wanted: WorkerScheduling) {
+    let set = match wanted {
+        WorkerScheduling::Batch => weir_uring::wait_for_a_processor(),
+        WorkerScheduling::Normal => Ok(()),
+    };
+    if let Err(error) = set {
+        tracing::info!(%error, "a worker can't be scheduled as a batch thread: it costs more CPU time");
     }
 }
 

@@ -5,9 +5,12 @@
 //! belongs to the ring until the kernel has said that it is done. Bytes to send are moved in ([`Ring::send`]) and come
 //! back with the completion; received bytes lie in a [`Buffer`], a handle that nobody can copy.
 //!
+//! And a small door to the scheduler: [`wait_for_a_processor`].
+//!
 //! Not thread-safe by design (`IORING_SETUP_SINGLE_ISSUER`): a ring is made and used on one thread.
 
 mod buffers;
+mod scheduling;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,6 +21,7 @@ use slab::Slab;
 
 pub use buffers::Buffer;
 use buffers::Buffers;
+pub use scheduling::wait_for_a_processor;
 
 /// Operations that can be queued before they have to be submitted.
 const SUBMISSIONS: u32 = 1024;
