@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Weir, WeirConfig, weir_binary};
+use weir_testkit::{Weir, WeirConfig, hostgroup, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("drain::it_outlasts_reloads_and_restarts", outlasts),
         Case::parallel("drain::what_can_not_be_drained_is_explained", faults),
         Case::parallel("drain::status_tells_who_writes_and_why", status),
+        Case::parallel("drain::a_joiner_is_told_donors_that_do_not_write", donors),
     ]
 }
 
@@ -158,6 +159,27 @@ fn faults(env: &Env) -> CaseResult {
         }
     }
     ensure!(!weir.datadir().join("drained.json").exists(), "a refused order has left something");
+    Ok(())
+}
+
+fn donors(env: &Env) -> CaseResult {
+    let weir = env.weir(|_| {})?;
+    let hostgroup = hostgroup::WRITER.to_string();
+    let told = || Ok::<_, Box<dyn Error>>(text(&run(&weir, &["donor", &hostgroup])?.stdout));
+    let nodes = env.cluster()?.nodes();
+    eventually("all but the writer can be donors", PATIENCE, || {
+        Ok(told()?.matches(',').count() == nodes.len() - 1)
+    })?;
+    let status = json_status(&weir)?;
+    let writer = status["clusters"][0]["writers"][0].as_str().ok_or("no writer")?;
+    let writer = nodes.iter().find(|node| node.addr().to_string() == writer).ok_or("not a node")?;
+    let list = told()?;
+    ensure!(list.ends_with(",\n") && !list.contains(&writer.name()), "{list} and {}", writer.name());
+    let words = text(&run(&weir, &["status"])?.stdout);
+    ensure!(words.contains(&format!("wsrep_sst_donor={list}")), "{words}");
+    let output = run(&weir, &["donor", "4711"])?;
+    ensure!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    ensure!(text(&output.stderr).contains("4711 is no cluster's writer hostgroup"), "{output:?}");
     Ok(())
 }
 

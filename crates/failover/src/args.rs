@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// disk are none of the report's
     #[arg(long, value_name = "DIR", default_value = weir_testkit::ROOT)]
     pub(crate) data_dir: PathBuf,
+    /// Leave the threads of the Galera nodes' group messages at the usual priority
+    #[arg(long)]
+    pub(crate) no_group_priority: bool,
     /// Further wsrep_provider_options of the Galera nodes, separated by semicolons
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub(crate) provider_options: String,

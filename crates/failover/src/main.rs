@@ -85,6 +85,7 @@ fn run_at(
     for scenario in args.scenarios().into_iter().filter(|scenario| scenario.place() == place) {
         report.trials.extend(scenarios::run(&stage, scenario, output)?);
         report.machine = report.machine.take().or_else(|| stage.machine().cloned());
+        report.group_priority = report.group_priority.or(stage.group_priority());
         report.trials.sort_by_key(|trial| trial.scenario);
         report.write(output)?;
     }

@@ -198,6 +198,15 @@ impl WeirPeer {
         Ok(writer.and_then(|text| text.parse().ok()))
     }
 
+    /// `weir donor`: what a node that joins has as its `wsrep_sst_donor`.
+    pub(crate) fn donors(&self) -> Result<String, FailoverError> {
+        let told = self.tell(&["donor", &WeirPeer::hostgroup()])?;
+        match told.succeeded {
+            true => Ok(told.text),
+            false => Err(FailoverError::Answer { what: "weir donor".to_owned(), answer: told.text }),
+        }
+    }
+
     /// Servers that read now.
     pub(crate) fn readers(&self) -> Result<Vec<SocketAddrV4>, FailoverError> {
         let status = self.status()?;

@@ -51,6 +51,8 @@ pub(crate) struct Report<'a> {
     scale: Scale,
     /// What it was measured on.
     pub(crate) machine: Option<Machine>,
+    /// Whether the threads of the Galera nodes' group messages had a real-time priority.
+    pub(crate) group_priority: Option<bool>,
     /// In the order of the scenarios.
     pub(crate) trials: Vec<Trial>,
 }
@@ -58,7 +60,14 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// Without anything yet.
     pub(crate) fn new(args: &'a Args) -> Report<'a> {
-        Report { format: FORMAT, args, scale: args.scale(), machine: None, trials: Vec::new() }
+        Report {
+            format: FORMAT,
+            args,
+            scale: args.scale(),
+            machine: None,
+            group_priority: None,
+            trials: Vec::new(),
+        }
     }
 
     /// Whether everything that was run reached its goals.
@@ -97,7 +106,11 @@ impl<'a> Report<'a> {
         if let Some(machine) = &self.machine {
             let _ = writeln!(text, "{machine}.\n");
         }
-        let _ = writeln!(text, "The servers' data is in {}.\n", self.args.data_dir.display());
+        let priority = match self.group_priority {
+            Some(true) => " The threads of the Galera nodes' group messages have a real-time priority.",
+            _ => "",
+        };
+        let _ = writeln!(text, "The servers' data is in {}.{priority}\n", self.args.data_dir.display());
         let _ = writeln!(
             text,
             "{} threads of sysbench's oltp_read_write, and probes that write and read every 5 ms on kept and on new \

@@ -49,6 +49,7 @@ pub(crate) struct Stage<'a> {
     servers: OnceCell<Servers>,
     network: OnceCell<Network>,
     machine: OnceCell<Machine>,
+    group_priority: OnceCell<bool>,
     next: Cell<u32>,
 }
 
@@ -63,6 +64,7 @@ impl<'a> Stage<'a> {
             servers: OnceCell::new(),
             network: OnceCell::new(),
             machine: OnceCell::new(),
+            group_priority: OnceCell::new(),
             next: Cell::new(1),
         }
     }
@@ -90,6 +92,11 @@ impl<'a> Stage<'a> {
     /// What it runs on, once servers were started.
     pub(crate) fn machine(&self) -> Option<&Machine> {
         self.machine.get()
+    }
+
+    /// Whether the threads of the Galera nodes' group messages have a real-time priority, once nodes were started.
+    pub(crate) fn group_priority(&self) -> Option<bool> {
+        self.group_priority.get().copied()
     }
 
     fn start(&self) -> Result<Servers, FailoverError> {
@@ -125,9 +132,11 @@ impl<'a> Stage<'a> {
             provider_options: format!("{PROVIDER_OPTIONS};{}", self.args.provider_options),
             places,
             root: self.args.data_dir.clone(),
+            group_priority: !self.args.no_group_priority,
             ..GaleraOptions::new("failover", self.args.address)
         })?;
         let _ = self.machine.set(Machine::observe(&cluster)?);
+        let _ = self.group_priority.set(cluster.has_group_priority());
         let Account { user, .. } = Account::MONITOR;
         // For the table by which several Weirs agree.
         let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.*";

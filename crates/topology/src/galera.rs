@@ -72,6 +72,7 @@ pub(crate) fn decide(
     cluster.note_readiness(&mut group);
     cluster.propose_failback(&mut group);
     cluster.propose_to_yield(&mut group);
+    cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);

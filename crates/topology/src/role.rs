@@ -120,6 +120,9 @@ pub struct Group {
     pub joined_at: Option<Millis>,
     /// Who is to take the writer role by a switchover, because the writer is about to give a joining node its state.
     pub yields_to: Option<Endpoint>,
+    /// Whom a node of a Galera cluster that joins should name as its donors (`wsrep_node_name`): Synced, and not the
+    /// writer; the best first.
+    pub donors: Vec<String>,
     /// How it stands with the eviction of dead nodes, in words, where that is wanted. No role goes by it: whoever decides
     /// adds it for those who look.
     pub assist: Option<Arc<str>>,
@@ -272,6 +275,7 @@ impl Group {
         };
         (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist)
             == (&other.writers, &other.hold, &other.failback, &other.yields_to, &other.assist)
+            && self.donors == other.donors
             && deeds(self) == deeds(other)
             && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
             && agreed(self) == agreed(other)

@@ -6,6 +6,7 @@ mod addresses;
 mod config_command;
 mod control;
 mod difference;
+mod donor;
 mod drain;
 mod drained;
 mod engine;
@@ -125,6 +126,14 @@ New statements wait, transactions end, the next writer applies everything, then 
 run there. If sessions still hold the old writer after --grace-ms, it stays the writer (or with --force they are closed).
 Exit status: 0 when the writer has moved, 1 if not (everything is as before).";
 
+const DONOR_EXAMPLES: &str = "\
+Examples:
+  weir donor 10 -c /etc/weir.toml
+  mariadbd --wsrep-sst-donor=\"$(weir donor 10 -c /etc/weir.toml)\"
+
+Prints names with a comma after each, as in n3,n2, - the last comma lets the group choose if none of these can. An empty
+line: nobody but the writer could be the donor.";
+
 /// One MySQL service in front of a cluster of MySQL-family servers
 #[derive(Parser)]
 #[command(name = "weir", version, after_help = EXAMPLES, arg_required_else_help = true)]
@@ -153,6 +162,9 @@ enum Command {
     /// Give a drained server work again
     #[command(after_help = DRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
+    /// Print what a Galera node that is about to start should have as wsrep_sst_donor: nodes that are not the writer
+    #[command(after_help = DONOR_EXAMPLES)]
+    Donor(DonorArgs),
     /// Move the writer role to another server
     #[command(after_help = SWITCHOVER_EXAMPLES)]
     Switchover(SwitchoverArgs),
@@ -250,6 +262,14 @@ struct DrainArgs {
 }
 
 #[derive(Args)]
+struct DonorArgs {
+    /// The writer hostgroup of the cluster
+    hostgroup: u32,
+    #[command(flatten)]
+    door: DoorArgs,
+}
+
+#[derive(Args)]
 struct SwitchoverArgs {
     /// The writer hostgroup of the cluster
     hostgroup: u32,
@@ -299,6 +319,7 @@ fn main() -> ExitCode {
         }),
         Command::Top(args) => at(&args.door, |door| show_top(&args, door)),
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
+        Command::Donor(args) => at(&args.door, |door| donor::donor(door, args.hostgroup)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
         Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
         Command::Check(args) => config_command::check(&args),

@@ -99,6 +99,9 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
         if let Some(assist) = &cluster.assist {
             writeln!(out, "  eviction of dead nodes is {assist}")?;
         }
+        if !cluster.donors.is_empty() {
+            writeln!(out, "  a node that joins should have wsrep_sst_donor={}", cluster.donor_list())?;
+        }
     }
     writeln!(out)?;
     let columns = ["hostgroup", "server", "role", "status", "weight", "used", "free", "reason"];

@@ -107,7 +107,8 @@ impl Cycles {
             }
             stage.pause(CALM)?;
             kills.push((event, victim.index, Moment::now()));
-            stage.cluster()?.start_node(victim.index)?;
+            let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
+            stage.cluster()?.start_node_from(victim.index, &donors)?;
             servers.number(victim.index)?;
             stage.wait("the node reads again", READER_TIMEOUT_S, || {
                 let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;

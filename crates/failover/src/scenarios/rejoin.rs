@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use crate::error::FailoverError;
-use crate::peer::PeerKind;
-use crate::record::Pause;
+use crate::peer::{PeerKind, WeirPeer};
+use crate::record::{Pause, Source};
 use crate::scenarios::lost::writer;
 use crate::scenarios::{Seen, story};
 use crate::stage::Stage;
 use crate::trial::{Figures, Judge};
+use crate::watch::DONOR;
 
 /// How long it is away.
 const AWAY: Duration = Duration::from_secs(10);
@@ -26,8 +27,11 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     servers.kill(reader.index)?;
     let mut run = stage.run(&[&peer], true)?;
     stage.pause(AWAY)?;
+    // As an operator does: the writer is not to be the donor.
+    let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
+    let writes = writer(stage, &peer)?;
     let started = run.mark(format!("start of {}", reader.name));
-    stage.cluster()?.start_node(reader.index)?;
+    stage.cluster()?.start_node_from(reader.index, &donors)?;
     let synced = run.mark(format!("{} is Synced", reader.name));
     stage.pause(stage.scale.settle)?;
     let finished = stage.finish(run)?;
@@ -44,6 +48,12 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     judge.none("unknown", figures.unknown);
     judge.data(&figures);
     judge.within("longest write stall", stall_ms, STALL_MS);
+    let was_donor = finished.recording.marks.iter().any(|mark| {
+        matches!(mark.source, Source::Server(n) if usize::from(n) == writes.index)
+            && mark.at >= started
+            && mark.text == DONOR
+    });
+    judge.must("the writer is not the donor", if was_donor { "it was" } else { "it was not" }, !was_donor);
     let took = synced.ms_since(started) / 1000.0;
     Ok(Seen::new(finished, figures, judge)
         .note(format!("{} was Synced {took:.1} s after its start.", reader.name))

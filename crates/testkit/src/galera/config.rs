@@ -2,6 +2,8 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
+use super::priority;
+
 /// Galera's own ports: group messages, incremental and full state transfer.
 pub(super) const GALERA_PORTS: [u16; 3] = [GROUP_PORT, IST_PORT, SST_PORT];
 const GROUP_PORT: u16 = 4567;
@@ -30,6 +32,8 @@ pub(super) struct NodeConfig {
     pub(super) provider_options: String,
     /// The network namespace that the server runs in, if it is another than ours.
     pub(super) namespace: Option<String>,
+    /// What starts the server with the right to [`priority::OPTION`], if that is wanted and allowed.
+    pub(super) starter: Option<&'static [&'static str]>,
 }
 
 impl NodeConfig {
@@ -85,7 +89,7 @@ wsrep_sst_method=rsync
 wsrep_sst_receive_address={ip}:{SST_PORT}
 wsrep_slave_threads=2
 wsrep_provider_options=\"gmcast.listen_addr=tcp://{ip}:{GROUP_PORT};ist.recv_addr={ip}:{IST_PORT};\
-gcache.size=64M;{EVS_OPTIONS};{provider_options}\"
+gcache.size=64M;{EVS_OPTIONS};{priority}{provider_options}\"
 {extra}
 ",
             data = self.file("").display(),
@@ -100,6 +104,7 @@ gcache.size=64M;{EVS_OPTIONS};{provider_options}\"
             cluster = self.cluster_name,
             members = members.join(","),
             name = self.name(),
+            priority = self.starter.map_or("", |_| priority::OPTION),
             provider_options = self.provider_options,
             extra = self.extra_cnf,
         );
@@ -123,6 +128,7 @@ mod tests {
             extra_cnf: "wsrep_slave_threads=4".to_owned(),
             provider_options: String::new(),
             namespace: None,
+            starter: None,
         };
         let text = config.render(Path::new("/lib/galera.so"), true);
         for line in [
@@ -135,7 +141,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
-        assert!(text.ends_with("wsrep_slave_threads=4\n"));
+        assert!(text.ends_with("wsrep_slave_threads=4\n") && !text.contains("thread_prio"));
+        let config = NodeConfig { starter: Some(&["setpriv"]), ..config };
+        assert!(config.render(Path::new("/lib/galera.so"), true).contains(";gcomm.thread_prio=rr:2;"));
         assert!(!config.render(Path::new("/lib/galera.so"), false).contains("user="));
     }
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod node;
+mod priority;
 mod template;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -80,6 +81,8 @@ pub struct GaleraOptions {
     pub provider_options: String,
     /// Where that directory is, instead of `/var/tmp`; the servers' user must be able to reach it.
     pub root: PathBuf,
+    /// Give the thread of each node's group messages a real-time priority, where this machine allows it.
+    pub group_priority: bool,
     /// Keep the directory with data and logs.
     pub keep: bool,
     /// Called with a line for everything that may take more than two seconds.
@@ -115,6 +118,7 @@ impl GaleraOptions {
             extra_cnf: String::new(),
             provider_options: String::new(),
             root: PathBuf::from(ROOT),
+            group_priority: false,
             keep: false,
             progress: |_| {},
             cancel: Arc::default(),
@@ -147,6 +151,7 @@ impl GaleraOptions {
             extra_cnf: self.extra_cnf.clone(),
             provider_options: self.provider_options.clone(),
             namespace: self.places.get(i).map(|place| place.namespace.clone()),
+            starter: None,
         };
         Ok(addresses.iter().enumerate().map(config).collect())
     }
@@ -170,7 +175,11 @@ impl Galera {
         let programs = Arc::new(Programs::find()?);
         // Removes what a crashed run left running, so it comes before the ports are looked at.
         let dir = RunDir::create_in(&options.root, &options.purpose, options.keep)?;
-        let configs = options.node_configs(dir.path())?;
+        let mut configs = options.node_configs(dir.path())?;
+        if options.group_priority {
+            let starter = priority::starter(programs.user);
+            configs.iter_mut().for_each(|config| config.starter = starter);
+        }
         check_machine(&options, &configs)?;
         let nodes: Vec<Node> =
             configs.into_iter().map(|config| Node::new(config, Arc::clone(&programs))).collect();
@@ -203,6 +212,11 @@ impl Galera {
         &self.nodes
     }
 
+    /// Whether the threads of group messages have a real-time priority.
+    pub fn has_group_priority(&self) -> bool {
+        self.nodes.iter().all(Node::has_group_priority)
+    }
+
     /// The cluster's directory; other servers of the same run may put theirs beside the nodes'.
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -211,13 +225,18 @@ impl Galera {
     /// Starts a stopped or killed node again and waits until it is Synced. At least one other node must run: if
     /// none does, the cluster is down, and [`Galera::bootstrap_node`] decides whose data it continues with.
     pub fn start_node(&self, index: usize) -> Result<(), TestkitError> {
+        self.start_node_from(index, "")
+    }
+
+    /// The same with the nodes that are to be its donors, as `wsrep_sst_donor` has them; empty: any.
+    pub fn start_node_from(&self, index: usize, donors: &str) -> Result<(), TestkitError> {
         if !self.nodes.iter().any(|node| node.index() != index && node.is_running()) {
             return Err(TestkitError::Options(format!(
                 "n{index} has no running node to join: bootstrap a node first"
             )));
         }
         self.outgrow_lost_caches();
-        self.node(index).spawn(false)?;
+        self.node(index).spawn_with(false, donors)?;
         self.wait_synced(SYNC_TIMEOUT)
     }
 

@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -155,6 +156,10 @@ impl Node {
         Ok(())
     }
 
+    pub(super) fn has_group_priority(&self) -> bool {
+        self.config.starter.is_some()
+    }
+
     pub(super) fn data_dir(&self) -> PathBuf {
         self.config.file("")
     }
@@ -165,6 +170,11 @@ impl Node {
 
     /// Starts the server without waiting for it; `bootstrap` makes it the first of a new cluster.
     pub(super) fn spawn(&self, bootstrap: bool) -> Result<(), TestkitError> {
+        self.spawn_with(bootstrap, "")
+    }
+
+    /// The same, with the nodes that it wants as its donors (`wsrep_sst_donor`).
+    pub(super) fn spawn_with(&self, bootstrap: bool, donors: &str) -> Result<(), TestkitError> {
         if self.is_running() {
             return Err(TestkitError::Options(format!("{} is running already", self.name())));
         }
@@ -172,6 +182,9 @@ impl Node {
         let mut command = self.server_command(&cnf);
         if let Some(position) = self.position_after_crash(&cnf)? {
             command.arg(format!("--wsrep_start_position={position}"));
+        }
+        if !donors.is_empty() {
+            command.arg(format!("--wsrep-sst-donor={donors}"));
         }
         if bootstrap {
             self.mark_safe_to_bootstrap()?;
@@ -259,15 +272,13 @@ impl Node {
     }
 
     fn server_command(&self, cnf: &Path) -> Command {
-        let mut command = match &self.config.namespace {
-            None => Command::new(&self.programs.server),
-            // It becomes the program that it starts, so that the process is the server.
-            Some(namespace) => {
-                let mut command = Command::new("ip");
-                command.args(["netns", "exec", namespace]).arg(&self.programs.server);
-                command
-            }
-        };
+        let namespace = self.config.namespace.as_deref();
+        let entry = namespace.map(|namespace| ["ip", "netns", "exec", namespace]);
+        // Each becomes the program that it starts, so that the process is the server.
+        let before = entry.iter().flatten().chain(self.config.starter.into_iter().flatten());
+        let mut words = before.map(OsStr::new).chain([self.programs.server.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         command.arg(format!("--defaults-file={}", cnf.display()));
         command
     }

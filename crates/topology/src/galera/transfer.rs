@@ -8,6 +8,8 @@
 //! last in the view. Where the joiner names a donor itself (`wsrep_sst_donor`), or needs everything, another one may be
 //! chosen; then a switchover was for nothing, or the writer gives way when it is the donor.
 
+use std::cmp::Reverse;
+
 use super::{Cluster, healthy};
 use crate::{Endpoint, Group, LocalState};
 
@@ -41,6 +43,27 @@ impl Cluster<'_> {
         if donor == writer {
             group.yields_to = group.successors.first().cloned();
         }
+    }
+
+    /// Tells whom a node that joins should name as its donors, so that the writer never is: first those that could not
+    /// write anyway, then the one that would be the writer last of all.
+    pub(super) fn name_donors(&self, group: &mut Group) {
+        let Some(view) = &self.view else { return };
+        let mut donors: Vec<_> = healthy(&self.members)
+            .filter(|(member, state)| {
+                state.cluster_conf_id == view.number
+                    && state.local_state == LocalState::Synced
+                    && !group.writers.contains(member.endpoint)
+                    // A comma separates the names of the list that the joiner has.
+                    && !state.node_name.is_empty()
+                    && !state.node_name.contains(',')
+            })
+            .collect();
+        donors.sort_by_key(|(member, _)| {
+            let turn = group.successors.iter().position(|successor| successor == member.endpoint);
+            (Reverse(turn.unwrap_or(usize::MAX)), member.endpoint)
+        });
+        group.donors = donors.into_iter().map(|(_, state)| state.node_name.clone()).collect();
     }
 
     /// Who will be the donor of a member of the view that is not there yet; none if that can't be told.

@@ -464,6 +464,26 @@ fn a_writer_that_will_be_a_donor_gives_way_before() {
 }
 
 #[test]
+fn a_joiner_is_told_donors_that_do_not_write() {
+    let mut world = World::new(policy(WriterReads::No));
+    let donors = |world: &World| world.roles.groups[0].donors.clone();
+    // Node 0 writes, and node 1 would be next: it is spared.
+    assert_eq!(donors(&world), ["n2", "n1"]);
+    // Who can't write anyway is the best donor, and who sends already is none.
+    world.see_changed(1, |s| s.read_only = true);
+    world.decide();
+    assert_eq!(donors(&world), ["n1", "n2"]);
+    world.see_changed(1, |s| s.local_state = LocalState::Donor);
+    world.decide();
+    assert_eq!(donors(&world), ["n2"]);
+    // A name with a comma would be two in the joiner's list; the dead are none.
+    world.see_changed(1, |s| s.node_name = "a,b".to_owned());
+    world.see(2, Err(refused()));
+    world.decide();
+    assert!(donors(&world).is_empty());
+}
+
+#[test]
 fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
     let fewest = |index: usize, s: &mut GaleraState| s.cached_downto = if index == 0 { 90 } else { 14 };
     let mut world = World::new(policy(WriterReads::No));

@@ -36,6 +36,9 @@ pub(crate) struct ClusterStatus {
     /// Where dead nodes are to be evicted: whether they would be, or what is missing.
     #[serde(default)]
     pub assist: Option<String>,
+    /// Whom a Galera node that joins should name as its donors, the best first.
+    #[serde(default)]
+    pub donors: Vec<String>,
     /// Servers that can't write, and why.
     pub cannot_write: Vec<(String, String)>,
 }
@@ -58,6 +61,13 @@ pub(crate) struct ServerStatus {
 }
 
 impl ClusterStatus {
+    /// The value of `wsrep_sst_donor` for a node that joins; empty if no donor can be recommended.
+    ///
+    /// The comma at the end lets the group choose another one if none of these can.
+    pub(crate) fn donor_list(&self) -> String {
+        self.donors.iter().map(|donor| format!("{donor},")).collect()
+    }
+
     /// Why nobody takes writes, where that is so.
     pub(crate) fn why_no_writer(&self) -> String {
         let lost = match self.lost_writers.as_slice() {
@@ -121,6 +131,7 @@ fn cluster(group: &Group) -> ClusterStatus {
         epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
         other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
         assist: group.assist.as_deref().map(str::to_owned),
+        donors: group.donors.clone(),
         lost_writers: lost.iter().map(ToString::to_string).collect(),
         cannot_write: cannot_write.map(|(server, why)| (server.to_string(), why.to_string())).collect(),
     }

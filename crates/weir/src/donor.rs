@@ -1,0 +1,16 @@
+//! `weir donor`: whom a Galera node that is about to join should name as its donors.
+
+use std::process::ExitCode;
+
+use crate::control::{Door, DoorError};
+
+/// Prints the value for `wsrep_sst_donor`; an empty line where the joiner may as well let the group choose.
+pub(crate) fn donor(door: &Door, hostgroup: u32) -> Result<ExitCode, DoorError> {
+    let status = door.status()?;
+    let Some(cluster) = status.clusters.iter().find(|cluster| cluster.writer_hostgroup == hostgroup) else {
+        eprintln!("weir: {hostgroup} is no cluster's writer hostgroup");
+        return Ok(ExitCode::FAILURE);
+    };
+    println!("{}", cluster.donor_list());
+    Ok(ExitCode::SUCCESS)
+}
