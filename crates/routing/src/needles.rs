@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::pattern::Pattern;
 use crate::rules::Rule;
 
 /// With fewer rules it is quicker to try them.
@@ -25,18 +24,31 @@ pub(crate) struct Needles {
     words: Option<Arc<Words>>,
     /// Words that came when most of those were known; numbers go on behind theirs.
     new_words: Option<AhoCorasick>,
-    /// By word: the rules that need it.
-    needed_by: Vec<Vec<u16>>,
+    needs: Needs,
     /// A bit for each rule that needs none.
     without: Vec<u64>,
 }
+
+/// Which rule needs which word.
+#[derive(Debug, Default)]
+struct Needs {
+    /// By position of the rule: the number of its word, or [`NO_WORD`].
+    words: Vec<u32>,
+    /// The rules by the numbers of their words,
+    rules: Vec<u16>,
+    /// and where those of each number begin there; one more is the end.
+    starts: Vec<u32>,
+}
+
+/// Of a rule that needs none.
+const NO_WORD: u32 = u32::MAX;
 
 /// Words to look for. Some of them may not be needed any more.
 #[derive(Debug)]
 struct Words {
     finder: AhoCorasick,
     /// Their numbers, by the word in lower case.
-    numbers: HashMap<Box<[u8]>, usize>,
+    numbers: HashMap<Box<[u8]>, u32>,
 }
 
 /// The rules that a text may match; reused.
@@ -54,26 +66,26 @@ impl Possible {
 }
 
 impl Needles {
-    /// Those of `rules`; what `before` looks for need not be prepared again.
-    pub(crate) fn of(rules: &[Arc<Rule>], before: &Self) -> Self {
+    /// Those of `rules`; what `before` looks for, of rules that it has with it, need not be prepared again.
+    pub(crate) fn of(rules: &[Arc<Rule>], before: &Self, rules_before: &[Arc<Rule>]) -> Self {
         if rules.len() < RULES_MIN {
             return Self::default();
         }
         let known = before.words.as_ref().filter(|words| words.numbers.len() <= 2 * rules.len());
-        let numbers = known.map(|words| &words.numbers);
-        let gathered = Gathered::of(rules, numbers);
-        if let (Some(known), true) = (known, gathered.words.len() <= NEW_WORDS_MAX) {
+        let known = known.map(|words| Known { words, needs: &before.needs, rules: rules_before });
+        let gathered = Gathered::of(rules, known.as_ref());
+        if let (Some(known), true) = (&known, gathered.words.len() <= NEW_WORDS_MAX) {
             let new_words = if gathered.words.is_empty() { None } else { Some(finder(&gathered.words)) };
             if let Some(new_words) = new_words.map_or(Some(None), |built| built.map(Some)) {
-                let Gathered { needed_by, without, .. } = gathered;
-                return Self { words: Some(known.clone()), new_words, needed_by, without };
+                let Gathered { needs, without, .. } = gathered;
+                return Self { words: Some(known.words.clone()), new_words, needs, without };
             }
         }
-        let Gathered { words, needed_by, without } =
-            if numbers.is_some() { Gathered::of(rules, None) } else { gathered };
-        let numbers = words.iter().enumerate().map(|(at, word)| (word.as_slice().into(), at)).collect();
+        let Gathered { words, needs, without } =
+            if known.is_some() { Gathered::of(rules, None) } else { gathered };
+        let numbers = words.iter().map(|word| word.as_slice().into()).zip(0..).collect();
         let words = finder(&words).map(|finder| Arc::new(Words { finder, numbers }));
-        Self { words, new_words: None, needed_by, without }
+        Self { words, new_words: None, needs, without }
     }
 
     /// Finds the rules whose `match_digest` this text may match.
@@ -96,7 +108,7 @@ impl Needles {
 
     /// The word of this number is in the text.
     fn note(&self, word: usize, possible: &mut Possible) {
-        for position in self.needed_by.get(word).into_iter().flatten() {
+        for position in self.needs.rules_of(word) {
             if let Some(bits) = possible.bits.get_mut(usize::from(*position) / 64) {
                 *bits |= 1 << (position % 64);
             }
@@ -104,41 +116,101 @@ impl Needles {
     }
 }
 
+impl Needs {
+    /// Of rules that need these words, of so many.
+    fn of(words: Vec<u32>, count: usize) -> Self {
+        let mut starts = vec![0; count + 1];
+        let needed = || (0..=u16::MAX).zip(&words).filter(|(_, word)| **word != NO_WORD);
+        needed().for_each(|(_, word)| starts[*word as usize + 1] += 1);
+        for at in 0..count {
+            starts[at + 1] += starts[at];
+        }
+        let mut rules = vec![0; starts[count] as usize];
+        let mut next = starts.clone();
+        for (position, word) in needed() {
+            let next = &mut next[*word as usize];
+            rules[*next as usize] = position;
+            *next += 1;
+        }
+        Self { words, rules, starts }
+    }
+
+    fn rules_of(&self, word: usize) -> &[u16] {
+        match self.starts.get(word..word + 2) {
+            Some(&[from, to]) => &self.rules[from as usize..to as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// Words that are looked for already.
+struct Known<'k> {
+    words: &'k Arc<Words>,
+    /// Of these rules.
+    needs: &'k Needs,
+    rules: &'k [Arc<Rule>],
+}
+
+impl Known<'_> {
+    /// The number of the word that a rule has had, if it is the same rule as then. Mostly it is the `next` one.
+    fn number_of(&self, rule: &Arc<Rule>, next: &mut usize) -> Option<u32> {
+        let is_it = |at: usize| self.rules.get(at).is_some_and(|known| Arc::ptr_eq(known, rule));
+        if !is_it(*next) {
+            let at = self.rules.binary_search_by_key(&rule.row.rule_id, |known| known.row.rule_id).ok()?;
+            *next = at;
+            if !is_it(at) {
+                return None;
+            }
+        }
+        let number = self.needs.words.get(*next).copied();
+        *next += 1;
+        // The numbers of words that were new then are given anew.
+        number.filter(|number| *number == NO_WORD || (*number as usize) < self.words.numbers.len())
+    }
+}
+
 /// What rules need, by word.
 struct Gathered {
     /// Those that are not known, in lower case. They have the numbers behind those that are.
     words: Vec<Vec<u8>>,
-    needed_by: Vec<Vec<u16>>,
+    needs: Needs,
     without: Vec<u64>,
 }
 
 impl Gathered {
-    fn of(rules: &[Arc<Rule>], known: Option<&HashMap<Box<[u8]>, usize>>) -> Self {
+    fn of(rules: &[Arc<Rule>], known: Option<&Known<'_>>) -> Self {
         let mut without = vec![0_u64; rules.len().div_ceil(64)];
         let mut words: Vec<Vec<u8>> = Vec::new();
-        let known_count = known.map_or(0, HashMap::len);
-        let mut needed_by: Vec<Vec<u16>> = vec![Vec::new(); known_count];
-        let mut new_numbers: HashMap<&[u8], usize> = HashMap::new();
-        for (position, rule) in (0..=u16::MAX).zip(rules) {
-            let pattern = rule.match_digest.as_deref().filter(|_| !rule.row.negate_match_pattern);
-            let Some(word) =
-                pattern.and_then(Pattern::needle).filter(|needle| needle.len() >= NEEDLE_BYTES_MIN)
-            else {
-                without[usize::from(position) / 64] |= 1 << (position % 64);
-                continue;
-            };
-            let number = known.and_then(|known| known.get(word).copied());
-            let number = number.unwrap_or_else(|| {
-                *new_numbers.entry(word).or_insert_with(|| {
-                    words.push(word.to_owned());
-                    needed_by.push(Vec::new());
-                    needed_by.len() - 1
+        let mut numbers = Vec::with_capacity(rules.len());
+        let known_count = known.map_or(0, |known| known.words.numbers.len());
+        let mut new_numbers: HashMap<&[u8], u32> = HashMap::new();
+        let mut next = 0;
+        for (position, rule) in rules.iter().enumerate() {
+            let number = known.and_then(|known| known.number_of(rule, &mut next)).unwrap_or_else(|| {
+                let Some(word) = word_of(rule) else { return NO_WORD };
+                let number = known.and_then(|known| known.words.numbers.get(word).copied());
+                number.unwrap_or_else(|| {
+                    *new_numbers.entry(word).or_insert_with(|| {
+                        words.push(word.to_owned());
+                        // There are no more rules than 16 bits can count, and twice as many known words at most.
+                        (known_count + words.len() - 1) as u32
+                    })
                 })
             });
-            needed_by[number].push(position);
+            if number == NO_WORD {
+                without[position / 64] |= 1 << (position % 64);
+            }
+            numbers.push(number);
         }
-        Self { words, needed_by, without }
+        let needs = Needs::of(numbers, known_count + words.len());
+        Self { words, needs, without }
     }
+}
+
+/// A word that each text has which the rule's `match_digest` matches.
+fn word_of(rule: &Rule) -> Option<&[u8]> {
+    let pattern = rule.match_digest.as_deref().filter(|_| !rule.row.negate_match_pattern)?;
+    pattern.needle().filter(|needle| needle.len() >= NEEDLE_BYTES_MIN)
 }
 
 fn finder(words: &[Vec<u8>]) -> Option<AhoCorasick> {

@@ -120,14 +120,16 @@ impl Rules {
     ) -> Result<Arc<Self>, Vec<RuleFault>> {
         let mut faults = Vec::new();
         let mut rules = Self { options, ..Self::default() };
-        let mut seen = HashSet::with_capacity(rows.len());
+        // Where they are in order, which they mostly are, none is there twice.
+        let is_ordered = rows.is_sorted_by(|one, next| one.rule_id < next.rule_id);
+        let mut seen = HashSet::new();
         let mut next = 0;
         let known: Vec<Option<&Arc<Rule>>> = rows.iter().map(|row| before.same(row, &mut next)).collect();
         let unknown = rows.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(row, _)| &**row);
         let patterns = Patterns::of(unknown.collect(), before);
         for (at, (row, known)) in rows.iter().zip(known).enumerate() {
             let fault = |column, reason| RuleFault { row: at, column, reason };
-            if !seen.insert(row.rule_id) {
+            if !is_ordered && !seen.insert(row.rule_id) {
                 faults.push(fault("rule_id", format!("{} is already there", row.rule_id)));
             }
             let compiled =
@@ -153,7 +155,7 @@ impl Rules {
             rules.fast.entry(key).or_default().push((route.flag_in, route.destination_hostgroup));
         }
         rules.facts = rules.facts_used();
-        rules.needles = Needles::of(&rules.rules, &before.needles);
+        rules.needles = Needles::of(&rules.rules, &before.needles, &before.rules);
         Ok(Arc::new(rules))
     }
 

@@ -1,25 +1,34 @@
-//! Which rows of large tables are as in force. SQLite compares them: only the others leave it, and only those are put in
-//! force.
+//! Which rows of large tables are as in force: those that nobody has edited, and of the others those that SQLite finds
+//! equal. The rest leaves SQLite, and only that is put in force.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::Connection;
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params_from_iter};
 use weir_config::{Config, TableRow, TableRows};
 
 use crate::rows::{Hashes, by_name, cells_of, hash_of, tables_of};
-use crate::tables::{INTENT, MAIN, TableDef};
+use crate::tables::{INTENT, MAIN, TableDef, table};
 use crate::{Layer, Module, Store, StoreError};
 
 const USERS: &str = "mysql_users";
 const RULES: &str = "mysql_query_rules";
-const LARGE: [&str; 2] = [USERS, RULES];
+pub(crate) const LARGE: [&str; 2] = [USERS, RULES];
 /// Where more than one row of so many changes, a table is copied.
 const PATCHED_MAX: usize = 8;
 
-/// By table: where the rows in force are that are kept, in order. `rowid`s of the schema `intent`.
-pub(crate) type KeptRows = BTreeMap<&'static str, Vec<i64>>;
+/// What becomes of the rows of large tables, by table.
+pub(crate) type KeptRows = BTreeMap<&'static str, Parts>;
+
+/// `rowid`s of a table in `main`, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// Those of rows in force that are kept: they have the same in the schema `intent`.
+    kept: Vec<i64>,
+    /// All others.
+    new: Vec<i64>,
+}
 
 impl Store {
     /// The rows of some modules in `main`, to be read beside what is in force.
@@ -28,9 +37,9 @@ impl Store {
         for (module, table) in tables_of(modules) {
             match self.in_force.as_ref().and_then(|config| Known::of(config, &table.name)) {
                 Some(known) => {
-                    let (rows, at) = self.rows_beside(table, known)?;
+                    let (rows, parts) = self.rows_beside(table, known)?;
                     all.extend(&table.name, rows);
-                    kept.insert(&table.name, at);
+                    kept.insert(&table.name, parts);
                 }
                 None => all.extend(&table.name, self.rows_in(module, table, Layer::Memory)?),
             }
@@ -41,40 +50,122 @@ impl Store {
     fn rows_beside(
         &self,
         table: &'static TableDef,
+        known: Known<'_>,
+    ) -> Result<(Vec<TableRow>, Parts), StoreError> {
+        let same = self.same_rows(table)?;
+        let mut same = same.iter().copied().peekable();
+        let is_same = |rowid: i64| {
+            while same.next_if(|same| *same < rowid).is_some() {}
+            same.next_if_eq(&rowid).is_some()
+        };
+        Ok(self.read(MAIN, table, None, known, is_same)?)
+    }
+
+    /// The rows in `main` where it has just been filled with rows of which `config` was made, and of which there was nothing
+    /// to tell.
+    ///
+    /// # Errors
+    /// As SQLite says.
+    pub fn rows_as_in(&self, config: &Config) -> Result<TableRows, StoreError> {
+        let mut all = TableRows::new();
+        for (module, table) in tables_of(&Module::ALL) {
+            let rows = match Known::of(config, &table.name) {
+                Some(known) => self.read(MAIN, table, None, known, |_| true)?.0,
+                None => self.rows_in(module, table, Layer::Memory)?,
+            };
+            all.extend(&table.name, rows);
+        }
+        Ok(all)
+    }
+
+    /// The users in force but for one, and that one as it is in `main`; none if it is not there.
+    pub(crate) fn rows_with_user(&self, username: &str) -> Result<Option<(TableRows, KeptRows)>, StoreError> {
+        let Some(table) = table(MAIN, USERS) else { return Ok(None) };
+        let nothing = Config::default();
+        let known = Known::Users {
+            config: self.in_force.as_ref().unwrap_or(&nothing),
+            next: 0,
+            by_name: OnceCell::new(),
+        };
+        let (mut rows, parts) = self.read(INTENT, table, Some(username), known, |_| true)?;
+        let sql = format!("SELECT * FROM {MAIN}.{USERS} WHERE username = ? ORDER BY rowid");
+        let mut wanted = self.connection.prepare_cached(&sql)?;
+        let by_name = by_name(table);
+        let wanted: Vec<TableRow> =
+            wanted.query_map([username], |row| cells_of(&by_name, row))?.collect::<Result<_, _>>()?;
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        rows.extend(wanted);
+        let mut all = TableRows::new();
+        all.set(USERS, rows);
+        Ok(Some((all, [(USERS, parts)].into())))
+    }
+
+    /// Reads the rows of a table, but for a user's, and for those that are the same as in force or in a configuration that was
+    /// read.
+    fn read(
+        &self,
+        schema: &str,
+        table: &'static TableDef,
+        but_for: Option<&str>,
         mut known: Known<'_>,
-    ) -> Result<(Vec<TableRow>, Vec<i64>), StoreError> {
+        mut is_same: impl FnMut(i64) -> bool,
+    ) -> Result<(Vec<TableRow>, Parts), rusqlite::Error> {
+        let (name, key) = (&table.name, known.key());
+        // A row that was copied has the same rowid.
+        let (condition, given) = match but_for {
+            Some(username) => (" WHERE username <> ?", vec![username]),
+            None => ("", Vec::new()),
+        };
+        let sql = format!("SELECT rowid, {key} FROM {schema}.{name}{condition} ORDER BY rowid");
+        let mut found = self.connection.prepare_cached(&sql)?;
+        let mut found = found.query(params_from_iter(given))?;
+        let sql = format!("SELECT * FROM {schema}.{name} WHERE rowid = ?");
+        let mut whole = self.connection.prepare_cached(&sql)?;
+        let by_name = by_name(table);
+        let (mut rows, mut parts) = (Vec::new(), Parts::default());
+        while let Some(row) = found.next()? {
+            let rowid: i64 = row.get(0)?;
+            let at = if is_same(rowid) { known.position(row.get_ref(1)?) } else { None };
+            match at {
+                Some(at) => {
+                    rows.push(TableRow::kept(at));
+                    parts.kept.push(rowid);
+                }
+                None => {
+                    rows.push(whole.query_row([rowid], |row| cells_of(&by_name, row))?);
+                    parts.new.push(rowid);
+                }
+            }
+        }
+        Ok((rows, parts))
+    }
+
+    /// The `rowid`s of the rows that are in force as they are in `main`, in order, and of some that are in force only.
+    fn same_rows(&self, table: &'static TableDef) -> Result<Vec<i64>, rusqlite::Error> {
         let name = &table.name;
         let columns = |of: &str| {
             let columns = table.columns.iter().map(|column| format!("{of}.{}", column.name));
             columns.collect::<Vec<_>>().join(", ")
         };
-        // A row that was copied has the same rowid.
-        let sql = format!(
-            "SELECT e.rowid, {}, ({}) IS ({}) FROM {MAIN}.{name} e LEFT JOIN {INTENT}.{name} f ON f.rowid = e.rowid \
-             ORDER BY e.rowid",
-            known.key(),
+        let compared = format!(
+            "SELECT e.rowid FROM {MAIN}.{name} e JOIN {INTENT}.{name} f ON f.rowid = e.rowid WHERE ({}) IS ({})",
             columns("e"),
             columns("f")
         );
-        let mut compared = self.connection.prepare_cached(&sql)?;
-        let mut compared = compared.query([])?;
-        let mut whole =
-            self.connection.prepare_cached(&format!("SELECT * FROM {MAIN}.{name} WHERE rowid = ?"))?;
-        let by_name = by_name(table);
-        let (mut rows, mut kept) = (Vec::new(), Vec::new());
-        while let Some(row) = compared.next()? {
-            let rowid: i64 = row.get(0)?;
-            let is_same: bool = row.get(2)?;
-            let at = if is_same { known.position(row.get_ref(1)?) } else { None };
-            match at {
-                Some(at) => {
-                    rows.push(TableRow::kept(at));
-                    kept.push(rowid);
-                }
-                None => rows.push(whole.query_row([rowid], |row| cells_of(&by_name, row))?),
+        let (Some(edited), Some(in_force)) = (self.edits.of(name), self.hashes.get(name.as_str())) else {
+            let mut all = self.connection.prepare_cached(&format!("{compared} ORDER BY e.rowid"))?;
+            return all.query_map([], |row| row.get(0))?.collect();
+        };
+        let mut one = self.connection.prepare_cached(&format!("{compared} AND e.rowid = ?"))?;
+        let mut same = Vec::with_capacity(in_force.len());
+        for rowid in in_force.keys() {
+            if !edited.contains(rowid) || one.exists([rowid])? {
+                same.push(*rowid);
             }
         }
-        Ok((rows, kept))
+        Ok(same)
     }
 
     /// The same rows of some modules with all that is in them.
@@ -86,8 +177,8 @@ impl Store {
     ) -> Result<TableRows, rusqlite::Error> {
         let mut all = rows.clone();
         for (_, table) in tables_of(modules) {
-            let Some(kept) = kept.get(table.name.as_str()) else { continue };
-            let (by_name, mut kept) = (by_name(table), kept.iter());
+            let Some(parts) = kept.get(table.name.as_str()) else { continue };
+            let (by_name, mut kept) = (by_name(table), parts.kept.iter());
             let sql = format!("SELECT * FROM {INTENT}.{} WHERE rowid = ?", table.name);
             let mut in_force = self.connection.prepare_cached(&sql)?;
             let whole =
@@ -114,14 +205,12 @@ impl Store {
         table: &TableDef,
         kept: &KeptRows,
     ) -> Result<Option<Patch>, rusqlite::Error> {
-        let Some(kept) = kept.get(table.name.as_str()) else { return Ok(None) };
-        let others = |schema: &str| -> Result<Vec<i64>, rusqlite::Error> {
-            let sql = format!("SELECT rowid FROM {schema}.{} ORDER BY rowid", table.name);
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let all: Vec<i64> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-            Ok(all.into_iter().filter(|rowid| kept.binary_search(rowid).is_err()).collect())
-        };
-        let patch = Patch { gone: others(INTENT)?, new: others(MAIN)? };
+        let Some(Parts { kept, new }) = kept.get(table.name.as_str()) else { return Ok(None) };
+        let sql = format!("SELECT rowid FROM {INTENT}.{} ORDER BY rowid", table.name);
+        let mut in_force = self.connection.prepare_cached(&sql)?;
+        let in_force: Vec<i64> = in_force.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let gone = in_force.into_iter().filter(|rowid| kept.binary_search(rowid).is_err());
+        let patch = Patch { gone: gone.collect(), new: new.clone() };
         Ok(Some(patch).filter(|patch| patch.gone.len().max(patch.new.len()) * PATCHED_MAX <= kept.len()))
     }
 
@@ -202,11 +291,11 @@ impl<'c> Known<'c> {
         }
     }
 
-    /// An expression for what tells a row `e` from the others. A user's row for servers only is never taken.
+    /// An expression for what tells a row from the others. A user's row for servers only is never taken.
     fn key(&self) -> &'static str {
         match self {
-            Self::Users { .. } => "CASE WHEN e.frontend <> 0 THEN e.username END",
-            Self::Rules(_) => "e.rule_id",
+            Self::Users { .. } => "CASE WHEN frontend <> 0 THEN username END",
+            Self::Rules(_) => "rule_id",
         }
     }
 

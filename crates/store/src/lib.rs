@@ -14,6 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod edits;
 mod error;
 mod foreign;
 mod kept;
@@ -71,6 +72,10 @@ pub struct Store {
     in_force: Option<weir_config::Config>,
     /// Of the rows in force of large tables.
     hashes: BTreeMap<&'static str, rows::Hashes>,
+    /// What of `main` is not as in force.
+    edits: edits::Edits,
+    /// Rows that were changed by who fills tables that nobody edits.
+    filled: u64,
 }
 
 impl Store {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use crate::edits::Edits;
 use crate::runtime::add_default_variables;
 use crate::tables::{DISK, INTENT, MAIN, MONITOR, STATS, STATS_HISTORY, TableDef, tables};
 use crate::{Module, Store, StoreError};
@@ -109,7 +110,10 @@ impl Store {
         }
         add_default_variables(&transaction, &Module::ALL)?;
         transaction.commit()?;
-        Ok(Self { connection, datadir, is_persistent, sealed: None, in_force: None, hashes: BTreeMap::new() })
+        let edits = Edits::default();
+        edits.watch(&connection)?;
+        let (hashes, filled) = (BTreeMap::new(), 0);
+        Ok(Self { connection, datadir, is_persistent, sealed: None, in_force: None, hashes, edits, filled })
     }
 }
 

@@ -152,6 +152,17 @@ impl Store {
         let found = table(schema, name).filter(|table| table.schema != MAIN || table.is_runtime());
         let found = found.filter(|table| table.module.is_none());
         let Some(table) = found else { return Err(StoreError::NoTable(format!("{schema}.{name}"))) };
+        let before = self.connection.total_changes();
+        let done = self.fill(table, rows);
+        self.filled += self.connection.total_changes() - before;
+        done
+    }
+
+    fn fill(
+        &mut self,
+        table: &TableDef,
+        rows: impl IntoIterator<Item = Vec<Value>>,
+    ) -> Result<(), StoreError> {
         let (schema, name, count) = (table.schema, &table.name, table.columns.len());
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(&format!("DELETE FROM {schema}.{name}"))?;
@@ -428,8 +439,15 @@ fn insert_sql(to: Layer, table: &TableDef, given: &[(&str, bool)]) -> Result<Str
     if columns.is_empty() {
         return Ok(format!("INSERT OR REPLACE INTO {schema}.{name} DEFAULT VALUES"));
     }
-    let places = vec!["?"; columns.len()].join(", ");
-    Ok(format!("INSERT OR REPLACE INTO {schema}.{name} ({}) VALUES ({places})", columns.join(", ")))
+    let mut places = vec!["?"; columns.len()];
+    if to == Layer::Runtime {
+        // Its rows were rows of a database, which leave out nothing but NULLs.
+        let absent = table.columns.iter().filter(|column| column.may_be_null()).map(|column| column.name);
+        columns.extend(absent.filter(|name| !columns.contains(name)).collect::<Vec<_>>());
+        places.resize(columns.len(), "NULL");
+    }
+    let (columns, places) = (columns.join(", "), places.join(", "));
+    Ok(format!("INSERT OR REPLACE INTO {schema}.{name} ({columns}) VALUES ({places})"))
 }
 
 /// The names of ProxySQL's configuration file, where they are others than those of its tables.

@@ -3,9 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use weir_config::{
-    Cell, Config, ConfigError, Kept, Strictness, TableRow, TableRows, read_rows_for, variables,
-};
+use weir_config::{Config, ConfigError, Kept, Strictness, TableRows, read_rows_for, variables};
 
 use crate::kept::KeptRows;
 use crate::open::{DATABASE_FILE, of_file};
@@ -26,7 +24,7 @@ pub struct Loaded {
     rows: TableRows,
     /// Of these rows: which are in force.
     kept: KeptRows,
-    /// How many rows the connection had changed when all of them were read in `main`, if they were.
+    /// [`Store::changes`] when all of them were read in `main`, if they were.
     of_main: Option<u64>,
 }
 
@@ -73,18 +71,18 @@ impl Store {
     /// All faults of the rows; or one that SQLite has.
     pub fn prepare_runtime(&self, modules: &[Module]) -> Result<Loaded, Vec<ConfigError>> {
         let (rows, kept) = self.rows_to_load(modules).map_err(as_fault)?;
-        let of_main = Some(self.connection.total_changes());
+        let of_main = Some(self.changes());
         Ok(Loaded { kept, of_main, ..self.prepare_rows(modules, rows)? })
     }
 
-    /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`. Patterns
-    /// that `read_before` has need not be compiled again.
+    /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`, maybe by
+    /// [`Store::rows_as_in`] of `read_before`. Patterns that this has need not be compiled again.
     ///
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_first(&self, rows: TableRows, read_before: &Config) -> Result<Loaded, Vec<ConfigError>> {
         let kept = Some(Kept { config: read_before, reads: &|_| true });
-        let of_main = Some(self.connection.total_changes());
+        let of_main = Some(self.changes());
         Ok(Loaded { of_main, ..self.prepare_with(&Module::ALL, rows, kept)? })
     }
 
@@ -94,19 +92,8 @@ impl Store {
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_user(&self, username: &str) -> Result<Option<Loaded>, Vec<ConfigError>> {
-        const USERS: &str = "mysql_users";
-        let users = [Module::MysqlUsers];
-        let is_meant =
-            |row: &TableRow| matches!(row.get("username"), Some(Cell::Text(name)) if name == username);
-        let edited = self.rows_of(&users, Layer::Memory).map_err(as_fault)?;
-        let mut rows = self.rows_of(&users, Layer::Runtime).map_err(as_fault)?;
-        let wanted: Vec<_> = edited.of(USERS).iter().filter(|row| is_meant(row)).cloned().collect();
-        if wanted.is_empty() {
-            return Ok(None);
-        }
-        let others = rows.of(USERS).iter().filter(|row| !is_meant(row)).cloned();
-        rows.set(USERS, others.chain(wanted).collect());
-        self.prepare_rows(&users, rows).map(Some)
+        let Some((rows, kept)) = self.rows_with_user(username).map_err(as_fault)? else { return Ok(None) };
+        Ok(Some(Loaded { kept, ..self.prepare_rows(&[Module::MysqlUsers], rows)? }))
     }
 
     /// [`Store::prepare_runtime`] with the rows of some modules that are not in `main`, such as another proxy's.
@@ -202,7 +189,7 @@ impl Store {
     fn put_in_force(&mut self, loaded: &Loaded) -> Result<(), StoreError> {
         // Whatever fails: nothing is known of them then.
         let mut hashes = std::mem::take(&mut self.hashes);
-        let is_main = loaded.of_main == Some(self.connection.total_changes());
+        let is_main = loaded.of_main == Some(self.changes());
         if !is_main {
             // Somebody edits already what is loaded next.
             let rows = self.whole(&loaded.modules, &loaded.rows, &loaded.kept)?;
@@ -230,7 +217,13 @@ impl Store {
         }
         transaction.commit()?;
         self.hashes = hashes;
+        tables_of(&loaded.modules).for_each(|(_, table)| self.edits.set(&table.name, is_main));
         Ok(())
+    }
+
+    /// How many rows of what may be edited were changed so far, or more.
+    fn changes(&self) -> u64 {
+        self.connection.total_changes() - self.filled
     }
 
     /// Which configuration of each module is in force; modules that were never loaded are left out.

@@ -129,6 +129,13 @@ pub struct Column {
     declaration: &'static str,
 }
 
+impl Column {
+    /// Whether a row may have no value there.
+    pub(crate) fn may_be_null(&self) -> bool {
+        !self.declaration.contains("NOT NULL") && !self.declaration.contains("PRIMARY KEY")
+    }
+}
+
 /// A table of one schema.
 #[derive(Clone, Debug)]
 pub struct TableDef {

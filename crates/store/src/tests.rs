@@ -6,6 +6,7 @@ use weir_config::{Cell, TableRow, TableRows};
 
 use super::*;
 
+mod kept;
 mod runtime;
 
 fn names(store: &Store, sql: &str) -> Vec<String> {

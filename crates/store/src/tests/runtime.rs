@@ -1,6 +1,6 @@
 //! What is in force, and what of it goes where.
 
-use weir_config::Strictness;
+use weir_config::{Config, Strictness};
 
 use super::*;
 
@@ -411,4 +411,31 @@ fn every_column_is_known_to_who_reads_it() {
             notes.iter().map(ToString::to_string).filter(|note| note.contains("unknown key")).collect();
         assert_eq!(unknown, Vec::<String>::new(), "{}", table.name);
     }
+}
+
+/// A file leaves out what has its default; its users and rules are not read again when they are rows.
+#[test]
+fn rows_of_a_file_mean_the_same_in_the_file_and_in_the_database() {
+    let file = "[[mysql_servers]]\nhostname = 'db1'\nhostgroup_id = 0\n\
+                [[mysql_users]]\nusername = 'plain'\n\
+                [[mysql_users]]\nusername = 'whole'\npassword = 'x'\nactive = false\nuse_ssl = true\ndefault_schema = ''\n\
+                max_connections = 7\nschema_locked = 1\nfast_forward = true\ntransaction_persistent = false\n\
+                attributes = '{\"default-transaction_isolation\":\"READ COMMITTED\"}'\n\
+                [[mysql_query_rules]]\nrule_id = 9\n\
+                [[mysql_query_rules]]\nactive = true\nmatch_digest = '^a'\nre_modifiers = ''\nusername = ''\n\
+                [[mysql_query_rules]]\nrule_id = 3\nactive = 1\nmatch_pattern = 'b'\nreplace_pattern = 'c'\napply = true\n";
+    let (config, rows) = weir_config::parse_with_rows(file, "weir.toml").unwrap();
+    let mut store = Store::in_memory().unwrap();
+    store.replace(&Module::ALL, &rows).unwrap();
+    let rows = store.rows_as_in(&config).unwrap();
+    assert!(rows.of("mysql_users").iter().all(|row| row.kept_at().is_some()));
+    let loaded = store.prepare_first(rows, &config).unwrap();
+    let all = store.prepare_first(store.rows(Layer::Memory).unwrap(), &Config::default()).unwrap();
+    assert_eq!((&loaded.config, loaded.warnings.len()), (&all.config, 0));
+    let ids: Vec<u32> = loaded.config.query_rules.iter().map(|rule| rule.rule_id).collect();
+    assert_eq!(ids, [3, 9, 10]);
+    store.commit_runtime(loaded).unwrap();
+    assert_eq!(names(&store, "SELECT username FROM intent.mysql_users"), ["plain", "whole"]);
+    let again = load(&mut store, &Module::ALL);
+    assert_eq!(again.config, all.config);
 }
