@@ -131,8 +131,9 @@ Examples:
   weir donor 10 -c /etc/weir.toml
   mariadbd --wsrep-sst-donor=\"$(weir donor 10 -c /etc/weir.toml)\"
 
-Prints names with a comma after each, as in n3,n2, - the last comma lets the group choose if none of these can. An empty
-line: nobody but the writer could be the donor.";
+Prints what the node should have as wsrep_sst_donor: names of nodes that are not the
+writer, with a comma after each, as in n3,n2, - the last comma lets the group choose
+if none of these can. An empty line: nobody but the writer could be the donor.";
 
 /// One MySQL service in front of a cluster of MySQL-family servers
 #[derive(Parser)]
@@ -162,7 +163,7 @@ enum Command {
     /// Give a drained server work again
     #[command(after_help = DRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
-    /// Print what a Galera node that is about to start should have as wsrep_sst_donor: nodes that are not the writer
+    /// Print whom a Galera node that is about to start should ask for its data
     #[command(after_help = DONOR_EXAMPLES)]
     Donor(DonorArgs),
     /// Move the writer role to another server
