@@ -61,23 +61,6 @@ impl Store {
         Ok(self.read(MAIN, table, None, known, is_same)?)
     }
 
-    /// The rows in `main` where it has just been filled with rows of which `config` was made, and of which there was nothing
-    /// to tell.
-    ///
-    /// # Errors
-    /// As SQLite says.
-    pub fn rows_as_in(&self, config: &Config) -> Result<TableRows, StoreError> {
-        let mut all = TableRows::new();
-        for (module, table) in tables_of(&Module::ALL) {
-            let rows = match Known::of(config, &table.name) {
-                Some(known) => self.read(MAIN, table, None, known, |_| true)?.0,
-                None => self.rows_in(module, table, Layer::Memory)?,
-            };
-            all.extend(&table.name, rows);
-        }
-        Ok(all)
-    }
-
     /// The users in force but for one, and that one as it is in `main`; none if it is not there.
     pub(crate) fn rows_with_user(&self, username: &str) -> Result<Option<(TableRows, KeptRows)>, StoreError> {
         let Some(table) = table(MAIN, USERS) else { return Ok(None) };

@@ -75,8 +75,8 @@ impl Store {
         Ok(Loaded { kept, of_main, ..self.prepare_rows(modules, rows)? })
     }
 
-    /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`, maybe by
-    /// [`Store::rows_as_in`] of `read_before`. Patterns that this has need not be compiled again.
+    /// [`Store::prepare_runtime`] of all modules for the first time, with `rows` that were just read in `main`. Patterns
+    /// that `read_before` has need not be compiled again.
     ///
     /// # Errors
     /// As [`Store::prepare_runtime`].
