@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::wire::{Login, RawClient};
-use weir_testkit::{Account, Signal, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Signal, Weir, WeirConfig, hostgroup, weir_binary};
 use weir_tests::{Bystanders, Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("reload::a_server_is_removed_and_added", server_removed_and_added),
         Case::parallel("reload::a_broken_file_changes_nothing", broken_file),
         Case::parallel("reload::what_needs_a_restart_is_said", needs_restart),
+        Case::parallel("reload::another_io_driver_needs_a_restart", io_driver),
         Case::parallel("reload::workers_are_scheduled_as_wanted_and_nobody_else", worker_scheduling),
         Case::parallel("reload::variables_take_effect", variables),
         Case::parallel("reload::sessions_do_not_notice", sessions_do_not_notice),
@@ -232,6 +233,21 @@ fn worker_scheduling(env: &Env) -> CaseResult {
         weir.reload(&config)?;
         weir.wait_log("needs a restart", PATIENCE)?;
     }
+    Ok(())
+}
+
+fn io_driver(env: &Env) -> CaseResult {
+    let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    config.variable("io_driver", "epoll");
+    let weir = Weir::start(&weir_binary()?, &config, env.dir()?, "io-driver")?;
+    let text = fs::read_to_string(weir.config_path())?;
+    ensure!(text.contains("\"epoll\""), "{text}");
+    fs::write(weir.config_path(), text.replace("\"epoll\"", "\"auto\""))?;
+    weir.sighup()?;
+    weir.wait_log("what=\"mysql-io_driver\"", PATIENCE)?;
+    fs::write(weir.config_path(), text)?;
+    weir.sighup()?;
+    weir.wait_log("configuration taken", PATIENCE)?;
     Ok(())
 }
 

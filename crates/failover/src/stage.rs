@@ -29,6 +29,10 @@ const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const READY_TIMEOUT_S: u64 = 60;
 /// The longest until a server tells which rows it has.
 const ROWS_TIMEOUT_S: u64 = 30;
+/// As for servers with load: with the small log that suits tests InnoDB stops every write now and then, for a second and
+/// more, until it has written enough of its pages.
+const SERVER_SETTINGS: &str =
+    "innodb_buffer_pool_size=256M\ninnodb_log_file_size=256M\ninnodb_io_capacity=1000";
 /// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster by itself.
 const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
@@ -129,6 +133,7 @@ impl<'a> Stage<'a> {
             keep: self.args.keep,
             progress,
             cancel: Arc::clone(&self.cancel),
+            extra_cnf: SERVER_SETTINGS.to_owned(),
             provider_options: format!("{PROVIDER_OPTIONS};{}", self.args.provider_options),
             places,
             root: self.args.data_dir.clone(),

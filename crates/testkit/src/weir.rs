@@ -135,6 +135,10 @@ impl WeirConfig {
         self
     }
 
+    fn io_driver(&self) -> Option<Value> {
+        self.document.get("mysql_variables")?.get("io_driver")?.as_value().cloned()
+    }
+
     /// Adds a row to a table of tables.
     pub fn push(&mut self, table: &str, row: &[(&str, Value)]) -> &mut Self {
         let rows = self.document.entry(table).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
@@ -196,6 +200,8 @@ pub struct Weir {
     log_path: PathBuf,
     datadir: PathBuf,
     arguments: Vec<String>,
+    /// What it was started with, if that was said.
+    io_driver: Option<Value>,
 }
 
 impl Weir {
@@ -232,7 +238,7 @@ impl Weir {
         fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
         File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
         let arguments = vec!["--datadir".to_owned(), datadir.display().to_string()];
-        let files = Files { config_path: file.to_owned(), log_path, datadir, arguments };
+        let files = Files { config_path: file.to_owned(), log_path, datadir, arguments, io_driver: None };
         files.serve(Command::new(binary), name, listen)
     }
 
@@ -243,7 +249,8 @@ impl Weir {
         let log_path = dir.join(format!("{name}.log"));
         write_config(&config_path, config, &datadir)?;
         File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
-        let files = Files { config_path, log_path, datadir, arguments: config.arguments.clone() };
+        let (arguments, io_driver) = (config.arguments.clone(), config.io_driver());
+        let files = Files { config_path, log_path, datadir, arguments, io_driver };
         files.serve(command, name, config.listen())
     }
 
@@ -255,10 +262,11 @@ impl Weir {
 
     /// The same with other arguments.
     pub fn restart_with(self, binary: &Path, arguments: Vec<String>) -> Result<Weir, TestkitError> {
-        let Weir { process, listen, config_path, log_path, datadir, .. } = self;
+        let Weir { process, listen, config_path, log_path, datadir, io_driver, .. } = self;
         let name = process.name().to_owned();
         drop(process);
-        Files { config_path, log_path, datadir, arguments }.serve(Command::new(binary), &name, listen)
+        let files = Files { config_path, log_path, datadir, arguments, io_driver };
+        files.serve(Command::new(binary), &name, listen)
     }
 
     /// Starts a process that takes over from this one (`--takeover`), and waits until it has. It has the same datadir,
@@ -293,7 +301,8 @@ impl Weir {
         let listen = config.map_or(self.listen, WeirConfig::listen);
         let (config_path, datadir) = (self.config_path.clone(), self.datadir.clone());
         let arguments = self.arguments.clone();
-        Ok(Weir { process, listen, config_path, log_path, datadir, arguments })
+        let io_driver = config.map_or(self.io_driver.clone(), WeirConfig::io_driver);
+        Ok(Weir { process, listen, config_path, log_path, datadir, arguments, io_driver })
     }
 
     /// Where clients connect.
@@ -330,9 +339,14 @@ impl Weir {
         })
     }
 
-    /// Writes another configuration over the file and asks for a reload (SIGHUP). Returns at once.
+    /// Writes another configuration over the file and asks for a reload (SIGHUP). Returns at once. The I/O driver, which
+    /// can't change then, stays what it was.
     pub fn reload(&self, config: &WeirConfig) -> Result<(), TestkitError> {
-        write_config(&self.config_path, config, &self.datadir)?;
+        let mut config = config.clone();
+        if let Some(driver) = &self.io_driver {
+            config.variable("io_driver", driver.clone());
+        }
+        write_config(&self.config_path, &config, &self.datadir)?;
         self.sighup()
     }
 
@@ -373,19 +387,20 @@ struct Files {
     log_path: PathBuf,
     datadir: PathBuf,
     arguments: Vec<String>,
+    io_driver: Option<Value>,
 }
 
 impl Files {
     /// Starts a Weir and waits until it accepts connections.
     fn serve(self, mut command: Command, name: &str, listen: SocketAddrV4) -> Result<Weir, TestkitError> {
-        let Files { config_path, log_path, datadir, arguments } = self;
+        let Files { config_path, log_path, datadir, arguments, io_driver } = self;
         let doing = || TestkitError::io(format!("write {}", log_path.display()));
         let log = File::options().append(true).open(&log_path).map_err(doing())?;
         command.arg("serve").arg("-c").arg(&config_path).args(&arguments);
         let stdout = log.try_clone().map_err(doing())?;
         let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
         wait_for_port(listen, &process, &log_path, START_TIMEOUT)?;
-        Ok(Weir { process, listen, config_path, log_path, datadir, arguments })
+        Ok(Weir { process, listen, config_path, log_path, datadir, arguments, io_driver })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::FailoverError;
 use crate::peer::{Peer, WeirPeer};
 use crate::record::{Pause, Source};
 use crate::scenarios::lost::writer;
+use crate::scenarios::rejoin::STALL_MS;
 use crate::scenarios::{Seen, story};
 use crate::stage::{Finished, Stage, progress};
 use crate::trial::{Figures, Judge, own_share_ms};
@@ -28,15 +29,26 @@ const ASSIST_TIMEOUT_S: u64 = 30;
 const BATCH: u32 = 20;
 /// So many cycles show what it is without assisted eviction.
 const CYCLES_WITHOUT_MAX: u32 = 10;
-/// For so long after all are served again pauses still count; then the node is started.
+/// For so long after all are served again pauses still count; then the node is started. As long after it is back the next goes.
 const CALM: Duration = Duration::from_secs(1);
-/// Of so many cycles, the slowest, it is told what servers and Weir said meanwhile.
+/// Of so many kills and of so many returns, the slowest, it is told what servers and Weir said meanwhile.
 const SLOWEST: usize = 3;
 /// With assisted eviction: the median of the downtimes, and the longest, a five-nines day.
 const MEDIAN_MS: f64 = 150.0;
 const LONGEST_MS: f64 = 864.0;
 /// Weir's own share, median.
 const OWN_MS: f64 = 100.0;
+
+/// One cycle, as it was marked.
+#[derive(Debug)]
+struct Cycle {
+    victim: usize,
+    killed: Moment,
+    /// The victim is started, and everybody has been served for a while.
+    started: Moment,
+    /// Weir reads from the victim again.
+    returned: Moment,
+}
 
 /// What all batches have shown.
 #[derive(Debug, Default)]
@@ -45,6 +57,9 @@ struct Cycles {
     stalls_ms: Vec<f64>,
     /// The slowest, slowest first, in words.
     slowest: Vec<(f64, String)>,
+    /// The longest write stall while each node came back, and the slowest of them, as above.
+    return_stalls_ms: Vec<f64>,
+    slowest_returns: Vec<(f64, String)>,
     /// From each kill to the survivors' new view.
     views_ms: Vec<f64>,
     /// From there to the first acknowledged write.
@@ -97,7 +112,7 @@ impl Cycles {
         }
         let peer = Peer::Weir(weir);
         let mut run = stage.run(&[&peer], true)?;
-        let mut kills: Vec<(Moment, usize, Moment)> = Vec::new();
+        let mut kills: Vec<Cycle> = Vec::new();
         for _ in 0..count {
             let victim = writer(stage, &peer)?;
             let event = run.mark(format!("SIGKILL of {}", victim.name));
@@ -106,7 +121,7 @@ impl Cycles {
                 self.named.push(format!("After the kill of {} some client was not served.", victim.name));
             }
             stage.pause(CALM)?;
-            kills.push((event, victim.index, Moment::now()));
+            let started = run.mark(format!("start of {}", victim.name));
             let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
             stage.cluster()?.start_node_from(victim.index, &donors)?;
             servers.number(victim.index)?;
@@ -114,6 +129,9 @@ impl Cycles {
                 let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
                 Ok(weir.readers()?.contains(&victim.address))
             })?;
+            kills.push(Cycle { victim: victim.index, killed: event, started, returned: Moment::now() });
+            // The next kill's pause is none of this return's.
+            stage.pause(CALM)?;
             for server in servers.all() {
                 let list = stage.cluster()?.node(server.index).status("wsrep_evs_evict_list")?;
                 self.left_in_lists += usize::from(!list.trim().is_empty());
@@ -124,14 +142,19 @@ impl Cycles {
         Ok(())
     }
 
-    fn add(&mut self, finished: Finished, kills: &[(Moment, usize, Moment)]) {
+    fn add(&mut self, finished: Finished, kills: &[Cycle]) {
         let recording = &finished.recording;
-        for &(event, victim, until) in kills {
+        for &Cycle { victim, killed: event, started: until, returned } in kills {
             let pauses = recording.pauses(true, event, until);
             let longest = Pause::longest(&pauses);
             let stall_ms = longest.map_or(f64::INFINITY, |pause| pause.ms());
             self.stalls_ms.push(stall_ms);
             self.slowest.push((stall_ms, story(recording, event, longest)));
+            let stalls = recording.pauses(true, until, returned);
+            let longest = Pause::longest(&stalls);
+            let stall_ms = longest.map_or(0.0, |pause| pause.ms());
+            self.return_stalls_ms.push(stall_ms);
+            self.slowest_returns.push((stall_ms, story(recording, until, longest)));
             let mut views = recording.marks.iter().filter(|mark| {
                 matches!(mark.source, Source::Server(n) if usize::from(n) != victim)
                     && mark.at >= event
@@ -150,8 +173,10 @@ impl Cycles {
             });
             self.quorum_lost += usize::from(lost.count() > 0);
         }
-        self.slowest.sort_by(|a, b| b.0.total_cmp(&a.0));
-        self.slowest.truncate(SLOWEST);
+        for told in [&mut self.slowest, &mut self.slowest_returns] {
+            told.sort_by(|a, b| b.0.total_cmp(&a.0));
+            told.truncate(SLOWEST);
+        }
         self.figures.add(&Figures::of(&finished));
         self.named.extend(finished.audit.named.iter().cloned());
         self.last = Some(finished);
@@ -162,10 +187,23 @@ impl Cycles {
         let Spread { median, max, .. } =
             Spread::of(self.stalls_ms.iter().copied()).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 });
         let slowest = self.slowest.first().map_or("", |(_, story)| story);
+        let returns = self.return_stalls();
         format!(
             "write downtime {median:.0} ms (median), {max:.0} ms at most, {outside} errors, {lost} lost, {doubled} twice, {} \
-             without quorum, {} in lists; {slowest}",
+             without quorum, {} in lists; {returns}; {slowest}",
             self.quorum_lost, self.left_in_lists
+        )
+    }
+
+    /// How long nobody wrote while the nodes came back, in words.
+    fn return_stalls(&self) -> String {
+        let mut stalls = self.return_stalls_ms.clone();
+        stalls.sort_by(f64::total_cmp);
+        let [median, p99, longest] = [50.0, 99.0, 100.0].map(|p| percentile(&stalls, p).unwrap_or_default());
+        let above = stalls.iter().filter(|&&ms| ms > STALL_MS).count();
+        format!(
+            "while the nodes came back the longest write stalls were {median:.0} ms (median), {p99:.0} ms (99th percentile), \
+             {longest:.0} ms (longest), {above} above {STALL_MS} ms"
         )
     }
 
@@ -198,11 +236,13 @@ impl Cycles {
             own.median,
             own.max
         );
+        let returns = format!("Of {} returns: {}.", self.return_stalls_ms.len(), self.return_stalls());
         let mut figures = self.figures;
         (figures.group_ms, figures.own_share_ms) = (None, None);
         figures.write_pause_ms = max;
-        let mut seen = Seen::new(finished, figures, judge).variant(&format!("assist {assist}")).note(note);
-        seen.notes.extend(self.slowest.into_iter().map(|(_, story)| story));
+        let mut seen =
+            Seen::new(finished, figures, judge).variant(&format!("assist {assist}")).note(note).note(returns);
+        seen.notes.extend(self.slowest.into_iter().chain(self.slowest_returns).map(|(_, story)| story));
         seen.notes.extend(self.named.into_iter().take(5));
         Ok(seen)
     }

@@ -14,7 +14,7 @@ use crate::watch::DONOR;
 /// How long it is away.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest that writes may stall meanwhile.
-const STALL_MS: f64 = 200.0;
+pub(super) const STALL_MS: f64 = 200.0;
 
 pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     stage.healthy()?;

@@ -5,7 +5,8 @@
 //! - a lost writer is given up when more than half say that they can't connect to it, and this Weir can't either, all
 //!   that for `failover_after_ms`;
 //! - a server that is not read_only is the writer while more than half are seen, itself included, that get their data
-//!   from it.
+//!   from it. One without a source stands for the only one that is not read_only, unless that one has been replaced: after
+//!   a restart of everything it may be the one that is writable.
 //!
 //! Two majorities have a server in common, so another Weir can't replace a writer for which there still is one. It may
 //! have seen that server some time ago: what was seen counts for less than `failover_after_ms`, also where this Weir was
@@ -38,7 +39,7 @@ pub(super) fn rule(
         return None;
     }
     outdate(policy, after_ms, members, judge);
-    let line = Line { policy, members, majority: count / 2 + 1 };
+    let line = Line { policy, members, before, majority: count / 2 + 1 };
     let writer = line.writer();
     let mut succession = line.succession(writer, before);
     let waits_for = match line.lost(writer, before, judge) {
@@ -89,6 +90,7 @@ enum Origin<'m> {
 struct Line<'m, 'a> {
     policy: &'m ReplicationPolicy,
     members: &'m [Member<'a>],
+    before: &'m Group,
     majority: usize,
 }
 
@@ -137,9 +139,11 @@ impl<'m> Line<'m, '_> {
         Origin::Unknown
     }
 
-    /// How many servers stand for this one. Those without a source do where it has no rival.
+    /// How many servers stand for this one. Those without a source do where it has no rival, and has not been replaced.
     fn support(&self, at: usize) -> usize {
-        let has_rival = self.writable().any(|other| other != at);
+        let known = self.before.succession.as_ref().zip(self.endpoint(at));
+        let was_replaced = known.is_some_and(|(known, at)| known.deposed.contains(at));
+        let has_rival = was_replaced || self.writable().any(|other| other != at);
         let stands = |member: &usize| match self.origin(*member) {
             Origin::Writable(origin) => origin == at,
             Origin::Nobody => !has_rival,

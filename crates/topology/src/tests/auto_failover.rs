@@ -266,6 +266,20 @@ fn a_switchover_goes_through() {
     assert_eq!(world.writer(), Some(1));
 }
 
+/// After a restart of everything the writer is read_only and has no source, and its predecessor may be writable: what
+/// has no source stands for nobody that has been replaced.
+#[test]
+fn a_writer_that_was_replaced_needs_replicas_to_write_again() {
+    let mut world = World::failing_over();
+    world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+    world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.writer(), Some(1));
+    world.see_servers([writable(0), read_only(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.writer(), None);
+    world.see_servers([writable(0), read_only(1), replica(2, 0, Link::Up)]);
+    assert_eq!(world.writer(), Some(0));
+}
+
 fn server(index: usize) -> Endpoint {
     Endpoint::new(&format!("db{index}"), 3306)
 }

@@ -10,7 +10,7 @@ use crate::cluster::Path;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
-use crate::stage::{CHOOSING, GROUPS, REPLICAS};
+use crate::stage::{CHOOSING, FAILOVERS, GROUPS, REPLICAS};
 use crate::weir::{READERS, WRITERS, Weir};
 
 /// How a world is run.
@@ -108,11 +108,17 @@ pub(crate) enum Breach {
     ReplicasEmptyReaders,
     /// When the source is lost, a replica is written to.
     ReplicasPromote,
+    /// With `auto_failover` it is not looked at again whether the writer is lost before it is replaced.
+    FailoverLooksOnce,
+    /// Any replica will do.
+    FailoverTakesAny,
+    /// A lost writer is never replaced.
+    FailoverNever,
 }
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 36] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -146,6 +152,9 @@ impl Breach {
         Self::ReplicasChooseOne,
         Self::ReplicasEmptyReaders,
         Self::ReplicasPromote,
+        Self::FailoverLooksOnce,
+        Self::FailoverTakesAny,
+        Self::FailoverNever,
     ];
 
     /// Whether it takes several Weirs that agree on an epoch.
@@ -157,6 +166,7 @@ impl Breach {
     pub(crate) fn seeds(self) -> impl Iterator<Item = u64> {
         let first = match self {
             Self::AddsWriters | Self::NeverGivesBack | Self::IgnoresUptime => CHOOSING,
+            _ if self >= Self::FailoverLooksOnce => FAILOVERS,
             _ if self >= Self::ReplicasIgnoreReadOnly => REPLICAS,
             _ if self >= Self::GroupIgnoresQuorum => GROUPS,
             _ => u64::from(self.is_of_agreement()),

@@ -92,8 +92,9 @@ impl Action {
 
 impl Context {
     /// What is next: none while the world is left alone, or whether all is repaired. `quiet` is how long it takes to
-    /// see that the rules hold, and the chance that they are looked at after a burst.
-    pub(crate) fn next_disturbance(&mut self, quiet: (Time, u64)) -> Option<bool> {
+    /// see that the rules hold, and the chance that they are looked at after a burst; `repairs` the one that all is
+    /// repaired at its end.
+    pub(crate) fn next_disturbance(&mut self, quiet: (Time, u64), repairs: u64) -> Option<bool> {
         let Chaos { left, awaits_quiet, burst_ended_at, .. } = self.chaos;
         if left == 0 {
             let is_quiet = self.now.saturating_sub(self.disturbed_at) > quiet.0 + 1500 * MS;
@@ -102,7 +103,7 @@ impl Context {
                 return None;
             }
             self.chaos.left = self.random.within(1..6);
-            self.chaos.repairs = self.random.chance(65);
+            self.chaos.repairs = self.random.chance(repairs);
         }
         self.chaos.left -= 1;
         Some(self.chaos.left == 0 && self.chaos.repairs)
@@ -138,6 +139,11 @@ pub(crate) trait Disturbed: Watch {
     /// at after a burst of disturbances.
     fn quiet(&self) -> (Time, u64);
 
+    /// The chance that all is repaired at the end of a burst, percent.
+    fn repairs(&self) -> u64 {
+        65
+    }
+
     /// A disturbance.
     fn any_action(&mut self) -> Action;
 
@@ -153,7 +159,8 @@ pub(crate) trait Disturbed: Watch {
     /// The next disturbance, or a look whether the world has been quiet for long enough.
     fn chaos(&mut self) {
         let quiet = self.quiet();
-        let Some(repairs) = self.context().next_disturbance(quiet) else { return };
+        let repairs = self.repairs();
+        let Some(repairs) = self.context().next_disturbance(quiet, repairs) else { return };
         let action = if repairs { Action::Repair } else { self.any_action() };
         self.act(action);
         let context = self.context();

@@ -3,8 +3,9 @@
 //! decided by [`weir_topology::roles`] itself; the rest of the world is modelled. After every step the rules of the
 //! crate are looked at from outside, knowing the truth.
 //!
-//! Four kinds: Galera, in those with odd numbers with an epoch; the same with several writers, or one that takes its
-//! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on).
+//! Five kinds: Galera, in those with odd numbers with an epoch; the same with several writers, or one that takes its
+//! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on), and the same with
+//! `auto_failover` (from 4000000 on), where what Weirs do with the servers is modelled, too.
 //!
 //! A seed is a world. `WEIR_SIM_SEED=n cargo test -p weir-topology --test sim one_world -- --nocapture` runs one and
 //! prints the end of its story; `WEIR_SIM_WORLDS=n` and `WEIR_SIM_FIRST=n` run others than the usual ones.
@@ -28,7 +29,7 @@ mod world;
 use std::thread;
 
 use breach::{Breach, Trial};
-use stage::{CHOOSING, Failure, GROUPS, REPLICAS, Tally, run};
+use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, Tally, run};
 
 /// Worlds in which something was found once; they come first.
 ///
@@ -44,17 +45,24 @@ const KEPT: [u64; 7] = [24, 229, 230, 1_000_005, 1_000_183, 2_000_002, 2_000_028
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;
 const STEPS_AGREEING: u64 = 16_000;
+/// A lost source is waited for before it is replaced.
+const STEPS_FAILING_OVER: u64 = 40_000;
 /// Worlds of a usual run, of each kind: a million and a quarter steps together.
 const WORLDS: u64 = 64;
 const CHOOSING_WORLDS: u64 = 24;
 const GROUP_WORLDS: u64 = 60;
 const REPLICA_WORLDS: u64 = 40;
+const FAILOVER_WORLDS: u64 = 40;
 /// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many.
 const WORLDS_PER_BREACH: usize = 100;
 const STEPS_PER_BREACH: u64 = 16_000;
 
 fn steps_of(seed: u64) -> u64 {
-    if seed % 2 == 1 && seed < GROUPS { STEPS_AGREEING } else { STEPS }
+    match seed {
+        FAILOVERS.. => STEPS_FAILING_OVER,
+        ..GROUPS if seed % 2 == 1 => STEPS_AGREEING,
+        _ => STEPS,
+    }
 }
 
 fn number(name: &str, usual: u64) -> u64 {
@@ -139,6 +147,11 @@ fn groups_keep_the_rules() {
 #[test]
 fn replication_keeps_the_rules() {
     keep_the_rules(REPLICAS, REPLICA_WORLDS);
+}
+
+#[test]
+fn auto_failover_keeps_the_rules() {
+    keep_the_rules(FAILOVERS, FAILOVER_WORLDS);
 }
 
 #[test]

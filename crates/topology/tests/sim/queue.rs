@@ -57,6 +57,8 @@ pub(crate) enum Event {
     Continue { weir: usize, life: u32 },
     /// A killed Weir is started.
     Restart { weir: usize },
+    /// The next step of what a Weir does with servers.
+    Deed { weir: usize, life: u32 },
     /// Something of a group's or of replication's own.
     Turn(Turn),
 }
@@ -78,6 +80,7 @@ impl Event {
             | Self::Tick { weir, life }
             | Self::ReadDue { weir, life, .. }
             | Self::Read { weir, life, .. }
+            | Self::Deed { weir, life }
             | Self::Client { weir, life } => Some((*weir, *life)),
             _ => None,
         }

@@ -4,16 +4,17 @@ use crate::breach::Trial;
 use crate::chaos::Disturbed;
 use crate::check::Checked;
 use crate::cluster::{Deed, Write};
-use crate::follow::{Follow, Group, Replicas};
+use crate::follow::{AutoFailover, Follow, Group, Replicas};
 use crate::queue::{Event, MS, Reply};
 use crate::weir;
 use crate::world::World;
 
 /// Galera worlds from this one on have several writers, or one that takes its role back.
 pub(crate) const CHOOSING: u64 = 1_000_000;
-/// Worlds from this one on have a group, and from that one on replication.
+/// Worlds from this one on have a group, from that one on replication, and then replication with `auto_failover`.
 pub(crate) const GROUPS: u64 = 2_000_000;
 pub(crate) const REPLICAS: u64 = 3_000_000;
+pub(crate) const FAILOVERS: u64 = 4_000_000;
 
 /// What is wrong, with the way there.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ impl Tally {
 /// Runs the world of a seed for so many steps.
 pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
     match seed {
+        FAILOVERS.. => Follow::<AutoFailover>::run(seed, steps, trial, traced),
         REPLICAS.. => Follow::<Replicas>::run(seed, steps, trial, traced),
         GROUPS.. => Follow::<Group>::run(seed, steps, trial, traced),
         _ => World::run(seed, steps, trial, traced),

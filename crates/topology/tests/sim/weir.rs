@@ -2,7 +2,8 @@
 
 use weir_topology::{
     Choices, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Failback, Intent, Millis, Observation, Place,
-    Policy, ProbeError, Role, Roles, ServerState, Status, Switch, SwitchStep, Wish, WriterReads, roles,
+    Policy, ProbeError, ReplicationPolicy, Role, Roles, ServerState, Status, Switch, SwitchStep, Wish,
+    WriterReads, roles,
 };
 
 use crate::accord::Accord;
@@ -77,9 +78,14 @@ impl Settings {
     }
 
     /// The same with any times.
-    pub(crate) fn with(policy: Policy, intents: Vec<Intent>, random: &mut Random) -> Self {
+    pub(crate) fn with(mut policy: Policy, intents: Vec<Intent>, random: &mut Random) -> Self {
         let timeout = random.within(200..800) * MS;
         let interval = random.within(100..400) * MS;
+        for row in &mut policy.replication {
+            let silent_ms = u64::from(row.timeouts_max) * (interval * 11 / 10 + 3 * timeout) / MS;
+            row.failover_after_ms =
+                row.failover_after_ms.map(|_| silent_ms + 2 * ReplicationPolicy::LEASE_MS);
+        }
         let (read_pause, client_pause) = (random.within(50..150) * MS, random.within(60..250) * MS);
         Self { policy, intents, interval, timeout, read_pause, client_pause }
     }
@@ -128,6 +134,12 @@ impl Settings {
     /// How long a lost writer is waited for in an old view.
     pub(crate) fn unconfirmed_ms(&self) -> u64 {
         self.policy.galera.first().map_or(0, |galera| galera.choices.unconfirmed_failover_ms)
+    }
+
+    /// How long a writer must be lost before it is replaced, where Weirs do that.
+    pub(crate) fn failover_after(&self) -> Time {
+        let after_ms = self.policy.replication.first().and_then(|row| row.failover_after_ms);
+        after_ms.unwrap_or(0) * MS
     }
 
     pub(crate) fn timeouts_max(&self) -> u64 {
@@ -179,6 +191,8 @@ pub(crate) struct Weir {
     pub(crate) settings: Settings,
     pub(crate) seen: Vec<Observation>,
     pub(crate) roles: Roles,
+    /// When it last decided, by its own clock.
+    pub(crate) decided_at: Millis,
     pub(crate) probes: Vec<Probe>,
     hurry: bool,
     /// All that take writes.
@@ -245,6 +259,7 @@ impl Weir {
             settings,
             seen: Vec::new(),
             roles: Roles::default(),
+            decided_at: Millis(0),
             probes: Vec::new(),
             hurry: false,
             writers: Vec::new(),
@@ -355,6 +370,7 @@ impl Weir {
     /// Decides; returns the change of the writer, if there was one.
     pub(crate) fn decide(&mut self, context: &mut Context, breach: Option<Breach>) -> Option<Move> {
         let now = self.clock(context.now);
+        self.decided_at = now;
         self.prepare(context);
         let mut decided = match breach {
             None => roles(&self.settings.policy, &self.settings.intents, &self.seen, &self.roles, now),

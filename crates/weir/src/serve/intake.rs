@@ -20,10 +20,14 @@ use crate::logs::{self, Pending};
 use crate::server_tls::ServersTls;
 
 /// What can't change while Weir runs; each has its name and how it is kept.
-const FIXED: [Fixed; 5] = [
+const FIXED: [Fixed; 6] = [
     Fixed {
         name: "mysql-threads",
         keep: |new, old| keep(&mut new.variables.threads, &old.variables.threads),
+    },
+    Fixed {
+        name: "mysql-io_driver",
+        keep: |new, old| keep(&mut new.variables.io_driver, &old.variables.io_driver),
     },
     Fixed {
         name: "mysql-worker_scheduling",

@@ -45,6 +45,12 @@ pub(crate) fn roles(breach: Breach, weir: &Weir, now: Millis) -> Roles {
     if breach == Breach::ReplicasIgnoreLag {
         policy.replication.iter_mut().for_each(|row| row.lag_when_stopped_s = 0);
     }
+    if breach == Breach::FailoverNever {
+        policy
+            .replication
+            .iter_mut()
+            .for_each(|row| row.failover_after_ms = row.failover_after_ms.map(|_| u64::MAX));
+    }
     let is_lost = weir.writers.is_empty();
     seen.iter_mut().for_each(|seen| embellish(breach, seen, is_lost, now));
     let mut decided = weir_topology::roles(&policy, &settings.intents, &seen, &previous, now);

@@ -54,6 +54,8 @@ impl<M: Model> Checked for Follow<M> {
 
     /// An acknowledged write must be in the group that lasts.
     fn check_acknowledged(&mut self, write: usize) {
+        let weir = self.writes[write].weir;
+        self.servers.acknowledged(&mut self.context, weir, write);
         let sent = self.writes[write].clone();
         let weir = &self.weirs[sent.weir];
         let is_awake = sent.sent_at > weir.awake_since + self.bounds.detect;
@@ -72,6 +74,7 @@ impl<M: Model> Follow<M> {
         self.servers.refresh();
         let now = self.context.now;
         self.clear.note(now, self.servers.is_clear());
+        let reached: Vec<u8> = (0..self.weirs.len()).map(|weir| self.reached(weir)).collect();
         for node in 0..self.count() {
             let writes = self.servers.may_write(node);
             let (ready, reads) = (self.servers.is_ready(node), self.servers.may_read(node));
@@ -81,11 +84,22 @@ impl<M: Model> Follow<M> {
             truth.reads.note(now, reads);
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.paths[weir][node];
-                let is_clear = path.works() && path.delay == 0;
+                let is_known = self.servers.is_known(node, reached[weir]);
+                let is_clear = path.works() && path.delay == 0 && is_known;
                 let since = &mut asker.reach[node].clear_since;
                 *since = is_clear.then(|| since.unwrap_or(now));
             }
         }
+    }
+
+    /// The servers that answer a Weir at once and that the user has not taken out, bit n: server n.
+    fn reached(&self, weir: usize) -> u8 {
+        let hosts = self.servers.hosts();
+        let answers = |node: &usize| {
+            let (path, host) = (self.paths[weir][*node], hosts[*node]);
+            path.works() && path.delay == 0 && host.runs() && !host.busy && self.weirs[weir].wants(*node)
+        };
+        (0..hosts.len()).filter(answers).fold(0, |set, node| set | 1 << node)
     }
 
     fn truth(&self, node: usize) -> Truth {
@@ -141,6 +155,8 @@ impl<M: Model> Follow<M> {
         let asker = &self.weirs[weir];
         let Some(clear) = self.clear.yes else { return };
         let since = asker.awake_since.max(asker.wished_at).max(clear);
+        let happened = if self.servers.stands_alone() { 0 } else { self.context.disturbed_at };
+        let since = since.max(happened);
         let (now, within) = (self.context.now, self.bounds.detect + BACK + SETTLE);
         let is_due = |node: usize, fit: Option<Time>| {
             let both = fit.zip(asker.reach[node].clear_since).map(|(fit, clear)| fit.max(clear).max(since));
@@ -168,6 +184,9 @@ impl<M: Model> Follow<M> {
         let asker = &self.weirs[weir];
         if self.servers.is_steady() && asker.changed_at > quiet_since + bound {
             return self.fail(|| format!("weir {weir} changes roles although nothing has happened for long"));
+        }
+        if let Some(lost) = self.servers.overdue(asker, self.reached(weir)) {
+            return self.fail(|| format!("weir {weir} does not replace n{lost}"));
         }
         let is_seen = |node: &usize| asker.wants(*node) && asker.reach[*node].clear_since.is_some();
         let able: Vec<usize> =
@@ -221,6 +240,7 @@ impl<M: Model> Follow<M> {
             && before(lost, fresh)
             && !is_excused
             && !self.servers.is_chosen_by_weirs()
+            && self.servers.stands_alone()
         {
             let ago = (now - lost) / MS;
             self.fail(|| format!("weir {weir} makes n{to} the writer, which has been behind for {ago} ms"));

@@ -2,6 +2,7 @@
 //!
 //! What the servers are is a [`Model`]; everything around them is the same for both.
 
+mod auto_failover;
 mod breach;
 mod check;
 mod group;
@@ -10,17 +11,18 @@ mod strikes;
 
 use weir_topology::{Intent, Policy, ProbeError, ServerState};
 
-use crate::breach::Trial;
+use crate::breach::{Breach, Trial};
 use crate::chaos::Action;
 use crate::check::Bounds;
 use crate::cluster::{Context, Path, WEIRS_MAX, Write};
 use crate::node::{NODES_MAX, Process};
-use crate::queue::{Event, MS, Time};
+use crate::queue::{Event, MS, Reply, Time};
 use crate::random::Random;
 use crate::stage::Stage;
 use crate::watch::Watch;
 use crate::weir::{Settings, Weir};
 
+pub(crate) use auto_failover::AutoFailover;
 pub(crate) use breach::{provocation, roles};
 pub(crate) use group::Group;
 pub(crate) use replicas::Replicas;
@@ -120,6 +122,10 @@ pub(crate) trait Model: Sized {
     fn any_action(&self, random: &mut Random, node: usize, other: usize) -> Action;
     fn act(&mut self, context: &mut Context, action: Action);
     fn repair(&mut self, context: &mut Context);
+    /// The chance that all is repaired after some disturbances, percent.
+    fn repairs(&self) -> u64 {
+        65
+    }
     /// A person helps servers that can't help themselves; whether to look again.
     fn operate(&mut self, context: &mut Context) -> bool;
     /// Looks at everything once, for the questions below.
@@ -152,6 +158,36 @@ pub(crate) trait Model: Sized {
     /// Whether Weirs choose between several servers that could write.
     fn is_chosen_by_weirs(&self) -> bool {
         false
+    }
+    /// Whether what a server can do shows by a look at it alone, and not by what others say of it.
+    fn stands_alone(&self) -> bool {
+        true
+    }
+    /// Whether a Weir that reaches these servers, bit n: server n, can know what a server is.
+    fn is_known(&self, _node: usize, _reached: u8) -> bool {
+        true
+    }
+    /// For how long after its last decision a Weir sends writes, milliseconds of its own clock.
+    fn lease_ms(&self) -> u64 {
+        u64::MAX
+    }
+    /// Whether who waits at a server that is not the writer any more has been told that nobody knows.
+    fn ends_waiting(&self) -> bool {
+        false
+    }
+    /// A client has got its answer.
+    fn acknowledged(&mut self, _context: &mut Context, _weir: usize, _write: usize) {}
+    /// The way between a Weir and a server has changed.
+    fn set_path(&mut self, _weir: usize, _node: usize, _path: Path) {}
+    /// A rule is not kept.
+    fn breaks(&mut self, _breach: Option<Breach>) {}
+    /// A Weir has decided.
+    fn decided(&mut self, _context: &mut Context, _weir: &Weir) {}
+    /// A Weir's next deed is due; the lives of all Weirs whose process is there.
+    fn deed(&mut self, _context: &mut Context, _weir: usize, _lives: [Option<u32>; WEIRS_MAX]) {}
+    /// The lost writer that a Weir which reaches these servers should have replaced long ago.
+    fn overdue(&self, _weir: &Weir, _reached: u8) -> Option<usize> {
+        None
     }
 }
 
@@ -195,6 +231,7 @@ impl<M: Model> Watch for Follow<M> {
         if let Some(moved) = self.weirs[weir].decide(&mut self.context, self.trial.breach()) {
             self.check_move(weir, &moved);
         }
+        self.servers.decided(&mut self.context, &self.weirs[weir]);
     }
 }
 
@@ -203,10 +240,11 @@ impl<M: Model> Stage for Follow<M> {
         let mut random = Random::new(seed);
         let nodes = random.one_of(&[2, 3, 3, 3, 4, 5]);
         let weirs = random.one_of(&[1, 1, 2, 3]);
-        let servers = M::any(&mut random, nodes);
+        let mut servers = M::any(&mut random, nodes);
+        servers.breaks(trial.breach());
         let (policy, intents) = servers.settings(&mut random);
         let settings = Settings::with(policy, intents, &mut random);
-        let bounds = Bounds::of(&settings, 0).later(servers.notice());
+        let bounds = Bounds::of(&settings, 0).later(servers.notice() + settings.failover_after());
         let weirs = Weir::several(weirs, &settings, &mut random);
         Self {
             context: Context::new(random, traced),
@@ -237,12 +275,24 @@ impl<M: Model> Stage for Follow<M> {
                 self.settle();
             }
             Event::Written { write } => self.written(write),
+            Event::Deed { weir, .. } => {
+                self.servers.deed(&mut self.context, weir, auto_failover::lives(&self.weirs));
+                self.settle();
+            }
             _ => {}
         }
     }
 
     fn target(&self, weir: usize) -> Option<usize> {
-        self.weirs[weir].writer
+        let asker = &self.weirs[weir];
+        let age_ms = asker.clock(self.context.now).since(asker.decided_at);
+        asker.writer.filter(|_| age_ms <= self.servers.lease_ms())
+    }
+
+    fn is_clients(&mut self, write: usize, _: Reply) -> bool {
+        let Write { weir, node, .. } = self.writes[write];
+        let asker = &self.weirs[weir];
+        !self.servers.ends_waiting() || asker.writer == Some(node)
     }
 
     fn life(&self, node: usize) -> u32 {

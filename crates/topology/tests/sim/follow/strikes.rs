@@ -12,6 +12,10 @@ impl<M: Model> Disturbed for Follow<M> {
         (self.bounds.writer, 45)
     }
 
+    fn repairs(&self) -> u64 {
+        self.servers.repairs()
+    }
+
     fn any_action(&mut self) -> Action {
         let count = self.count();
         let random = &mut self.context.random;
@@ -49,7 +53,10 @@ impl<M: Model> Disturbed for Follow<M> {
             Action::Start(node) => self.start(node),
             Action::Hang(node) => self.hang(node, true),
             Action::Resume(node) => self.hang(node, false),
-            Action::SetPath(weir, node, path) => self.paths[weir][node] = path,
+            Action::SetPath(weir, node, path) => {
+                self.paths[weir][node] = path;
+                self.servers.set_path(weir, node, path);
+            }
             Action::Busy(node, on) => self.servers.host(node).busy = on,
             Action::Drain(node, on) => self.drain(node, on),
             Action::Switch(node) if self.servers.is_chosen_by_weirs() => self.switch(node),
@@ -64,6 +71,9 @@ impl<M: Model> Disturbed for Follow<M> {
 
     fn mend(&mut self) {
         self.paths = Default::default();
+        for weir in 0..self.weirs.len() {
+            (0..self.count()).for_each(|node| self.servers.set_path(weir, node, Path::default()));
+        }
         self.servers.repair(&mut self.context);
         for node in 0..self.count() {
             self.servers.host(node).busy = false;

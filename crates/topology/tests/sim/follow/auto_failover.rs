@@ -1,0 +1,603 @@
+//! Servers with asynchronous replication where Weirs replace a lost writer (`auto_failover`).
+//!
+//! The decision is the real one; what Weirs then do with the servers is modelled in [`deeds`], statement by statement.
+//! From the manuals (MySQL "Replication", MariaDB "Replication"): a replica finds out at once that its source has died, and
+//! after `replica_net_timeout` that it is silent; it tries to connect every `SOURCE_CONNECT_RETRY`; it applies in order
+//! what it has received; CHANGE REPLICATION SOURCE throws away what was received and not applied; a source refuses a
+//! replica that has what it lacks; a server that comes back is what its configuration file makes of it.
+
+mod deeds;
+
+use weir_topology::{
+    Intent, Lag, Link, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState, SourceLink,
+};
+
+use super::{Host, Model, Taken, Turn};
+use crate::breach::Breach;
+use crate::chaos::Action;
+use crate::cluster::{Context, Path, WEIRS_MAX};
+use crate::node::{NODES_MAX, Process, endpoint, uuid_of};
+use crate::queue::{MS, Time};
+use crate::random::Random;
+use crate::weir::{READERS, WRITERS, Weir, row};
+use deeds::{Statement, Work};
+
+pub(super) use deeds::lives;
+
+/// The pause between two fetches of a replica.
+const FETCH: std::ops::Range<Time> = MS..40 * MS;
+
+/// How a server gets what another has.
+#[derive(Clone, Debug)]
+struct Thread {
+    source: usize,
+    /// It was connected, and knows the source by its name.
+    is_known: bool,
+    started: bool,
+    link: Link,
+    /// Since when a connected source says nothing.
+    silent_since: Option<Time>,
+    /// In which life of the source it is connected.
+    source_life: u32,
+    /// When it next tries to connect, or to fetch.
+    next_at: Time,
+}
+
+impl Thread {
+    fn to(source: usize, now: Time) -> Self {
+        Self {
+            source,
+            is_known: false,
+            started: true,
+            link: Link::Trying,
+            silent_since: None,
+            source_life: 0,
+            next_at: now + 2 * MS,
+        }
+    }
+}
+
+struct Server {
+    host: Host,
+    read_only: bool,
+    /// What the configuration file says.
+    starts_read_only: bool,
+    /// The writes that it has received, in order; of these the first have been applied.
+    log: Vec<usize>,
+    applied: usize,
+    applied_at: Time,
+    apply_us: u64,
+    thread: Option<Thread>,
+    /// A Weir has made it writable.
+    is_weirs_choice: bool,
+    /// Who has the lock: a Weir, in which life.
+    lock: Option<(usize, u32)>,
+    /// Statements that have come while it hangs.
+    unread: Vec<Statement>,
+    /// The last commit of a client's write that was acknowledged.
+    acknowledged_at: Time,
+}
+
+/// Through whom a server gets its data in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// One that is written to.
+    Writable(usize),
+    /// One that is read_only and replicates from nobody.
+    Nobody,
+    Unknown,
+}
+
+/// Where and when a write was committed.
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    node: usize,
+    at: Time,
+    /// Since when another server was the writer by then.
+    replaced: Option<(usize, Time)>,
+}
+
+/// The servers, and what Weirs do with them.
+pub(crate) struct AutoFailover {
+    servers: Vec<Server>,
+    cut: [[bool; NODES_MAX]; NODES_MAX],
+    /// `replica_net_timeout`, and the pause between two attempts to connect.
+    net_timeout: Time,
+    retry: Time,
+    random: Random,
+    /// The server that the others get their data from, since when, and when its predecessor was given up.
+    head: usize,
+    head_since: Time,
+    /// Former writers that do not replicate from it.
+    deposed: [bool; NODES_MAX],
+    /// Since when each Weir's process has been there, and in which life.
+    begun: [(u32, Time); WEIRS_MAX],
+    commits: Vec<Option<Commit>>,
+    paths: [[Path; NODES_MAX]; WEIRS_MAX],
+    works: [Option<Work>; WEIRS_MAX],
+    /// When each Weir may next begin something.
+    rests_until: [Time; WEIRS_MAX],
+    /// Since when each Weir has seen servers that are to replicate from the writer.
+    returned_since: [Option<Time>; WEIRS_MAX],
+    breach: Option<Breach>,
+}
+
+impl Model for AutoFailover {
+    fn any(random: &mut Random, count: usize) -> Self {
+        let count = count.max(3);
+        let careless = random.chance(40);
+        let server = |node: usize| Server {
+            host: Host::new(),
+            read_only: node > 0,
+            starts_read_only: node > 0 || !careless,
+            log: Vec::new(),
+            applied: 0,
+            applied_at: 0,
+            apply_us: 50,
+            thread: (node > 0).then(|| Thread::to(0, 0)),
+            is_weirs_choice: false,
+            lock: None,
+            unread: Vec::new(),
+            acknowledged_at: 0,
+        };
+        Self {
+            servers: (0..count).map(server).collect(),
+            cut: Default::default(),
+            net_timeout: random.within(1000 * MS..5000 * MS),
+            retry: random.within(200 * MS..2000 * MS),
+            random: random.clone(),
+            head: 0,
+            head_since: 0,
+            deposed: [false; NODES_MAX],
+            begun: [(0, 0); WEIRS_MAX],
+            commits: Vec::new(),
+            paths: Default::default(),
+            works: Default::default(),
+            rests_until: [0; WEIRS_MAX],
+            returned_since: [None; WEIRS_MAX],
+            breach: None,
+        }
+    }
+
+    fn settings(&self, random: &mut Random) -> (Policy, Vec<Intent>) {
+        let replication = ReplicationPolicy {
+            writer_hostgroup: WRITERS,
+            reader_hostgroup: READERS,
+            check: ReadOnlyCheck::ReadOnly,
+            writer_reads: random.chance(50),
+            lag_when_stopped_s: 60,
+            timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
+            // It follows from the probes' times, which are not known yet.
+            failover_after_ms: Some(u64::MAX),
+        };
+        let both = |node| [row(node, WRITERS, 100), row(node, READERS, 100)];
+        let intents = (0..self.servers.len()).flat_map(both).collect();
+        (Policy { replication: vec![replication], ..Policy::default() }, intents)
+    }
+
+    fn hosts(&self) -> Vec<&Host> {
+        self.servers.iter().map(|server| &server.host).collect()
+    }
+
+    fn host(&mut self, node: usize) -> &mut Host {
+        &mut self.servers[node].host
+    }
+
+    fn say(&mut self, context: &Context, node: usize) -> ServerState {
+        self.go_on(context.now);
+        let server = &self.servers[node];
+        let thread = server.thread.as_ref();
+        let lag = match thread {
+            None => Lag::NoReplica,
+            Some(Thread { link: Link::Up, .. }) => Lag::Seconds(0),
+            Some(_) => Lag::Stopped,
+        };
+        let source = |thread: &Thread| SourceLink {
+            id: if thread.is_known { uuid_of(thread.source) } else { String::new() },
+            endpoint: Some(endpoint(thread.source)),
+            link: thread.link,
+        };
+        let state = ReplicaState {
+            read_only: Some(server.read_only),
+            innodb_read_only: Some(false),
+            super_read_only: Some(server.read_only),
+            lag,
+            id: uuid_of(node),
+            source: thread.map(source),
+        };
+        state.into()
+    }
+
+    fn take(&mut self, context: &mut Context, node: usize, write: usize) -> Taken {
+        self.go_on(context.now);
+        // Who chooses a writer beside Weir answers for what is lost.
+        let is_passed_over = node != self.head && self.servers[self.head].is_weirs_choice;
+        let replaced = is_passed_over.then_some((self.head, self.head_since));
+        let server = &mut self.servers[node];
+        if server.read_only || server.host.busy {
+            return Taken::Refused;
+        }
+        server.log.push(write);
+        server.applied = server.log.len();
+        if self.commits.len() <= write {
+            self.commits.resize(write + 1, None);
+        }
+        self.commits[write] = Some(Commit { node, at: context.now, replaced });
+        Taken::Committed
+    }
+
+    fn died(&mut self, context: &mut Context, node: usize, _: bool) {
+        self.go_on(context.now);
+        let server = &mut self.servers[node];
+        server.lock = None;
+        server.unread.clear();
+        server.read_only = server.starts_read_only;
+        if let Some(thread) = &mut server.thread {
+            (thread.started, thread.link) = (true, Link::Trying);
+        }
+    }
+
+    fn started(&mut self, context: &mut Context, node: usize) {
+        let now = context.now;
+        let server = &mut self.servers[node];
+        server.applied_at = now;
+        if let Some(thread) = &mut server.thread {
+            *thread = Thread { is_known: thread.is_known, ..Thread::to(thread.source, now) };
+        }
+    }
+
+    fn listen(&mut self, context: &mut Context) {
+        for node in 0..self.servers.len() {
+            if self.servers[node].host.runs() {
+                for statement in std::mem::take(&mut self.servers[node].unread) {
+                    context.note(|| format!("    n{node} reads late: {statement:?}"));
+                    self.execute(context, node, statement);
+                }
+            }
+        }
+        self.go_on(context.now);
+    }
+
+    fn turn(&mut self, _: &mut Context, _: Turn) {}
+
+    fn any_action(&self, random: &mut Random, node: usize, other: usize) -> Action {
+        match random.within(0..100) {
+            0..25 => Action::Cut(node, other),
+            25..45 => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
+            45..60 => Action::ReadOnly(node, true),
+            60..82 => Action::Apply(node, random.within(10 * MS..300 * MS)),
+            _ => Action::Replicate(node, false),
+        }
+    }
+
+    fn act(&mut self, context: &mut Context, action: Action) {
+        let now = context.now;
+        self.go_on(now);
+        match action {
+            Action::Cut(one, two) => self.set_link(one, two, true),
+            Action::Mend(one, two) => self.set_link(one, two, false),
+            Action::Divide(set) => {
+                let side = |node: usize| set & (1 << node) != 0;
+                for one in 0..self.servers.len() {
+                    (0..one)
+                        .filter(|two| side(*two) != side(one))
+                        .for_each(|two| self.set_link(one, two, true));
+                }
+            }
+            // Whoever makes another one writable beside Weir chooses the writer, and answers for what is lost.
+            Action::ReadOnly(node, false) | Action::Writable(node) if node != self.head => {}
+            Action::ReadOnly(node, on) => self.set_read_only(node, on),
+            Action::Writable(node) => self.set_read_only(node, false),
+            Action::Apply(node, us) => self.servers[node].apply_us = us,
+            Action::Replicate(node, true) => self.execute(context, node, Statement::Start),
+            Action::Replicate(node, false) => self.execute(context, node, Statement::Stop),
+            _ => {}
+        }
+        self.go_on(now);
+    }
+
+    /// Else hardly a source would be lost for long enough.
+    fn repairs(&self) -> u64 {
+        25
+    }
+
+    fn repair(&mut self, context: &mut Context) {
+        self.cut = Default::default();
+        for server in &mut self.servers {
+            server.apply_us = 50;
+        }
+        self.go_on(context.now);
+    }
+
+    /// A person sees to it that all replicate from the writer, unless a Weir is about it.
+    fn operate(&mut self, context: &mut Context) -> bool {
+        let now = context.now;
+        self.go_on(now);
+        if self.servers.iter().any(|server| server.lock.is_some()) || !self.servers[self.head].host.runs() {
+            return true;
+        }
+        let (head, log) = (self.head, self.servers[self.head].log.clone());
+        let mut helps = false;
+        for node in 0..self.servers.len() {
+            let server = &mut self.servers[node];
+            let follows =
+                |thread: &Thread| thread.source == head && thread.started && thread.link != Link::Idle;
+            let is_fine = match node == head {
+                true => !server.read_only && server.thread.is_none(),
+                false => server.read_only && server.thread.as_ref().is_some_and(follows),
+            };
+            if is_fine || !server.host.runs() {
+                continue;
+            }
+            helps = true;
+            context.disturb(|| format!("a person sees to n{node}, the writer is n{head}"));
+            (server.read_only, server.thread) = (node != head, None);
+            if node != head {
+                (server.log, server.applied) = (log.clone(), log.len());
+                server.thread = Some(Thread::to(head, now));
+            } else {
+                server.applied = server.log.len();
+            }
+        }
+        self.go_on(now);
+        helps
+    }
+
+    fn may_write(&self, node: usize) -> bool {
+        // Whether it may by its rivals is seen by what becomes of writes.
+        self.writes(node) && !self.servers[node].host.busy
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        self.may_write(node) && self.backing(node).count_ones() >= self.majority()
+    }
+
+    fn may_read(&self, node: usize) -> bool {
+        let host = &self.servers[node].host;
+        host.runs() && !host.busy
+    }
+
+    fn is_known(&self, node: usize, reached: u8) -> bool {
+        self.servers[node].read_only || self.backing_seen(node, reached).count_ones() >= self.majority()
+    }
+
+    fn notice(&self) -> Time {
+        self.net_timeout + self.retry + 1000 * MS
+    }
+
+    fn is_quick(&self, node: usize) -> bool {
+        self.origin(node) == Origin::Writable(self.head)
+    }
+
+    fn stands_alone(&self) -> bool {
+        false
+    }
+
+    fn ends_waiting(&self) -> bool {
+        true
+    }
+
+    fn keeps(&self, _: usize) -> bool {
+        // What no replica had received is lost.
+        true
+    }
+
+    fn set_path(&mut self, weir: usize, node: usize, path: Path) {
+        self.paths[weir][node] = path;
+    }
+
+    fn breaks(&mut self, breach: Option<Breach>) {
+        self.breach = breach;
+    }
+
+    fn lease_ms(&self) -> u64 {
+        ReplicationPolicy::LEASE_MS
+    }
+
+    /// A write that was acknowledged must not be one that a failover has passed over.
+    fn acknowledged(&mut self, context: &mut Context, weir: usize, write: usize) {
+        let Some(Commit { node, at, replaced }) = self.commits.get(write).copied().flatten() else { return };
+        // One that began later can't know who was replaced.
+        let knows = self.begun[weir].1 < self.head_since;
+        if let Some((head, since)) = replaced.filter(|_| knows) {
+            let ago = (at - since) / MS;
+            context
+                .fail(|| format!("n{node} acknowledges a write {ago} ms after n{head} had taken its place"));
+        }
+        self.servers[node].acknowledged_at = self.servers[node].acknowledged_at.max(at);
+    }
+
+    fn decided(&mut self, context: &mut Context, weir: &Weir) {
+        for server in &mut self.servers {
+            server.lock = server.lock.filter(|(holder, life)| *holder != weir.index || *life == weir.life);
+        }
+        if self.begun[weir.index].0 != weir.life {
+            self.begun[weir.index] = (weir.life, context.now);
+        }
+        self.begin(context, weir);
+    }
+
+    fn deed(&mut self, context: &mut Context, weir: usize, lives: [Option<u32>; WEIRS_MAX]) {
+        self.go_on(context.now);
+        for server in &mut self.servers {
+            // A process that is gone has no connection.
+            server.lock = server.lock.filter(|(weir, life)| lives[*weir] == Some(*life));
+        }
+        self.step(context, weir);
+        self.go_on(context.now);
+    }
+
+    fn overdue(&self, weir: &Weir, reached: u8) -> Option<usize> {
+        let (head, count) = (self.head, self.servers.len());
+        let is_gone = !self.servers[head].host.runs() || !self.paths[weir.index][head].works();
+        let others: Vec<usize> =
+            (0..count).filter(|node| *node != head && reached & (1 << node) != 0).collect();
+        let votes = |node: &&usize| {
+            let thread = self.servers[**node].thread.as_ref();
+            thread.is_some_and(|thread| thread.started && thread.source == head)
+        };
+        let many = u32::try_from(others.iter().filter(votes).count()).unwrap_or(0) >= self.majority();
+        // What keeps a Weir from it for good reasons.
+        let is_hindered = |node: &usize| {
+            let server = &self.servers[*node];
+            let to_apply = u64::try_from(server.log.len() - server.applied).unwrap_or(u64::MAX);
+            self.hears(*node, head)
+                || others.iter().any(|other| other != node && !self.hears(*node, *other))
+                || !self.precedes(*node, head)
+                || to_apply.saturating_mul(server.apply_us) > 5000 * MS
+        };
+        let is_free = |node: usize| {
+            let server = &self.servers[node];
+            let is_writable = server.host.process != Process::Dead && !server.read_only && node != head;
+            let is_locked = server.lock.is_some_and(|(holder, _)| holder != weir.index);
+            weir.wants(node) && !is_writable && !is_locked
+        };
+        // One that began, or had it taken out, while it was away does not know it for the writer.
+        let hold = weir.roles.groups.first().and_then(|group| group.hold.as_ref());
+        let is_missed = hold.is_some_and(|hold| hold.lost.contains(&endpoint(head)));
+        let is_due = is_gone && many && is_missed && (0..count).all(is_free);
+        (is_due && !others.iter().any(is_hindered)).then_some(head)
+    }
+}
+
+impl AutoFailover {
+    fn majority(&self) -> u32 {
+        u32::try_from(self.servers.len() / 2 + 1).unwrap_or(u32::MAX)
+    }
+
+    fn writes(&self, node: usize) -> bool {
+        self.servers[node].host.runs() && !self.servers[node].read_only
+    }
+
+    fn hears(&self, one: usize, two: usize) -> bool {
+        let runs = |node: usize| self.servers[node].host.runs();
+        runs(one) && runs(two) && !self.cut[one][two]
+    }
+
+    /// By a person.
+    fn set_read_only(&mut self, node: usize, on: bool) {
+        let server = &mut self.servers[node];
+        (server.read_only, server.is_weirs_choice) = (on, false);
+    }
+
+    fn set_link(&mut self, one: usize, two: usize, cut: bool) {
+        self.cut[one][two] = cut;
+        self.cut[two][one] = cut;
+    }
+
+    /// Whether all that a server has is at the beginning of what another has.
+    fn precedes(&self, node: usize, other: usize) -> bool {
+        self.servers[other].log.starts_with(&self.servers[node].log)
+    }
+
+    fn origin(&self, node: usize) -> Origin {
+        self.origin_seen(node, u8::MAX)
+    }
+
+    /// The same for who sees these servers alone.
+    fn origin_seen(&self, mut node: usize, seen: u8) -> Origin {
+        for _ in 0..self.servers.len() {
+            let server = &self.servers[node];
+            if !server.host.runs() || seen & (1 << node) == 0 {
+                return Origin::Unknown;
+            }
+            match &server.thread {
+                _ if !server.read_only => return Origin::Writable(node),
+                None => return Origin::Nobody,
+                Some(thread) if matches!(thread.link, Link::Up | Link::Idle) => node = thread.source,
+                Some(_) => return Origin::Unknown,
+            }
+        }
+        Origin::Unknown
+    }
+
+    /// The servers that get their data from one, and where it has no rival and was not replaced those that get it from nobody;
+    /// bit n: server n.
+    fn backing(&self, node: usize) -> u8 {
+        self.backing_seen(node, u8::MAX)
+    }
+
+    fn backing_seen(&self, node: usize, seen: u8) -> u8 {
+        let count = self.servers.len();
+        let has_rival = self.deposed[node] || (0..count).any(|other| other != node && self.writes(other));
+        let backs = |other: &usize| match self.origin_seen(*other, seen) {
+            Origin::Writable(origin) => origin == node,
+            Origin::Nobody => !has_rival,
+            Origin::Unknown => false,
+        };
+        (0..count).filter(backs).fold(0, |set, other| set | 1 << other)
+    }
+
+    /// Replication as far as it has come by now.
+    fn go_on(&mut self, now: Time) {
+        for node in 0..self.servers.len() {
+            if self.servers[node].host.runs() {
+                self.receive(now, node);
+                self.apply(now, node);
+            }
+        }
+        let heads = (0..self.servers.len()).find(|node| {
+            *node != self.head && self.writes(*node) && self.backing(*node).count_ones() >= self.majority()
+        });
+        if let Some(head) = heads {
+            self.deposed[self.head] = true;
+            self.deposed[head] = false;
+            (self.head, self.head_since) = (head, now);
+        }
+        for node in 0..self.servers.len() {
+            self.deposed[node] &= self.origin(node) != Origin::Writable(self.head);
+        }
+    }
+
+    fn receive(&mut self, now: Time, node: usize) {
+        let Some(mut thread) = self.servers[node].thread.clone() else { return };
+        let source = thread.source;
+        let hears = self.hears(node, source);
+        let (life, is_dead) =
+            (self.servers[source].host.life, self.servers[source].host.process == Process::Dead);
+        if !thread.started {
+            return;
+        }
+        if thread.link == Link::Up
+            && (is_dead && !self.cut[node][source] || hears && life != thread.source_life)
+        {
+            (thread.link, thread.next_at) = (Link::Down, now + self.retry);
+        } else if thread.link == Link::Up && hears {
+            thread.silent_since = None;
+            if now >= thread.next_at {
+                thread.next_at = now + self.random.within(FETCH);
+                let (own, applied) = (self.servers[node].log.len(), self.servers[source].applied);
+                let news = self.servers[source].log.get(own..applied).unwrap_or_default().to_vec();
+                self.servers[node].log.extend(news);
+            }
+        } else if thread.link == Link::Up {
+            let since = *thread.silent_since.get_or_insert(now);
+            if now >= since + self.net_timeout {
+                (thread.link, thread.next_at) = (Link::Down, now + self.retry);
+            }
+        } else if now >= thread.next_at {
+            thread.next_at = now + self.retry;
+            thread.link = match hears {
+                true if self.precedes(node, source) => Link::Up,
+                true => Link::Idle,
+                false => Link::Down,
+            };
+            (thread.is_known, thread.source_life) = (thread.is_known || hears, life);
+            thread.silent_since = None;
+        }
+        self.servers[node].thread = Some(thread);
+    }
+
+    fn apply(&mut self, now: Time, node: usize) {
+        let server = &mut self.servers[node];
+        let applies = server.thread.as_ref().is_some_and(|thread| thread.started);
+        let done = (now - server.applied_at) / server.apply_us.max(1);
+        if done > 0 {
+            server.applied_at = now;
+            if applies {
+                let done = usize::try_from(done).unwrap_or(usize::MAX);
+                server.applied = server.log.len().min(server.applied.saturating_add(done));
+            }
+        }
+    }
+}
