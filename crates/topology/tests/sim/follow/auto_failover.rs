@@ -105,7 +105,7 @@ pub(crate) struct AutoFailover {
     net_timeout: Time,
     retry: Time,
     random: Random,
-    /// The server that the others get their data from, since when, and when its predecessor was given up.
+    /// The server that the others get their data from, and since when.
     head: usize,
     head_since: Time,
     /// Former writers that do not replicate from it.
@@ -285,9 +285,11 @@ impl Model for AutoFailover {
                 }
             }
             // Whoever makes another one writable beside Weir chooses the writer, and answers for what is lost.
-            Action::ReadOnly(node, false) | Action::Writable(node) if node != self.head => {}
-            Action::ReadOnly(node, on) => self.set_read_only(node, on),
-            Action::Writable(node) => self.set_read_only(node, false),
+            Action::ReadOnly(node, false) if node != self.head => {}
+            Action::ReadOnly(node, on) => {
+                let server = &mut self.servers[node];
+                (server.read_only, server.is_weirs_choice) = (on, false);
+            }
             Action::Apply(node, us) => self.servers[node].apply_us = us,
             Action::Replicate(node, true) => self.execute(context, node, Statement::Start),
             Action::Replicate(node, false) => self.execute(context, node, Statement::Stop),
@@ -472,12 +474,6 @@ impl AutoFailover {
     fn hears(&self, one: usize, two: usize) -> bool {
         let runs = |node: usize| self.servers[node].host.runs();
         runs(one) && runs(two) && !self.cut[one][two]
-    }
-
-    /// By a person.
-    fn set_read_only(&mut self, node: usize, on: bool) {
-        let server = &mut self.servers[node];
-        (server.read_only, server.is_weirs_choice) = (on, false);
     }
 
     fn set_link(&mut self, one: usize, two: usize, cut: bool) {
