@@ -158,6 +158,13 @@ pub enum Reason {
         /// The other Weir.
         peer: InstanceId,
     },
+    /// A Weir that knew of no other one has fallen silent, and may go on writing to the lost writer for minutes.
+    AwaitsSilentPeer {
+        /// The lost writer.
+        lost: Endpoint,
+        /// The other Weir.
+        peer: InstanceId,
+    },
     /// `weir.topology` names a writer that this configuration does not have, and another Weir uses it.
     UnknownWriter {
         /// The name.
@@ -389,6 +396,11 @@ impl fmt::Display for Reason {
             Self::AwaitsPeer { lost, peer } => write!(
                 f,
                 "waits: another Weir ({peer}) reaches {lost}, so only the way to it from here is broken"
+            ),
+            Self::AwaitsSilentPeer { lost, peer } => write!(
+                f,
+                "waits until {lost} is back, or until another Weir ({peer}), which has fallen silent, can't be writing to \
+                 it any more"
             ),
             Self::UnknownWriter { writer, peer } => write!(
                 f,

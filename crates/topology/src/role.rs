@@ -145,7 +145,7 @@ pub struct Succession {
     pub gone_since: Option<Millis>,
     /// The lost writer that is to be replaced now.
     pub due: Option<Endpoint>,
-    /// Former writers that do not replicate from the present one.
+    /// Former writers, and servers that were writable beside the present one, that do not replicate from it.
     pub deposed: Vec<Endpoint>,
     /// Servers that are writable beside the writer, and former writers without a source: they are to replicate from it.
     pub returned: Vec<Endpoint>,

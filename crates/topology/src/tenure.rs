@@ -272,6 +272,13 @@ impl Tenure {
         self.peers.iter().find(sees).map(|peer| &peer.instance)
     }
 
+    /// A Weir that has not been heard of lately, knew of no other one, and so may write for long.
+    fn silent_with_long_lease(&self, policy: &EpochPolicy, now: Millis) -> Option<&InstanceId> {
+        let may_write = |peer: &&Peer| !peer.is_live(policy, now) && now < peer.may_write_until();
+        let mut silent = self.peers.iter().filter(may_write);
+        silent.find(|peer| peer.says.lease_ms > policy.lease_ms).map(|peer| &peer.instance)
+    }
+
     fn claim_first(&mut self, case: &Case<'_>, to: &Endpoint, ground: Ground) -> Verdict {
         let from = self.row.as_ref().map_or((0, 0), |row| (row.epoch, row.version));
         let address = case.address.map(str::to_owned);
@@ -303,6 +310,10 @@ impl Tenure {
                 let is_fresh = self.read_at.is_some_and(|at| case.now.since(at) < READ_AGE_MAX_MS);
                 if !is_fresh {
                     return Verdict::Wait(Reason::AwaitsEpoch);
+                }
+                // A claim would have to wait for it all the same, and the lost one could not come back meanwhile.
+                if let Some(peer) = self.silent_with_long_lease(policy, case.now).cloned() {
+                    return Verdict::Wait(Reason::AwaitsSilentPeer { lost, peer });
                 }
             }
             (Ground::InOrder, Some(peer)) if !case.knows_writer => {

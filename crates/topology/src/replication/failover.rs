@@ -193,9 +193,14 @@ impl<'m> Line<'m, '_> {
         let Some(writer) = writer else { return next };
         let Some((state, endpoint)) = self.state(writer).zip(self.endpoint(writer)) else { return next };
         next.writer_id.clone_from(&state.id);
-        let former = before.last_writers().iter().filter(|former| !next.deposed.contains(former));
-        let former: Vec<Endpoint> = former.cloned().collect();
-        next.deposed.extend(former);
+        // Whoever is writable beside the writer was one before this Weir began.
+        let is_beside = |at: &usize| matches!(self.origin(*at), Origin::Writable(origin) if origin == *at);
+        let beside = (0..self.members.len()).filter(is_beside).filter_map(endpoints);
+        for former in before.last_writers().iter().cloned().chain(beside) {
+            if !next.deposed.contains(&former) {
+                next.deposed.push(former);
+            }
+        }
         let follows = |at: usize| matches!(self.origin(at), Origin::Writable(origin) if origin == writer);
         next.deposed.retain(|former| {
             let at = (0..self.members.len()).find(|at| self.endpoint(*at) == Some(former));

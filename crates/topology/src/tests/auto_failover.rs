@@ -280,6 +280,20 @@ fn a_writer_that_was_replaced_needs_replicas_to_write_again() {
     assert_eq!(world.writer(), Some(0));
 }
 
+/// The same where this Weir began when the former writer was gone already, and has seen it only beside the present one.
+#[test]
+fn a_writer_that_was_replaced_before_this_weir_began_needs_replicas_too() {
+    let mut world = World::unseen(failover_policy());
+    world.see_state(0, Err(refused()));
+    world.see_state(1, Ok(writable(1).into()));
+    world.see_state(2, Ok(replica(2, 1, Link::Up).into()));
+    world.decide();
+    world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.writer(), Some(1));
+    world.see_servers([writable(0), read_only(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.writer(), None);
+}
+
 fn server(index: usize) -> Endpoint {
     Endpoint::new(&format!("db{index}"), 3306)
 }

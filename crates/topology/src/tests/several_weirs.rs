@@ -218,6 +218,49 @@ fn an_unconfirmed_claim_waits_for_the_leases_of_those_who_may_not_know() {
     );
 }
 
+/// A Weir that was alone has died with its lease of minutes. Its successor can't replace a writer that the cluster still has
+/// before that is over, so it does not try: the writer may be back sooner.
+#[test]
+fn a_writer_that_comes_back_is_not_kept_out_for_a_dead_weirs_lease() {
+    let lost_for = |back_after_ms: u64| {
+        let tables = Rc::new(RefCell::new(Tables::default()));
+        Weir::new("a", &tables).settle();
+        let mut b = Weir::new("b", &tables);
+        b.settle();
+        assert_eq!(b.world.writer(), Some(0));
+        let begun = b.world.now;
+        // Two of three nodes die; when they are back the first is the last to be seen.
+        for index in 0..3 {
+            b.world.see(index, Err(refused()));
+        }
+        b.world.decide();
+        let restored = |index| GaleraState { cluster_conf_id: 4, ..synced(index) };
+        for index in 1..3 {
+            b.world.see(index, Ok(restored(index)));
+        }
+        let mut reasons = Vec::new();
+        while b.world.writer().is_none() && b.world.now.since(begun) < 400_000 {
+            pass(&mut [&mut b], 1000);
+            if b.world.now.since(begun) >= back_after_ms {
+                b.world.see(0, Ok(restored(0)));
+            }
+            b.settle();
+            reasons.push(b.waits_for());
+        }
+        let epoch = tables.borrow().row.as_ref().unwrap().epoch;
+        (b.world.writer(), epoch, b.world.now.since(begun), reasons)
+    };
+    let (writer, epoch, after_ms, reasons) = lost_for(20_000);
+    assert_eq!((writer, epoch), (Some(0), 1));
+    assert!(after_ms < 30_000, "{after_ms}");
+    let reason = "waits until 192.168.4.22:3306 is back, or until another Weir (a), which has fallen silent, can't be \
+                  writing to it any more";
+    assert!(reasons.iter().any(|said| said == reason), "{reasons:?}");
+    let (writer, epoch, after_ms, _) = lost_for(u64::MAX);
+    assert_eq!((writer, epoch), (Some(1), 2));
+    assert!((310_000..340_000).contains(&after_ms), "{after_ms}");
+}
+
 #[test]
 fn who_starts_later_goes_by_the_row() {
     let (mut a, mut b, tables) = two();
