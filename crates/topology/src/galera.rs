@@ -64,6 +64,7 @@ pub(crate) fn decide(
     cluster.learn_epoch(judge);
     cluster.drop_other_histories();
     cluster.drop_old_views();
+    cluster.leave_history();
     cluster.give_up_silent();
     cluster.hold = cluster.due_hold();
     cluster.held_up = cluster.held_up_by_flow_control();

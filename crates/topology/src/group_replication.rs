@@ -109,7 +109,9 @@ impl<'a> Cluster<'a> {
         let winner = only_winner(&votes);
         let trusted = match last {
             Some(last) if votes.contains_key(&last) => Some(last),
-            Some(last) => winner.filter(|winner| self.may_replace(votes.get(winner).copied())).or(Some(last)),
+            Some(last) => {
+                winner.filter(|winner| self.may_replace(winner, votes.get(winner).copied())).or(Some(last))
+            }
             None => winner,
         };
         self.drop_where(|state| match &trusted {
@@ -119,10 +121,21 @@ impl<'a> Cluster<'a> {
         });
     }
 
-    /// Whether a group with so many ONLINE servers takes the place of the one so far: more than half of all servers are
-    /// in it, or every other one says that it is in none. While the members of the old group are only without quorum,
-    /// or can't be reached, a server that somebody has started as a group of its own is not what they go on as.
-    fn may_replace(&self, votes: Option<usize>) -> bool {
+    /// Whether a group of which so many servers say that they work takes the place of the one so far: more than half of all
+    /// servers are in it, as themselves or another member of it says, or every other one says that it is in none. While
+    /// the members of the old group are only without quorum, or can't be reached, a server that somebody has started as a
+    /// group of its own is not what they go on as.
+    fn may_replace(&self, group: &str, votes: Option<usize>) -> bool {
+        let works = |state: &GroupState| {
+            let members = state.members.iter();
+            members
+                .filter(|member| matches!(member.state, MemberState::Online | MemberState::Recovering))
+                .count()
+        };
+        let told = healthy(&self.members).filter(|(_, state)| state.history() == group);
+        if told.map(|(_, state)| works(state)).max().is_some_and(|works| 2 * works > self.members.len()) {
+            return true;
+        }
         let is_wanted = |member: &&Member<'_>| {
             !member.state.as_ref().is_err_and(|out| matches!(out.reason, Reason::Wished(_)))
         };

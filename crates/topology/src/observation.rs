@@ -137,9 +137,23 @@ impl Observation {
         };
         let connects = previous.map(|previous| previous.connects.clone()).unwrap_or_default();
         let latency_us = previous.and_then(|previous| previous.latency_us);
-        let epoch = previous.and_then(|previous| previous.epoch.clone());
+        // Another process may have other tables, those of another cluster.
+        let is_another = matches!(fault, Some(ProbeError::Unreachable(_)))
+            || previous
+                .zip(state.as_ref())
+                .is_some_and(|(previous, state)| previous.is_of_another_history(state));
+        let epoch = previous.filter(|_| !is_another).and_then(|previous| previous.epoch.clone());
         let endpoint = endpoint.clone();
         Self { endpoint, at, state, fault, timeouts, back, version, connects, latency_us, epoch }
+    }
+
+    fn is_of_another_history(&self, state: &ServerState) -> bool {
+        match (&self.state, state) {
+            (Some(ServerState::Galera(before)), ServerState::Galera(state)) => {
+                before.has_history() && before.cluster_state_uuid != state.cluster_state_uuid
+            }
+            _ => false,
+        }
     }
 
     /// The same with another ping.

@@ -141,6 +141,8 @@ pub struct Group {
 pub struct Succession {
     /// How replicas name the last writer; empty: none was seen.
     pub writer_id: String,
+    /// Servers that were seen to get their data from it while it was the writer.
+    pub followers: Vec<Endpoint>,
     /// Since when a lost writer has been gone for more than half of the servers.
     pub gone_since: Option<Millis>,
     /// The lost writer that is to be replaced now.

@@ -28,7 +28,7 @@ const CLAIM_PAUSE_MS: u64 = 5_000;
 pub struct Tenure {
     /// The newest row that was read.
     pub row: Option<EpochRow>,
-    /// When the row's epoch was first seen.
+    /// When the row's epoch was first seen; without a row when the cluster took the place of another one.
     pub since: Millis,
     /// When the row that is now the newest was first seen.
     pub learned_at: Millis,
@@ -94,7 +94,7 @@ pub(crate) struct Case<'a> {
     pub(crate) switch: Option<(&'a Switch, Option<&'a str>)>,
     /// A server that is to take the role from the row's writer, which goes on until it has; and its address.
     pub(crate) returns: Option<(&'a Endpoint, Option<&'a str>)>,
-    /// When the cluster's roles were decided for the first time.
+    /// When this cluster's roles were decided for the first time.
     pub(crate) begun: Millis,
     pub(crate) now: Millis,
 }

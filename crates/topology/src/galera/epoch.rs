@@ -11,20 +11,40 @@ impl Cluster<'_> {
     pub(super) fn learn_epoch(&mut self, judge: &Judge<'_>) {
         let Some(policy) = self.epoch else { return };
         let is_member = |endpoint: &Endpoint| self.members.iter().any(|member| member.endpoint == endpoint);
-        let reads = judge.observations.iter().filter(|seen| is_member(&seen.endpoint));
+        // A node that was started as a cluster of its own has other tables.
+        let trusted = self.before.view.as_ref().map(|view| &view.history);
+        let is_ours = |endpoint: &Endpoint| {
+            let state = judge.galera_state(endpoint).filter(|state| state.has_history());
+            state.zip(trusted).is_none_or(|(state, trusted)| state.cluster_state_uuid == *trusted)
+        };
+        let is_read = |endpoint: &Endpoint| is_member(endpoint) && is_ours(endpoint);
+        let reads = judge.observations.iter().filter(|seen| is_read(&seen.endpoint));
         let reads = reads.filter_map(|seen| seen.epoch.as_ref());
         let (known, view) = (self.before.tenure.as_ref(), self.before.writer_view.as_ref());
         let mut tenure = Tenure::after(known, policy, reads, view, self.now);
         self.note_deposed(&mut tenure);
         if let Some(row) = &tenure.row {
             let last = self.before.last_writers();
-            let is_ahead = tenure.ahead.as_ref().is_some_and(|ahead| last == std::slice::from_ref(ahead));
+            let epoch = |tenure: &Tenure| tenure.row.as_ref().map(|row| row.epoch);
+            // Unless another Weir was quicker.
+            let is_unchanged = self.before.tenure.as_ref().and_then(epoch) == Some(row.epoch);
+            let is_ahead = is_unchanged
+                && tenure.ahead.as_ref().is_some_and(|ahead| last == std::slice::from_ref(ahead));
             if last != std::slice::from_ref(&row.writer) && !is_ahead {
                 self.before.writers = vec![row.writer.clone()];
                 (self.before.hold, self.before.writer_view, tenure.ahead) = (None, None, None);
             }
         }
         self.tenure = Some(tenure);
+    }
+
+    /// What was read in another history tells nothing of the present one, and gives no right to write in it.
+    pub(super) fn leave_history(&mut self) {
+        if let (Some(before), Some(view), Some(tenure)) = (&self.before.view, &self.view, &mut self.tenure)
+            && before.history != view.history
+        {
+            *tenure = Tenure { since: self.now, ..Tenure::default() };
+        }
     }
 
     /// A writer that the epoch has left behind must not be written to within old transactions either, unless it left in
@@ -77,7 +97,7 @@ impl Cluster<'_> {
             sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
             switch,
             returns: self.returning(&candidates),
-            begun: self.before.begun.unwrap_or(self.now),
+            begun: self.before.begun.unwrap_or(self.now).max(tenure.since),
             now: self.now,
         };
         let verdict = tenure.rule(&case, policy);

@@ -5,8 +5,8 @@
 //! - a lost writer is given up when more than half say that they can't connect to it, and this Weir can't either, all
 //!   that for `failover_after_ms`;
 //! - a server that is not read_only is the writer while more than half are seen, itself included, that get their data
-//!   from it. One without a source stands for the only one that is not read_only, unless that one has been replaced: after
-//!   a restart of everything it may be the one that is writable.
+//!   from it. One without a source stands for the only one that is not read_only, if that is the last writer or replicated
+//!   from it: after a restart of everything one that was replaced before may be the one that is writable.
 //!
 //! Two majorities have a server in common, so another Weir can't replace a writer for which there still is one. It may
 //! have seen that server some time ago: what was seen counts for less than `failover_after_ms`, also where this Weir was
@@ -139,17 +139,25 @@ impl<'m> Line<'m, '_> {
         Origin::Unknown
     }
 
-    /// How many servers stand for this one. Those without a source do where it has no rival, and has not been replaced.
+    /// How many servers stand for this one. Those without a source do where it has no rival, and may be the writer's heir.
     fn support(&self, at: usize) -> usize {
-        let known = self.before.succession.as_ref().zip(self.endpoint(at));
-        let was_replaced = known.is_some_and(|(known, at)| known.deposed.contains(at));
-        let has_rival = was_replaced || self.writable().any(|other| other != at);
+        let has_rival = !self.is_of_the_line(at) || self.writable().any(|other| other != at);
         let stands = |member: &usize| match self.origin(*member) {
             Origin::Writable(origin) => origin == at,
             Origin::Nobody => !has_rival,
             Origin::Lost(_) | Origin::Unknown => false,
         };
         (0..self.members.len()).filter(stands).count()
+    }
+
+    /// Whether a server is the last writer, or was seen to get its data from that one, as far as anybody is known to have
+    /// been the writer.
+    fn is_of_the_line(&self, at: usize) -> bool {
+        let Some(known) = self.before.succession.as_ref().filter(|known| !known.writer_id.is_empty()) else {
+            return true;
+        };
+        let Some((state, at)) = self.state(at).zip(self.endpoint(at)) else { return false };
+        (state.id == known.writer_id || known.followers.contains(at)) && !known.deposed.contains(at)
     }
 
     /// The one that may write: two majorities would have a server in common.
@@ -190,9 +198,21 @@ impl<'m> Line<'m, '_> {
         };
         let endpoints = |at: usize| self.endpoint(at).cloned();
         next.unconnected = (0..self.members.len()).filter(has_lost_source).filter_map(endpoints).collect();
-        let Some(writer) = writer else { return next };
+        let Some(writer) = writer else {
+            self.note_replaced(&mut next);
+            return next;
+        };
         let Some((state, endpoint)) = self.state(writer).zip(self.endpoint(writer)) else { return next };
+        let is_same = next.writer_id == state.id;
         next.writer_id.clone_from(&state.id);
+        let follows = |at: usize| matches!(self.origin(at), Origin::Writable(origin) if origin == writer);
+        // Whoever can't be seen now is believed to be what it was.
+        let followed = |at: usize| {
+            let was = |endpoint| is_same && next.followers.contains(endpoint);
+            matches!(self.origin(at), Origin::Unknown | Origin::Lost(_)) && self.endpoint(at).is_some_and(was)
+        };
+        let followers = (0..self.members.len()).filter(|at| *at != writer && (follows(*at) || followed(*at)));
+        next.followers = followers.filter_map(endpoints).collect();
         // Whoever is writable beside the writer was one before this Weir began.
         let is_beside = |at: &usize| matches!(self.origin(*at), Origin::Writable(origin) if origin == *at);
         let beside = (0..self.members.len()).filter(is_beside).filter_map(endpoints);
@@ -201,7 +221,6 @@ impl<'m> Line<'m, '_> {
                 next.deposed.push(former);
             }
         }
-        let follows = |at: usize| matches!(self.origin(at), Origin::Writable(origin) if origin == writer);
         next.deposed.retain(|former| {
             let at = (0..self.members.len()).find(|at| self.endpoint(*at) == Some(former));
             former != endpoint && at.is_some_and(|at| !follows(at))
@@ -213,6 +232,23 @@ impl<'m> Line<'m, '_> {
         };
         next.returned = (0..self.members.len()).filter(is_back).filter_map(endpoints).collect();
         next
+    }
+
+    /// Where most servers can't be seen: one that others replicate from has taken the last writer's place all the same.
+    fn note_replaced(&self, next: &mut Succession) {
+        let is_next = |at: &usize| {
+            let replaces = self.state(*at).is_some_and(|state| state.id != next.writer_id);
+            let mut others = (0..self.members.len()).filter(|other| other != at);
+            replaces
+                && others.any(|other| matches!(self.origin(other), Origin::Writable(origin) if origin == *at))
+        };
+        if self.writable().any(|at| is_next(&at)) {
+            for last in self.before.last_writers() {
+                if !next.deposed.contains(last) {
+                    next.deposed.push(last.clone());
+                }
+            }
+        }
     }
 
     /// The only writer of before, if it is not there any more, does not answer, and nobody else is writable.

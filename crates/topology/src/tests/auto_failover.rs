@@ -280,18 +280,67 @@ fn a_writer_that_was_replaced_needs_replicas_to_write_again() {
     assert_eq!(world.writer(), Some(0));
 }
 
-/// The same where this Weir began when the former writer was gone already, and has seen it only beside the present one.
+/// The same where this Weir began when the former writer was gone already, whether it has seen it beside the present one
+/// or not.
 #[test]
 fn a_writer_that_was_replaced_before_this_weir_began_needs_replicas_too() {
-    let mut world = World::unseen(failover_policy());
-    world.see_state(0, Err(refused()));
-    world.see_state(1, Ok(writable(1).into()));
-    world.see_state(2, Ok(replica(2, 1, Link::Up).into()));
+    for is_seen_beside in [true, false] {
+        let mut world = World::unseen(failover_policy());
+        world.see_state(0, Err(refused()));
+        world.see_state(1, Ok(writable(1).into()));
+        world.see_state(2, Ok(replica(2, 1, Link::Up).into()));
+        world.decide();
+        assert_eq!(world.writer(), Some(1));
+        if is_seen_beside {
+            world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+            world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+            assert_eq!(
+                world.succession().returned,
+                [node(0)],
+                "whoever made it read_only may have died then"
+            );
+        }
+        world.see_servers([writable(0), read_only(1), replica(2, 1, Link::Up)]);
+        assert_eq!(world.writer(), None);
+        world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+        assert_eq!(world.writer(), Some(1));
+    }
+}
+
+/// A Weir that sees too few servers to go by the next writer has learnt of it all the same.
+#[test]
+fn a_writer_that_few_are_seen_to_have_left_needs_replicas_too() {
+    let rows: Vec<Intent> =
+        (0..4).map(|index| Intent { endpoint: server(index), ..row(0, 101, 1) }).collect();
+    let decide = |states: [Option<ReplicaState>; 4], before: &Roles| {
+        let look = |(index, state): (usize, Option<ReplicaState>)| {
+            let result = state.map(ServerState::from).ok_or_else(refused);
+            Observation::after(None, &server(index), Millis(1000), result)
+        };
+        let seen: Vec<Observation> = states.into_iter().enumerate().map(look).collect();
+        roles(&failover_policy(), &rows, &seen, before, Millis(1000))
+    };
+    let follows = |index, source| Some(replica(index, source, Link::Up));
+    let begun = [Some(writable(0)), follows(1, 0), follows(2, 0), follows(3, 0)];
+    let begun = decide(begun, &Roles::default());
+    assert_eq!(begun.groups[0].writers, [server(0)]);
+    let nobody: [Endpoint; 0] = [];
+    let missed = decide([None, Some(writable(1)), follows(2, 1), None], &begun);
+    assert_eq!(missed.groups[0].writers, nobody, "two of four are no majority");
+    let restarted = [Some(writable(0)), Some(read_only(1)), follows(2, 1), follows(3, 1)];
+    assert_eq!(decide(restarted.clone(), &missed).groups[0].writers, nobody);
+    assert_eq!(decide(restarted, &begun).groups[0].writers, [server(0)], "for who has seen nothing of it");
+}
+
+/// A replica that could not be seen for a moment is the next writer in a planned change all the same.
+#[test]
+fn a_follower_that_was_not_seen_at_last_may_be_next() {
+    let mut world = World::failing_over();
+    world.see_state(1, Err(refused()));
     world.decide();
-    world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+    world.see_servers([read_only(0), read_only(1), replica(2, 0, Link::Up)]);
+    world.see_servers([read_only(0), writable(1), replica(2, 0, Link::Up)]);
     assert_eq!(world.writer(), Some(1));
-    world.see_servers([writable(0), read_only(1), replica(2, 1, Link::Up)]);
-    assert_eq!(world.writer(), None);
 }
 
 fn server(index: usize) -> Endpoint {

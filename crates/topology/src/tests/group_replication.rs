@@ -395,6 +395,28 @@ fn a_group_bootstrapped_while_the_others_have_no_quorum() {
     assert!(world.writer().is_some());
 }
 
+/// The group was made anew on a server that can't be reached from here; of one that can the view is told.
+#[test]
+fn a_new_group_that_has_most_servers_is_believed_whoever_tells_of_it() {
+    let mut world = World::group(group_policy(WriterReads::Yes));
+    for index in [0, 1] {
+        world.see_state(index, Err(refused()));
+    }
+    let made_anew = |state: &mut GroupState| {
+        (state.view_prefix, state.view_number) = ("17400000000000000".to_owned(), 2);
+        state.members.retain(|member| member.id == id(2));
+    };
+    world.see_member(2, made_anew);
+    world.decide();
+    assert_eq!(world.picture(), "- - -");
+    world.see_member(2, |state| {
+        made_anew(state);
+        state.members.push(GroupMember { id: id(0), ..state.members[0].clone() });
+    });
+    world.decide();
+    assert_eq!(world.picture(), "- - R");
+}
+
 /// What the newest view was is not forgotten when nobody is left who tells of it.
 #[test]
 fn a_member_that_comes_back_alone_in_an_old_view() {

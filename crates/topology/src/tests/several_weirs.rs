@@ -261,6 +261,71 @@ fn a_writer_that_comes_back_is_not_kept_out_for_a_dead_weirs_lease() {
     assert!((310_000..340_000).contains(&after_ms), "{after_ms}");
 }
 
+/// One that was cut off for long takes itself for alone, and publishes its choice before the row has it.
+#[test]
+fn a_choice_that_another_weir_was_quicker_to_make_is_given_up() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &tables);
+    weir.settle();
+    weir.loses_path_to_writer();
+    weir.world.decide();
+    for index in 1..3 {
+        weir.world.see_changed(index, scenarios::next_view);
+    }
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), Some(1));
+    let mut row = tables.borrow().row.clone().unwrap();
+    (row.epoch, row.version, row.writer, row.claimed_by) = (2, 2, node(2), "b".into());
+    tables.borrow_mut().row = Some(row);
+    weir.settle();
+    assert_eq!(weir.world.writer(), Some(2));
+    assert_eq!(tables.borrow().row.as_ref().map(|row| row.epoch), Some(2));
+}
+
+/// The first node was started as a cluster of its own, and has joined the others' since: its tables were others.
+#[test]
+fn an_epoch_of_another_history_does_not_count() {
+    let apart = Rc::new(RefCell::new(Tables::default()));
+    let mut weir = Weir::new("a", &apart);
+    let own = |index| GaleraState { cluster_state_uuid: "own".to_owned(), ..synced(index) };
+    weir.world.see(0, Ok(own(0)));
+    for index in [1, 2] {
+        weir.world.see(index, Err(refused()));
+    }
+    for _ in 0..4 {
+        weir.read(0);
+        weir.world.decide();
+        weir.carry_out();
+        weir.beat();
+    }
+    assert_eq!(weir.world.writer(), Some(0));
+    assert!(weir.writes_at(weir.world.now));
+    // The others are back, and what they agreed on meanwhile is read on one of them.
+    let row = EpochRow {
+        epoch: 1,
+        version: 1,
+        writer: node(1),
+        writer_address: None,
+        claimed_by: "b".into(),
+        is_open: true,
+        switching: None,
+    };
+    weir.tables = Rc::new(RefCell::new(Tables { row: Some(row), instances: Vec::new() }));
+    weir.beat();
+    for index in [1, 2] {
+        weir.world.see(index, Ok(synced(index)));
+    }
+    weir.read(2);
+    weir.world.decide();
+    assert_eq!((weir.world.writer(), weir.tenure().row.as_ref().map(|row| row.epoch)), (Some(0), Some(1)));
+    weir.world.see(0, Ok(synced(0)));
+    weir.world.decide();
+    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits for a look at weir.topology"));
+    weir.read(1);
+    weir.world.decide();
+    assert_eq!(weir.world.writer(), Some(1));
+}
+
 #[test]
 fn who_starts_later_goes_by_the_row() {
     let (mut a, mut b, tables) = two();

@@ -3,6 +3,7 @@
 use weir_topology::{EpochPolicy, Failback, LocalState, Status, Tenure, drift_ms};
 
 use crate::breach::Breach;
+use crate::cluster::Epoch;
 use crate::node::{endpoint, node_of};
 use crate::queue::{MS, Time};
 use crate::watch::Watch;
@@ -153,9 +154,9 @@ impl World {
         let (now, detect) = (self.context.now, self.bounds.detect);
         // Views that count from 1 again are believed after a moment.
         let recount = if self.cluster.recounted_at > 0 { 3000 * MS } else { 0 };
-        let since = asker.awake_since.max(asker.wished_at).max(self.cluster.recounted_at) + recount;
+        let since = asker.awake_since.max(asker.wished_at).max(self.cluster.recounted_at);
         let reads = |node: &usize| {
-            let since = asker.reach[*node].reads_since.map(|good| good.max(since));
+            let since = asker.reach[*node].reads_since.map(|good| good.max(since) + recount);
             asker.wants(*node) && since.is_some_and(|since| now > since + detect + BACK)
         };
         if let Some(node) = (0..self.cluster.nodes.len()).find(reads) {
@@ -214,7 +215,8 @@ impl World {
     /// Rules 2 and 7: as many writers as are wanted, and the heaviest where they take their role back.
     fn check_quiet_writers(&mut self, weir: usize, is_steady: bool) {
         let asker = &self.weirs[weir];
-        if !is_steady || asker.writer.is_none() || self.is_somebody_cut_off() {
+        if !is_steady || asker.writer.is_none() || self.is_somebody_cut_off() || !asker.believes_in_cluster()
+        {
             return;
         }
         let able: Vec<usize> = (0..self.cluster.nodes.len())
@@ -279,8 +281,8 @@ impl World {
             return;
         }
         let lease_ms = policy.lone_lease_ms.max(policy.lease_ms);
-        let later = self.cluster.epochs.iter().find(|(later, ..)| *later > epoch);
-        if let Some((later, begun, _)) = later.copied()
+        let later = self.cluster.epochs.iter().find(|later| later.number > epoch);
+        if let Some(Epoch { number: later, begun, .. }) = later.copied()
             && now > begun + (lease_ms + drift_ms(lease_ms)) * MS
         {
             let ago = (now - begun) / MS;
@@ -290,7 +292,7 @@ impl World {
         // The cluster may still have the former writer of an epoch that was closed when it was claimed.
         let used = self.first_writes.iter().find(|(later, first)| *later > epoch && *first != node);
         let is_closed =
-            |later: u64| self.cluster.epochs.iter().any(|(known, _, closed)| *known == later && *closed);
+            |later: u64| self.cluster.epochs.iter().any(|known| known.number == later && known.is_closed);
         if let Some((later, first)) = used.copied()
             && is_closed(later)
         {
@@ -298,12 +300,17 @@ impl World {
                 format!("weir {weir} writes on n{node} by epoch {epoch}, after n{first} was written to by epoch {later}")
             });
         }
-        // Until then nobody else may still have a lease by an earlier one.
+        // Until then nobody else may still have a lease by an earlier one, but one whose writer left in order.
+        let is_left_in_order = |old: u64| {
+            let mut later =
+                self.cluster.epochs.iter().filter(|known| (old + 1..=epoch).contains(&known.number));
+            later.any(|known| !known.is_closed)
+        };
         let may_still = |other: &&Weir| {
             other.index != weir
                 && other.runs
-                && other.epoch().is_some_and(|old| old < epoch)
-                && other.writer.is_some_and(|writer| writer != node)
+                && other.epoch().is_some_and(|old| old < epoch && !is_left_in_order(old))
+                && other.writer.is_some_and(|writer| writer != node && self.cluster.has_quorum(writer))
                 && other.may_write(now, None)
         };
         if is_closed(epoch)
@@ -372,7 +379,11 @@ impl World {
         let is_recounted = recounted == 0 || before(recounted, self.bounds.detect + 3000 * MS);
         let able_since =
             self.cluster.nodes[from].writable_since.filter(|_| is_recounted && asker.wants(from));
-        let was_able = able_since.is_some_and(|since| before(since, self.bounds.detect));
+        // Who follows the row follows what was known when that was asked for.
+        let row = asker.tenure().filter(is_named).and_then(|tenure| tenure.row.as_ref());
+        let epoch = row.and_then(|row| self.cluster.epochs.iter().find(|known| known.number == row.epoch));
+        let chosen_at = epoch.map_or(now, |epoch| epoch.proposed_at);
+        let was_able = able_since.is_some_and(|since| since + self.bounds.detect < chosen_at);
         let was_awake = before(asker.awake_since, self.bounds.detect);
         let waited = moved.held_ms.is_some_and(|held| held >= asker.settings.unconfirmed_ms());
         // With an epoch it is enough that one Weir sees the writer.

@@ -124,6 +124,17 @@ pub(crate) struct Write {
     pub(crate) deed: Deed,
 }
 
+/// An epoch of the cluster's row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch {
+    pub(crate) number: u64,
+    pub(crate) begun: Time,
+    /// When the claim was sent.
+    pub(crate) proposed_at: Time,
+    /// It was closed when it began.
+    pub(crate) is_closed: bool,
+}
+
 /// What a write does.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
@@ -165,8 +176,8 @@ pub(crate) struct Cluster {
     pub(crate) writes: Vec<Write>,
     /// The Weirs' tables in each history.
     pub(crate) tables: Vec<Tables>,
-    /// When each epoch of the first history began, and whether it was closed then.
-    pub(crate) epochs: Vec<(u64, Time, bool)>,
+    /// The epochs of the first history.
+    pub(crate) epochs: Vec<Epoch>,
     pub(crate) breach: Option<Breach>,
 }
 
@@ -404,7 +415,12 @@ impl Cluster {
             if let (0, Some(row)) = (history, &row)
                 && before != Some(row.epoch)
             {
-                self.epochs.push((row.epoch, context.now, !row.is_open));
+                self.epochs.push(Epoch {
+                    number: row.epoch,
+                    begun: context.now,
+                    proposed_at: self.writes[write].sent_at,
+                    is_closed: !row.is_open,
+                });
             }
             context.disturb(|| format!("    weir {weir} changes the row to {row:?}"));
         }

@@ -338,7 +338,7 @@ impl Cluster {
             }
         }
         let epoch = tables.row.as_ref().map_or(0, |row| row.epoch);
-        self.epochs.retain(|(known, ..)| *known <= epoch);
+        self.epochs.retain(|known| known.number <= epoch);
         self.tables[0] = tables;
     }
 

@@ -41,7 +41,16 @@ use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, Tally, run};
 ///   clients waited for the claim, up to 5 s, instead of going on at the present one.
 /// - 2000002: a member that had been stopped or cut off was believed in a view that the group had left long ago.
 /// - 2000028: a server that was bootstrapped as a group of its own became the writer while the others had no quorum.
-const KEPT: [u64; 7] = [24, 229, 230, 1_000_005, 1_000_183, 2_000_002, 2_000_028];
+/// - 4773: a lease that was given in the history of a node that had been started apart was used in the cluster's.
+/// - 16731: a Weir that had been cut off published a writer, and moved the role there from the one that another Weir had
+///   chosen meanwhile.
+/// - 2001899: a group that was made anew with all its servers was not believed while one of two could be reached.
+/// - 4000785, 4002024, 4002451: after a restart of everything a writer that had been replaced got the role back from a Weir
+///   that had never seen it beside the next one.
+const KEPT: [u64; 13] = [
+    24, 229, 230, 4773, 16_731, 1_000_005, 1_000_183, 2_000_002, 2_000_028, 2_001_899, 4_000_785, 4_002_024,
+    4_002_451,
+];
 /// Steps of one world. In those with odd numbers the Weirs agree on an epoch, which takes more.
 const STEPS: u64 = 4000;
 const STEPS_AGREEING: u64 = 16_000;

@@ -22,6 +22,14 @@ pub(super) struct Truth {
     reads: Since,
 }
 
+impl Truth {
+    /// Since when it can be known that a server takes no writes. One that becomes the primary when it is cut off already
+    /// never did, and looks as if it could.
+    fn refuses_writes(&self) -> Option<Time> {
+        self.writes.no.map(|since| since.max(self.reads.no.unwrap_or(since)))
+    }
+}
+
 /// Since when something holds, or since when it does not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Since {
@@ -58,10 +66,14 @@ impl<M: Model> Checked for Follow<M> {
         self.servers.acknowledged(&mut self.context, weir, write);
         let sent = self.writes[write].clone();
         let weir = &self.weirs[sent.weir];
-        let is_awake = sent.sent_at > weir.awake_since + self.bounds.detect;
+        let is_awake = sent.sent_at > weir.awake_since.max(weir.wished_at) + self.bounds.detect;
         if self.servers.keeps(write) {
             self.weirs[sent.weir].knew_history = true;
-        } else if weir.knew_history && is_awake && self.servers.is_apart(sent.node) {
+        } else if weir.knew_history
+            && is_awake
+            && self.servers.is_apart(sent.node)
+            && !self.is_excused(sent.weir, sent.node)
+        {
             self.fail(|| {
                 format!("weir {} writes on n{}, which is not in the others' group", sent.weir, sent.node)
             });
@@ -74,6 +86,14 @@ impl<M: Model> Follow<M> {
         self.servers.refresh();
         let now = self.context.now;
         self.clear.note(now, self.servers.is_clear());
+        for weir in 0..self.weirs.len() {
+            // Who had to go by another group goes on with that.
+            let went = self.weirs[weir]
+                .writers
+                .iter()
+                .any(|writer| self.servers.is_apart(*writer) && self.is_excused(weir, *writer));
+            self.weirs[weir].knew_history &= !went;
+        }
         let reached: Vec<u8> = (0..self.weirs.len()).map(|weir| self.reached(weir)).collect();
         for node in 0..self.count() {
             let writes = self.servers.may_write(node);
@@ -82,6 +102,10 @@ impl<M: Model> Follow<M> {
             truth.writes.note(now, writes);
             truth.ready.note(now, ready);
             truth.reads.note(now, reads);
+            if self.servers.is_doubtful(node) {
+                let truth = &mut self.servers.host(node).truth;
+                (truth.writes, truth.reads) = (Since::default(), Since::default());
+            }
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.paths[weir][node];
                 let is_known = self.servers.is_known(node, reached[weir]);
@@ -106,9 +130,15 @@ impl<M: Model> Follow<M> {
         self.servers.hosts()[node].truth
     }
 
-    /// Whether a Weir can't know that a server is no part of the others' group.
+    /// Whether a Weir can't know that a server is no part of the others' group: it has never seen that, or nothing is left
+    /// of it that it could see.
     fn is_excused(&self, weir: usize, node: usize) -> bool {
-        self.servers.is_apart(node) && !self.weirs[weir].knew_history
+        let asker = &self.weirs[weir];
+        let shows = |other: usize| {
+            self.servers.is_left(other) && asker.wants(other) && asker.reach[other].clear_since.is_some()
+        };
+        let is_known = asker.knew_history && (0..self.count()).any(shows);
+        self.servers.is_apart(node) && !is_known
     }
 
     /// Rule 1: no writes to a server that can't take them, for longer than it takes to notice.
@@ -116,12 +146,12 @@ impl<M: Model> Follow<M> {
         let asker = &self.weirs[weir];
         let (now, awake, detect) = (self.context.now, asker.awake_since, self.bounds.detect);
         let is_wrong = |node: &&usize| {
-            let lost = self.truth(**node).writes.no;
+            let lost = self.truth(**node).refuses_writes();
             lost.is_some_and(|lost| now > lost.max(awake) + detect) && !self.is_excused(weir, **node)
         };
         let (count, most) = (asker.writers.len(), asker.settings.writers_max());
         if let Some(node) = asker.writers.iter().find(is_wrong).copied() {
-            let ago = (now - self.truth(node).writes.no.unwrap_or(now)) / MS;
+            let ago = (now - self.truth(node).refuses_writes().unwrap_or(now)) / MS;
             self.fail(|| {
                 format!("weir {weir} sends writes to n{node}, which has not taken any for {ago} ms")
             });
@@ -228,7 +258,7 @@ impl<M: Model> Follow<M> {
             && before(asker.probes[from].failed_at, detect + BACK);
         let able = self.truth(from).writes.yes.is_some_and(|since| before(since, detect + BACK));
         let fresh = self.bounds.fresh + self.servers.notice();
-        let (writes, ready) = (self.truth(to).writes.no, self.truth(to).ready.no);
+        let (writes, ready) = (self.truth(to).refuses_writes(), self.truth(to).ready.no);
         let is_excused = self.is_excused(weir, to) || !was_awake || !moved.is_new;
         if let Some(lost) = writes.filter(|lost| before(*lost, fresh) && !is_excused) {
             let ago = (now - lost) / MS;
@@ -244,7 +274,7 @@ impl<M: Model> Follow<M> {
         {
             let ago = (now - lost) / MS;
             self.fail(|| format!("weir {weir} makes n{to} the writer, which has been behind for {ago} ms"));
-        } else if able && was_awake && !is_planned && in_sight {
+        } else if able && was_awake && !is_planned && in_sight && asker.wants(from) {
             self.fail(|| format!("weir {weir} moves the writer from n{from} to n{to} without need"));
         } else if self.weirs[weir].changes > self.context.tally.disturbances + 1 {
             self.fail(|| format!("weir {weir} has moved the writer more often than anything happened"));

@@ -140,6 +140,7 @@ impl Model for Group {
 
     fn say(&mut self, context: &Context, node: usize) -> ServerState {
         self.apply(context.now, node);
+        self.note_silence(context.now);
         let member = &self.members[node];
         let mut state = GroupState {
             server_uuid: uuid_of(node),
@@ -350,6 +351,20 @@ impl Model for Group {
 
     fn is_apart(&self, node: usize) -> bool {
         self.views[self.members[node].view].history != self.views[self.view].history
+    }
+
+    fn is_left(&self, node: usize) -> bool {
+        self.takes_part(&self.views[self.view], node)
+    }
+
+    /// It hears more than half of its view, but not all of these each other: whether it decides with them is not modelled.
+    fn is_doubtful(&self, node: usize) -> bool {
+        let view = &self.views[self.members[node].view];
+        let hears = |other: &usize| *other == node || self.hears(node, *other);
+        let heard =
+            members(view.members).filter(|other| self.takes_part(view, *other) && hears(other)).count();
+        let is_out = self.takes_part(view, node) && self.majority & (1 << node) == 0;
+        is_out && 2 * heard > members(view.members).count()
     }
 
     fn is_clear(&self) -> bool {

@@ -139,6 +139,14 @@ pub(crate) trait Model: Sized {
     fn is_apart(&self, _node: usize) -> bool {
         false
     }
+    /// Whether a server is left of what others are apart from.
+    fn is_left(&self, _node: usize) -> bool {
+        true
+    }
+    /// Whether nobody can tell if a server takes part.
+    fn is_doubtful(&self, _node: usize) -> bool {
+        false
+    }
     /// Whether everybody can tell which servers belong together.
     fn is_clear(&self) -> bool {
         true
