@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Case> {
             "auto_failover::a_broken_way_replaces_nobody_and_half_a_failover_is_finished",
             broken_way,
         ),
+        Case::serial("auto_failover::a_drained_replica_votes_and_is_not_made_the_writer", drained_replica),
     ]
 }
 
@@ -233,5 +234,24 @@ fn broken_way(env: &Env) -> CaseResult {
     let _way = Forwarder::start(way, mysql.server(1).addr())?;
     eventually("the old source follows", PATIENCE, || Ok(numbers(mysql.server(1))? == [1]))?;
     ensure!(is_read_only(mysql.server(1))?, "it is still writable");
+    Ok(())
+}
+
+fn drained_replica(env: &Env) -> CaseResult {
+    let mysql = env.own_servers(Family::Mysql, 3, false)?;
+    grant(&mysql)?;
+    let servers: Vec<_> = mysql.servers().iter().map(MysqlServer::addr).collect();
+    let weir = weir(env, &servers)?;
+    let first = id(&mysql, 1)?;
+    ensure!(writer(&weir)? == first, "the source does not write");
+    // By its name it would be preferred.
+    let drained = run(&weir, &["drain", &servers[1].to_string()])?;
+    ensure!(drained.status.success(), "{drained:?}");
+    mysql.server(1).kill()?;
+    eventually("a replica is the writer", PATIENCE, || Ok(writer(&weir).is_ok_and(|id| id != first)))?;
+    ensure!(writer(&weir)? == id(&mysql, 3)?, "the drained one writes");
+    Session::open(weir.addr(), "test")?.run("INSERT INTO trickle VALUES (1)")?;
+    eventually("the drained one follows", PATIENCE, || Ok(numbers(mysql.server(2))? == [1]))?;
+    ensure!(is_read_only(mysql.server(2))?, "it is writable");
     Ok(())
 }

@@ -168,6 +168,10 @@ impl Servers {
 /// Members that are down are started and join; one that its group has expelled joins again.
 fn repair_group(group: &Mysql) -> Result<(), FailoverError> {
     for server in group.servers() {
+        // One that was told to end may still be about it, and let nobody in.
+        if server.process().is_some() && server.root_query("SELECT 1").is_err() {
+            server.kill()?;
+        }
         if server.process().is_none() {
             server.start()?;
         }

@@ -38,9 +38,14 @@ pub(super) fn rule(
     if count < SERVERS_MIN {
         return None;
     }
-    outdate(policy, after_ms, members, judge);
-    let line = Line { policy, members, before, majority: count / 2 + 1 };
-    let writer = line.writer();
+    for member in members.iter_mut().filter(|member| member.state.is_ok()) {
+        if let Some(age_ms) = too_old_ms(policy, after_ms, member.endpoint, judge) {
+            member.state = Err(Out::silent(Reason::NotObservedForLong { age_ms }));
+        }
+    }
+    let seen = members.iter().map(|member| seen(policy, after_ms, member, judge)).collect();
+    let line = Line { policy, members, seen, before, majority: count / 2 + 1 };
+    let writer = line.writer().filter(|at| line.works(*at));
     let mut succession = line.succession(writer, before);
     let waits_for = match line.lost(writer, before, judge) {
         Some(lost) => line.give_up(lost, &mut succession, after_ms, judge),
@@ -51,27 +56,47 @@ pub(super) fn rule(
     };
     let refused: Vec<_> = (0..members.len()).map(|at| line.refusal(at, writer)).collect();
     for (member, out) in members.iter_mut().zip(refused) {
-        if let Some(out) = out {
+        if let Some(out) = out.filter(|_| member.state.is_ok()) {
             member.state = Err(out);
         }
     }
     Some((succession, waits_for))
 }
 
-/// Takes servers out of the count that were seen too long ago: since then others may have replaced the writer. Probes
+/// What counts of a server: also of one that the user keeps from work, which replicates and finds its source lost like
+/// any other.
+fn seen<'a>(
+    policy: &ReplicationPolicy,
+    after_ms: u64,
+    member: &Member<'a>,
+    judge: &Judge<'a>,
+) -> Option<&'a ReplicaState> {
+    match &member.state {
+        Ok(state) => Some(state),
+        Err(Out { reason: Reason::Wished(Wish::OfflineSoft), .. }) => {
+            let is_fresh = too_old_ms(policy, after_ms, member.endpoint, judge).is_none();
+            super::answering(policy, judge, member.endpoint).ok().filter(|_| is_fresh)
+        }
+        Err(_) => None,
+    }
+}
+
+/// How long ago a server was seen that does not count for that: since then others may have replaced the writer. Probes
 /// that come in time are never so late.
-fn outdate(policy: &ReplicationPolicy, after_ms: u64, members: &mut [Member<'_>], judge: &Judge<'_>) {
+fn too_old_ms(
+    policy: &ReplicationPolicy,
+    after_ms: u64,
+    endpoint: &Endpoint,
+    judge: &Judge<'_>,
+) -> Option<u64> {
     let counts_ms = after_ms.saturating_sub(ReplicationPolicy::LEASE_MS);
     // What a server has said counts on while a few probes have no answer.
     let steps_ms = after_ms.saturating_sub(2 * ReplicationPolicy::LEASE_MS);
     let step_ms = steps_ms / u64::from(policy.timeouts_max.max(1));
-    for member in members.iter_mut().filter(|member| member.state.is_ok()) {
-        let Some(seen) = judge.observation(member.endpoint) else { continue };
-        let age_ms = judge.now.since(seen.at).saturating_add(step_ms * u64::from(seen.timeouts));
-        if age_ms > counts_ms {
-            member.state = Err(Out::silent(Reason::NotObservedForLong { age_ms }));
-        }
-    }
+    let seen = judge.observation(endpoint)?;
+    let missed_ms = step_ms.saturating_mul(u64::from(seen.timeouts));
+    let age_ms = judge.now.since(seen.at).saturating_add(missed_ms);
+    (age_ms > counts_ms).then_some(age_ms)
 }
 
 /// Through whom a server gets its data in the end.
@@ -90,13 +115,20 @@ enum Origin<'m> {
 struct Line<'m, 'a> {
     policy: &'m ReplicationPolicy,
     members: &'m [Member<'a>],
+    /// What counts of each.
+    seen: Vec<Option<&'m ReplicaState>>,
     before: &'m Group,
     majority: usize,
 }
 
 impl<'m> Line<'m, '_> {
     fn state(&self, at: usize) -> Option<&'m ReplicaState> {
-        self.members.get(at).and_then(|member| member.state.as_ref().ok().copied())
+        self.seen.get(at).copied().flatten()
+    }
+
+    /// Whether the user does not keep it from work: then nothing is done with it either.
+    fn works(&self, at: usize) -> bool {
+        self.members.get(at).is_some_and(|member| member.state.is_ok())
     }
 
     fn endpoint(&self, at: usize) -> Option<&'m Endpoint> {
@@ -197,7 +229,8 @@ impl<'m> Line<'m, '_> {
             _ => false,
         };
         let endpoints = |at: usize| self.endpoint(at).cloned();
-        next.unconnected = (0..self.members.len()).filter(has_lost_source).filter_map(endpoints).collect();
+        let working = || (0..self.members.len()).filter(|at| self.works(*at));
+        next.unconnected = working().filter(has_lost_source).filter_map(endpoints).collect();
         let Some(writer) = writer else {
             self.note_replaced(&mut next);
             return next;
@@ -230,7 +263,7 @@ impl<'m> Line<'m, '_> {
             Origin::Nobody => self.endpoint(*at).is_some_and(|at| next.deposed.contains(at)),
             Origin::Lost(_) | Origin::Unknown => false,
         };
-        next.returned = (0..self.members.len()).filter(is_back).filter_map(endpoints).collect();
+        next.returned = working().filter(is_back).filter_map(endpoints).collect();
         next
     }
 

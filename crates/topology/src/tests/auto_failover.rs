@@ -332,6 +332,26 @@ fn a_writer_that_few_are_seen_to_have_left_needs_replicas_too() {
     assert_eq!(decide(restarted, &begun).groups[0].writers, [server(0)], "for who has seen nothing of it");
 }
 
+/// A replica that is kept from work still says whether it has lost its source.
+#[test]
+fn a_drained_replica_has_a_vote() {
+    let mut world = World::failing_over();
+    let drained = Intent { endpoint: node(2), wish: Wish::OfflineSoft, ..row(2, 101, 1) };
+    world.rows.retain(|row| row.endpoint != node(2));
+    world.rows.push(drained);
+    world.decide();
+    assert_eq!(world.picture(), "W R -");
+    world.lose_source(refused(), [Some(replica(1, 0, Link::Down)), Some(replica(2, 0, Link::Down))]);
+    assert_eq!(world.succession().due, Some(node(0)));
+    // It stands for a writer, too, and nothing is done with it.
+    world.see_servers([writable(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.picture(), "- WR -");
+    world.see_servers([writable(0), writable(1), read_only(2)]);
+    assert_eq!(world.writer(), None, "two that are writable, and none has two of three");
+    world.see_servers([read_only(0), writable(1), replica(2, 0, Link::Down)]);
+    assert_eq!(world.succession().unconnected, []);
+}
+
 /// A replica that could not be seen for a moment is the next writer in a planned change all the same.
 #[test]
 fn a_follower_that_was_not_seen_at_last_may_be_next() {

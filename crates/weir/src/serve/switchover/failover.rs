@@ -206,9 +206,9 @@ impl Server {
         let members = self.members(hostgroup);
         let majority = members.len() / 2 + 1;
         let others = members.into_iter().filter(|(server, _)| server != lost);
-        let others = others.filter_map(|(server, weight)| {
+        let others = others.map(|(server, weight)| {
             let options = self.account_at(hostgroup, &server);
-            Some(Other { server, options, weight: weight? })
+            Other { server, options, weight }
         });
         let failover = Failover {
             lock: lock_name(hostgroup),
@@ -276,7 +276,8 @@ fn look_at(server: &Endpoint, options: &Options) -> Result<(), String> {
 struct Other {
     server: Endpoint,
     options: Options,
-    weight: u32,
+    /// None: it has a vote, and is not to be the writer.
+    weight: Option<u32>,
 }
 
 /// A failover that is to be made.
@@ -294,7 +295,8 @@ struct Failover {
 struct Replica {
     server: ReplicationServer,
     source: Source,
-    weight: u32,
+    /// None: it is not to be the writer.
+    weight: Option<u32>,
     received: String,
 }
 
@@ -347,6 +349,12 @@ impl Failover {
                 return Err(format!("{} is not read_only: it may be the next writer already", other.server));
             }
             match <[Source; 1]>::try_from(server.sources()?) {
+                Ok([source]) if other.weight.is_none() && source.link.link == Link::Idle => {
+                    left.push(format!(
+                        "{} is drained and its replication stopped: it is left alone",
+                        other.server
+                    ));
+                }
                 Ok([source]) if source.has_positions && self.is_of_cluster(&source) => {
                     let received = server.received(&source)?;
                     replicas.push(Replica { server, source, weight: other.weight, received });
@@ -432,9 +440,11 @@ impl Failover {
     }
 }
 
-/// The one that has received most: all that any has. Of equal ones that with the greatest weight, then by name.
+/// The one that has received most: all that any has. Of equal ones that with the greatest weight, then by name; none that
+/// the user keeps from work.
 fn best(replicas: &mut [Replica]) -> Result<usize, String> {
-    let mut order: Vec<usize> = (0..replicas.len()).collect();
+    let is_wanted = |at: &usize| replicas.get(*at).is_some_and(|replica| replica.weight.is_some());
+    let mut order: Vec<usize> = (0..replicas.len()).filter(is_wanted).collect();
     order.sort_by_key(|at| {
         replicas.get(*at).map(|replica| (Reverse(replica.weight), replica.server.endpoint.clone()))
     });
@@ -449,7 +459,12 @@ fn best(replicas: &mut [Replica]) -> Result<usize, String> {
             return Ok(at);
         }
     }
-    Err(format!("no replica has all that the others have: {}", received.join(" | ")))
+    let told = |replica: &Replica| {
+        let drained = if replica.weight.is_none() { " (drained)" } else { "" };
+        format!("{}{drained} {}", replica.server.endpoint, replica.received)
+    };
+    let told: Vec<String> = replicas.iter().map(told).collect();
+    Err(format!("no replica that may be the writer has all that the others have: {}", told.join(" | ")))
 }
 
 impl Replica {

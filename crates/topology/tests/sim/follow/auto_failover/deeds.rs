@@ -81,6 +81,8 @@ pub(super) struct Replace {
     life: u32,
     lost: usize,
     others: Vec<usize>,
+    /// Those that the user keeps from work: they vote, and are not chosen.
+    drained: Vec<usize>,
     step: Step,
     replicas: Vec<Replica>,
     to: Option<Replica>,
@@ -111,7 +113,8 @@ impl Work {
                 Some(Self::Replace(Box::new(Replace {
                     life,
                     lost,
-                    others: (0..count).filter(|node| *node != lost && weir.wants(*node)).collect(),
+                    others: (0..count).filter(|node| *node != lost).collect(),
+                    drained: (0..count).filter(|node| !weir.wants(*node)).collect(),
                     step: Step::Look,
                     replicas: Vec::new(),
                     to: None,
@@ -331,7 +334,9 @@ impl AutoFailover {
         if !server.read_only {
             return Err(format!("n{node} is not read_only"));
         }
-        if let Some(Thread { source, link, .. }) = server.thread {
+        if let Some(Thread { source, link, .. }) = server.thread
+            && !(link == Link::Idle && replace.drained.contains(&node))
+        {
             let at = Connection { node, life: server.host.life };
             replace.replicas.push(Replica { at, source, link, received: server.log.clone() });
         }
@@ -354,7 +359,8 @@ impl AutoFailover {
         let any = self.breach == Some(Breach::FailoverTakesAny);
         let has_all =
             |one: &Replica| replace.replicas.iter().all(|other| one.received.starts_with(&other.received));
-        let best = replace.replicas.iter().position(|one| any || has_all(one));
+        let may_write = |one: &Replica| !replace.drained.contains(&one.at.node);
+        let best = replace.replicas.iter().position(|one| may_write(one) && (any || has_all(one)));
         let best = best.ok_or("none has all that the others have")?;
         replace.to = Some(replace.replicas.remove(best));
         Ok(())
