@@ -120,9 +120,9 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
     let victim = two.victim.clone();
     let minority = [Member::Proxy(BLIND), Member::Server(victim.index)];
     let network = stage.network()?;
-    let cut = two.mark(&format!("{} and Weir {BLIND} are cut off", victim.name));
+    // The commands may wait for a while until they do something.
     network.cut_off(&minority)?;
-    let is_cut = Moment::now();
+    let cut = two.mark(&format!("{} and Weir {BLIND} are cut off", victim.name));
     stage.pause(BROKEN)?;
     let joined = two.mark("the network is whole again");
     network.join(&minority)?;
@@ -136,7 +136,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
         let samples = ended.blind.recording.samples.iter();
         samples.filter(|s| s.stream.writes() == writes && s.sent > from && s.done < joined).count()
     };
-    blind.none("writes acknowledged by the minority", answers(true, is_cut));
+    blind.none("writes acknowledged by the minority", answers(true, cut));
     blind.none("reads answered by the minority once it knows that it is one", answers(false, noticed));
     let told = ended.blind.recording.failures.iter().filter(|f| f.text.contains("hostgroup")).count();
     blind.must("the errors say why", told.to_string(), told > 0);

@@ -78,10 +78,10 @@ struct Ended {
 fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, FailoverError> {
     let member = [Member::Server(victim.index)];
     let network = stage.network()?;
-    let event = run.mark(format!("{} falls silent", victim.name));
+    // The command may wait for a while until it does something.
     network.cut_off(&member)?;
-    let silent = Moment::now();
-    let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
+    let silent = run.mark(format!("{} has fallen silent", victim.name));
+    let answered = run.wait_answers(stage, silent, RECOVERY_TIMEOUT_S)?;
     stage.pause(SILENT)?;
     let back = run.mark(format!("{} is heard again", victim.name));
     network.join(&member)?;
