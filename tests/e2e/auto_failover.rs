@@ -247,7 +247,16 @@ fn drained_replica(env: &Env) -> CaseResult {
     // By its name it would be preferred.
     let drained = run(&weir, &["drain", &servers[1].to_string()])?;
     ensure!(drained.status.success(), "{drained:?}");
+    // Stopped by hand it says nothing of its source, and stays as it is.
+    mysql.server(2).root_query("STOP REPLICA IO_THREAD")?;
     mysql.server(1).kill()?;
+    thread::sleep(FAILOVER_AFTER + Duration::from_secs(1));
+    ensure!(!weir.log().contains("failover begins"), "{}", weir.log());
+    let said = text(&run(&weir, &["status"])?.stdout);
+    ensure!(said.contains("1 servers say that they can't connect to it, for a failover 2 must"), "{said}");
+    let status = mysql.server(2).root_query("SHOW REPLICA STATUS")?.concat();
+    ensure!(!status.iter().any(|value| value == "2003"), "it was started: {status:?}");
+    mysql.server(2).root_query("START REPLICA IO_THREAD")?;
     eventually("a replica is the writer", PATIENCE, || Ok(writer(&weir).is_ok_and(|id| id != first)))?;
     ensure!(writer(&weir)? == id(&mysql, 3)?, "the drained one writes");
     Session::open(weir.addr(), "test")?.run("INSERT INTO trickle VALUES (1)")?;

@@ -275,11 +275,19 @@ impl Group {
             let succession = group.succession.clone().unwrap_or_default();
             (succession.due, succession.returned, succession.unconnected)
         };
+        // What else a reason tells may change all the time; votes come and go with servers.
+        let awaited = |group: &'_ Self| {
+            let votes = group.waits_for.as_ref().and_then(|reason| match reason {
+                Reason::AwaitsVotes { votes, .. } => Some(*votes),
+                _ => None,
+            });
+            (group.waits_for.as_ref().map(discriminant), votes)
+        };
         (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist)
             == (&other.writers, &other.hold, &other.failback, &other.yields_to, &other.assist)
             && self.donors == other.donors
             && deeds(self) == deeds(other)
-            && self.waits_for.as_ref().map(discriminant) == other.waits_for.as_ref().map(discriminant)
+            && awaited(self) == awaited(other)
             && agreed(self) == agreed(other)
     }
 
