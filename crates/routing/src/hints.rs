@@ -84,7 +84,7 @@ fn has_comment(text: &[u8]) -> bool {
 
 /// What is in the first plain comment that stands between two tokens: neither in a string nor executed by a server.
 fn first_comment(text: &[u8], dialect: Dialect) -> Option<&[u8]> {
-    let mut lexer = Lexer::new(text, dialect);
+    let mut lexer = Lexer::of_all_comments(text, dialect);
     let mut end = 0;
     loop {
         let token = lexer.token();

@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
             tokens.push(token);
         }
         let mut flaws = lexer.flaws();
-        flaws.malformed |= lexer.token().kind != TokenKind::End;
+        flaws.malformed |= flaws.uncertain_comment || lexer.token().kind != TokenKind::End;
         tokens.push(Token::NONE);
         let mut cursor = Self { text, dialect, tokens, flaws, at: 0, first: 0, depth: 0 };
         cursor.count_parenthesis();

@@ -98,8 +98,10 @@ impl Token {
 pub struct Flaws {
     /// Something is not terminated, or servers may read it in different ways.
     pub malformed: bool,
-    /// There is a comment that some servers execute: `/*! */`, `/*M! */`. Its contents are tokens.
+    /// There is a comment that the server executes: `/*! */`, `/*M! */`. Its contents are tokens.
     pub executable_comment: bool,
+    /// One of them may be executed or not, by the server's patch level. Its contents are tokens all the same.
+    pub uncertain_comment: bool,
 }
 
 /// The tokens of a text.
@@ -112,6 +114,8 @@ pub struct Lexer<'a> {
     dialect: Dialect,
     /// Inside an executable comment.
     executing: bool,
+    /// Every executable comment is read, whoever executes it.
+    executes_all: bool,
     /// The last token, for what depends on it: names after a dot, numbers that begin with one.
     last: TokenKind,
     last_end: usize,
@@ -202,10 +206,16 @@ impl<'a> Lexer<'a> {
             start: 0,
             dialect,
             executing: false,
+            executes_all: false,
             last: TokenKind::End,
             last_end: 0,
-            flaws: Flaws { malformed, executable_comment: false },
+            flaws: Flaws { malformed, ..Flaws::default() },
         }
+    }
+
+    /// The same, reading executable comments of all servers: for what must be found wherever it stands.
+    pub fn of_all_comments(text: &'a [u8], dialect: Dialect) -> Self {
+        Self { executes_all: true, ..Self::new(text, dialect) }
     }
 
     /// What was found so far that makes the text uncertain. Complete after [`TokenKind::End`].

@@ -58,6 +58,13 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     if flaws.malformed {
         scanner.effects |= Effects::UNKNOWN;
     }
+    if flaws.uncertain_comment {
+        // It may be another statement than its words say: COMMIT or nothing at all.
+        statement.kind = Kind::Other;
+        statement.access = Access::Write;
+        scanner.effects |= Effects::UNKNOWN;
+        scanner.effects -= Effects::ENDINGS;
+    }
     let doubtful = !scanner.sure || flaws.executable_comment || flaws.malformed || statement.multi;
     if doubtful && (statement.access == Access::Read || statement.multi) {
         statement.access = Access::Write;

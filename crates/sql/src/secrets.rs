@@ -19,7 +19,7 @@ pub fn mask_secrets(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut finder = Finder::default();
-    let mut lexer = Lexer::new(text, Dialect::default());
+    let mut lexer = Lexer::of_all_comments(text, Dialect::default());
     loop {
         let token = lexer.token();
         if token.kind == TokenKind::End {
@@ -36,7 +36,7 @@ pub fn mask_secrets(text: &[u8]) -> Option<Vec<u8>> {
 /// The text with every string masked but those that `is_harmless` knows, quotes included.
 pub fn mask_literals(text: &[u8], is_harmless: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut found = Vec::new();
-    let mut lexer = Lexer::new(text, Dialect::default());
+    let mut lexer = Lexer::of_all_comments(text, Dialect::default());
     loop {
         let token = lexer.token();
         match token.kind {
@@ -172,6 +172,14 @@ mod tests {
             (
                 "/*!50000 CREATE USER a IDENTIFIED BY 'sesame' */",
                 "/*!50000 CREATE USER a IDENTIFIED BY '***' */",
+            ),
+            (
+                "CREATE USER a /*!80000 IDENTIFIED BY 'sesame' */ /*M!110800 REQUIRE SSL */",
+                "CREATE USER a /*!80000 IDENTIFIED BY '***' */ /*M!110800 REQUIRE SSL */",
+            ),
+            (
+                "SET time_zone = '+00:00', PASSWORD FOR a = PASSWORD('sesame')",
+                "SET time_zone = '+00:00', PASSWORD FOR a = PASSWORD('***')",
             ),
             ("PREPARE s FROM 'CREATE USER a IDENTIFIED BY ''b'''", "PREPARE s FROM '***'"),
             ("SET @s = 'ALTER USER a IDENTIFIED BY ''b'''", "SET @s = '***'"),

@@ -111,6 +111,17 @@ bitflags! {
     }
 }
 
+impl Effects {
+    /// What ends something that held the session: not to be believed of a text that the server may read differently.
+    pub const ENDINGS: Self = Self::TABLE_DROPPED
+        .union(Self::LOCK_RELEASED)
+        .union(Self::TABLES_UNLOCKED)
+        .union(Self::BACKUP_ENDED)
+        .union(Self::BACKUP_UNLOCKED)
+        .union(Self::TEXT_DEALLOCATE)
+        .union(Self::HANDLER_CLOSED);
+}
+
 bitflags! {
     /// What of its session's past, or of its connection, a statement reads.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -361,7 +361,8 @@ fn kill_has_a_target() {
         ("KILL 0x5", None),
         ("KILL CONNECTION_ID()", None),
         ("KILL 5; SELECT 1", None),
-        ("KILL /*!99999 5 */ 6", None),
+        ("KILL /*!50000 5 */ 6", None),
+        ("KILL /*!99999 5 */ 6", kill(KillKind::Connection, false, 6)),
     ];
     for (text, expected) in cases {
         assert_eq!(kill_target(text.as_bytes(), dialect()), expected, "{text}");
@@ -408,7 +409,9 @@ fn use_has_a_schema() {
         ("USE", dialect(), None),
         ("USE a; USE b", dialect(), None),
         ("USE `a", dialect(), None),
-        ("USE /*!99999 a */ b", dialect(), None),
+        ("USE /*!50000 a */ b", dialect(), None),
+        ("USE /*!100699 a */ b", dialect(), None),
+        ("USE /*!99999 a */ b", dialect(), Some("b")),
     ];
     for (text, dialect, expected) in cases {
         assert_eq!(use_schema(text.as_bytes(), dialect), expected.map(bytes), "{text}");

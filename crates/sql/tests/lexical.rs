@@ -115,7 +115,7 @@ fn comments_do_not_nest_and_do_not_hide() {
     assert!(!assigns(b"SELECT 1 /*m! INTO @x */", LeadBytes::Utf8));
     assert!(assigns(b"SELECT 1 /*M! INTO @x */", LeadBytes::Utf8));
     assert!(assigns(b"SELECT 1 /*!INTO @x*/", LeadBytes::Utf8));
-    assert!(assigns(b"SELECT 1 /*!80000INTO @x*/", LeadBytes::Utf8));
+    assert!(assigns(b"SELECT 1 /*!50500INTO @x*/", LeadBytes::Utf8));
 }
 
 #[test]
@@ -127,9 +127,20 @@ fn hints_with_quotes_around_their_end_are_not_trusted() {
 #[test]
 fn executable_comments_that_may_be_skipped_end_alike() {
     // A server that skips the comment ends it at the first `*/`.
-    assert!(unknown(b"SELECT 1 /*!99999 '*/ INTO @x -- ' */", LeadBytes::Utf8));
-    assert!(unknown(b"SELECT 1 /*!99999 # */ INTO @x\n*/", LeadBytes::Utf8));
-    assert!(unknown(b"SELECT 1 /*!99999 `*/` */", LeadBytes::Utf8));
+    assert!(unknown(b"SELECT 1 /*!100650 '*/ INTO @x -- ' */", LeadBytes::Utf8));
+    assert!(unknown(b"SELECT 1 /*!100650 # */ INTO @x\n*/", LeadBytes::Utf8));
+    assert!(unknown(b"SELECT 1 /*!50000 `*/` */", LeadBytes::Utf8));
+}
+
+#[test]
+fn comments_of_other_versions_are_skipped_as_servers_skip_them() {
+    // Quotes hide nothing in them, and comments nest once: MariaDB 10.11 and MySQL 9.7.
+    assert!(assigns(b"SELECT 1 /*!99999 '*/ INTO @x -- ' */", LeadBytes::Utf8));
+    assert!(assigns(b"SELECT 1 /*!99999 -- */ INTO @x", LeadBytes::Utf8));
+    assert!(!assigns(b"SELECT 1 /*!999999 /*+ */ INTO @x */", LeadBytes::Utf8));
+    assert!(assigns(b"SELECT 1 /*!999999 /* /* */ */ INTO @x", LeadBytes::Utf8));
+    assert!(!assigns(b"SELECT 1 /*!99999/*/*/ INTO @x*/", LeadBytes::Utf8));
+    assert!(unknown(b"SELECT 1 /*!999999/*/ INTO @x", LeadBytes::Utf8));
 }
 
 #[test]

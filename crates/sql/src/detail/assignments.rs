@@ -95,6 +95,7 @@ fn assignment(text: &[u8], item: &Item) -> Option<Assignment> {
         ItemKind::CharacterSet => "character set".to_owned(),
         ItemKind::User => lower(&unquoted(name.get(1..)?)),
         ItemKind::System => lower(&unquoted(name)),
+        ItemKind::Role | ItemKind::DefaultRole | ItemKind::Password => return None,
     };
     if name == "transaction" && item.kind == ItemKind::System {
         return None;

@@ -20,6 +20,12 @@ pub(crate) enum ItemKind {
     Names,
     /// CHARACTER SET or CHARSET, whose value is the rest.
     CharacterSet,
+    /// ROLE, whose value is the rest. In a list of several on MariaDB only, as the next two.
+    Role,
+    /// DEFAULT ROLE, whose value is the rest.
+    DefaultRole,
+    /// PASSWORD, whose value is the rest.
+    Password,
 }
 
 /// One assignment, with offsets into the text.
@@ -120,8 +126,17 @@ fn target<T: Tokens>(tokens: &mut T, item: &mut Item) {
             return;
         }
     }
+    let is_variable = matches!(tokens.now().kind, TokenKind::Equals | TokenKind::Assign);
     match first.word {
         Word::NAMES => item.kind = ItemKind::Names,
+        Word::ROLE if !item.at_signs && !is_variable => item.kind = ItemKind::Role,
+        // `PASSWORD = ...` sets one, too.
+        Word::PASSWORD if !item.at_signs => item.kind = ItemKind::Password,
+        Word::DEFAULT if tokens.now().word == Word::ROLE => {
+            item.kind = ItemKind::DefaultRole;
+            item.name.1 = tokens.now().end();
+            tokens.advance();
+        }
         Word::CHARSET => item.kind = ItemKind::CharacterSet,
         Word::CHARACTER if tokens.now().word == Word::SET => {
             item.kind = ItemKind::CharacterSet;
@@ -181,12 +196,6 @@ impl Scanner<'_> {
                 }
                 return Kind::SetStatement;
             }
-            Word::ROLE => {
-                self.effects |= Effects::ROLE_CHANGED;
-                return Kind::SetRole;
-            }
-            Word::DEFAULT => return Kind::SetDefaultRole,
-            Word::PASSWORD => return Kind::SetPassword,
             Word::RESOURCE => {
                 self.effects |= Effects::UNREADABLE_VARIABLE;
                 return Kind::SetResourceGroup;
@@ -198,24 +207,39 @@ impl Scanner<'_> {
             _ => {}
         }
         // SET SESSION TRANSACTION: what follows the scope is the kind of the statement.
-        let transaction = self.assign(false);
-        if transaction { Kind::SetTransaction } else { Kind::Set }
+        self.assign(false)
     }
 
-    /// Collects the effects of the assignments. True if there is a TRANSACTION with a scope among them.
-    fn assign(&mut self, for_one_statement: bool) -> bool {
+    /// Collects the effects of the assignments. Returns the kind of the most that is among them, wherever it stands.
+    fn assign(&mut self, for_one_statement: bool) -> Kind {
         let text = self.lexer.text();
         let mut effects = Effects::empty();
         let mut transaction = false;
+        let mut items_count = 0;
+        let [mut role, mut default_role, mut password] = [false; 3];
         self.no_variables_read = true;
         items(&mut Targets(self), for_one_statement, &mut |item| {
             let name = text.get(item.name.0..item.name.1).unwrap_or_default();
+            items_count += 1;
+            role |= item.kind == ItemKind::Role;
+            default_role |= item.kind == ItemKind::DefaultRole;
+            password |= item.kind == ItemKind::Password;
             transaction |= item.scope != Scope::Unscoped && name.eq_ignore_ascii_case(b"transaction");
             effects |= effects_of(&item, name);
         });
         self.no_variables_read = false;
+        if (password || default_role) && items_count > 1 {
+            // The rest of the list may be done although the statement fails at a table of accounts (MariaDB 10.11).
+            effects |= Effects::UNKNOWN;
+        }
         self.effects |= effects;
-        transaction
+        match () {
+            () if password => Kind::SetPassword,
+            () if default_role => Kind::SetDefaultRole,
+            () if role => Kind::SetRole,
+            () if transaction => Kind::SetTransaction,
+            () => Kind::Set,
+        }
     }
 }
 
@@ -247,8 +271,11 @@ impl Tokens for Targets<'_, '_> {
 
 /// What an assignment does that the server does not report, or cannot be asked for.
 fn effects_of(item: &Item, name: &[u8]) -> Effects {
-    if item.kind == ItemKind::User {
-        return Effects::USER_VARIABLE;
+    match item.kind {
+        ItemKind::User => return Effects::USER_VARIABLE,
+        ItemKind::Role => return Effects::ROLE_CHANGED,
+        ItemKind::DefaultRole | ItemKind::Password => return Effects::empty(),
+        ItemKind::System | ItemKind::Names | ItemKind::CharacterSet => {}
     }
     if !matches!(item.scope, Scope::Session | Scope::Unscoped) {
         return Effects::empty();
