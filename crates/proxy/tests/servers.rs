@@ -81,6 +81,16 @@ fn a_write_that_a_writer_turns_away_as_read_only_runs_on_the_next_one() {
     bench.read_only = Vec::new();
     bench.pass_ms(200);
     insert(&mut bench, client, 1);
+
+    // DDL commits the transaction first, and may be refused at its own end.
+    bench.query(client, "BEGIN");
+    bench.pass_ms(1);
+    bench.reply(client);
+    bench.read_only = vec![0, 1];
+    bench.query(client, "ALTER TABLE t ADD c INT");
+    bench.pass_ms(1);
+    let (code, text) = bench.error(client).unwrap();
+    assert!(code == 1053 && text.contains("may or may not have been committed"), "{text}");
 }
 
 /// Where nobody writes soon, the server's own answer is better than none; and on a reader it is the answer.

@@ -125,3 +125,39 @@ fn who_waits_for_a_node_to_have_its_last_write_is_told_so() {
     assert_eq!(code, 9001, "{message}");
     assert!(message.contains("is not known to have this session's last write"), "{message}");
 }
+
+/// The node asks before each of them whether it takes statements: what ran before the one that it refuses may be there.
+#[test]
+fn a_statement_that_runs_others_is_not_run_again_at_another_node() {
+    let statements =
+        ["CALL p()", "BEGIN NOT ATOMIC INSERT INTO t VALUES (1); COMMIT; SELECT 1; END", "EXECUTE s"];
+    for (sql, begins) in statements.into_iter().flat_map(|sql| [(sql, false), (sql, true)]) {
+        let mut bench = cluster();
+        let client = bench.client(0, "app");
+        if begins {
+            run(&mut bench, client, "BEGIN");
+        }
+        bench.outside = vec![0, 1];
+        let ran = bench.log.len();
+        let (code, message) = run(&mut bench, client, sql).unwrap();
+        assert_eq!(code, 1053, "{sql}: {message}");
+        assert!(message.contains("may or may not have taken effect"), "{sql}: {message}");
+        assert_eq!(bench.log.len(), ran + 1, "{sql} was run again: {:?}", bench.log);
+    }
+}
+
+/// They can't commit.
+#[test]
+fn a_statement_with_a_stored_function_runs_at_another_node() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    run(&mut bench, client, "SELECT 1 FROM t");
+    bench.outside = vec![0];
+    assert_eq!(run(&mut bench, client, "INSERT INTO t VALUES (f())"), None);
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    run(&mut bench, client, "BEGIN");
+    bench.outside = vec![bench.log[0].0];
+    let (code, _) = run(&mut bench, client, "INSERT INTO t VALUES (f())").unwrap();
+    assert_eq!(code, 1213);
+}

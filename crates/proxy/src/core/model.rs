@@ -414,6 +414,10 @@ pub(crate) enum Refusal {
     HandsOver,
     /// The server has undone what its group may commit all the same.
     OutcomeUnknown,
+    /// As LeftCluster, but the statement runs others, some of which may have committed.
+    LeftAmid,
+    /// As ReadOnly, but the statement ends a transaction first, which may have been committed.
+    ReadOnlyAmid,
 }
 
 #[cfg(test)]

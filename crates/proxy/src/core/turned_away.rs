@@ -2,7 +2,7 @@
 //!
 //! | error | who | when | so |
 //! | --- | --- | --- | --- |
-//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else | another server takes it; a transaction is over (1213) |
+//! | 1047 with WSREP in its text | a Galera node outside its component | before any statement, in a transaction too, which is lost then; any other 1047 means something else | another server takes it; a transaction is over (1213); of a statement that runs others (CALL, EXECUTE, compound ones) a part may have been committed: nobody knows (08007) |
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
 //! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
 //! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
@@ -54,7 +54,14 @@ impl Core {
             && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
             && session.work.kind != WorkKind::Reset;
         let is_writers = group.reader_hostgroup.is_some();
-        if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
+        let may_move_in_part = session.pins.is_empty() || is_in_transaction;
+        if may_move_in_part
+            && group.is_replicated
+            && runs_others(session)
+            && is_wsrep_refusal(err.code, err.message)
+        {
+            Some(Refusal::LeftAmid)
+        } else if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
             Some(Refusal::LeftCluster)
         } else if can_move
             && group.is_replicated
@@ -68,7 +75,8 @@ impl Core {
             && is_undone_as_a_whole(session)
             && is_read_only(err.code, err.message)
         {
-            Some(Refusal::ReadOnly)
+            let ends_another = is_in_transaction && commits_first(session.work.statement.kind);
+            Some(if ends_another { Refusal::ReadOnlyAmid } else { Refusal::ReadOnly })
         } else {
             None
         }
@@ -85,23 +93,38 @@ impl Core {
             Refusal::ReadOnly => "has become read_only",
             Refusal::HandsOver => "hands over its role",
             Refusal::OutcomeUnknown => {
-                let message = format!(
-                    "{endpoint} has left its cluster while that was to decide on the transaction: it may or may not have \
-                     taken effect"
-                );
-                return self.fail_session(holder, OUTCOME_UNKNOWN, &message);
+                let what = "has left its cluster while that was to decide on the transaction: it may or may not have \
+                            taken effect";
+                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
+            }
+            Refusal::LeftAmid => {
+                let what = "has left its cluster: the statement runs others, and a part of it, or the transaction that it \
+                            was in, may or may not have taken effect";
+                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
+            }
+            Refusal::ReadOnlyAmid => {
+                let what = "has become read_only: the statement had no effect, but the transaction before it, which it \
+                            ends, may or may not have been committed";
+                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
             }
         };
         if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
             return self.transaction_refused(key, holder, &format!("{endpoint} {because}"));
         }
-        self.keep(key, holder);
+        let may_have_left_something = self.sessions[holder].work.statement.effects.contains(Effects::ROUTINE);
+        if may_have_left_something {
+            self.lose_lease(holder);
+            self.backends[key].holder = None;
+            self.discard(key, Some(Poison::TurnedAway));
+        } else {
+            self.keep(key, holder);
+            self.sessions[holder].lease = None;
+            self.backends[key].holder = None;
+            self.offer(key);
+        }
         let session = &mut self.sessions[holder];
-        session.lease = None;
         session.work.attempts += 1;
         session.phase = Phase::Waiting(self.now);
-        self.backends[key].holder = None;
-        self.offer(key);
         self.acquire(holder);
     }
 
@@ -147,6 +170,37 @@ fn is_one_statement(session: &Session) -> bool {
     matches!(session.work.kind, WorkKind::Query | WorkKind::Execute)
         && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
         && !matches!(statement.kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
+}
+
+/// Whether a command runs other statements, so that some of them may have run, and may have committed, before the one
+/// that a server refuses.
+fn runs_others(session: &Session) -> bool {
+    let statement = session.work.statement;
+    let is_statement = matches!(session.work.kind, WorkKind::Query | WorkKind::Execute);
+    let may_run_others = matches!(
+        statement.kind,
+        Kind::Call
+            | Kind::Compound
+            | Kind::Execute
+            | Kind::ExecuteImmediate
+            | Kind::SetStatement
+            | Kind::Other
+    );
+    let is_uncertain = !session.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
+    is_statement && (may_run_others || (is_uncertain && !session.work.is_read))
+}
+
+/// Whether a statement of those that are undone as a whole commits the transaction in which it is begun.
+fn commits_first(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::CreateTable
+            | Kind::CreateView
+            | Kind::AlterTable
+            | Kind::DropTable
+            | Kind::Truncate
+            | Kind::RenameTable
+    )
 }
 
 /// Whether a statement that fails has left nothing behind, neither in tables nor in its session.

@@ -57,7 +57,7 @@ pub struct Bench {
     pub cut_off: Vec<usize>,
     /// These servers hand over the primary's role: every statement is answered with error 4094.
     pub handing_over: Vec<usize>,
-    /// These servers are read_only: INSERT and CALL are answered with error 1290.
+    /// These servers are read_only: INSERT, CALL and ALTER are answered with error 1290.
     pub read_only: Vec<usize>,
     /// UPDATEs are answered with this error; 0 for none.
     pub fails: u16,
@@ -392,6 +392,11 @@ impl Bench {
                 if conn.is_in_transaction {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
                 }
+                if text.contains("/* warns */") {
+                    let warned =
+                        OkPacket { warnings: 1, ..OkPacket::new(OK_HEADER, StatusFlags::AUTOCOMMIT) };
+                    answer = super::ok(sequence, warned, &[]);
+                }
                 if self.handing_over.contains(&conn.node) {
                     answer = super::error(sequence, 4094, HANDING_OVER);
                 }
@@ -399,7 +404,7 @@ impl Bench {
                     answer = super::error(sequence, 3100, CUT_OFF);
                 }
                 if self.read_only.contains(&conn.node)
-                    && ["INSERT", "CALL"].iter().any(|w| text.starts_with(w))
+                    && ["INSERT", "CALL", "ALTER"].iter().any(|w| text.starts_with(w))
                 {
                     answer = super::error(sequence, 1290, READ_ONLY);
                 }
