@@ -153,11 +153,11 @@ impl Core {
         let server = self.backends[backend].server;
         let group = |id: u32| self.groups.get(&id);
         let is_in = |group: &super::Group| group.members.iter().any(|member| member.server == server);
-        let leaves_nothing = work.is_read
-            || matches!(
-                work.statement.kind,
-                Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings | Kind::ShowCountErrors
-            );
+        let only_shows = matches!(
+            work.statement.kind,
+            Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings | Kind::ShowCountErrors
+        ) && !work.statement.multi;
+        let leaves_nothing = work.is_read || only_shows;
         let reader = group(work.hostgroup).and_then(|writers| writers.reader_hostgroup).and_then(group);
         let may_send = self.may_send(server, work);
         may_send && group(work.hostgroup).is_some_and(is_in) || (leaves_nothing && reader.is_some_and(is_in))

@@ -103,8 +103,11 @@ impl Core {
         if self.route(key, None) == Routed::Ended {
             return false;
         }
-        let statement = self.scan_command(key);
+        let mut statement = self.scan_command(key);
         let session = &mut self.sessions[key];
+        // Only the beginning of a long text has been looked at. One that does little by itself is not that long for nothing.
+        let may_hide_more = matches!(statement.access, Access::Control | Access::Inspect);
+        statement.multi |= session.upload.is_some() && may_hide_more;
         session.work.kind = WorkKind::Query;
         session.work.statement = statement;
         session.work.is_read = statement.access == Access::Read;

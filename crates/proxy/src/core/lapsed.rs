@@ -15,7 +15,8 @@ pub(super) const LAPSED: &str = "it could not be confirmed in time that it still
 impl Work {
     /// Whether it may change something on a server.
     pub(super) fn may_have_effects(&self) -> bool {
-        !self.is_read && !self.kind.is_harmless() && self.statement.kind != Kind::Rollback
+        let only_undoes = self.statement.kind == Kind::Rollback && !self.statement.multi;
+        !self.is_read && !self.kind.is_harmless() && !only_undoes
     }
 
     /// Whether it begins or ends a transaction. Where none is open, that begins one that is lost with the connection, or
