@@ -315,7 +315,7 @@ impl Bench {
                 });
                 self.core.connected(id, Ok(()), self.now);
             }
-            Order::Resume(_) => {}
+            Order::Resume(_) | Order::AcknowledgeWithin(..) | Order::Forfeit(_) => {}
             Order::StartTls(id, _) | Order::StartServerTls(id, _) => self.core.closed(id, self.now),
             Order::Check(id, check) => self.core.message(Message::Checked(id, check.run()), self.now),
             Order::Close(id) => {

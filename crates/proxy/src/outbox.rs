@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use slab::Slab;
 use weir_session::login::Check;
@@ -57,6 +58,11 @@ pub enum Order {
     Check(SocketId, Box<Check>),
     /// Bytes may be waiting that nobody has read since the socket was paused.
     Resume(SocketId),
+    /// Give up the connection when bytes that have left are not acknowledged within this time, in place of sending them
+    /// again and again; zero: as the system has it.
+    AcknowledgeWithin(SocketId, Duration),
+    /// What the system has of this socket and the peer does not is not to be delivered any more; a Close follows.
+    Forfeit(SocketId),
     /// Close, after what can be sent at once has been sent. No event of this socket comes after it.
     Close(SocketId),
 }
@@ -253,6 +259,19 @@ impl Outbox {
         {
             self.orders.push(Order::Close(socket));
         }
+    }
+
+    /// The same, and what has not reached the peer yet is not to reach it, as far as that can be prevented.
+    pub fn abort(&mut self, socket: SocketId) {
+        let Some(out) = self.out_mut(socket) else { return };
+        if out.owner.is_none() {
+            return;
+        }
+        out.buffer.clear();
+        out.sent = 0;
+        out.held_from = None;
+        self.orders.push(Order::Forfeit(socket));
+        self.close(socket);
     }
 
     /// The driver takes the orders given so far, into `orders`.

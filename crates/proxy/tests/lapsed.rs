@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_protocol::capability::Capabilities;
+use weir_protocol::command::put_query;
+use weir_protocol::frame;
 use weir_proxy::snapshot::Hostgroup;
 
 fn bench() -> Bench {
@@ -87,4 +89,90 @@ fn a_write_behind_show_warnings_does_not_follow_the_warnings_to_a_reader() {
     bench.pass_ms(5);
     let writes = |text: &str| text.contains("INSERT INTO");
     assert!(!bench.log.iter().any(|(node, text)| *node == 1 && writes(text)), "{:?}", bench.log);
+}
+
+/// The lease of every server ends in so many milliseconds.
+fn lease_ends_in(bench: &Bench, ms: u64) {
+    for server in &bench.servers {
+        server.shared.writes_until_ns.store(bench.now + ms * 1_000_000, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_upload_ends_with_the_lease_and_has_had_no_effect() {
+    let mut bench = bench();
+    let client = bench.client(0, "app");
+    lease_ends_in(&bench, 50);
+    let mut insert = Vec::new();
+    put_query(&mut insert, format!("INSERT INTO t VALUES ('{}')", "x".repeat(3 << 20)).as_bytes());
+    let (begin, end) = insert.split_at(2 << 20);
+    bench.send(client, begin);
+    bench.pass_ms(40);
+    assert_eq!((bench.conns.len(), bench.reply(client)), (1, None));
+    bench.pass_ms(15);
+    let (code, message) = bench.error(client).unwrap();
+    assert!(code == 1053 && message.ends_with("still on its way: it had no effect"), "{message}");
+    assert_eq!((bench.conns.len(), &bench.forfeited[..]), (0, &[0][..]));
+    bench.send(client, end);
+    assert_eq!(bench.log.len(), 0);
+}
+
+/// Bytes may come in the same batch of events in which the lease lapses.
+#[test]
+fn nothing_of_an_upload_is_passed_on_behind_the_lease() {
+    let mut bench = bench();
+    let client = bench.client(0, "app");
+    let mut insert = Vec::new();
+    put_query(&mut insert, format!("INSERT INTO t VALUES ('{}')", "x".repeat(3 << 20)).as_bytes());
+    let (begin, end) = insert.split_at(2 << 20);
+    bench.send(client, begin);
+    lease(&bench, true);
+    bench.send(client, end);
+    let (code, message) = bench.error(client).unwrap();
+    assert!(code == 1053 && message.ends_with("it had no effect"), "{message}");
+    assert_eq!((bench.conns.len(), bench.log.len()), (0, 0));
+}
+
+#[test]
+fn what_the_server_has_not_acknowledged_when_the_lease_lapses_is_not_sent_again() {
+    let mut bench = bench();
+    let client = bench.client(0, "app");
+    bench.holds = true;
+    lease_ends_in(&bench, 50);
+    bench.query(client, "INSERT INTO t VALUES (1)");
+    bench.pass_ms(40);
+    assert!(bench.hurried.is_empty());
+    bench.pass_ms(15);
+    let id = bench.conns[0].id;
+    assert_eq!(bench.hurried, [(id, 1)]);
+    bench.release_one();
+    assert!(bench.is_answered(client));
+    assert_eq!(bench.hurried, [(id, 1), (id, 0)]);
+    // A read may come late.
+    bench.holds = false;
+    lease(&bench, false);
+    bench.query(client, "SELECT 1 FROM t");
+    bench.holds = true;
+    bench.query(client, "SELECT 2 FROM t");
+    lease_ends_in(&bench, 5);
+    bench.pass_ms(20);
+    assert_eq!(bench.hurried.len(), 2);
+}
+
+#[test]
+fn a_file_ends_with_the_lease() {
+    let mut bench = bench();
+    let client = bench.client_with(0, "app", support::MODERN | Capabilities::LOCAL_FILES);
+    lease_ends_in(&bench, 50);
+    bench.query(client, "LOAD DATA LOCAL INFILE 'file' INTO TABLE t");
+    assert_eq!(bench.reply(client).unwrap(), b"\xFBfile");
+    let mut rows = Vec::new();
+    frame::write_packet(&mut rows, &mut 2, b"1\n2\n3\n");
+    bench.send(client, &rows);
+    bench.pass_ms(40);
+    assert_eq!((bench.conns.len(), bench.reply(client)), (1, None));
+    bench.pass_ms(15);
+    let (code, message) = bench.error(client).unwrap();
+    assert!(code == 1053 && message.ends_with("it may or may not have taken effect"), "{message}");
+    assert_eq!((bench.conns.len(), &bench.forfeited[..]), (0, &[0][..]));
 }

@@ -25,6 +25,7 @@ impl Core {
         // Its client may still be busy with the result, but whoever comes next is not to wait for that.
         let socket = self.backends[key].socket;
         self.out.pause(socket, false);
+        self.end_hurry(key);
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
         let is_cut_short = self.sessions[holder].upload.as_ref().is_some_and(|upload| upload.is_flowing);
         if is_cut_short {

@@ -77,6 +77,11 @@ impl Infile {
         Ok((at, false))
     }
 
+    /// Sequence id of the client's next packet.
+    pub(super) fn next_sequence(&self) -> u8 {
+        self.sequence
+    }
+
     /// The server's sequence id of the last packet.
     fn sent_sequence(&self) -> u8 {
         self.sequence.wrapping_sub(1).wrapping_sub(self.shift)
@@ -127,8 +132,12 @@ impl Core {
 
     /// Bytes of a file on their way from the client to the server.
     pub(super) fn send_file(&mut self, key: SessionKey, bytes: &mut [u8]) {
+        let Some(lease) = self.sessions[key].lease else { return };
+        if !self.may_flow(lease, key) {
+            return;
+        }
         let session = &mut self.sessions[key];
-        let (Some(infile), Some(lease)) = (&mut session.infile, session.lease) else { return };
+        let Some(infile) = &mut session.infile else { return };
         let Ok((used, is_complete)) = infile.pass(bytes) else {
             return self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
         };

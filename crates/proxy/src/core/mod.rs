@@ -173,6 +173,8 @@ struct Pool {
     latency: Latency,
     /// It was out of a hostgroup, or shunned there.
     was_away: bool,
+    /// Nothing may be written there, and what was on its way has been seen to.
+    has_lapsed: bool,
     counts: counting::PoolCounts,
 }
 

@@ -122,6 +122,7 @@ impl Core {
             running: 0,
             latency: Default::default(),
             was_away: false,
+            has_lapsed: false,
             counts: Default::default(),
         });
         self.servers.len() - 1

@@ -259,6 +259,7 @@ impl Core {
             settle_bytes: Vec::new(),
             settle_again: false,
             settle_refusals: 0,
+            is_hurried: false,
         });
         let addr = self.servers[server].server.addr;
         let timeout = self.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;

@@ -128,7 +128,7 @@ impl Core {
         let heaps = [timers.held.peek(), timers.watched.peek()];
         let of_heaps = heaps.into_iter().flatten().map(|Reverse(due)| due.at);
         let first = fronts.iter().flatten().map(|(due, _)| *due).chain(of_heaps);
-        let retries = self.servers.iter().map(|pool| pool.supply_at);
+        let retries = self.servers.iter().map(|pool| pool.supply_at.min(pool.lapses_at()));
         first
             .chain(retries)
             .chain([timers.look_over_at, timers.unpark_at, self.first_wait_deadline()])
@@ -171,6 +171,7 @@ impl Core {
             self.unpark();
         }
         self.end_waits();
+        self.look_at_leases();
         if self.timers.look_over_at <= now {
             self.timers.look_over_at = now + LOOK_OVER_NS;
             self.look_over();

@@ -71,8 +71,11 @@ impl Core {
     /// Bytes of a long command on their way from the client to the server.
     pub(super) fn flow(&mut self, key: SessionKey, bytes: &[u8]) {
         let limit = self.snapshot.variables.max_allowed_packet as usize;
+        let Some(lease) = self.sessions[key].lease else { return };
+        if !self.may_flow(lease, key) {
+            return;
+        }
         let session = &mut self.sessions[key];
-        let Some(lease) = session.lease else { return };
         let Some(upload) = &mut session.upload else { return };
         // A header may come in pieces: it waits in the inbox.
         session.inbox.extend_from_slice(bytes);

@@ -11,7 +11,7 @@ use rustix::time::Timespec;
 use rustls::ServerConfig;
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
-use super::stream::Stream;
+use super::stream::{Stream, acknowledge_within, forfeit};
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
 use crate::listener::{Accepted, Listening};
@@ -271,6 +271,16 @@ impl Driver {
             Order::Resume(id) => {
                 if self.socket(id).is_some_and(|socket| socket.may_have_more) {
                     self.unread.push(id);
+                }
+            }
+            Order::AcknowledgeWithin(id, time) => {
+                if let Some(socket) = self.socket(id) {
+                    acknowledge_within(&socket.stream, time);
+                }
+            }
+            Order::Forfeit(id) => {
+                if let Some(socket) = self.socket(id) {
+                    forfeit(&socket.stream);
                 }
             }
             Order::Close(id) => {

@@ -1,9 +1,10 @@
 //! A connected socket, TCP or Unix: one type for both, for all that is done to them is the same.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, Shutdown, sockopt};
 
 /// A connected, non-blocking socket.
 #[derive(Debug)]
@@ -36,5 +37,56 @@ impl Write for &Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Has the system give up a connection whose peer leaves bytes unacknowledged for longer; zero: as the system has it. What
+/// can't be set stays as it is.
+pub(super) fn acknowledge_within(stream: &Stream, time: Duration) {
+    let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = sockopt::set_tcp_user_timeout(stream, ms) {
+        tracing::warn!(%error, "a time limit for bytes under way could not be set");
+    }
+}
+
+/// Has the system throw away what it has to send when the socket is closed, and tell the peer so (RST).
+pub(super) fn forfeit(stream: &Stream) {
+    let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+    let _ = rustix::net::shutdown(stream, Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn what_is_forfeited_is_not_delivered() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let stream = Stream::new(client.into());
+        acknowledge_within(&stream, Duration::from_millis(7));
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 7);
+        // As much as both systems take.
+        let mut taken = 0;
+        while let Ok(count) = (&stream).write(&[7; 64 << 10]) {
+            taken += count;
+        }
+        forfeit(&stream);
+        drop(stream);
+        let mut delivered = 0;
+        let mut buffer = vec![0; 64 << 10];
+        let error = loop {
+            match server.read(&mut buffer) {
+                Ok(0) => panic!("it ended as if all had been said: {delivered} of {taken} bytes"),
+                Ok(count) => delivered += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        assert!(delivered < taken, "{delivered} of {taken} bytes");
     }
 }

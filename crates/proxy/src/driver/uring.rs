@@ -18,7 +18,7 @@ use weir_uring::{Completion, Operation, Ring};
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
 use super::streak::Streak;
-use super::stream::Stream;
+use super::stream::{Stream, acknowledge_within, forfeit};
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
 use crate::listener::Accepted;
@@ -442,6 +442,16 @@ impl Driver {
             Order::StartServerTls(id, tls) => return self.start_tls(id, Side::Client(tls), now),
             Order::Check(id, check) => self.lobby.check(id, check, &mut self.core, now),
             Order::Resume(id) => return self.resume(id),
+            Order::AcknowledgeWithin(id, time) => {
+                if let Some(socket) = self.socket(id) {
+                    acknowledge_within(&socket.stream, time);
+                }
+            }
+            Order::Forfeit(id) => {
+                if let Some(socket) = self.socket(id) {
+                    forfeit(&socket.stream);
+                }
+            }
             Order::Close(id) => return self.close(id),
         }
         Ok(())

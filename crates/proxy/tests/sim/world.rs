@@ -354,7 +354,7 @@ impl World {
                         let node = usize::from(addr.port() - 3306);
                         self.link(core, id, Peer::Dial(node), false);
                     }
-                    Order::Resume(_) => {}
+                    Order::Resume(_) | Order::AcknowledgeWithin(..) | Order::Forfeit(_) => {}
                     Order::Close(id) => self.closed_by_core(core, id)?,
                     Order::StartTls(..) | Order::StartServerTls(..) => return Err("TLS was ordered".into()),
                     Order::Check(..) => return Err("a check was ordered".into()),

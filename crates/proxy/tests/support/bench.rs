@@ -73,6 +73,10 @@ pub struct Bench {
     pub variables: MysqlVariables,
     pub logins: usize,
     pub user_changes: usize,
+    /// Connections that were given so many milliseconds for what is on its way.
+    pub hurried: Vec<(SocketId, u128)>,
+    /// Servers to which what was on its way was not to be delivered any more.
+    pub forfeited: Vec<usize>,
 }
 
 pub struct Client {
@@ -93,6 +97,8 @@ pub struct Conn {
     pub is_in_transaction: bool,
     /// The server has not said anything yet.
     pub is_silent: bool,
+    /// The server has asked for a file, and waits for its end.
+    pub takes_file: bool,
 }
 
 impl Bench {
@@ -150,6 +156,8 @@ impl Bench {
             variables,
             logins: 0,
             user_changes: 0,
+            hurried: Vec::new(),
+            forfeited: Vec::new(),
         }
     }
 
@@ -321,6 +329,7 @@ impl Bench {
                         held: false,
                         is_in_transaction: false,
                         is_silent: self.greets_late,
+                        takes_file: false,
                     };
                     self.conns.push(conn);
                     self.cores[core].connected(id, Ok(()), self.now);
@@ -334,6 +343,11 @@ impl Bench {
                     self.cores[core].out.forget(id);
                 }
                 Order::Resume(_) => {}
+                Order::AcknowledgeWithin(id, time) => self.hurried.push((id, time.as_millis())),
+                Order::Forfeit(id) => {
+                    self.forfeited
+                        .extend(self.conns.iter().filter(|c| (c.core, c.id) == (core, id)).map(|c| c.node));
+                }
                 Order::StartTls(..) | Order::StartServerTls(..) => panic!("TLS was ordered"),
                 Order::Check(..) => panic!("a check was ordered"),
             }
@@ -364,6 +378,13 @@ impl Bench {
             self.cores[core].data(id, &mut answer, self.now);
             return true;
         }
+        if conn.takes_file {
+            conn.takes_file = !payload.is_empty();
+            if payload.is_empty() {
+                self.cores[core].data(id, &mut answer, self.now);
+            }
+            return true;
+        }
         match Command::parse(payload[0]) {
             Some(command @ (Command::InitDb | Command::StmtPrepare | Command::ResetConnection))
                 if self.hangs_up_on_commands =>
@@ -391,6 +412,11 @@ impl Bench {
                 conn.is_in_transaction &= text != "COMMIT";
                 if conn.is_in_transaction {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
+                }
+                if text.starts_with("LOAD DATA LOCAL") {
+                    conn.takes_file = true;
+                    answer.clear();
+                    frame::write_packet(&mut answer, &mut sequence, b"\xFBfile");
                 }
                 if text.contains("/* warns */") {
                     let warned =

@@ -65,6 +65,8 @@ pub(crate) struct Backend {
     pub settle_again: bool,
     /// How often it could not, in a row.
     pub settle_refusals: u8,
+    /// Bytes that are not acknowledged at once end it: its server's lease has lapsed while a statement was under way.
+    pub is_hurried: bool,
 }
 
 /// How far a connection is.
@@ -219,6 +221,8 @@ pub(crate) enum Poison {
     Aged,
     /// No answer to a ping within ping_timeout_server.
     Silent,
+    /// The lease of its server has lapsed before a statement had gone out whole.
+    Lapsed,
     /// The server takes no statements, or no writes, any more, and what was begun on it is lost.
     TurnedAway,
 }
