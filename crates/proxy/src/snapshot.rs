@@ -12,7 +12,7 @@ use weir_config::{MysqlUser, MysqlVariables};
 use weir_protocol::auth::StoredPassword;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_routing::Rules;
-use weir_session::login::Credential;
+use weir_session::login::{Credential, Passwords};
 use weir_sql::Dialect;
 use weir_topology::ServerShared;
 
@@ -60,6 +60,23 @@ pub struct Account {
     /// What backends accept, once it is known: a hash in the configuration alone does not tell it, a client's
     /// login does. Touched at logins only.
     pub credential: Mutex<Option<Credential>>,
+}
+
+impl Account {
+    /// Whether these are its passwords.
+    pub(crate) fn has_passwords(&self, passwords: &Passwords) -> bool {
+        self.stored == passwords.stored && self.additional == passwords.additional
+    }
+
+    /// Takes note of what a login has shown of the password, unless more is known: a password answers every server, a hash
+    /// only some.
+    pub(crate) fn learn(&self, shown: Credential) {
+        let Ok(mut known) = self.credential.lock() else { return };
+        let knows_password = known.as_ref().is_some_and(|known| known.password().is_some());
+        if !knows_password || shown.password().is_some() {
+            *known = Some(shown);
+        }
+    }
 }
 
 /// A server and what all workers share about it.

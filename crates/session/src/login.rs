@@ -7,7 +7,7 @@ mod client;
 
 pub use backend::{BACKEND_CAPABILITIES, BackendLogin, BackendStep, Greeted};
 pub use check::{Check, Verdict};
-pub use client::{ClientLogin, LoginStep, LoginUser, Plugin, Verified};
+pub use client::{ClientLogin, LoginStep, LoginUser, Passwords, Plugin, Verified};
 pub use weir_protocol::auth::Credential;
 
 /// What lies between the two ends of a login.

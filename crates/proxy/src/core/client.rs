@@ -321,12 +321,16 @@ impl Core {
 
     /// The client is who it says: the session begins. Also after COM_CHANGE_USER.
     fn logged_in(&mut self, key: SessionKey, verified: Verified) -> bool {
-        let Some(account) = self.snapshot.users.get(&verified.user).cloned() else { return false };
-        if let Some(credential) = verified.credential
-            && let Ok(mut known) = account.credential.lock()
-        {
-            *known = Some(credential);
-        }
+        let account = self.snapshot.users.get(&verified.user).cloned();
+        // A check takes time: the configuration may be another one by now, and the proof worth nothing.
+        let Some(account) = account.filter(|account| account.has_passwords(&verified.shown)) else {
+            let user = String::from_utf8_lossy(&verified.user);
+            let message =
+                format!("Access denied for user '{user}': its password was changed during the login");
+            self.refuse_login(key, error::ACCESS_DENIED, &message);
+            return false;
+        };
+        account.learn(verified.credential);
         let clients = account.clients.fetch_add(1, Ordering::Relaxed);
         if clients >= account.user.max_connections {
             account.clients.fetch_sub(1, Ordering::Relaxed);

@@ -17,6 +17,7 @@ use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Report, Shared};
 use weir_proxy::snapshot::{Account, Hostgroup, Server};
 use weir_routing::Rules;
+use weir_session::login::Check;
 
 /// What Weir asks so that FOUND_ROWS() is 0.
 const NO_ROWS: &[u8] = b"SELECT 1 LIMIT 0";
@@ -73,6 +74,8 @@ pub struct Bench {
     pub variables: MysqlVariables,
     pub logins: usize,
     pub user_changes: usize,
+    /// Passwords that are to be checked: [`Bench::check`].
+    pub checks: Vec<(usize, SocketId, Box<Check>)>,
     /// Connections that were given so many milliseconds for what is on its way.
     pub hurried: Vec<(SocketId, u128)>,
     /// Servers to which what was on its way was not to be delivered any more.
@@ -156,6 +159,7 @@ impl Bench {
             variables,
             logins: 0,
             user_changes: 0,
+            checks: Vec::new(),
             hurried: Vec::new(),
             forfeited: Vec::new(),
         }
@@ -248,6 +252,14 @@ impl Bench {
         conn.held = false;
         let (core, id) = (conn.core, conn.id);
         self.cores[core].data(id, &mut super::plain_ok(1), self.now);
+        self.run();
+    }
+
+    /// The passwords are checked that wait for it.
+    pub fn check(&mut self) {
+        for (core, id, check) in std::mem::take(&mut self.checks) {
+            self.cores[core].message(Message::Checked(id, check.run()), self.now);
+        }
         self.run();
     }
 
@@ -349,7 +361,7 @@ impl Bench {
                         .extend(self.conns.iter().filter(|c| (c.core, c.id) == (core, id)).map(|c| c.node));
                 }
                 Order::StartTls(..) | Order::StartServerTls(..) => panic!("TLS was ordered"),
-                Order::Check(..) => panic!("a check was ordered"),
+                Order::Check(id, check) => self.checks.push((core, id, check)),
             }
         }
         !is_quiet

@@ -38,7 +38,20 @@ pub struct LoginUser {
     pub rsa_key: Option<Arc<RsaKey>>,
 }
 
+/// The passwords of a user at the time of a proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passwords {
+    /// [`LoginUser::stored`]
+    pub stored: Arc<StoredPassword>,
+    /// [`LoginUser::additional`]
+    pub additional: Option<Arc<StoredPassword>>,
+}
+
 impl LoginUser {
+    fn passwords(&self) -> Passwords {
+        Passwords { stored: self.stored.clone(), additional: self.additional.clone() }
+    }
+
     /// Checks what a client sent against both passwords. What logs in at servers is the first, whichever was shown.
     fn verify(&self, method: Method, sent: &[u8], scramble: &Scramble) -> Option<Credential> {
         if let Some(credential) = self.stored.verify(method, sent, scramble) {
@@ -82,7 +95,9 @@ pub struct Verified {
     /// character.
     pub program: Option<Box<str>>,
     /// What logs in at servers.
-    pub credential: Option<Credential>,
+    pub credential: Credential,
+    /// The passwords of which one was shown. Those of the configuration may be others by now.
+    pub shown: Passwords,
     /// Sequence id for the OK packet.
     pub sequence: u8,
 }
@@ -107,6 +122,8 @@ pub struct ClientLogin {
     /// Where the client is, for the words of a refusal; none through a Unix socket.
     host: Option<IpAddr>,
     claim: Claim,
+    /// What a check goes by.
+    checked_against: Option<Passwords>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +209,7 @@ impl ClientLogin {
             sequence: 0,
             host,
             claim: Claim::default(),
+            checked_against: None,
         }
     }
 
@@ -344,7 +362,7 @@ impl ClientLogin {
         }
         match self.plugin {
             Plugin::Native => match user.verify(Method::Native, sent, &self.scramble) {
-                Some(credential) => self.verified(credential),
+                Some(credential) => self.verified(credential, user.passwords()),
                 None => self.denied(!sent.is_empty()),
             },
             Plugin::CachingSha2 => {
@@ -352,7 +370,7 @@ impl ClientLogin {
                     if !sent.is_empty() {
                         self.more(&[FAST_AUTH_OK], out);
                     }
-                    return self.verified(credential);
+                    return self.verified(credential, user.passwords());
                 }
                 if user.stored.allows(Method::Sha2Fast) || sent.is_empty() {
                     return self.denied(!sent.is_empty());
@@ -412,6 +430,7 @@ impl ClientLogin {
             Proof::Sealed(payload.into(), key.clone())
         };
         let check = Check::new(proof, user.stored.clone(), user.known.clone(), self.scramble);
+        self.checked_against = Some(user.passwords());
         if check.is_cheap() {
             return self.checked(check.run());
         }
@@ -426,16 +445,16 @@ impl ClientLogin {
 
     /// Goes on after [`LoginStep::Check`].
     pub fn checked(&mut self, verdict: Verdict) -> LoginStep {
-        match verdict {
-            Verdict::Right(credential) => self.verified(credential),
-            Verdict::Wrong => self.denied(true),
-            Verdict::Busy => {
+        match (verdict, self.checked_against.take()) {
+            (Verdict::Right(credential), Some(shown)) => self.verified(credential, shown),
+            (Verdict::Wrong | Verdict::Right(_), _) => self.denied(true),
+            (Verdict::Busy, _) => {
                 refused(error::CON_COUNT_ERROR, "Too many connections: too many logins at a time")
             }
         }
     }
 
-    fn verified(&mut self, credential: Credential) -> LoginStep {
+    fn verified(&mut self, credential: Credential, shown: Passwords) -> LoginStep {
         let claim = std::mem::take(&mut self.claim);
         LoginStep::Verified(Box::new(Verified {
             user: claim.user,
@@ -443,7 +462,8 @@ impl ClientLogin {
             collation: claim.collation,
             capabilities: claim.capabilities,
             program: claim.program,
-            credential: Some(credential),
+            credential,
+            shown,
             sequence: self.sequence,
         }))
     }

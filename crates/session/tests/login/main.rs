@@ -104,7 +104,7 @@ fn a_native_proof_logs_in_and_tells_schema_collation_and_capabilities() {
         panic!("not verified");
     };
     assert_eq!((&*verified.user, &*verified.schema, verified.collation), (&b"app"[..], &b"shop"[..], 45));
-    assert_eq!((verified.sequence, verified.credential), (2, Some(Credential::clear_text(b"secret"))));
+    assert_eq!((verified.sequence, verified.credential), (2, Credential::clear_text(b"secret")));
     assert!(!verified.capabilities.contains(Capabilities::SSL));
 }
 
@@ -116,7 +116,7 @@ fn a_double_hash_is_enough_and_yields_a_credential_for_servers() {
     let mut client = Client::new(user(stored), Plugin::Native);
     let step = client.responds(b"app", MYSQL_NATIVE_PASSWORD, &proof(b"secret", MYSQL_NATIVE_PASSWORD));
     let LoginStep::Verified(verified) = step else { panic!("{step:?}") };
-    let credential = verified.credential.expect("a credential");
+    let credential = verified.credential;
     let expected = Credential::clear_text(b"secret").response(MYSQL_NATIVE_PASSWORD, &OTHER_SCRAMBLE);
     assert_eq!(credential.response(MYSQL_NATIVE_PASSWORD, &OTHER_SCRAMBLE), expected);
 }
@@ -182,7 +182,7 @@ fn check(client: &mut Client, step: LoginStep) -> LoginStep {
 
 fn is_verified(step: &LoginStep, password: &[u8]) -> bool {
     matches!(step, LoginStep::Verified(verified)
-        if verified.credential == Some(Credential::clear_text(password)))
+        if verified.credential == Credential::clear_text(password))
 }
 
 #[test]
@@ -523,7 +523,7 @@ fn both_ends_understand_each_other() {
                     other => panic!("{other:?}"),
                 }
             };
-            assert_eq!(verified.credential, Some(Credential::clear_text(stored)));
+            assert_eq!(verified.credential, Credential::clear_text(stored));
         }
     }
 }

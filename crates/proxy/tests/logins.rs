@@ -1,0 +1,127 @@
+//! What logins teach Weir of passwords, while the configuration changes.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use support::bench::{Bench, Client};
+use weir_config::MysqlVariables;
+use weir_protocol::auth::crypt::Sha2Crypt;
+use weir_protocol::auth::{Credential, StoredPassword, native};
+use weir_protocol::frame;
+use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::ok::{ErrPacket, OK_HEADER};
+use weir_proxy::listener::Peer;
+use weir_proxy::snapshot::Account;
+
+fn stored_as(stored: StoredPassword) -> Vec<Arc<Account>> {
+    let mut account = support::account("app", 0);
+    let parts = Arc::get_mut(&mut account).unwrap();
+    (parts.stored, parts.credential) = (Arc::new(stored), Mutex::new(None));
+    vec![account]
+}
+
+fn salted(password: &[u8]) -> StoredPassword {
+    StoredPassword::Sha2(Sha2Crypt::of(password, [b'x'; 20], 5).unwrap())
+}
+
+fn bench(users: Vec<Arc<Account>>) -> Bench {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    load(&mut bench, users);
+    bench
+}
+
+fn load(bench: &mut Bench, users: Vec<Arc<Account>>) {
+    bench.users = users;
+    bench.publish(bench.servers.clone(), support::hostgroup([0]));
+}
+
+fn connect(bench: &mut Bench, plugin: &[u8], password: &[u8]) -> usize {
+    let id = bench.cores[0].accept(Peer::Unix, &support::listener(), bench.now).unwrap();
+    bench.clients.push(Client { core: 0, id, got: Vec::new() });
+    let client = bench.clients.len() - 1;
+    bench.run();
+    let greeting = bench.reply(client).unwrap();
+    let greeting = Greeting::parse(&greeting).unwrap();
+    let proof = Credential::clear_text(password).response(plugin, &greeting.scramble).unwrap();
+    let response = HandshakeResponse {
+        capabilities: support::MODERN,
+        max_packet_size: 1 << 24,
+        collation: 45,
+        user: b"app",
+        auth_data: &proof,
+        database: Some(b"information_schema"),
+        auth_plugin: Some(plugin),
+        attributes: Default::default(),
+        zstd_level: None,
+    };
+    let mut out = Vec::new();
+    frame::packet(&mut out, &mut 1, |out| response.write(out));
+    bench.send(client, &out);
+    client
+}
+
+/// Shows the password itself, so that it has to be checked against a salted hash.
+fn show(bench: &mut Bench, client: usize, password: &[u8]) {
+    let more = bench.reply(client).unwrap();
+    assert_eq!(more, [1, 4], "full authentication");
+    let mut out = Vec::new();
+    frame::write_packet(&mut out, &mut 3, &[password, b"\0"].concat());
+    bench.send(client, &out);
+}
+
+#[test]
+fn a_password_that_is_changed_while_it_is_checked_does_not_pass_and_is_not_kept() {
+    let mut bench = bench(stored_as(salted(b"old")));
+    let late = connect(&mut bench, CACHING_SHA2_PASSWORD, b"old");
+    show(&mut bench, late, b"old");
+    assert_eq!(bench.checks.len(), 1);
+    load(&mut bench, stored_as(salted(b"new")));
+    bench.check();
+    let reply = bench.reply(late).unwrap();
+    assert_eq!(ErrPacket::parse(&reply).map(|err| err.code), Ok(1045));
+    assert!(bench.users[0].credential.lock().unwrap().is_none(), "what was shown is another password");
+    for (password, passes) in [(&b"old"[..], false), (b"new", true), (b"old", false)] {
+        let client = connect(&mut bench, CACHING_SHA2_PASSWORD, password);
+        if bench.clients[client].got.len() == 6 {
+            show(&mut bench, client, password);
+            bench.check();
+        }
+        let mut last = None;
+        while let Some(reply) = bench.reply(client) {
+            last = Some(reply);
+        }
+        assert_eq!(last.is_some_and(|last| last[0] == OK_HEADER), passes, "{password:?}");
+    }
+}
+
+/// The same row may come with another comment.
+#[test]
+fn a_password_that_is_the_same_after_a_load_passes() {
+    let mut bench = bench(stored_as(salted(b"old")));
+    let client = connect(&mut bench, CACHING_SHA2_PASSWORD, b"old");
+    show(&mut bench, client, b"old");
+    load(&mut bench, stored_as(salted(b"old")));
+    bench.check();
+    assert!(bench.is_answered(client));
+    assert_eq!(*bench.users[0].credential.lock().unwrap(), Some(Credential::clear_text(b"old")));
+}
+
+#[test]
+fn a_login_that_shows_a_hash_does_not_take_the_place_of_the_password() {
+    let mut bench = bench(stored_as(StoredPassword::Native(native::HashStage2::of(b"old"))));
+    let by_hash = connect(&mut bench, MYSQL_NATIVE_PASSWORD, b"old");
+    assert!(bench.is_answered(by_hash));
+    let known = |bench: &Bench| bench.users[0].credential.lock().unwrap().clone().unwrap();
+    assert!(matches!(known(&bench), Credential::Sha1(_)));
+    let in_full = connect(&mut bench, CACHING_SHA2_PASSWORD, b"old");
+    show(&mut bench, in_full, b"old");
+    assert!(bench.is_answered(in_full));
+    let password = Credential::clear_text(b"old");
+    assert_eq!(known(&bench), password);
+    let by_hash = connect(&mut bench, MYSQL_NATIVE_PASSWORD, b"old");
+    assert!(bench.is_answered(by_hash));
+    assert_eq!(known(&bench), password, "it answers every plugin of a server");
+}
