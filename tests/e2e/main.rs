@@ -56,6 +56,7 @@ mod switchover;
 mod takeover;
 mod tracking;
 mod vanish;
+mod wire;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -115,6 +116,7 @@ fn cases() -> Vec<Case> {
         takeover::trials(),
         tracking::trials(),
         vanish::trials(),
+        wire::trials(),
     ]
     .into_iter()
     .flatten()

@@ -192,6 +192,17 @@ impl Outbox {
         self.out(socket).map_or(0, |out| out.buffer.len() - out.sendable())
     }
 
+    /// The bytes themselves.
+    pub fn held(&mut self, socket: SocketId) -> &mut [u8] {
+        match self.out_mut(socket) {
+            Some(out) => {
+                let from = out.sendable();
+                &mut out.buffer[from..]
+            }
+            None => &mut [],
+        }
+    }
+
     /// What was held goes to the driver.
     pub fn release(&mut self, socket: SocketId) {
         if let Some(out) = self.out_mut(socket)
@@ -211,7 +222,7 @@ impl Outbox {
         }
     }
 
-    /// Asks for `Core::drained` once everything queued has been sent.
+    /// Asks for `Core::drained` once everything queued has been sent, but for what is held.
     pub fn notify_drained(&mut self, socket: SocketId) {
         if let Some(out) = self.out_mut(socket) {
             out.wants_drained = true;
@@ -321,7 +332,7 @@ impl Outbox {
         self.spare(bytes);
         let Some(out) = self.out_mut(socket) else { return false };
         out.in_flight = 0;
-        out.buffer.is_empty() && std::mem::take(&mut out.wants_drained)
+        out.sendable() <= out.sent && std::mem::take(&mut out.wants_drained)
     }
 
     fn spare(&mut self, mut buffer: Vec<u8>) {
@@ -339,7 +350,7 @@ impl Outbox {
         self.count(socket, count);
         let Some(out) = self.out_mut(socket) else { return false };
         out.sent += count;
-        if out.sent < out.buffer.len() {
+        if out.sent < out.sendable() {
             // What is sent goes, or the buffer of a client that is always a little behind would grow for ever.
             if out.sent >= SENT_BYTES_KEPT && out.sent >= out.buffer.len() - out.sent {
                 out.buffer.drain(..out.sent);
@@ -348,13 +359,14 @@ impl Outbox {
             }
             return false;
         }
-        if out.held_from.is_some() {
-            // Nothing is held yet.
-            out.held_from = Some(0);
-        }
-        out.sent = 0;
-        let buffer = std::mem::take(&mut out.buffer);
+        let sent = std::mem::take(&mut out.sent);
         let wants_drained = std::mem::take(&mut out.wants_drained);
+        if out.held_from.is_some() {
+            out.buffer.drain(..sent);
+            out.held_from = Some(0);
+            return wants_drained;
+        }
+        let buffer = std::mem::take(&mut out.buffer);
         self.spare(buffer);
         wants_drained
     }

@@ -79,6 +79,31 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     statement
 }
 
+/// The verbs of all statements of a text, one for each reply of a server at least. Of what is neither a statement nor cut
+/// off (a comment behind the last `;`) it is [`Kind::Empty`].
+pub fn kinds(text: &[u8], dialect: Dialect) -> Vec<Kind> {
+    let mut scanner = Scanner::new(text, dialect);
+    let mut kinds = Vec::new();
+    loop {
+        scanner.start();
+        if scanner.now().kind == TokenKind::End {
+            break;
+        }
+        if scanner.now().kind != TokenKind::Semicolon {
+            kinds.push(scanner.statement());
+            scanner.rest();
+        }
+        if scanner.now().kind == TokenKind::End {
+            return kinds;
+        }
+        if !more_follows(text, scanner.now().end()) {
+            return kinds;
+        }
+    }
+    kinds.push(Kind::Empty);
+    kinds
+}
+
 /// Whether more than spaces and `;` follow a `;` that ends at `at`.
 ///
 /// Servers cut these off the end of a text. After anything else, even a comment, they look for one more

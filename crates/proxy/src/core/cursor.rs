@@ -5,8 +5,7 @@
 
 use weir_protocol::command::{self, StmtFetch};
 use weir_protocol::error;
-use weir_protocol::frame::{self, HEADER_LEN};
-use weir_protocol::ok::EofPacket;
+use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
@@ -166,17 +165,5 @@ impl Core {
         session.pins.set(Pins::PREPARED_DIAGNOSTICS, reads_diagnostics);
         session.pins.set(Pins::CURSOR, has_cursor);
         session.pins.set(Pins::LONG_DATA, has_long_data);
-    }
-
-    /// The EOF between definitions and rows that a client without DEPRECATE_EOF waits for, where it was not clear
-    /// yet whether rows would follow.
-    pub(super) fn put_owed_eof(&mut self, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
-        let Some(mut sequence) = session.work.owed_eof.take() else { return };
-        let status = session.status();
-        if let Some(buffer) = self.out.buffer(session.socket) {
-            let eof = EofPacket { warnings: 0, status };
-            frame::packet(buffer, &mut sequence, |out| eof.write(out));
-        }
     }
 }

@@ -30,6 +30,7 @@ mod local;
 mod long_data;
 mod lost;
 pub(crate) mod model;
+mod old_eof;
 mod prepared;
 mod read_only;
 mod relay;

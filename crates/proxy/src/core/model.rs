@@ -25,6 +25,7 @@ use super::aside::Aside;
 use super::counting::KnownCaller;
 use super::infile::Infile;
 use super::lost::Farewell;
+use super::old_eof::OpenEof;
 use super::route::KnownScope;
 use super::scribe::Noted;
 use crate::listener::Peer;
@@ -305,6 +306,10 @@ pub(crate) struct Work {
     pub is_last_row: bool,
     /// Sequence id of an EOF behind column definitions that is held back until it is clear whether rows follow.
     pub owed_eof: Option<u8>,
+    /// An EOF behind column definitions that waits for the end of its result.
+    pub open_eof: Option<OpenEof>,
+    /// Results of the reply that are complete.
+    pub results: u32,
     /// Sequence id of the reply to the login that this belongs to.
     pub login_sequence: u8,
     /// One of its results told of warnings.

@@ -7,7 +7,7 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtPrepareOk;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame::{self, HEADER_LEN};
-use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
+use weir_protocol::ok::{ErrPacket, OkPacket, SessionTrack};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_protocol::status::StatusFlags;
 use weir_session::login::BACKEND_CAPABILITIES;
@@ -36,26 +36,10 @@ impl Core {
                 self.put_owed_eof(holder);
                 self.out.send(socket, bytes);
                 self.limit_withheld(holder);
+                self.limit_open_eof(holder);
                 self.hold_back(holder);
             }
-            Step::ColumnsEnd => {
-                let session = &mut self.sessions[holder];
-                if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
-                    return Ok(());
-                }
-                let mut sequence = backend.reply.next_sequence();
-                backend.reply.shift_sequence();
-                if session.work.wants_cursor {
-                    // Where the server has opened a cursor, the end of the definitions is the end of the reply.
-                    session.work.owed_eof = Some(sequence);
-                    return Ok(());
-                }
-                let status = session.status();
-                if let Some(buffer) = self.out.buffer(session.socket) {
-                    let eof = EofPacket { warnings: 0, status };
-                    frame::packet(buffer, &mut sequence, |out| eof.write(out));
-                }
-            }
+            Step::ColumnsEnd => self.columns_end(key, holder),
             Step::Control(control, _) => self.relay_control(key, holder, control, bytes)?,
             Step::Done | Step::NeedMore => {}
         }
@@ -98,6 +82,7 @@ impl Core {
             Control::Err => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
                 self.put_owed_eof(holder);
+                self.close_eof(holder, None);
                 let session = &mut self.sessions[holder];
                 session.work.ending = Ending::Err(err.code);
                 let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
@@ -172,15 +157,14 @@ impl Core {
         }
         self.put_owed_eof(holder);
         let session = &mut self.sessions[holder];
-        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
+        session.work.results += 1;
         let capabilities = session.capabilities;
         if control == Control::ResultEnd && !capabilities.contains(Capabilities::DEPRECATE_EOF) {
-            let mut status = ok.status;
-            status.remove(StatusFlags::SESSION_STATE_CHANGED);
-            let eof = EofPacket { warnings: ok.warnings, status };
-            frame::packet(buffer, &mut sequence, |out| eof.write(out));
+            self.result_end(key, holder, &ok, sequence);
             return Ok(());
         }
+        let session = &mut self.sessions[holder];
+        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
         let is_plain = session.aside.is_none()
             && ok.info.is_empty()
             && ok.session_state.is_empty()

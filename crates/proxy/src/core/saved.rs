@@ -47,7 +47,8 @@ impl Core {
         session.found_rows = Some(1);
         let status = session.status();
         let Some(buffer) = self.out.buffer(session.socket) else { return };
-        let columns = [ColumnDefinition::integer(name.as_bytes())];
+        let flags = ColumnFlags::UNSIGNED | ColumnFlags::BINARY;
+        let columns = [ColumnDefinition { flags, ..ColumnDefinition::integer(name.as_bytes()) }];
         let mut sequence = 1;
         let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
         result.row([Some(count.as_bytes())]);
@@ -59,15 +60,22 @@ impl Core {
         let session = &mut self.sessions[key];
         session.row_count = -1;
         let status = session.status();
+        // Seen on MariaDB 10.11 and MySQL 9.7.
+        let (code_length, decimals) = if self.snapshot.is_mariadb { (4, 39) } else { (5, 31) };
+        let text = |name, length| ColumnDefinition {
+            flags: ColumnFlags::NOT_NULL,
+            decimals,
+            ..ColumnDefinition::text(name, length)
+        };
         let columns = [
-            ColumnDefinition { flags: ColumnFlags::NOT_NULL, ..ColumnDefinition::text(b"Level", 28) },
+            text(b"Level", 28),
             ColumnDefinition {
                 column_type: ColumnType::LONG,
-                flags: ColumnFlags::NOT_NULL | ColumnFlags::UNSIGNED | ColumnFlags::NUM | ColumnFlags::BINARY,
-                length: 4,
+                flags: ColumnFlags::NOT_NULL | ColumnFlags::UNSIGNED | ColumnFlags::BINARY,
+                length: code_length,
                 ..ColumnDefinition::integer(b"Code")
             },
-            ColumnDefinition { flags: ColumnFlags::NOT_NULL, ..ColumnDefinition::text(b"Message", 2048) },
+            text(b"Message", 2048),
         ];
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let mut sequence = 1;

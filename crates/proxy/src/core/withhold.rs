@@ -40,9 +40,9 @@ impl Core {
     /// Lets a result go.
     pub(super) fn send_withheld(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
-        if std::mem::take(&mut session.work.withheld_bytes_max) > 0 {
-            self.out.release(session.socket);
-        }
+        session.work.withheld_bytes_max = 0;
+        session.work.open_eof = None;
+        self.out.release(session.socket);
     }
 
     /// Forgets the begin of a result whose server is gone: the client has got nothing of it.
@@ -51,7 +51,11 @@ impl Core {
         if std::mem::take(&mut session.work.withheld_bytes_max) > 0 {
             session.work.is_answering = false;
             session.work.owed_eof = None;
+            session.work.open_eof = None;
+            session.work.results = 0;
             self.out.take_back(session.socket);
+        } else {
+            self.close_eof(key, None);
         }
     }
 }

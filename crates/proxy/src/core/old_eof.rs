@@ -1,0 +1,164 @@
+//! The two EOF packets of a result, for clients without DEPRECATE_EOF.
+//!
+//! Servers are always spoken to with it: only so does the end of a result report what the statement has changed. (In an
+//! EOF MySQL 9.7 does not even say that something has changed, and the next OK reports it, which may be another session's;
+//! MariaDB 10.11 says that, but not what.) So the flags of the EOF behind the column definitions, by which clients decide
+//! how to go on, are known when the result is over. Till then it stands there with the flags that it will probably have,
+//! and is kept back with the rows behind it as long as they are few; then it gets those of the end. Seen on both servers: they
+//! are the same but for the count of warnings, and for MySQL's OUT parameters.
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::frame::{self, HEADER_LEN};
+use weir_protocol::ok::{EofPacket, OkPacket};
+use weir_protocol::status::StatusFlags;
+use weir_sql::Kind;
+
+use super::Core;
+use super::model::{BackendKey, Ending, SessionKey, WorkKind};
+
+/// So much of a result waits for its end where only flags of little meaning are in doubt (indexes not used). Servers gather
+/// as much before they send.
+const SURE_BYTES: usize = 16 << 10;
+/// And so much where the text does not tell whether another result follows, or these are OUT parameters.
+const UNSURE_BYTES: usize = 192 << 10;
+/// Where the flags stand in the packet.
+const STATUS_AT: usize = HEADER_LEN + 3;
+
+/// An EOF whose flags are not sure yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenEof {
+    /// Its place behind the begin of what is held.
+    at: usize,
+    /// When more than this has come behind it, it goes as it is.
+    bytes_max: usize,
+}
+
+impl Core {
+    /// All definitions of a result, or of a prepared statement's parameters or columns, have passed.
+    pub(super) fn columns_end(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
+            return;
+        }
+        let reply = &mut self.backends[key].reply;
+        let mut sequence = reply.next_sequence();
+        reply.shift_sequence();
+        if session.work.wants_cursor {
+            // Where the server has opened a cursor, the end of the definitions is the end of the reply.
+            session.work.owed_eof = Some(sequence);
+            return;
+        }
+        if session.work.kind != WorkKind::Prepare {
+            return self.put_open_eof(holder, sequence);
+        }
+        let warnings = match session.work.ending {
+            Ending::Ok { warnings, .. } => warnings,
+            _ => 0,
+        };
+        let eof = EofPacket { warnings, status: session.status() };
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| eof.write(out));
+        }
+    }
+
+    /// The EOF between definitions and rows, where it was not clear yet whether rows would follow.
+    pub(super) fn put_owed_eof(&mut self, holder: SessionKey) {
+        if let Some(sequence) = self.sessions[holder].work.owed_eof.take() {
+            self.put_open_eof(holder, sequence);
+        }
+    }
+
+    fn put_open_eof(&mut self, holder: SessionKey, mut sequence: u8) {
+        let (follows, is_sure) = self.another_result_follows(holder);
+        let session = &mut self.sessions[holder];
+        let mut status = session.status();
+        status.set(StatusFlags::MORE_RESULTS_EXISTS, follows);
+        self.out.hold(session.socket);
+        let at = self.out.held_bytes(session.socket);
+        let bytes_max = if is_sure { SURE_BYTES } else { UNSURE_BYTES };
+        session.work.open_eof = Some(OpenEof { at, bytes_max });
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            let eof = EofPacket { warnings: 0, status };
+            frame::packet(buffer, &mut sequence, |out| eof.write(out));
+        }
+    }
+
+    /// Whether another result follows the one whose columns have come, and whether that and the other flags that matter
+    /// are certain.
+    fn another_result_follows(&self, holder: SessionKey) -> (bool, bool) {
+        let session = &self.sessions[holder];
+        let work = &session.work;
+        if session.upload.is_some() {
+            return (false, false);
+        }
+        if work.kind == WorkKind::Query && session.runs_several() {
+            let kinds = weir_sql::kinds(self.text(holder), session.dialect);
+            let so_far = work.results as usize;
+            let is_sure = kinds.iter().take(so_far + 1).all(|kind| gives_one_result(*kind));
+            return (so_far + 1 < kinds.len(), is_sure);
+        }
+        match work.statement.kind {
+            // Behind the results of a CALL comes its OK. One of them may be that of the OUT parameters.
+            Kind::Call | Kind::Compound => (true, work.kind == WorkKind::Query),
+            kind => (false, gives_one_result(kind)),
+        }
+    }
+
+    /// Lets an EOF go as it is, when too much has come behind it.
+    pub(super) fn limit_open_eof(&mut self, holder: SessionKey) {
+        let session = &self.sessions[holder];
+        if let Some(open) = session.work.open_eof
+            && self.out.held_bytes(session.socket) > open.at + open.bytes_max
+        {
+            self.close_eof(holder, None);
+        }
+    }
+
+    /// Lets an EOF go, with these flags if they are known.
+    pub(super) fn close_eof(&mut self, holder: SessionKey, status: Option<StatusFlags>) {
+        let session = &mut self.sessions[holder];
+        let Some(open) = session.work.open_eof.take() else { return };
+        let place = open.at + STATUS_AT..open.at + STATUS_AT + 2;
+        if let (Some(status), Some(flags)) = (status, self.out.held(session.socket).get_mut(place)) {
+            flags.copy_from_slice(&status.bits().to_le_bytes());
+        }
+        if session.work.withheld_bytes_max == 0 {
+            self.out.release(session.socket);
+        }
+    }
+
+    /// The end of a result: the EOF in front of its rows can be set right, and another one ends them.
+    pub(super) fn result_end(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        ok: &OkPacket<'_>,
+        mut sequence: u8,
+    ) {
+        let mut status = ok.status;
+        status.remove(StatusFlags::SESSION_STATE_CHANGED);
+        self.close_eof(holder, Some(status));
+        if status.contains(StatusFlags::PS_OUT_PARAMS) && !self.backends[key].greeted.is_mariadb {
+            // As MySQL (9.7) ends OUT parameters, although the CALL's OK follows: clients go by the EOF before.
+            status.remove(StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS_EXISTS);
+        }
+        if let Some(buffer) = self.out.buffer(self.sessions[holder].socket) {
+            let eof = EofPacket { warnings: ok.warnings, status };
+            frame::packet(buffer, &mut sequence, |out| eof.write(out));
+        }
+    }
+}
+
+/// Whether a statement of this kind is surely answered by one result.
+fn gives_one_result(kind: Kind) -> bool {
+    !matches!(
+        kind,
+        Kind::Call
+            | Kind::Compound
+            | Kind::Execute
+            | Kind::ExecuteImmediate
+            | Kind::SetStatement
+            | Kind::Empty
+            | Kind::Other
+    )
+}
