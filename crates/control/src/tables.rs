@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use weir_client::{Connection, Error, QueryResult};
+use weir_sql::literal;
 use weir_topology::{Announcement, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching};
 
 /// More rows of Weirs than this are not of Weirs in use.
@@ -140,7 +141,7 @@ pub(crate) fn beat(connection: &mut Connection, hostgroup: u32, own: &InstanceRo
          ({hostgroup}, {}, {beat}, {epoch}, {lease_ms}, {}, {clear_of}) ON DUPLICATE KEY UPDATE beat = VALUES(beat), \
          epoch = VALUES(epoch), lease_ms = VALUES(lease_ms), sees_writer = VALUES(sees_writer), clear_of = \
          VALUES(clear_of)",
-        quoted(instance),
+        literal::text(instance),
         u8::from(*sees_writer)
     ))?;
     Ok(())
@@ -154,7 +155,7 @@ pub(crate) fn forget(
     beat: Option<u64>,
 ) -> Result<(), Fault> {
     let still = beat.map(|beat| format!(" AND beat = {beat}")).unwrap_or_default();
-    let instance = quoted(instance);
+    let instance = literal::text(instance);
     connection.query(&format!(
         "DELETE FROM weir.instances WHERE writer_hostgroup = {hostgroup} AND instance = {instance}{still}"
     ))?;
@@ -178,25 +179,26 @@ fn statement(hostgroup: u32, instance: &str, proposal: &Proposal) -> String {
             return format!(
                 "INSERT IGNORE INTO weir.topology (writer_hostgroup, epoch, version, writer, writer_address, \
                  claimed_by, is_open, switching_to, switching_by) VALUES ({hostgroup}, 1, 1, {}, {}, {}, {}, '', '')",
-                quoted(&to.to_string()),
-                quoted(address.as_deref().unwrap_or_default()),
-                quoted(instance),
+                literal::text(&to.to_string()),
+                literal::text(address.as_deref().unwrap_or_default()),
+                literal::text(instance),
                 u8::from(*is_open)
             );
         }
         Proposal::Claim { from, to, address, is_open } => {
-            let (to, address) = (quoted(&to.to_string()), quoted(address.as_deref().unwrap_or_default()));
+            let (to, address) =
+                (literal::text(&to.to_string()), literal::text(address.as_deref().unwrap_or_default()));
             let set = format!(
                 "epoch = epoch + 1, writer = {to}, writer_address = {address}, claimed_by = {}, is_open = {}, \
                  switching_to = '', switching_by = ''",
-                quoted(instance),
+                literal::text(instance),
                 u8::from(*is_open)
             );
             (from, set)
         }
         Proposal::Open { from } => (from, "is_open = 1".to_owned()),
         Proposal::Ask { from, to } => {
-            let (to, by) = (quoted(&to.to_string()), quoted(instance));
+            let (to, by) = (literal::text(&to.to_string()), literal::text(instance));
             (from, format!("switching_to = {to}, switching_by = {by}"))
         }
         Proposal::Unask { from } => (from, "switching_to = '', switching_by = ''".to_owned()),
@@ -206,12 +208,6 @@ fn statement(hostgroup: u32, instance: &str, proposal: &Proposal) -> String {
         "UPDATE weir.topology SET version = version + 1, {set} WHERE writer_hostgroup = {hostgroup} AND epoch = {epoch} \
          AND version = {version}"
     )
-}
-
-/// A string literal, whatever sql_mode says of backslashes.
-fn quoted(text: &str) -> String {
-    let hex: String = text.bytes().map(|byte| format!("{byte:02X}")).collect();
-    if hex.is_empty() { "''".to_owned() } else { format!("CONVERT(X'{hex}' USING utf8mb4)") }
 }
 
 #[cfg(test)]
@@ -250,7 +246,7 @@ mod tests {
         let claim = |from| Proposal::Claim { from, to: to.clone(), address: None, is_open: false };
         let sql = statement(10, "a", &claim((3, 9)));
         assert!(sql.ends_with("WHERE writer_hostgroup = 10 AND epoch = 3 AND version = 9"), "{sql}");
-        assert!(sql.contains("writer = CONVERT(X'646227315C3A33333036' USING utf8mb4)"), "{sql}");
+        assert!(sql.contains("writer = _utf8mb4 X'646227315C3A33333036'"), "{sql}");
         assert!(statement(10, "a", &claim((0, 0))).starts_with("INSERT IGNORE"));
     }
 }

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use weir_protocol::charset::Collation;
+use weir_sql::literal::text;
 
 /// States kept by one interner before those that nobody holds are dropped.
 const INTERNED_STATES_SWEEP: usize = 1024;
@@ -203,7 +204,7 @@ fn literal(name: &str, value: &str) -> String {
     if is_number(value) && !is_text_variable(name) {
         return value.into();
     }
-    format!("'{}'", value.replace('\'', "''"))
+    text(value)
 }
 
 /// Whether a value that the server reported can be given back to another connection letter by letter: there

@@ -120,7 +120,7 @@ impl TrackPreferences {
                 TransactionInfo::State => "'STATE'".into(),
                 TransactionInfo::Characteristics => "'CHARACTERISTICS'".into(),
             },
-            "session_track_system_variables" => format!("'{}'", self.system_variables.replace('\'', "''")),
+            "session_track_system_variables" => weir_sql::literal::text(&self.system_variables),
             _ => return None,
         })
     }
@@ -203,6 +203,14 @@ mod tests {
         prefs.assign("session_track_schema", "default").unwrap();
         assert!(prefs.schema);
         assert!(prefs.assign("session_track_nonsense", "1").is_err());
+    }
+
+    #[test]
+    fn a_list_never_leaves_its_literal() {
+        let mut prefs = TrackPreferences::default();
+        prefs.assign("session_track_system_variables", r"'time_zone\';drop table t; -- '").unwrap();
+        let literal = prefs.literal("session_track_system_variables").unwrap();
+        assert!(literal.starts_with("_utf8mb4 X'") && !literal.contains("drop"), "{literal}");
     }
 
     #[test]

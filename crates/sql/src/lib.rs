@@ -26,6 +26,7 @@ mod digest;
 mod functions;
 mod kind;
 mod lex;
+pub mod literal;
 mod scan;
 mod secrets;
 mod statement;

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use weir_config::{TableRow, TableRows};
+use weir_sql::literal::sqlite_identifier;
 
 use crate::open::of_file;
 use crate::rows::{cells_of, in_order};
@@ -118,8 +119,7 @@ fn strangers(connection: &Connection, known: &BTreeSet<String>) -> Result<Vec<St
         if is_internal || known.contains(&name.to_ascii_lowercase()) || known.iter().any(is_old) {
             continue;
         }
-        let quoted = name.replace('"', "\"\"");
-        let has_rows = format!("SELECT EXISTS (SELECT 1 FROM main.\"{quoted}\")");
+        let has_rows = format!("SELECT EXISTS (SELECT 1 FROM main.{})", sqlite_identifier(&name));
         if connection.query_row(&has_rows, [], |row| row.get::<_, Value>(0))? == Value::Integer(1) {
             notes.push(format!("{}: unknown table, not read", name.escape_debug()));
         }

@@ -7,6 +7,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, ToSql, params_from_iter};
 use sha2::{Digest, Sha256};
 use weir_config::{Cell, TableRow, TableRows, Variable, variable};
+use weir_sql::literal::sqlite_text;
 
 use crate::open::{DATABASE_FILE, of_file};
 use crate::runtime::{add_default_variables, save_epochs};
@@ -353,7 +354,9 @@ pub(crate) fn tables_of(modules: &[Module]) -> impl Iterator<Item = (Module, &'s
 /// A condition for the rows of a table that are of a module; nothing where all are.
 fn of_module(module: Module, table: &TableDef) -> String {
     match module.variable_prefix() {
-        Some(prefix) if table.name == GLOBAL_VARIABLES => format!(" WHERE variable_name LIKE '{prefix}%'"),
+        Some(prefix) if table.name == GLOBAL_VARIABLES => {
+            format!(" WHERE variable_name LIKE {}", sqlite_text(&format!("{prefix}%")))
+        }
         _ => String::new(),
     }
 }

@@ -1,5 +1,7 @@
 //! From what DBAs type to what SQLite runs.
 
+use weir_sql::literal::sqlite_text;
+
 use super::Sql;
 use super::dialect::{edits, having};
 use crate::tokens::{Kind, Token};
@@ -37,7 +39,7 @@ pub(super) fn text_of(tokens: &[Token<'_>], system: &mut Vec<String>) -> String 
         } else if token.is_symbol('@')
             && let Some((name, used)) = system_variable(token, after)
         {
-            text.push_str(&format!("{VARIABLE}('{}')", name.replace('\'', "''")));
+            text.push_str(&format!("{VARIABLE}({})", sqlite_text(&name)));
             system.push(name);
             end = after.get(used - 1).map(|token| token.span.end);
             rest = after.get(used..).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! SHOW and DESCRIBE, as queries where there is a table for it.
 
 use weir_protocol::error;
+use weir_sql::literal::sqlite_text;
 use weir_store::{MAIN, STATS, TableDef, tables};
 
 use crate::command::{Filter, Show, Variables};
@@ -77,7 +78,8 @@ impl Session {
             ),
             Show::Users => {
                 let columns = main_columns("mysql_users");
-                let shown = columns.replace(", password,", &format!(", '{HIDDEN}' AS password,"));
+                let shown =
+                    columns.replace(", password,", &format!(", {} AS password,", sqlite_text(HIDDEN)));
                 format!("SELECT {shown} FROM main.mysql_users")
             }
             Show::Servers => "SELECT * FROM main.mysql_servers".to_owned(),
@@ -103,8 +105,8 @@ impl Session {
             ),
             Show::TableStatus { schema, filter } => format!(
                 "SELECT TABLE_NAME AS Name, ENGINE AS Engine, VERSION AS Version, TABLE_COLLATION AS Collation, \
-                 TABLE_COMMENT AS Comment FROM information_schema.TABLES WHERE TABLE_SCHEMA = '{}' AND {}",
-                self.known_schema(schema.as_deref())?,
+                 TABLE_COMMENT AS Comment FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND {}",
+                sqlite_text(self.known_schema(schema.as_deref())?),
                 condition("TABLE_NAME", filter)
             ),
             Show::Index { schema, table } => {
@@ -114,8 +116,9 @@ impl Session {
                      Seq_in_index, COLUMN_NAME AS Column_name, COLLATION AS Collation, CARDINALITY AS Cardinality, \
                      SUB_PART AS Sub_part, PACKED AS Packed, NULLABLE AS \"Null\", INDEX_TYPE AS Index_type, COMMENT AS \
                      Comment, INDEX_COMMENT AS Index_comment FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = \
-                     '{}' AND TABLE_NAME = '{}' ORDER BY SEQ_IN_INDEX",
-                    found.schema, found.name
+                     {} AND TABLE_NAME = {} ORDER BY SEQ_IN_INDEX",
+                    sqlite_text(found.schema),
+                    sqlite_text(&found.name)
                 )
             }
             _ => return Ok(None),
@@ -213,17 +216,17 @@ fn columns_sql(table: &TableDef, is_full: bool, filter: &Filter) -> String {
     let more = if is_full { ", NULL AS Collation, 'select' AS Privileges, '' AS Comment" } else { "" };
     format!(
         "SELECT COLUMN_NAME AS Field, COLUMN_TYPE AS Type, IS_NULLABLE AS \"Null\", COLUMN_KEY AS \"Key\", \
-         COLUMN_DEFAULT AS \"Default\", EXTRA AS Extra{more} FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{}' \
-         AND TABLE_NAME = '{}' AND {} ORDER BY ORDINAL_POSITION",
-        table.schema,
-        table.name,
+         COLUMN_DEFAULT AS \"Default\", EXTRA AS Extra{more} FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = {} \
+         AND TABLE_NAME = {} AND {} ORDER BY ORDINAL_POSITION",
+        sqlite_text(table.schema),
+        sqlite_text(&table.name),
         condition("COLUMN_NAME", filter)
     )
 }
 
 /// A filter in SQL.
 fn condition(column: &str, filter: &Filter) -> String {
-    let like = |pattern: &str| format!("{column} LIKE '{}' ESCAPE '\\'", pattern.replace('\'', "''"));
+    let like = |pattern: &str| format!("{column} LIKE {} ESCAPE '\\'", sqlite_text(pattern));
     match filter {
         Filter::None => "1".to_owned(),
         Filter::Like(pattern) => like(&whole(pattern)),

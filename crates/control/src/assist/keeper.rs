@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tracing::debug;
 use weir_client::{Capabilities, Connection, Error, Options};
+use weir_sql::literal;
 use weir_topology::eviction::{Life, Membership, Node, Obstacle};
 use weir_topology::{Endpoint, Millis};
 
@@ -217,7 +218,8 @@ impl Keeper {
             self.hear();
         }
         let Link::Up(up) = &mut self.link else { return Err(Error::Closed) };
-        let done = up.connection.query(&format!("SET GLOBAL wsrep_provider_options = '{options}'"));
+        let done =
+            up.connection.query(&format!("SET GLOBAL wsrep_provider_options = {}", literal::text(options)));
         if done.as_ref().is_err_and(Error::is_fatal) {
             self.lose();
         }

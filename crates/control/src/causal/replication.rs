@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
+use weir_sql::literal;
 use weir_topology::ServerShared;
 
 use super::{IDLE_PAUSE, PAUSE, REST, Standing, UNFIT_PAUSE, Writer};
@@ -136,7 +137,8 @@ impl Replica {
             true => "MASTER_GTID_WAIT",
             false => "WAIT_FOR_EXECUTED_GTID_SET",
         };
-        let has_it = connection.query(&format!("SELECT {function}('{position}', {WAIT_S})"))?;
+        let has_it =
+            connection.query(&format!("SELECT {function}({}, {WAIT_S})", literal::text(&position)))?;
         let progress = match has_it.first() {
             Some("0") => Progress::Covers(moment_ns),
             // The wait timed out, on MySQL and on MariaDB.

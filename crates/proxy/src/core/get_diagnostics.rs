@@ -135,11 +135,8 @@ impl Core {
     /// A literal that means the same in every sql_mode and character set, of the type that the server gives. (MySQL
     /// warns of utf8mb3.)
     fn put_string(&self, out: &mut Vec<u8>, utf8: &[u8]) {
-        out.extend_from_slice(if self.snapshot.is_mariadb { b"_utf8mb3 X'" } else { b"_utf8mb4 X'" });
-        for byte in utf8 {
-            out.extend_from_slice(format!("{byte:02X}").as_bytes());
-        }
-        out.push(b'\'');
+        let charset = if self.snapshot.is_mariadb { "utf8mb3" } else { "utf8mb4" };
+        out.extend_from_slice(weir_sql::literal::hexadecimal(charset, utf8).as_bytes());
     }
 
     /// The servers answer with an OK, set nothing, and add an error to the conditions.

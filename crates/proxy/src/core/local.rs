@@ -10,7 +10,7 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_session::track::{BadTrackValue, TrackPreferences};
-use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What};
+use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use super::Core;
 use super::model::{Keeps, SessionKey, WorkKind};
@@ -155,7 +155,7 @@ impl Core {
         let mut item: Option<Range<usize>> = None;
         for place in places {
             if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
-                at = put_item_end(&mut rewritten, text, at, &done);
+                at = put_item_end(&mut rewritten, text, at, &done, session.dialect.lead_bytes);
             }
             if !is_known_before(&place) {
                 continue;
@@ -198,7 +198,7 @@ impl Core {
             return;
         }
         if let Some(done) = item {
-            at = put_item_end(&mut rewritten, text, at, &done);
+            at = put_item_end(&mut rewritten, text, at, &done, session.dialect.lead_bytes);
         }
         rewritten.extend_from_slice(&text[at..]);
         self.sessions[key].work.rewritten = Some(rewritten);
@@ -264,14 +264,18 @@ pub(super) fn apply_sql_mode(dialect: &mut Dialect, mode: &str) {
 
 /// Appends the rest of an item of a select list, and an alias that keeps its column's name. Returns where the text
 /// goes on.
-fn put_item_end(out: &mut Vec<u8>, text: &[u8], at: usize, item: &Range<usize>) -> usize {
+fn put_item_end(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    at: usize,
+    item: &Range<usize>,
+    lead_bytes: LeadBytes,
+) -> usize {
     out.extend_from_slice(&text[at..item.end]);
-    if item.len() <= ALIAS_BYTES_MAX {
-        out.extend_from_slice(b" AS `");
-        for byte in &text[item.clone()] {
-            out.extend_from_slice(if *byte == b'`' { b"``" } else { std::slice::from_ref(byte) });
-        }
-        out.push(b'`');
+    let alias = text.get(item.clone()).filter(|item| item.len() <= ALIAS_BYTES_MAX);
+    if let Some(alias) = alias.and_then(|item| literal::identifier(item, lead_bytes)) {
+        out.extend_from_slice(b" AS ");
+        out.extend_from_slice(&alias);
     }
     item.end
 }

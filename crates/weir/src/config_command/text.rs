@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use weir_config::{Cell, ConfigError, TableRow, TableRows};
+use weir_sql::literal::sqlite_text;
 use weir_store::{GLOBAL_VARIABLES, Layer, Module, Store, StoreError, TableDef};
 
 /// How often the reader of TOML is asked what it thinks of the text; each time it has fewer faults, and it tells
@@ -111,7 +112,7 @@ impl Defaults {
                 Cell::Null => return None,
                 Cell::Integer(number) => number.to_string(),
                 Cell::Real(number) => number.to_string(),
-                Cell::Text(text) => format!("'{}'", text.replace('\'', "''")),
+                Cell::Text(text) => sqlite_text(text),
             };
             let is_default = self.columns.get(&place) == Some(&written) && !self.keys.contains_key(&place);
             // A rule without this word is active in a file, and not in a table.

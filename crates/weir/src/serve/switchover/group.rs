@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error};
+use weir_sql::literal;
 
 use super::account::connect;
 use super::{LOOK_EVERY, Plan, Server};
@@ -80,7 +81,8 @@ impl Server {
         let Mover { from, to, id } = mover;
         self.wait_transactions(plan, from)?;
         plan.steps.tell(format!("the group makes {} its primary", plan.to));
-        let call = format!("SELECT group_replication_set_as_primary('{id}', {})", timeout_s(plan));
+        let call =
+            format!("SELECT group_replication_set_as_primary({}, {})", literal::text(id), timeout_s(plan));
         let answer = self.meanwhile(|| to.query(&call).map(drop))?;
         match answer {
             Err(error @ Error::Server { .. }) => return Err(format!("the group refuses: {error}")),

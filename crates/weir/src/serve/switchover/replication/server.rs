@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use weir_client::{Connection, Error, Options, QueryResult};
+use weir_sql::literal::{text, with_escapes};
 use weir_topology::{Endpoint, Link, ReplicaState, SourceLink, positions};
 
 use super::super::account::connect;
@@ -81,11 +82,12 @@ impl ReplicationServer {
     /// # Errors
     /// The privilege that is missing, in the server's words.
     pub(in super::super) fn check_privileges(&mut self) -> Result<(), String> {
+        let nobody = with_escapes(NO_SOURCE);
         let (stop, reset) = match self.is_mariadb {
-            true => (format!("STOP SLAVE '{NO_SOURCE}'"), format!("RESET SLAVE '{NO_SOURCE}' ALL")),
+            true => (format!("STOP SLAVE {nobody}"), format!("RESET SLAVE {nobody} ALL")),
             false => (
-                format!("STOP REPLICA FOR CHANNEL '{NO_SOURCE}'"),
-                format!("RESET REPLICA ALL FOR CHANNEL '{NO_SOURCE}'"),
+                format!("STOP REPLICA FOR CHANNEL {nobody}"),
+                format!("RESET REPLICA ALL FOR CHANNEL {nobody}"),
             ),
         };
         for statement in ["SET GLOBAL read_only = @@GLOBAL.read_only", &stop, &reset] {
@@ -183,7 +185,7 @@ impl ReplicationServer {
         if self.is_mariadb {
             return Ok(positions::covers(one, other));
         }
-        Ok(self.query(&format!("SELECT GTID_SUBSET('{other}', '{one}')"))?.first() == Some("1"))
+        Ok(self.query(&format!("SELECT GTID_SUBSET({}, {})", text(other), text(one)))?.first() == Some("1"))
     }
 
     /// What another server has that this one has never had; nothing if there is no such thing.
@@ -192,7 +194,7 @@ impl ReplicationServer {
         if self.is_mariadb {
             return Ok((!positions::contains(&own, &others)).then_some(others));
         }
-        let answer = self.query(&format!("SELECT GTID_SUBTRACT('{others}', '{own}')"))?;
+        let answer = self.query(&format!("SELECT GTID_SUBTRACT({}, {})", text(&others), text(&own)))?;
         let lacks = answer.first().map(ToOwned::to_owned);
         lacks
             .map(|text| (!text.is_empty()).then_some(text))
@@ -203,7 +205,7 @@ impl ReplicationServer {
     /// silent for longer than any step takes loses it.
     pub(in super::super) fn lock(&mut self, name: &str) -> Result<bool, String> {
         self.query(&format!("SET SESSION wait_timeout = {LOCKED_MAX_S}"))?;
-        Ok(self.query(&format!("SELECT GET_LOCK('{name}', 0)"))?.first() == Some("1"))
+        Ok(self.query(&format!("SELECT GET_LOCK({}, 0)", text(name)))?.first() == Some("1"))
     }
 
     /// Whether it is read_only now.
@@ -227,7 +229,7 @@ impl ReplicationServer {
     pub(in super::super) fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
         let function = if self.is_mariadb { "MASTER_GTID_WAIT" } else { "WAIT_FOR_EXECUTED_GTID_SET" };
         let timeout_s = timeout.as_secs().max(1);
-        let answer = self.query(&format!("SELECT {function}('{position}', {timeout_s})"))?;
+        let answer = self.query(&format!("SELECT {function}({}, {timeout_s})", text(position)))?;
         if answer.first() == Some("0") {
             return Ok(());
         }
@@ -250,7 +252,7 @@ impl ReplicationServer {
     /// A replica goes on at another source.
     pub(in super::super) fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
         self.stop_replication()?;
-        let (host, port) = (quoted(&source.host), source.port);
+        let (host, port) = (with_escapes(&source.host), source.port);
         let change = match self.is_mariadb {
             true => format!("CHANGE MASTER TO MASTER_HOST = {host}, MASTER_PORT = {port}"),
             false => format!("CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_PORT = {port}"),
@@ -268,12 +270,12 @@ impl ReplicationServer {
         login: &Login,
         is_tls: bool,
     ) -> Result<(), String> {
-        let (host, port) = (quoted(&source.host), source.port);
-        let (user, password) = (quoted(&login.user), quoted(&login.password));
+        let (host, port) = (with_escapes(&source.host), source.port);
+        let (user, password) = (with_escapes(&login.user), with_escapes(&login.password));
         let tls = u8::from(is_tls);
         if self.is_mariadb {
             let position = self.position()?;
-            self.query(&format!("SET GLOBAL gtid_slave_pos = '{position}'"))?;
+            self.query(&format!("SET GLOBAL gtid_slave_pos = {}", text(&position)))?;
             self.query(&format!(
                 "CHANGE MASTER TO MASTER_HOST = {host}, MASTER_PORT = {port}, MASTER_USER = {user}, \
                  MASTER_PASSWORD = {password}, MASTER_SSL = {tls}, MASTER_USE_GTID = slave_pos"
@@ -310,19 +312,4 @@ fn link(rows: &QueryResult, row: usize) -> SourceLink {
     let source = names.map(|(column, name)| (name.as_str(), rows.text(row, column)));
     let nobody = || SourceLink { id: String::new(), endpoint: None, link: Link::Idle };
     ReplicaState::from_rows([], [source]).source.unwrap_or_else(nobody)
-}
-
-/// Text as a literal, with backslashes escaped as sql_mode '' wants it.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn literals() {
-        assert_eq!(quoted(r"a'b\c"), r"'a''b\\c'");
-    }
 }
