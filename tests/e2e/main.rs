@@ -11,6 +11,7 @@ mod admin;
 mod auto_failover;
 mod cli;
 mod commands;
+mod completion;
 mod diagnostics;
 mod disk;
 mod drain;
@@ -71,6 +72,7 @@ fn cases() -> Vec<Case> {
         auto_failover::trials(),
         cli::trials(),
         commands::trials(),
+        completion::trials(),
         diagnostics::trials(),
         disk::trials(),
         drain::trials(),

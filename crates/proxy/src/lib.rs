@@ -13,6 +13,7 @@ pub mod fuzzing;
 pub mod listener;
 pub mod outbox;
 pub mod service;
+pub mod session_id;
 pub mod shared;
 pub mod snapshot;
 pub mod statistics;

@@ -14,6 +14,7 @@ use weir_journal::Journal;
 use crate::core::Core;
 use crate::driver::{Lobby, epoll, now, uring};
 use crate::listener::{Handed, ListenError, Listeners};
+use crate::session_id;
 use crate::shared::{Drain, Mailbox, Message, Reporter, Shared};
 use crate::snapshot::{Snapshot, Users};
 use crate::statistics::{DigestTable, ReportPart, SessionRow, WorkerReport};
@@ -96,12 +97,12 @@ impl Service {
                 schedule(scheduling);
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
                 let core = Core::new(worker, shared.clone(), snapshot, seed, now());
-                let lobby = Lobby::new(worker, shared, verifier, inbox);
-                if is_uring {
-                    uring::Driver::new(core, lobby, uring::Driver::ring()?, tls)?.run(&stop)
-                } else {
-                    epoll::Driver::new(core, lobby, tls)?.run(&stop)
-                }
+                let lobby = Lobby::new(worker, shared.clone(), verifier, inbox);
+                let run = || match is_uring {
+                    true => uring::Driver::new(core, lobby, uring::Driver::ring()?, tls)?.run(&stop),
+                    false => epoll::Driver::new(core, lobby, tls)?.run(&stop),
+                };
+                run().inspect_err(|error| shared.worker_ended(worker, &error.to_string()))
             })?;
             threads.push(thread);
         }
@@ -251,7 +252,7 @@ impl Publisher {
     pub fn kill(&self, session: u32, query_only: bool) -> bool {
         let workers = self.shared.mailboxes.len().max(1);
         let (to, answer) = channel();
-        let worker = self.shared.mailboxes.get(session as usize % workers);
+        let worker = session_id::worker_of(session, workers).and_then(|at| self.shared.mailboxes.get(at));
         worker.is_some_and(|worker| worker.send(Message::KillByAdmin { session, query_only, to }))
             && answer.recv_timeout(REPORT_TIMEOUT).unwrap_or(false)
     }

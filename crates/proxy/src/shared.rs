@@ -175,7 +175,7 @@ pub struct Shared {
     reports: Reports,
 }
 
-/// What the workers tell the monitor of a server, which they name by its endpoint.
+/// What the workers tell: of servers, which they name by their endpoints, for the monitor, and of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report<'a> {
     /// A connection broke, or a statement was turned away.
@@ -187,15 +187,13 @@ pub enum Report<'a> {
         /// Why.
         cause: &'a str,
     },
-}
-
-impl<'a> Report<'a> {
-    /// The server that it is about.
-    pub fn endpoint(self) -> &'a str {
-        match self {
-            Self::Suspect(endpoint) | Self::ConnectFailed { endpoint, .. } => endpoint,
-        }
-    }
+    /// A worker has ended although nobody wanted it to; its sessions are gone.
+    WorkerEnded {
+        /// Its number.
+        worker: usize,
+        /// Why.
+        cause: &'a str,
+    },
 }
 
 /// Takes reports. It must not block.
@@ -258,6 +256,11 @@ impl Shared {
     /// A server could not be connected to.
     pub fn connect_failed(&self, endpoint: &str, cause: &str) {
         (self.reports.0)(Report::ConnectFailed { endpoint, cause });
+    }
+
+    /// A worker can't go on.
+    pub(crate) fn worker_ended(&self, worker: usize, cause: &str) {
+        (self.reports.0)(Report::WorkerEnded { worker, cause });
     }
 
     /// Sends the same message to all workers.

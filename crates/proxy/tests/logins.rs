@@ -40,7 +40,7 @@ fn load(bench: &mut Bench, users: Vec<Arc<Account>>) {
 
 fn connect(bench: &mut Bench, plugin: &[u8], password: &[u8]) -> usize {
     let id = bench.cores[0].accept(Peer::Unix, &support::listener(), bench.now).unwrap();
-    bench.clients.push(Client { core: 0, id, got: Vec::new() });
+    bench.clients.push(Client { core: 0, id, got: Vec::new(), connection_id: 0 });
     let client = bench.clients.len() - 1;
     bench.run();
     let greeting = bench.reply(client).unwrap();

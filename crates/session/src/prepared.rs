@@ -6,12 +6,16 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use weir_protocol::error::ServerError;
-use weir_sql::Statement;
+use weir_sql::{Server, Statement};
 
 use crate::state::State;
 
 /// Entries of the registry before those that nobody holds are dropped.
 const REGISTRY_SWEEP: usize = 1024;
+/// Bytes of text of entries that nobody holds, beyond as many as are held, before they are dropped.
+const REGISTRY_SWEEP_BYTES: usize = 16 << 20;
+/// What a statement takes beside its text and the types of its parameters, about.
+const STATEMENT_BYTES: usize = 256;
 
 /// What a prepared statement means: its text and what the text was parsed under.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +24,8 @@ struct Meaning {
     schema: Box<[u8]>,
     /// sql_mode, character_set_client, character_set_connection, collation_connection.
     modes: [Option<Box<str>>; 4],
+    /// The servers as which it was scanned.
+    reads_as: Server,
 }
 
 /// Variables that a server reads while it parses a statement.
@@ -27,11 +33,12 @@ const PARSE_VARIABLES: [&str; 4] =
     ["sql_mode", "character_set_client", "character_set_connection", "collation_connection"];
 
 impl Meaning {
-    fn new(text: &[u8], state: &State) -> Self {
+    fn new(text: &[u8], state: &State, reads_as: Server) -> Self {
         Self {
             text: text.into(),
             schema: state.schema().into(),
             modes: PARSE_VARIABLES.map(|name| state.variable(name).map(Into::into)),
+            reads_as,
         }
     }
 
@@ -50,7 +57,9 @@ impl Meaning {
 pub struct Prepared {
     /// Unique in its registry.
     id: u64,
-    meaning: Meaning,
+    meaning: Rc<Meaning>,
+    /// Bytes of text that somebody holds, of all statements of its registry.
+    held_bytes: Rc<Cell<usize>>,
     /// What the scanner says of the text.
     pub statement: Statement,
     /// The hash of the digest of what the client sent, if digests are made.
@@ -92,11 +101,21 @@ impl Prepared {
     }
 }
 
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.held_bytes.set(self.held_bytes.get() - self.text().len());
+    }
+}
+
 /// All prepared statements of one worker.
 #[derive(Debug, Default)]
 pub struct Registry {
-    statements: HashMap<Meaning, Weak<Prepared>>,
+    statements: HashMap<Rc<Meaning>, Weak<Prepared>>,
     next_id: u64,
+    /// Bytes of text that somebody holds,
+    held_bytes: Rc<Cell<usize>>,
+    /// and of all entries.
+    bytes: usize,
 }
 
 impl Registry {
@@ -105,25 +124,41 @@ impl Registry {
         self.statements.values().filter(|prepared| prepared.strong_count() > 0).count()
     }
 
-    /// The statement of this text under this state.
-    pub fn intern(&mut self, text: &[u8], state: &State, statement: Statement) -> Rc<Prepared> {
-        let meaning = Meaning::new(text, state);
+    /// The statement of this text under this state, as it was scanned for such servers. None if with it there would be more than so many bytes of text.
+    pub fn intern(
+        &mut self,
+        text: &[u8],
+        state: &State,
+        (statement, reads_as): (Statement, Server),
+        bytes_max: usize,
+    ) -> Option<Rc<Prepared>> {
+        let meaning = Meaning::new(text, state, reads_as);
         if let Some(known) = self.statements.get(&meaning).and_then(Weak::upgrade) {
-            return known;
+            return Some(known);
         }
-        if self.statements.len() >= REGISTRY_SWEEP && self.statements.len().is_power_of_two() {
+        let held = self.held_bytes.get() + text.len();
+        if held > bytes_max {
+            return None;
+        }
+        let is_due = self.statements.len() >= REGISTRY_SWEEP && self.statements.len().is_power_of_two();
+        if is_due || self.bytes > 2 * held + REGISTRY_SWEEP_BYTES {
             self.statements.retain(|_, prepared| prepared.strong_count() > 0);
+            self.bytes = self.held_bytes.get();
         }
         self.next_id += 1;
+        self.held_bytes.set(held);
+        self.bytes += text.len();
+        let meaning = Rc::new(meaning);
         let prepared = Rc::new(Prepared {
             id: self.next_id,
             meaning: meaning.clone(),
+            held_bytes: self.held_bytes.clone(),
             statement,
             digest: Cell::new(None),
             digest_text: RefCell::default(),
         });
         self.statements.insert(meaning, Rc::downgrade(&prepared));
-        prepared
+        Some(prepared)
     }
 }
 
@@ -163,6 +198,11 @@ impl ClientStatement {
     /// A statement that was just prepared.
     pub fn new(prepared: Rc<Prepared>, params: u16) -> Self {
         Self { prepared, params, types: None, long_data: LongData::None, own: None, has_cursor: false }
+    }
+
+    /// What it takes of its session's share, bytes.
+    pub fn bytes(&self) -> usize {
+        STATEMENT_BYTES + self.prepared.text().len() + 2 * usize::from(self.params)
     }
 
     /// Bytes kept of its long data.

@@ -5,14 +5,15 @@ use std::rc::Rc;
 use weir_protocol::charset;
 use weir_session::prepared::{BackendStatements, Prepared, Registry};
 use weir_session::state::{Difference, State, difference};
-use weir_sql::Dialect;
+use weir_sql::{Dialect, Server};
 
 fn state(schema: &[u8]) -> State {
     State::at_login(schema, *charset::by_name(b"utf8mb4_general_ci").expect("a collation"))
 }
 
 fn prepare(registry: &mut Registry, text: &str, state: &State) -> Rc<Prepared> {
-    registry.intern(text.as_bytes(), state, weir_sql::scan(text.as_bytes(), Dialect::default()))
+    let statement = weir_sql::scan(text.as_bytes(), Dialect::default());
+    registry.intern(text.as_bytes(), state, (statement, Server::default()), usize::MAX).unwrap()
 }
 
 #[test]
@@ -110,4 +111,21 @@ fn types_of_a_failed_execution_are_sent_again() {
     here.touch(&a).expect("the statement").types = Some([8, 0].into());
     here.forget_types(&a);
     assert_eq!(here.touch(&a).expect("the statement").types, None);
+}
+
+#[test]
+fn the_bytes_that_somebody_holds_are_limited() {
+    let mut registry = Registry::default();
+    let state = State::fresh();
+    let mut intern = |text: &[u8]| {
+        registry.intern(text, &state, (weir_sql::scan(text, Dialect::default()), Server::default()), 30)
+    };
+    let first = intern(b"SELECT 1 FROM t").unwrap();
+    let second = intern(b"SELECT 2 FROM t").unwrap();
+    assert!(intern(b"SELECT 3").is_none());
+    assert!(intern(b"SELECT 2 FROM t").is_some(), "it is there already");
+    drop(first);
+    assert!(intern(b"SELECT 3").is_some(), "nobody holds the first one any more");
+    drop(second);
+    assert!(intern(b"SELECT 4 FROM t, u WHERE t.id").is_some());
 }

@@ -93,7 +93,7 @@ impl LeadBytes {
 }
 
 /// The family and release of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     /// MariaDB or MySQL.
     pub family: Family,
@@ -102,15 +102,35 @@ pub struct Server {
 }
 
 /// The two lines of servers that speak this SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// MariaDB.
     MariaDb,
     /// MySQL and Percona's builds of it.
     MySql,
+    /// One of them: only what both read alike is certain.
+    Either,
 }
 
 impl Server {
+    /// A server of which nothing is known.
+    pub const UNKNOWN: Self = Self { family: Family::Either, release: 0 };
+
+    /// What a version such as `5.5.5-10.11.19-MariaDB` or `8.4.3` says.
+    pub fn of_version(version: &[u8]) -> Self {
+        let is_mariadb = version.windows(7).any(|word| word == b"MariaDB");
+        let number = version.strip_prefix(b"5.5.5-").filter(|_| is_mariadb).unwrap_or(version);
+        let digits = |part: &[u8]| std::str::from_utf8(part).ok().and_then(|text| text.parse().ok());
+        let mut parts = number.split(|byte| !byte.is_ascii_digit()).map(|part| digits(part).unwrap_or(0));
+        let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if is_mariadb { Self::mariadb(major, minor) } else { Self::mysql(major, minor) }
+    }
+
+    /// How a statement is to be read that either of two servers may get.
+    pub fn or(self, other: Self) -> Self {
+        if self == other { self } else { Self::UNKNOWN }
+    }
+
     /// MariaDB `major`.`minor`.
     pub const fn mariadb(major: u8, minor: u8) -> Self {
         Self { family: Family::MariaDb, release: major as u16 * 100 + minor as u16 }

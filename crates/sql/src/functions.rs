@@ -54,6 +54,8 @@ struct List {
 }
 
 const NEVER: u16 = u16::MAX;
+/// The oldest releases that a server of which nothing is known may be: of MariaDB and of MySQL.
+const OLDEST: (u16, u16) = (1006, 800);
 /// The oldest releases that are told apart.
 const ALWAYS: u16 = 0;
 
@@ -296,11 +298,13 @@ pub(crate) fn call(name: &[u8], gap: Gap, dialect: &Dialect) -> Call {
     let Some(list) = TABLE.find(name).and_then(|index| LISTS.get(usize::from(index))) else {
         return Call::Unknown;
     };
-    let since = match dialect.server.family {
-        Family::MariaDb => list.mariadb,
-        Family::MySql => list.mysql,
+    let release = dialect.server.release;
+    let is_known = match dialect.server.family {
+        Family::MariaDb => list.mariadb <= release,
+        Family::MySql => list.mysql <= release,
+        Family::Either => list.mariadb <= OLDEST.0 && list.mysql <= OLDEST.1,
     };
-    if dialect.server.release < since {
+    if !is_known {
         return Call::Unknown;
     }
     match list.call {

@@ -19,6 +19,8 @@ pub struct ServerShared {
     pub writes_until_ns: AtomicU64,
     /// Until when writes have been noted, at whatever server of the registry.
     written_until_ns: Arc<AtomicU64>,
+    /// How it reads statements, as its last greeting told, in a number of the data path's; 0: it has not greeted yet.
+    pub reads_as: AtomicU32,
     /// Connections that the data path has open to the server, in all hostgroups and workers.
     pub connections_open: AtomicU32,
 }
@@ -39,6 +41,7 @@ impl ServerShared {
             covered_until_ns: AtomicU64::new(0),
             writes_until_ns: AtomicU64::new(u64::MAX),
             written_until_ns,
+            reads_as: AtomicU32::new(0),
             connections_open: AtomicU32::new(0),
         }
     }

@@ -31,6 +31,7 @@ mod source;
 mod startup;
 mod stats;
 mod status;
+mod supervision;
 mod tables;
 mod takeover;
 mod tally;

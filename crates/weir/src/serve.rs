@@ -52,6 +52,7 @@ use crate::scheduler::Scheduler;
 use crate::server_tls::ServerTlsError;
 use crate::snapshot::Snapshots;
 use crate::startup::{Origin, StartupError};
+use crate::supervision;
 use crate::takeover::TakeoverError;
 use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
@@ -121,6 +122,7 @@ enum Event {
 /// Server::run       events, one after the other
 /// ```
 pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
+    supervision::watch();
     let program = Program::this()?;
     // Whoever sees the control socket may send signals.
     let (events, inbox) = channel();

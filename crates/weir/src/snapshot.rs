@@ -130,7 +130,10 @@ impl Snapshots {
             variables: config.variables.clone(),
             is_mariadb,
             default_collation: if is_mariadb { "latin1_swedish_ci" } else { "utf8mb4_0900_ai_ci" }.into(),
-            dialect: Dialect { server: server_of(&server_version), ..Dialect::default() },
+            dialect: Dialect {
+                server: weir_sql::Server::of_version(server_version.as_bytes()),
+                ..Dialect::default()
+            },
             server_version,
             tls: config.variables.have_ssl,
             rsa_key: self.rsa_key.clone(),
@@ -260,15 +263,6 @@ fn account(user: &Arc<MysqlUser>) -> Account {
         clients: AtomicU32::new(0),
         credential: Mutex::new(credential),
     }
-}
-
-/// The family and release of a version such as `5.5.5-10.11.19-MariaDB` or `8.4.3`.
-fn server_of(version: &str) -> weir_sql::Server {
-    let is_mariadb = version.contains("MariaDB");
-    let number = version.strip_prefix("5.5.5-").filter(|_| is_mariadb).unwrap_or(version);
-    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    let (major, minor) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    if is_mariadb { weir_sql::Server::mariadb(major, minor) } else { weir_sql::Server::mysql(major, minor) }
 }
 
 /// More servers online than there may be are a sign that two clusters serve, so nobody does.

@@ -110,6 +110,9 @@ impl Core {
                 return self.lend(kept, key);
             }
         }
+        if let Some(server) = self.sessions[key].work.only_server {
+            return self.obtain(server, key);
+        }
         if self.sessions[key].is_bound() {
             return match self.pick_bound(key) {
                 Some(server) => self.obtain(server, key),

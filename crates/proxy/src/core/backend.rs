@@ -121,10 +121,12 @@ impl Core {
                 let backend = &mut self.backends[key];
                 backend.greeted.thread_id = thread_id;
                 backend.login = None;
+                let purpose = backend.purpose;
                 if matches!(backend.expected.front(), Some(Expected::ChangeUser)) {
                     backend.expected.pop_front();
                 }
-                match backend.purpose {
+                self.learn_reading(key);
+                match purpose {
                     Purpose::Pool => self.set_up(key),
                     Purpose::Kill(kill) => self.send_kill(key, kill),
                 }
@@ -434,7 +436,7 @@ impl Core {
     }
 
     /// The session's work ends with an error that has been queued; its lease stays if it must.
-    fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
+    pub(super) fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
         let stays = !self.sessions[holder].pins.is_empty();
         if !stays {
             self.keep(key, holder);
@@ -515,7 +517,7 @@ impl Core {
             return self.discard(lease, Some(Poison::ClientGone));
         }
         let expected = &self.backends[lease].expected;
-        let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay));
+        let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Prepare(_)));
         let outlives_reset = pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET);
         let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
         if is_asked_for_collation && expected.len() == 1 && !outlives_reset {

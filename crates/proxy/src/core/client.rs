@@ -21,6 +21,7 @@ use super::Core;
 use super::model::{Keeps, Nanos, Phase, SavedText, Session, SessionKey, Work, WorkKind};
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
+use crate::session_id;
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
@@ -30,9 +31,6 @@ pub(super) const INBOX_BYTES_MAX: usize = 64 << 10;
 pub(super) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
-
-/// Connection ids count up to this number for each worker, and then from the beginning, leaving out those in use.
-const SESSION_NUMBER_MAX: u32 = 0x00FF_FFFF;
 
 /// Stands in a session until its login has said better.
 const LOGIN_COLLATION: Collation = Collation {
@@ -112,15 +110,16 @@ impl Core {
         Some(socket)
     }
 
-    /// A connection id that nobody has: it tells which worker's session it is.
+    /// A connection id that nobody has: numbers count up, and then from the beginning, leaving out those in use.
     fn new_id(&mut self) -> u32 {
-        let workers = self.shared.mailboxes.len().max(1) as u32;
-        let mut id = 0;
-        while id == 0 || self.ids.contains_key(&id) {
-            self.next_session = self.next_session.wrapping_add(1) & SESSION_NUMBER_MAX;
-            id = self.next_session.wrapping_mul(workers).wrapping_add(self.worker as u32);
+        let workers = self.shared.mailboxes.len().max(1);
+        loop {
+            self.next_session = self.next_session % session_id::numbers_max(workers) + 1;
+            let id = session_id::of(self.next_session, self.worker, workers);
+            if !self.ids.contains_key(&id) {
+                return id;
+            }
         }
-        id
     }
 
     /// The session of a client of whom nothing is known yet.
@@ -168,6 +167,7 @@ impl Core {
             pins: PinBoard::default(),
             work: Work::default(),
             statements: HashMap::new(),
+            statement_bytes: 0,
             next_statement_id: 0,
             long_data_bytes: 0,
             track: None,
@@ -355,7 +355,8 @@ impl Core {
             ([], None) => self.snapshot.variables.default_schema.as_bytes().to_vec(),
             (schema, _) => schema.to_vec(),
         };
-        let collation = self.collation_for_login(verified.collation);
+        let hostgroup = self.sessions[key].listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        let collation = self.collation_for_login(verified.collation, hostgroup);
         let state = State::at_login(&schema, collation);
         let state = self.interner.intern(self.with_user_defaults(&account, state));
         let identity = self.identities.of(&account, self.sessions[key].capabilities);
@@ -413,6 +414,7 @@ impl Core {
         session.pins.clear();
         session.caller = None;
         session.statements = HashMap::new();
+        session.statement_bytes = 0;
         session.long_data_bytes = 0;
         session.track = None;
         session.last_insert_id = 0;

@@ -128,6 +128,7 @@ impl Core {
             Kind::Begin | Kind::StartTransactionReadOnly => self.plan_read_only(key),
             _ => {}
         }
+        let asks_for_plan = self.asks_for_plan(key);
         let session = &mut self.sessions[key];
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
@@ -138,6 +139,7 @@ impl Core {
             || statement.effects.contains(Effects::KILL)
             || statement.kind == Kind::Kill
             || statement.uses.intersects(special)
+            || asks_for_plan
         {
             if session.upload.is_some() {
                 let message = "A statement that asks for what Weir itself knows of the session \
@@ -160,7 +162,9 @@ impl Core {
     /// Looks at the text of a COM_QUERY or COM_STMT_PREPARE. What it assigns and the server would not report gets
     /// the scope that it means, in the inbox itself.
     pub(super) fn scan_command(&mut self, key: SessionKey) -> Statement {
+        let reads_as = self.reading_of(key);
         let session = &mut self.sessions[key];
+        session.dialect.server = reads_as;
         let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
         let statement = weir_sql::scan(text, session.dialect);
         if !statement.effects.contains(Effects::UNTRACKED) || session.upload.is_some() {

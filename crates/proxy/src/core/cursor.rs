@@ -71,6 +71,7 @@ impl Core {
         let session = &mut self.sessions[key];
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
         let Some(statement) = session.statements.remove(&id) else { return };
+        session.statement_bytes -= statement.bytes();
         session.long_data_bytes -= statement.long_data_bytes();
         if let (Some(own), Some(lease)) = (statement.own, session.lease) {
             self.close_on(lease, own.id);

@@ -5,9 +5,10 @@ use weir_protocol::frame;
 use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
-use weir_sql::{Effects, Kind};
+use weir_sql::{Dialect, Effects, Kind};
 
 use super::Core;
+use super::completion::Closes;
 use super::model::{
     BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
@@ -100,15 +101,16 @@ impl Core {
             }
             Ending::None => {}
         }
-        let session = &self.sessions[holder];
-        if session.work.statement.effects.contains(Effects::DISCONNECT)
-            && matches!(session.work.ending, Ending::Ok { .. })
-        {
-            // COMMIT or ROLLBACK with RELEASE: the server closes its side, and so does Weir.
+        let closes = self.closes(key, holder);
+        if closes == Closes::Yes {
             self.backends[key].poison = Some(Poison::ClientGone);
             return self.close_session(holder);
         }
-        let settle = self.what_to_settle(key, holder);
+        let mut settle = self.what_to_settle(key, holder);
+        if closes == Closes::Perhaps && settle == Settle::Nothing {
+            // A connection that answers is none that is being closed.
+            settle = Settle::Status;
+        }
         if settle == Settle::Nothing {
             return self.settle_down(key, holder);
         }
@@ -401,7 +403,8 @@ impl Core {
     /// Replaces a session's state, and what is derived from it.
     pub(super) fn set_state(&mut self, key: SessionKey, state: std::rc::Rc<weir_session::state::State>) {
         let session = &mut self.sessions[key];
-        (session.dialect, session.is_text_certain) = super::local::dialect_of(&state, self.default_dialect);
+        let fallback = Dialect { server: session.dialect.server, ..self.default_dialect };
+        (session.dialect, session.is_text_certain) = super::local::dialect_of(&state, fallback);
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
         session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;

@@ -54,7 +54,7 @@ impl Core {
         if statement.effects.intersects(Effects::FOUND_ROWS_CALC | Effects::ROUTINE) {
             return Counted::Hidden;
         }
-        if statement.kind == Kind::Values && self.snapshot.is_mariadb && !combines(self.statement_text(key)) {
+        if statement.kind == Kind::Values && self.speaks_mariadb(key) && !combines(self.statement_text(key)) {
             // A list of rows is no query until it is combined with another one.
             return Counted::Not;
         }
@@ -98,7 +98,7 @@ impl Core {
             let may_count = has_query || super::several::may_count_rows(self.text(key));
             return if may_count { Counted::Unsure } else { Counted::Not };
         }
-        let is_mysql = !self.snapshot.is_mariadb;
+        let is_mysql = !self.speaks_mariadb(key);
         match statement.kind {
             Kind::Update if is_mysql => Counted::Incidental,
             Kind::Update | Kind::Delete
@@ -173,7 +173,7 @@ impl Core {
         let session = &self.sessions[holder];
         let Some(rows) = session.found_rows.filter(|rows| *rows <= ROWS_MAX) else { return false };
         let knows_warnings = session.keeps.contains(Keeps::WARNINGS);
-        if knows_warnings && (rows > 1 || !self.snapshot.is_mariadb) {
+        if knows_warnings && (rows > 1 || !self.backends[key].greeted.is_mariadb) {
             // They would be gone.
             return false;
         }

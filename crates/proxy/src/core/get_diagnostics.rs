@@ -69,7 +69,7 @@ impl Core {
     /// NUMBER and ROW_COUNT where the connection knows the conditions. Statements that leave these alone may have run
     /// elsewhere, or Weir's own here, so that ROW_COUNT is not the connection's.
     fn count_on_connection(&mut self, key: SessionKey, counts: &DiagnosticsRequest) -> Option<Outcome> {
-        if self.snapshot.is_mariadb {
+        if self.speaks_mariadb(key) {
             let set = self.diagnostics_values(key, counts, CONDITIONS_OF_MARIADB, None).ok()?;
             self.sessions[key].work.rewritten = Some(set);
             return Some(Outcome::Run);
@@ -97,6 +97,7 @@ impl Core {
         row: Option<&[u8]>,
     ) -> Result<Vec<u8>, &'static str> {
         let session = &self.sessions[key];
+        let is_mariadb = self.speaks_mariadb(key);
         let text = self.text(key);
         let condition = row.and_then(Condition::parse);
         let mut set = b"SET ".to_vec();
@@ -114,9 +115,9 @@ impl Core {
                     set.extend_from_slice(condition()?.code.to_string().as_bytes());
                 }
                 DiagnosticsField::ReturnedSqlstate => {
-                    let known = session.sqlstate_of(condition()?, self.snapshot.is_mariadb);
+                    let known = session.sqlstate_of(condition()?, is_mariadb);
                     let state = known.ok_or("the SQLSTATE of this condition is gone with its connection")?;
-                    self.put_string(&mut set, &state);
+                    put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
                     let message = condition()?.message;
@@ -125,18 +126,11 @@ impl Core {
                             "the message came in character_set_results, which lacks some of its characters",
                         );
                     }
-                    self.put_string(&mut set, message);
+                    put_string(&mut set, is_mariadb, message);
                 }
             }
         }
         Ok(set)
-    }
-
-    /// A literal that means the same in every sql_mode and character set, of the type that the server gives. (MySQL
-    /// warns of utf8mb3.)
-    fn put_string(&self, out: &mut Vec<u8>, utf8: &[u8]) {
-        let charset = if self.snapshot.is_mariadb { "utf8mb3" } else { "utf8mb4" };
-        out.extend_from_slice(weir_sql::literal::hexadecimal(charset, utf8).as_bytes());
     }
 
     /// The servers answer with an OK, set nothing, and add an error to the conditions.
@@ -209,4 +203,11 @@ impl Condition<'_> {
         let code = std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok()?;
         Some(Condition { is_error, code, message: reader.lenenc_bytes().ok()? })
     }
+}
+
+/// A literal that means the same in every sql_mode and character set, of the type that the server gives. (MySQL warns of
+/// utf8mb3.)
+fn put_string(out: &mut Vec<u8>, is_mariadb: bool, utf8: &[u8]) {
+    let charset = if is_mariadb { "utf8mb3" } else { "utf8mb4" };
+    out.extend_from_slice(weir_sql::literal::hexadecimal(charset, utf8).as_bytes());
 }

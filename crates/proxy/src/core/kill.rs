@@ -9,6 +9,7 @@ use weir_sql::KillTarget;
 use super::Core;
 use super::local::{KILL_DENIED, Outcome};
 use super::model::{Asking, BackendKey, Expected, Kill, Phase, Poison, Purpose, Session, SessionKey};
+use crate::session_id;
 use crate::shared::{Asker, KillOutcome, Message, Victims};
 
 impl Core {
@@ -85,18 +86,38 @@ impl Core {
         self.kill_backend(lease, true);
     }
 
+    /// Ends a statement that was killed, or whose time was up, before it had gone out.
+    pub(super) fn is_struck_before(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        let work = &self.sessions[holder].work;
+        if work.is_sent || !(work.is_struck || work.deadline_passed) {
+            return false;
+        }
+        self.reply_error(holder, error::QUERY_INTERRUPTED, "Query execution was interrupted");
+        self.stop_running(key, holder);
+        self.go_on(key);
+        true
+    }
+
     /// KILL by a client, of connection ids that Weir gave out.
     pub(super) fn kill(&mut self, key: SessionKey, target: &KillTarget, query_only: bool) -> Outcome {
         let session = &self.sessions[key];
         let user = session.account.as_ref().map(|account| account.user.username.clone()).unwrap_or_default();
         let victims = match target {
-            KillTarget::Connection(id) => match u32::try_from(*id) {
-                Ok(session) => Victims::Session(session),
-                Err(_) => {
-                    self.reply_error(key, error::NO_SUCH_THREAD, &format!("Unknown thread id: {id}"));
-                    return Outcome::Answered;
+            KillTarget::Connection(id) => {
+                let session = u32::try_from(*id).ok();
+                match session.filter(|id| session_id::worker_of(*id, self.shared.mailboxes.len()).is_some()) {
+                    Some(session) => Victims::Session(session),
+                    None => {
+                        let below = session_id::BELOW_FIRST;
+                        let message = format!(
+                            "Unknown thread id: {id} (Weir's are above {below}, see CONNECTION_ID(); what a server's \
+                             process list shows can be killed at that server)"
+                        );
+                        self.reply_error(key, error::NO_SUCH_THREAD, &message);
+                        return Outcome::Answered;
+                    }
                 }
-            },
+            }
             KillTarget::User(name) if *name == user.as_bytes() => Victims::OfUser,
             KillTarget::User(_) => {
                 self.reply_error(key, KILL_DENIED, "You may kill connections of your own user only");
@@ -105,7 +126,7 @@ impl Core {
         };
         let workers = self.shared.mailboxes.len().max(1);
         let is_asked = |worker: usize| match victims {
-            Victims::Session(id) => id as usize % workers == worker,
+            Victims::Session(id) => session_id::worker_of(id, workers) == Some(worker),
             Victims::OfUser => true,
         };
         let mut outcome = KillOutcome::Unknown;
@@ -225,6 +246,8 @@ impl Core {
             return self.forget_session(victim);
         }
         if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
+            let work = &mut self.sessions[victim].work;
+            work.is_struck = !work.is_sent;
             self.kill_backend(lease, true);
         } else if matches!(session.phase, Phase::Waiting(_) | Phase::Held) {
             self.leave_queues(victim);

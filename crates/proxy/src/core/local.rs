@@ -48,6 +48,9 @@ impl Core {
             self.outdate_kept(key);
             return self.kill_statement(key);
         }
+        if let Some(outcome) = self.explain_for(key) {
+            return outcome;
+        }
         if statement.effects.contains(Effects::SESSION_TRACK) {
             self.outdate_kept(key);
             return self.set_session_track(key);
@@ -211,12 +214,13 @@ impl Core {
     }
 
     /// The collation of a login; ids that servers do not know mean their default.
-    pub(super) fn collation_for_login(&self, id: u16) -> Collation {
+    pub(super) fn collation_for_login(&self, id: u16, hostgroup: u32) -> Collation {
+        let is_mariadb = self.speaks_mariadb_in(hostgroup);
         let known = charset::by_id(id).filter(|known| {
             // MySQL's own collations mean nothing to a MariaDB, and the other way round.
             let is_mysql_only = known.name.contains("_0900_") || known.charset == "gb18030";
             let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
-            if self.snapshot.is_mariadb { !is_mysql_only } else { !is_mariadb_only }
+            if is_mariadb { !is_mysql_only } else { !is_mariadb_only }
         });
         known.or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes())).copied().unwrap_or(
             Collation {
@@ -232,7 +236,9 @@ impl Core {
     pub(super) fn with_user_defaults(&self, account: &Account, state: State) -> State {
         let Some(level) = account.user.default_isolation else { return state };
         // MariaDB has MySQL's name for it since 11.1.
-        let has_old_name = self.snapshot.is_mariadb && self.snapshot.dialect.server.release < 1101;
+        let hostgroup = account.user.default_hostgroup;
+        let release = self.release_in(hostgroup).unwrap_or(self.snapshot.dialect.server.release);
+        let has_old_name = self.speaks_mariadb_in(hostgroup) && release < 1101;
         state.with_variable(
             if has_old_name { "tx_isolation" } else { "transaction_isolation" },
             level.as_str(),

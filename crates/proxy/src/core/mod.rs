@@ -16,8 +16,10 @@ mod care;
 pub mod census;
 mod client;
 mod command;
+mod completion;
 mod counting;
 mod cursor;
+mod explain_for;
 mod finish;
 mod found_rows;
 mod get_diagnostics;
@@ -33,6 +35,7 @@ pub(crate) mod model;
 mod old_eof;
 mod prepared;
 mod read_only;
+mod reading;
 mod relay;
 mod reload;
 mod report;
@@ -64,7 +67,7 @@ use weir_protocol::handshake::Scramble;
 use weir_routing::Router;
 use weir_session::prepared::Registry;
 use weir_session::state::{Interner, State};
-use weir_sql::{Dialect, Digester};
+use weir_sql::{Dialect, Digester, Server as Reading};
 
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
@@ -109,8 +112,10 @@ pub struct Core {
     router: Router,
     /// Patterns given up that the log knows of.
     told_given_up: u64,
-    /// How statements are read where a session has not said otherwise.
+    /// How statements are read where a session has not said otherwise; as which server is another matter, see `reading`.
     default_dialect: Dialect,
+    /// The servers as which all hostgroups read statements, if it is the same in all.
+    reads_as: Option<Reading>,
     /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
     /// those of the login, there is none.
     charsets_after_reset: Option<State>,
@@ -174,13 +179,14 @@ struct Pool {
     latency: Latency,
     /// It was out of a hostgroup, or shunned there.
     was_away: bool,
+    /// How it reads statements, as it told this worker: see `reading`.
+    reads_as: u32,
     /// Nothing may be written there, and what was on its way has been seen to.
     has_lapsed: bool,
     counts: counting::PoolCounts,
 }
 
 /// This worker's view of a hostgroup.
-#[derive(Default)]
 struct Group {
     members: Vec<GroupMember>,
     reader_hostgroup: Option<u32>,
@@ -193,6 +199,8 @@ struct Group {
     holding: Option<Arc<Holding>>,
     /// Results of reads up to this size are held back until they are complete.
     retry_buffer_bytes: u32,
+    /// As which servers statements are read that go to it.
+    reads_as: Reading,
 }
 
 /// Who a backend connection is logged in as, and with which capabilities.
@@ -280,7 +288,8 @@ impl Core {
             scribe: scribe::Scribe::new(feed, worker),
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
-            default_dialect: snapshot.dialect,
+            default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
+            reads_as: None,
             charsets_after_reset: None,
             knows_sql_mode: false,
             timers: timers::Timers::new(now),

@@ -100,6 +100,8 @@ pub(crate) struct Session {
     /// What is being done for the client.
     pub work: Work,
     pub statements: HashMap<u32, ClientStatement>,
+    /// Bytes that they take: their share of what all may have.
+    pub statement_bytes: usize,
     pub next_statement_id: u32,
     /// Long data that is kept for executions, bytes.
     pub long_data_bytes: usize,
@@ -286,6 +288,8 @@ pub(crate) struct Work {
     pub prepared: Option<Rc<Prepared>>,
     /// The client's id of it.
     pub statement_id: u32,
+    /// Only this server can answer it.
+    pub only_server: Option<ServerIndex>,
     /// A reader could not take on the session's state: stay with the writer.
     pub writer_only: bool,
     /// Reads of this session must see what it may have done.
@@ -322,6 +326,10 @@ pub(crate) struct Work {
     pub kept_back_since: Option<Nanos>,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
+    /// It was killed before it had gone out.
+    pub is_struck: bool,
+    /// It is being prepared on the connection where it is to run.
+    pub is_being_prepared: bool,
     /// The command's code, until it is over; 0 for none.
     pub code: u8,
     /// The error that Weir itself has answered with; 0 for none.
@@ -335,6 +343,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// Whether a server is busy with it, so that it has a time limit.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_sent || self.is_being_prepared
+    }
+
     /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
         self.kind != WorkKind::Prepare

@@ -17,18 +17,21 @@ use super::route::Routed;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
+/// And with so many bytes of text and types.
+const STATEMENT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of text that all sessions of a worker may have prepared; the same text under the same settings counts once.
+const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
 
 impl Core {
     /// COM_STMT_PREPARE: the server that would run it parses it.
     pub(super) fn prepare(&mut self, key: SessionKey) -> bool {
         let session = &mut self.sessions[key];
         if session.statements.len() >= STATEMENTS_MAX {
-            let message = format!(
-                "Can't create more than max_prepared_stmt_count statements (current value: {STATEMENTS_MAX})"
-            );
-            self.reply_error(key, error::MAX_PREPARED_STMT_COUNT_REACHED, &message);
-            self.command_done(key);
-            return true;
+            return self.refuse_prepare(key, &format!("current value: {STATEMENTS_MAX}"));
+        }
+        if session.statement_bytes + session.command_bytes > STATEMENT_BYTES_MAX {
+            let why = format!("of one session, with more than {} MiB of text", STATEMENT_BYTES_MAX >> 20);
+            return self.refuse_prepare(key, &why);
         }
         self.digest_command(key);
         self.sessions[key].work.kind = WorkKind::Prepare;
@@ -55,11 +58,23 @@ impl Core {
         let session = &mut self.sessions[key];
         let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
         let text = session.work.rewritten.as_deref().unwrap_or(original);
-        let prepared = self.registry.intern(text, &session.state, statement);
+        let scanned = (statement, session.dialect.server);
+        let interned = self.registry.intern(text, &session.state, scanned, WORKER_STATEMENT_BYTES_MAX);
+        let Some(prepared) = interned else {
+            let why = format!("of a worker, with more than {} MiB of text", WORKER_STATEMENT_BYTES_MAX >> 20);
+            return self.refuse_prepare(key, &why);
+        };
         prepared.digest.set(session.work.digest);
         *prepared.digest_text.borrow_mut() = self.digester.text().into();
         session.work.prepared = Some(prepared);
         self.start(key)
+    }
+
+    fn refuse_prepare(&mut self, key: SessionKey, why: &str) -> bool {
+        let message = format!("Can't create more than max_prepared_stmt_count statements ({why})");
+        self.reply_error(key, error::MAX_PREPARED_STMT_COUNT_REACHED, &message);
+        self.command_done(key);
+        true
     }
 
     /// The server has prepared the session's statement: the client gets an id of its own for it.
@@ -77,7 +92,9 @@ impl Core {
         if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
         }
-        session.statements.insert(client_id, ClientStatement::new(prepared.clone(), params));
+        let statement = ClientStatement::new(prepared.clone(), params);
+        session.statement_bytes += statement.bytes();
+        session.statements.insert(client_id, statement);
         self.own_statement(key, &prepared, id);
         client_id
     }

@@ -7,7 +7,7 @@
 use weir_protocol::capability::Capabilities;
 use weir_protocol::error;
 use weir_session::pin::Pins;
-use weir_sql::{Effects, Kind};
+use weir_sql::{Access, Effects, Kind};
 
 use super::Core;
 use super::local::Outcome;
@@ -113,10 +113,12 @@ impl Core {
     /// everything has been seen to.
     pub(super) fn may_run_on_reader(&mut self, key: SessionKey, lease: BackendKey) -> bool {
         match self.sessions[key].on_reader() {
+            // Who changes the same rows does not meet these locks, on the writer.
+            OnReader::Stays if self.may_lock_rows(key) => self.refuse_holding(key, lease),
             OnReader::Stays => return true,
             OnReader::Leaves => {
                 self.sessions[key].phase = Phase::Running;
-                self.send_query(lease, b"COMMIT");
+                self.send_query(lease, b"COMMIT AND NO CHAIN NO RELEASE");
                 self.expect(lease, Expected::Leave);
             }
             OnReader::Holds => self.refuse_holding(key, lease),
@@ -141,7 +143,7 @@ impl Core {
         let user = self.user_of(key).to_owned();
         let message = format!(
             "This read-only transaction ran on the reader {endpoint}, and the statement would have held the session \
-             there for longer: it is rolled back. From now on read-only transactions of user '{user}' run on the \
+             there for longer, or have locked rows there only: it is rolled back. From now on read-only transactions of user '{user}' run on the \
              writer; try restarting transaction"
         );
         tracing::info!(user, endpoint, "read-only transactions go to the writer from now on");
@@ -174,6 +176,14 @@ impl Core {
         session.phase = Phase::Waiting(self.now);
         self.offer(key);
         self.acquire(holder);
+    }
+
+    /// Whether a query may have FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE, none of which a sure read has.
+    fn may_lock_rows(&self, key: SessionKey) -> bool {
+        let statement = self.sessions[key].work.statement;
+        let is_query = matches!(statement.kind, Kind::Select | Kind::With | Kind::Values | Kind::Table);
+        let text = self.statement_text(key);
+        is_query && statement.access != Access::Read && (has_word(text, "UPDATE") || has_word(text, "SHARE"))
     }
 
     fn has_read_only_on_writer(&self, key: SessionKey) -> bool {

@@ -34,6 +34,7 @@ impl Core {
                 throttle: hostgroup.throttle.clone(),
                 holding: hostgroup.holding.clone(),
                 retry_buffer_bytes: hostgroup.retry_buffer_bytes,
+                reads_as: weir_sql::Server::UNKNOWN,
             };
             groups.insert(*id, group);
         }
@@ -41,7 +42,7 @@ impl Core {
         self.groups = groups;
         self.take_wait_limits();
         self.withholds_results = self.groups.values().any(|group| group.retry_buffer_bytes > 0);
-        self.default_dialect.server = snapshot.dialect.server;
+        self.update_readings();
         self.renew_accounts();
         self.close_unwanted();
         self.cut_gone();
@@ -122,6 +123,7 @@ impl Core {
             running: 0,
             latency: Default::default(),
             was_away: false,
+            reads_as: 0,
             has_lapsed: false,
             counts: Default::default(),
         });

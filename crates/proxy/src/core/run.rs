@@ -51,7 +51,8 @@ impl Core {
         if is_owed || is_aside || backend.kills_pending > 0 || !matches!(session.phase, Phase::Running) {
             return;
         }
-        if self.keep_back(key, holder) {
+        self.sessions[holder].work.is_being_prepared = false;
+        if self.is_struck_before(key, holder) || self.keep_back(key, holder) {
             return;
         }
         if self.waits_for_kept(key, holder) || self.refuses_lost(key, holder) {
@@ -106,6 +107,10 @@ impl Core {
             return false;
         };
         if prepared.can_be_prepared_in(&backend.state) {
+            let work = &mut self.sessions[holder].work;
+            work.is_being_prepared = true;
+            work.started_at = self.now;
+            self.watch(holder);
             self.prepare_here(key, prepared);
         } else if session.state.schema().is_empty() && !prepared.schema().is_empty() {
             // It can't be prepared here and run without a schema in one go; where it was, it is gone.

@@ -4,19 +4,21 @@ use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_session::state::State;
 
 use super::Core;
+use super::completion::RELEASE;
 use super::local::apply_sql_mode;
 use super::model::{BackendKey, Expected, Poison, Stage};
 use super::relay::{Meaning, meaning_of};
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
-/// what it is makes the server report it.
+/// what it is makes the server report it, and so with completion_type.
 const SET_UP_MARIADB: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
-    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode";
+    session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode, \
+    completion_type=@@session.completion_type";
 /// The same for MySQL, where a write's position is asked for by name, and where COM_RESET_CONNECTION leads to the global
 /// character sets, which are learnt in the same way (MySQL's manual: mysql_reset_connection(); seen on 9.7).
 const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', session_track_schema=ON, \
     session_track_state_change=ON, session_track_transaction_info='CHARACTERISTICS', sql_mode=@@session.sql_mode, \
-    session_track_gtids=OWN_GTID, character_set_client=@@global.character_set_client, \
+    completion_type=@@session.completion_type, session_track_gtids=OWN_GTID, character_set_client=@@global.character_set_client, \
     character_set_results=@@global.character_set_results, collation_connection=@@global.collation_connection";
 
 impl Core {
@@ -47,6 +49,9 @@ impl Core {
                     if name == "sql_mode" {
                         apply_sql_mode(&mut self.default_dialect, &value);
                         self.knows_sql_mode = true;
+                    }
+                    if name == "completion_type" {
+                        self.backends[key].releases_by_default = value == RELEASE;
                     }
                     if meaning_of(&name) == Meaning::State {
                         self.backends[key].base.assign(&name, &value);
@@ -88,6 +93,7 @@ impl Core {
                     apply_sql_mode(&mut self.default_dialect, &value);
                     self.knows_sql_mode = true;
                 }
+                "completion_type" => self.backends[key].releases_by_default = value == RELEASE,
                 "character_set_client" | "character_set_results" => charsets.assign(&name, &value),
                 "collation_connection" => {
                     let charset = value.split('_').next().unwrap_or_default();

@@ -50,7 +50,7 @@ impl Core {
                 | Kind::ShowCountErrors
                 | Kind::GetDiagnostics
         ) || self.counts_diagnostics_first(key);
-        let leaves_them = self.snapshot.is_mariadb && self.kind_leaves_warnings(key);
+        let leaves_them = self.speaks_mariadb(key) && self.kind_leaves_warnings(key);
         if !begins_with_them && !leaves_them {
             return None;
         }

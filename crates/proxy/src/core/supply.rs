@@ -259,6 +259,7 @@ impl Core {
             settle_bytes: Vec::new(),
             settle_again: false,
             settle_refusals: 0,
+            releases_by_default: false,
             is_hurried: false,
         });
         let addr = self.servers[server].server.addr;

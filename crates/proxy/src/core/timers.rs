@@ -190,7 +190,7 @@ impl Core {
             .filter(|key| {
                 let session = &self.sessions[*key];
                 matches!(session.phase, Phase::Running)
-                    && session.work.is_sent
+                    && session.work.is_under_way()
                     && self.now.saturating_sub(session.work.started_at) > self.query_timeout(session)
             })
             .collect();
@@ -235,7 +235,7 @@ impl Core {
         }
         let session = &mut self.sessions[due.key];
         session.watched_at = 0;
-        if !matches!(session.phase, Phase::Running) || !session.work.is_sent {
+        if !matches!(session.phase, Phase::Running) || !session.work.is_under_way() {
             return;
         }
         let session = &self.sessions[due.key];

@@ -8,7 +8,7 @@ use weir_config::MysqlVariables;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, put_query};
 use weir_protocol::frame;
-use weir_protocol::handshake::{AuthSwitchRequest, MYSQL_NATIVE_PASSWORD};
+use weir_protocol::handshake::{AuthSwitchRequest, Greeting, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::status::StatusFlags;
 use weir_proxy::core::Core;
@@ -64,8 +64,14 @@ pub struct Bench {
     pub fails: u16,
     /// Nodes that are outside of their cluster.
     pub outside: Vec<usize>,
+    /// Servers leave COM_STMT_PREPARE unanswered.
+    pub holds_prepares: bool,
     /// Servers do not answer COM_PING.
     pub ignores_pings: bool,
+    /// The servers that got COM_STMT_PREPARE, in order.
+    pub prepared: Vec<usize>,
+    /// These servers have another version than the others.
+    pub versions: Vec<(usize, &'static [u8])>,
     /// Servers greet only when they are told to.
     pub greets_late: bool,
     /// What the workers have told of servers that could not be connected to.
@@ -86,6 +92,8 @@ pub struct Client {
     pub core: usize,
     pub id: SocketId,
     pub got: Vec<u8>,
+    /// What the greeting has told.
+    pub connection_id: u32,
 }
 
 pub struct Conn {
@@ -152,7 +160,10 @@ impl Bench {
             read_only: Vec::new(),
             fails: 0,
             outside: Vec::new(),
+            holds_prepares: false,
             ignores_pings: false,
+            prepared: Vec::new(),
+            versions: Vec::new(),
             greets_late: false,
             failures,
             users,
@@ -196,10 +207,11 @@ impl Bench {
 
     pub fn client_with(&mut self, core: usize, user: &str, capabilities: Capabilities) -> usize {
         let id = self.cores[core].accept(Peer::Unix, &super::listener(), self.now).unwrap();
-        self.clients.push(Client { core, id, got: Vec::new() });
+        self.clients.push(Client { core, id, got: Vec::new(), connection_id: 0 });
         let client = self.clients.len() - 1;
         self.run();
         let (_, greeting) = super::take_packet(&mut self.clients[client].got).unwrap();
+        self.clients[client].connection_id = Greeting::parse(&greeting).unwrap().thread_id;
         self.send(client, &super::login(&greeting, capabilities, user.as_bytes(), b"information_schema", 45));
         let (_, reply) = super::take_packet(&mut self.clients[client].got).unwrap();
         assert_eq!(reply[0], OK_HEADER);
@@ -248,10 +260,14 @@ impl Bench {
 
     /// The servers answer what they hold.
     pub fn release_one(&mut self) {
+        self.release_with(super::plain_ok(1));
+    }
+
+    pub fn release_with(&mut self, mut answer: Vec<u8>) {
         let conn = self.conns.iter_mut().find(|conn| conn.held).unwrap();
         conn.held = false;
         let (core, id) = (conn.core, conn.id);
-        self.cores[core].data(id, &mut super::plain_ok(1), self.now);
+        self.cores[core].data(id, &mut answer, self.now);
         self.run();
     }
 
@@ -346,7 +362,10 @@ impl Bench {
                     self.conns.push(conn);
                     self.cores[core].connected(id, Ok(()), self.now);
                     if !self.greets_late {
-                        self.cores[core].data(id, &mut super::greeting(1), self.now);
+                        let other = self.versions.iter().find(|(of, _)| *of == node);
+                        let mut greeting =
+                            other.map_or_else(|| super::greeting(1), |(_, v)| super::greeting_as(1, v));
+                        self.cores[core].data(id, &mut greeting, self.now);
                     }
                 }
                 Order::Close(id) => {
@@ -406,7 +425,12 @@ impl Bench {
                 self.cores[core].closed(id, self.now);
                 return true;
             }
+            Some(Command::StmtPrepare) if self.holds_prepares => {
+                conn.held = true;
+                return true;
+            }
             Some(Command::StmtPrepare) => {
+                self.prepared.push(conn.node);
                 answer.clear();
                 frame::write_packet(&mut answer, &mut sequence, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             }

@@ -162,8 +162,13 @@ pub fn login(
 
 /// A server's greeting: the packet, header included.
 pub fn greeting(thread_id: u32) -> Vec<u8> {
+    greeting_as(thread_id, b"5.5.5-10.11.19-MariaDB-log")
+}
+
+/// The same of a server with this version.
+pub fn greeting_as(thread_id: u32, version: &[u8]) -> Vec<u8> {
     let greeting = Greeting {
-        version: b"5.5.5-10.11.19-MariaDB-log",
+        version,
         thread_id,
         scramble: *b"abcdefghijklmnopqrst",
         capabilities: SERVER_CAPABILITIES,

@@ -14,6 +14,7 @@ use weir_protocol::handshake::{
     Scramble, SslRequest,
 };
 use weir_protocol::ok::ErrPacket;
+use weir_sql::Server;
 
 /// Weir's side of a login at a server, or of a COM_CHANGE_USER there.
 ///
@@ -183,6 +184,7 @@ impl BackendLogin {
         self.plugin = greeting.auth_plugin.to_vec();
         known.thread_id = greeting.thread_id;
         known.is_mariadb = greeting.version.windows(7).any(|word| word == b"MariaDB");
+        known.reads_as = Server::of_version(greeting.version);
         known.takes_attributes = greeting.capabilities.contains(Capabilities::CONNECT_ATTRS);
         // Also in the request for TLS, which is to announce what the response then has.
         let has_attributes = known.takes_attributes && !self.attributes.is_empty();
@@ -289,6 +291,8 @@ pub struct Greeted {
     pub thread_id: u32,
     /// The server is a MariaDB.
     pub is_mariadb: bool,
+    /// How it reads statements.
+    pub reads_as: Server,
     /// It takes connection attributes.
     pub takes_attributes: bool,
 }

@@ -12,6 +12,9 @@ const MYSQL_SIX_DIGITS: u16 = 804;
 /// Versions that MariaDB takes for MySQL's.
 const NOT_MARIADB: std::ops::RangeInclusive<u32> = 50_700..=99_999;
 
+/// Versions below this are those of servers older than all.
+const OF_ALL: u32 = 50_700;
+
 /// The version of an executable comment.
 struct Version {
     /// How many digits it has; without a version none.
@@ -26,6 +29,9 @@ impl Version {
     fn is_executed(&self, server: Server, mariadb_only: bool) -> Option<bool> {
         if server.family == Family::MariaDb && !mariadb_only && NOT_MARIADB.contains(&self.number) {
             return Some(false);
+        }
+        if server.family == Family::Either {
+            return (!mariadb_only && self.number < OF_ALL).then_some(true);
         }
         let first = u32::from(server.release) * 100;
         let is_skipped = |version: u32| version > first + 99;
@@ -87,9 +93,7 @@ impl Lexer<'_> {
         }
         let mariadb_only = match (self.peek(2), self.peek(3)) {
             (Some(b'!'), _) => false,
-            (Some(b'M'), Some(b'!'))
-                if self.executes_all || self.dialect.server.family == Family::MariaDb =>
-            {
+            (Some(b'M'), Some(b'!')) if self.executes_all || self.dialect.server.family != Family::MySql => {
                 true
             }
             (Some(b'+'), _) => return self.hint(),
@@ -121,7 +125,7 @@ impl Lexer<'_> {
         let (digits, older) = match (count, family) {
             (0..5, _) => return Version { digits: 0, number: 0, older: None },
             (5, _) => (5, None),
-            (_, Family::MariaDb) => (6, None),
+            (_, Family::MariaDb | Family::Either) => (6, None),
             (_, Family::MySql) if !is_spaced => (5, None),
             (_, Family::MySql) if release < MYSQL_SIX_DIGITS => (6, Some(number(5))),
             (_, Family::MySql) => (6, None),

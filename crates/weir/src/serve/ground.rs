@@ -20,6 +20,7 @@ use crate::rsa_key;
 use crate::snapshot::Snapshots;
 use crate::source::Source;
 use crate::startup::{self, Origin, Start};
+use crate::supervision;
 use crate::tls::Tls;
 use crate::topology_log::{TopologyLog, Unopened};
 use crate::web::Web;
@@ -107,14 +108,14 @@ impl Doors {
     }
 }
 
-/// What the workers tell the monitor.
+/// What the workers tell.
 fn report(monitor: &Monitor) -> weir_proxy::shared::Reporter {
     let reporter = monitor.reporter();
-    Box::new(move |report: Report<'_>| {
-        let Ok(endpoint) = report.endpoint().parse() else { return };
-        match report {
-            Report::Suspect(_) => reporter.suspect(&endpoint),
-            Report::ConnectFailed { cause, .. } => reporter.connect_failed(&endpoint, cause),
+    Box::new(move |report: Report<'_>| match report {
+        Report::Suspect(endpoint) => endpoint.parse().iter().for_each(|server| reporter.suspect(server)),
+        Report::ConnectFailed { endpoint, cause } => {
+            endpoint.parse().iter().for_each(|server| reporter.connect_failed(server, cause));
         }
+        Report::WorkerEnded { worker, cause } => supervision::end(&format!("worker-{worker}"), cause),
     })
 }
