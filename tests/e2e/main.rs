@@ -25,6 +25,7 @@ mod group_failures;
 mod group_switchover;
 mod hostile;
 mod http;
+mod isolation;
 mod listeners;
 mod login;
 mod logs;
@@ -86,6 +87,7 @@ fn cases() -> Vec<Case> {
         group_switchover::trials(),
         hostile::trials(),
         http::trials(),
+        isolation::trials(),
         listeners::trials(),
         login::trials(),
         logs::trials(),

@@ -146,9 +146,15 @@ const REASONS: &[Reason] = &[
     Reason { name: "rand_seed1", begin: &["SET rand_seed1 = 5, rand_seed2 = 6"], look: None, end: Reset },
     Reason {
         name: "insert_id",
-        begin: &["SET insert_id = 500"],
+        begin: &["SET insert_id = 500", "INSERT INTO t (v) SELECT 1 FROM t WHERE v = 0"],
+        look: Some(("SELECT @@insert_id", "500")),
+        end: Reset,
+    },
+    Reason {
+        name: "sql_auto_is_null",
+        begin: &["SET sql_auto_is_null = 1"],
         look: None,
-        end: Statement("INSERT INTO t (v) VALUES (1)"),
+        end: Statement("SET sql_auto_is_null = 0"),
     },
     Reason { name: "profiling", begin: &["SET profiling = 1"], look: None, end: Reset },
 ];

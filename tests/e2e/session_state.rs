@@ -413,7 +413,7 @@ fn multi_statement_clients(env: &Env) -> CaseResult {
 }
 
 fn settings_travel(env: &Env) -> CaseResult {
-    const SETTINGS: [(&str, &str, &str); 14] = [
+    const SETTINGS: [(&str, &str, &str); 13] = [
         ("sql_mode", "'ANSI_QUOTES,PIPES_AS_CONCAT'", "PIPES_AS_CONCAT,ANSI_QUOTES"),
         ("div_precision_increment", "9", "9"),
         ("group_concat_max_len", "7", "7"),
@@ -425,7 +425,6 @@ fn settings_travel(env: &Env) -> CaseResult {
         ("character_set_results", "NULL", "NULL"),
         ("collation_connection", "'utf8mb4_bin'", "utf8mb4_bin"),
         ("tx_isolation", "'READ-COMMITTED'", "READ-COMMITTED"),
-        ("sql_auto_is_null", "1", "1"),
         ("completion_type", "'CHAIN'", "CHAIN"),
         ("default_regex_flags", "'DOTALL'", "DOTALL"),
     ];

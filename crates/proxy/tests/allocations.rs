@@ -119,6 +119,12 @@ fn answer(command: &[u8]) -> Vec<u8> {
             let mode = SessionTrack::SystemVariable { name: b"sql_mode", value: b"STRICT_TRANS_TABLES" };
             support::ok(1, done, &[mode, SessionTrack::StateChange(true)])
         }
+        (Some(Command::InitDb), schema) => {
+            support::ok(1, done, &[SessionTrack::Schema(schema), SessionTrack::StateChange(true)])
+        }
+        (Some(Command::Query), text) if text.starts_with(b"SET") => {
+            support::ok(1, done, &[SessionTrack::StateChange(true)])
+        }
         (Some(Command::Query), text) if text.starts_with(b"UPDATE") => {
             let info = b"Rows matched: 1  Changed: 1  Warnings: 0";
             let ok = OkPacket { affected_rows: 1, info, ..OkPacket::new(OK_HEADER, trans) };

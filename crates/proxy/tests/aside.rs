@@ -44,7 +44,7 @@ fn bench() -> Bench {
 
 /// The clients' statements at a server.
 fn texts(bench: &Bench, server: usize) -> Vec<&str> {
-    let is_own = |text: &str| text.starts_with("SELECT LAST_INSERT_ID(), ");
+    let is_own = |text: &str| text.starts_with("SELECT CAST(CONVERT(LAST_INSERT_ID()");
     let of_clients = bench.log.iter().filter(|(at, text)| *at == server && !is_own(text));
     of_clients.map(|(_, text)| text.as_str()).collect()
 }

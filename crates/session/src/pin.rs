@@ -36,7 +36,7 @@ bitflags! {
         const SEQUENCE = 1 << 11;
         /// A variable was set whose value can't be read back or written back.
         const UNREADABLE_VARIABLE = 1 << 12;
-        /// A variable for the next statement only was set (insert_id).
+        /// A variable that some later statement uses up was set (insert_id).
         const NEXT_STATEMENT = 1 << 13;
         /// An XA transaction is open.
         const XA = 1 << 14;
@@ -56,6 +56,10 @@ bitflags! {
         const LONG_DATA = 1 << 21;
         /// A query rule with `multiplex = 0` has matched.
         const QUERY_RULE = 1 << 22;
+        /// Without autocommit, a SAVEPOINT before the first use of a table: the server's status shows no transaction.
+        const SAVEPOINT = 1 << 23;
+        /// `sql_auto_is_null` is on: `IS NULL` means LAST_INSERT_ID().
+        const AUTO_IS_NULL = 1 << 24;
     }
 }
 
@@ -63,6 +67,13 @@ impl Pins {
     /// What COM_RESET_CONNECTION does not end. A role even outlives COM_CHANGE_USER to a user who does not have
     /// it (seen on MariaDB 10.11), so that a connection with a role is closed in the end, never handed on.
     pub const OUTLIVE_RESET: Pins = Pins::ROLE;
+
+    /// What stands for changes that nobody can name: a connection that a session with one of these leaves behind is
+    /// proven clean before anybody else gets it.
+    pub const OPAQUE: Pins = Pins::ROUTINE
+        .union(Pins::STATE_CHANGE)
+        .union(Pins::UNKNOWN_AFTER_ERROR)
+        .union(Pins::UNSCANNED_STATEMENT);
 
     /// The names of the reasons, in lower case, for people.
     pub fn words(self) -> String {

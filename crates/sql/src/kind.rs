@@ -182,6 +182,29 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether a statement of this kind may run code that its text does not show: triggers, functions behind a view.
+    /// Any other may do so by a query from tables or views.
+    pub(crate) fn may_run_hidden_code(self) -> bool {
+        matches!(
+            self,
+            Self::Table
+                | Self::Insert
+                | Self::Replace
+                | Self::Update
+                | Self::Delete
+                | Self::LoadData
+                | Self::Call
+                | Self::SetStatement
+                | Self::Execute
+                | Self::ExecuteImmediate
+                | Self::HandlerRead
+                | Self::Analyze
+                | Self::Compound
+                | Self::Binlog
+                | Self::Other
+        )
+    }
+
     /// The access of a statement of this kind; for the four query kinds, if it proves to be a sure read.
     pub(crate) fn access(self) -> Access {
         match self {

@@ -27,6 +27,8 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         effects: Effects::empty(),
         uses: Uses::empty(),
         multi: false,
+        hidden_code: false,
+        assigns_insert_id: false,
         counts: Counts::empty(),
     };
     let mut ended = false;
@@ -40,6 +42,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
             let kind = scanner.statement();
             scanner.rest();
             kills |= kind == Kind::Kill;
+            statement.hidden_code |= kind.may_run_hidden_code() || scanner.reads_tables;
             if statement.kind == Kind::Empty {
                 statement.kind = kind;
                 statement.access = kind.access();
@@ -73,6 +76,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         statement.access = Access::Inspect;
     }
     statement.effects = scanner.effects;
+    statement.assigns_insert_id = scanner.assigns_insert_id;
     statement.effects.set(Effects::KILL, kills && statement.multi);
     statement.uses = scanner.uses;
     statement.counts = scanner.counts;
@@ -102,6 +106,41 @@ pub fn kinds(text: &[u8], dialect: Dialect) -> Vec<Kind> {
     }
     kinds.push(Kind::Empty);
     kinds
+}
+
+/// Reads the statement number `index` of a text, counted from 0, alone; `None` if there are not so many. A server answers
+/// each of them with one result, but for those that run code ([`Effects::ROUTINE`]).
+pub fn scan_one_of_several(text: &[u8], dialect: Dialect, index: usize) -> Option<Statement> {
+    let mut scanner = Scanner::new(text, dialect);
+    let mut at = 0;
+    loop {
+        scanner.start();
+        match scanner.now().kind {
+            TokenKind::End => return None,
+            TokenKind::Semicolon => continue,
+            _ => {}
+        }
+        // What the first token has said belongs to this statement, what came before it does not.
+        scanner.forget_statements();
+        let kind = scanner.statement();
+        scanner.rest();
+        if at == index {
+            return Some(Statement {
+                kind,
+                access: Access::Write,
+                effects: scanner.effects,
+                uses: scanner.uses,
+                hidden_code: kind.may_run_hidden_code() || scanner.reads_tables,
+                assigns_insert_id: scanner.assigns_insert_id,
+                counts: scanner.counts,
+                multi: false,
+            });
+        }
+        at += 1;
+        if scanner.now().kind == TokenKind::End {
+            return None;
+        }
+    }
 }
 
 /// Whether more than spaces and `;` follow a `;` that ends at `at`.
@@ -166,6 +205,10 @@ struct Scanner<'a> {
     inspects: bool,
     /// More follows a `;`.
     multi: bool,
+    /// A query from tables or views has come, on its own or within something else.
+    reads_tables: bool,
+    /// `LAST_INSERT_ID(expr)` has come.
+    assigns_insert_id: bool,
 
     // Of the current statement:
     /// The last tokens, each where it was put: to copy a token that was just written is what takes longest
@@ -214,6 +257,8 @@ impl<'a> Scanner<'a> {
             sure: true,
             inspects: false,
             multi: false,
+            reads_tables: false,
+            assigns_insert_id: false,
             recent: [Token::NONE; 4],
             turn: 0,
             depth: 0,
@@ -225,6 +270,16 @@ impl<'a> Scanner<'a> {
             no_variables_read: false,
             assigns_variables: false,
         }
+    }
+
+    /// Nothing of earlier statements counts any more; the current token is looked at anew.
+    fn forget_statements(&mut self) {
+        self.effects = Effects::empty();
+        self.uses = Uses::empty();
+        self.counts = Counts::empty();
+        self.reads_tables = false;
+        self.assigns_insert_id = false;
+        self.observe();
     }
 
     /// Goes to the first token after the start or after a `;`.

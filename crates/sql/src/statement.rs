@@ -19,6 +19,11 @@ pub struct Statement {
     /// client with CLIENT_MULTI_STATEMENTS). A comment is enough: the server answers it with ER_EMPTY_QUERY.
     /// False for the semicolons inside the body of a routine, trigger or event that is being created.
     pub multi: bool,
+    /// It may run code that its text does not show: triggers, functions behind a view. Of several statements, one of
+    /// them may.
+    pub hidden_code: bool,
+    /// `LAST_INSERT_ID(expr)` stands in it: its OK does not tell what LAST_INSERT_ID() is afterwards.
+    pub assigns_insert_id: bool,
     /// What its text tells about FOUND_ROWS() afterwards; of several statements, all together.
     pub counts: Counts,
 }
@@ -106,6 +111,8 @@ bitflags! {
         const UNTRACKED = 1 << 28;
         /// KILL, as one of several statements.
         const KILL = 1 << 29;
+        /// SAVEPOINT: without autocommit it begins a transaction that the server's status does not show.
+        const SAVEPOINT = 1 << 30;
         /// Nothing is known: an unknown verb, or text that cannot be read with certainty.
         const UNKNOWN = 1 << 31;
     }
@@ -165,6 +172,8 @@ impl Default for Statement {
             effects: Effects::empty(),
             uses: Uses::empty(),
             multi: false,
+            hidden_code: false,
+            assigns_insert_id: false,
             counts: Counts::empty(),
         }
     }

@@ -1,9 +1,9 @@
 //! Assignments, substitutions, named effects, KILL and USE.
 
 use weir_sql::{
-    Dialect, Kill, KillKind, KillTarget, NamedEffect, Scope, SessionFunction, TableName, What, assignments,
-    diagnostics_request, kill_target, may_use_tables, named_effects, names_local_file, scoped_assignments,
-    stays_in_session, substitutions, use_schema,
+    Dialect, Effects, Kill, KillKind, KillTarget, Kind, NamedEffect, Scope, SessionFunction, TableName, What,
+    assignments, diagnostics_request, kill_target, may_use_tables, named_effects, names_local_file,
+    scoped_assignments, stays_in_session, substitutions, use_schema,
 };
 
 fn dialect() -> Dialect {
@@ -458,4 +458,60 @@ fn get_diagnostics_is_read_in_its_common_forms() {
     ] {
         assert_eq!(shown(text), None, "{text}");
     }
+}
+
+#[test]
+fn hidden_code_may_run_where_tables_are_used() {
+    let scan = |text: &str| weir_sql::scan(text.as_bytes(), Dialect::default());
+    for text in [
+        "INSERT INTO t VALUES (1)",
+        "UPDATE t SET a = 1",
+        "DELETE FROM t",
+        "SELECT a FROM v",
+        "(SELECT 1) UNION SELECT a FROM v",
+        "WITH c AS (SELECT a FROM v) SELECT * FROM c",
+        "SET @a = (SELECT a FROM v)",
+        "CREATE TABLE t AS SELECT a FROM v",
+        "SET STATEMENT max_statement_time = 1 FOR SELECT 1",
+        "COMMIT; DELETE FROM t",
+        "CALL p()",
+    ] {
+        assert!(scan(text).hidden_code, "{text}");
+    }
+    for text in [
+        "SELECT 1",
+        "SELECT @a, @@time_zone",
+        "SET time_zone = '+00:00', @a = 1",
+        "SET NAMES utf8mb4",
+        "USE shop",
+        "COMMIT",
+        "CREATE TABLE t (a INT)",
+        "CREATE TEMPORARY TABLE t (a INT)",
+        "DROP TABLE t",
+        "SHOW COLUMNS FROM t",
+        "PREPARE s FROM 'SELECT a FROM v'",
+    ] {
+        assert!(!scan(text).hidden_code, "{text}");
+    }
+    assert!(scan("UPDATE t SET id = LAST_INSERT_ID(id + 1)").assigns_insert_id);
+    assert!(!scan("INSERT INTO t VALUES (LAST_INSERT_ID())").assigns_insert_id);
+}
+
+#[test]
+fn one_of_several_statements_is_read_alone() {
+    let text = b"SET @a = 1; INSERT INTO t VALUES (';'); ; USE shop";
+    let one = |index| weir_sql::scan_one_of_several(text, Dialect::default(), index);
+    assert_eq!(
+        one(0).map(|s| (s.kind, s.effects, s.hidden_code)),
+        Some((Kind::Set, Effects::USER_VARIABLE, false))
+    );
+    assert_eq!(
+        one(1).map(|s| (s.kind, s.effects, s.hidden_code)),
+        Some((Kind::Insert, Effects::LAST_INSERT_ID_SET, true))
+    );
+    assert_eq!(
+        one(2).map(|s| (s.kind, s.effects, s.hidden_code)),
+        Some((Kind::Use, Effects::empty(), false))
+    );
+    assert_eq!(one(3), None);
 }

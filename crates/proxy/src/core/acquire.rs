@@ -1,5 +1,6 @@
 //! From a planned statement to a lease: which hostgroup, which server, which connection.
 
+use weir_session::pin::Pins;
 use weir_sql::{Kind, Uses};
 
 use super::Core;
@@ -253,7 +254,10 @@ impl Core {
             let recent = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
             recent.rev().find(|at| {
                 let backend = &backends[idle[*at]];
-                fits(*at) && backend.kept_for.is_none() && std::rc::Rc::ptr_eq(&backend.state, state)
+                fits(*at)
+                    && backend.kept_for.is_none()
+                    && !backend.is_suspect
+                    && std::rc::Rc::ptr_eq(&backend.state, state)
             })
         };
         let at = own.or_else(equal).or_else(|| (0..idle.len()).rev().find(|at| fits(*at)))?;
@@ -261,7 +265,18 @@ impl Core {
     }
 
     /// Lends a connection that is ready and nobody's to a waiting session.
+    ///
+    /// One on which another session may have left what nobody can name, or what this session asks for and no server
+    /// reports, is wiped first.
     pub(super) fn lend(&mut self, backend: BackendKey, key: SessionKey) {
+        if self.must_wipe(backend, key) {
+            let session = &mut self.sessions[key];
+            session.phase = Phase::Waiting(self.now);
+            let socket = session.socket;
+            self.servers[self.backends[backend].server].waiters.push_front((key, socket));
+            self.fetch_kept(backend, SessionKey::MAX);
+            return self.recycle(backend, Pins::empty());
+        }
         self.fetch_kept(backend, key);
         let session = &self.sessions[key];
         // A rule that sends more than reads to a server means it to be written to.
@@ -276,10 +291,17 @@ impl Core {
         session.phase = Phase::Running;
         let hostgroup = session.work.served_by;
         self.backends[backend].holder = Some(key);
+        self.backends[backend].last_holder = Some(self.sessions[key].socket);
         self.backends[backend].hostgroup = hostgroup;
         self.backends[backend].has_served = true;
         self.statistics.totals.pool_lends += 1;
         self.converge(backend);
+    }
+
+    fn must_wipe(&self, backend: BackendKey, key: SessionKey) -> bool {
+        let (backend, session) = (&self.backends[backend], &self.sessions[key]);
+        (backend.is_suspect && backend.last_holder != Some(session.socket))
+            || (session.work.asks_for_hidden_state() && backend.hidden_code_of.is_of_another(session.socket))
     }
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.

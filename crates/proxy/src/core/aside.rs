@@ -86,7 +86,7 @@ impl Core {
                     pins = pins.words(),
                     "a read left state behind"
                 );
-                self.recycle(other, pins.intersects(Pins::OUTLIVE_RESET));
+                self.recycle(other, pins);
             }
         }
         self.take_back(key, *aside);

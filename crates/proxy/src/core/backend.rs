@@ -9,6 +9,7 @@ use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
 use super::turned_away::is_wsrep_refusal;
+use super::verify::must_report;
 use crate::outbox::{Order, SocketId};
 
 /// A buffer for the begin of a packet stays with its connection up to this size.
@@ -221,6 +222,7 @@ impl Core {
             Expected::Fetch(fetch) => self.fetched(key, fetch),
             Expected::Kill => self.kill_sent(key),
             Expected::Leave => self.left_reader(key),
+            Expected::Verify => self.verified(key),
             Expected::Setup
             | Expected::Init
             | Expected::Prepare(_)
@@ -256,7 +258,8 @@ impl Core {
             return Ok(());
         }
         let Step::Control(control, _) = step else {
-            if let (Some(Expected::Settle(_)), Step::Pass(_)) = (backend.expected.front(), step) {
+            let asks = matches!(backend.expected.front(), Some(Expected::Settle(_) | Expected::Verify));
+            if let (true, Step::Pass(_)) = (asks, step) {
                 self.settle_row(key, bytes);
             }
             return Ok(());
@@ -275,6 +278,9 @@ impl Core {
                     }
                     Some(Expected::Setup) => self.take_defaults(key, &ok),
                     Some(Expected::Init) => self.take_init(key, &ok),
+                    Some(Expected::Sync(Some(_))) if backend.is_tracked => {
+                        must_report(&ok)?;
+                    }
                     _ => {}
                 }
             }
@@ -308,7 +314,9 @@ impl Core {
                 self.set_up_failed(key, &format!("session tracking: error {code}: {text}"));
             }
             Some(Expected::Init) => self.set_up_failed(key, &format!("init_connect: error {code}: {text}")),
-            Some(Expected::Reset | Expected::Leave) => backend.poison = Some(Poison::SyncFailed),
+            Some(Expected::Reset | Expected::Leave | Expected::Verify) => {
+                backend.poison = Some(Poison::SyncFailed);
+            }
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Fetch(_)) => self.fetch_refused(key, ServerError { code, sqlstate }, &text),
@@ -533,7 +541,7 @@ impl Core {
         } else if pins.is_empty() && self.backends[lease].expected.is_empty() {
             self.offer(lease);
         } else if self.backends[lease].expected.is_empty() {
-            self.recycle(lease, outlives_reset);
+            self.recycle(lease, pins);
         } else {
             self.backends[lease].poison = Some(Poison::ClientGone);
         }

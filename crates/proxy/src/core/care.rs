@@ -86,6 +86,7 @@ impl Core {
                 Expected::Setup
                     | Expected::Sync(_)
                     | Expected::Reset
+                    | Expected::Verify
                     | Expected::InsertId
                     | Expected::FoundRows
                     | Expected::Leave

@@ -235,7 +235,7 @@ impl Core {
     fn change_user(&mut self, key: SessionKey) -> bool {
         if let Some(lease) = self.sessions[key].lease.take() {
             self.backends[lease].holder = None;
-            self.recycle(lease, self.sessions[key].pins.pins().intersects(Pins::OUTLIVE_RESET));
+            self.recycle(lease, self.sessions[key].pins.pins());
         }
         self.forget_kept(key);
         let plugin = super::client::default_plugin(&self.snapshot.variables);

@@ -1,18 +1,23 @@
 //! The end of a statement: what it has left behind, what has to be asked for, and whether the lease may go.
 
-use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
+use weir_protocol::error::{LOCK_DEADLOCK, PARSE_ERROR, ServerError};
 use weir_protocol::frame;
-use weir_protocol::ok::{OkPacket, SessionTrack};
+use weir_protocol::ok::OkPacket;
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Dialect, Effects, Kind};
 
-use super::Core;
 use super::completion::Closes;
 use super::model::{
     BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
+use super::{Core, NamesOnServer};
 
+/// As binary strings: results may be in a character set that does not write ASCII as such.
+const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
+    CAST(CONVERT(@@session.collation_connection USING latin1) AS BINARY)";
+/// Variables that say which character set or collation a name means (MariaDB: `utf8` is utf8mb3 or utf8mb4).
+const DECIDING: [&str; 3] = ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"];
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
 /// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
@@ -67,6 +72,9 @@ impl Core {
             _ => {}
         }
         let session = &mut self.sessions[holder];
+        if session.work.statement.hidden_code && !session.work.kind.is_harmless() {
+            self.backends[key].hidden_code_of.note(session.socket);
+        }
         session.apply_multiplex();
         match session.work.ending {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
@@ -91,6 +99,7 @@ impl Core {
                 let counted = self.counted(holder, has_rows.then_some(rows));
                 self.note_found_rows(key, holder, counted);
                 self.apply_effects(holder);
+                self.check_tracking(key, holder);
                 self.audit_schema(holder);
             }
             Ending::Err(_) => {
@@ -132,7 +141,7 @@ impl Core {
         backend.found_rows = None;
         // A KILL may be on its way.
         if backend.kills_pending == 0 && backend.expected.is_empty() {
-            self.recycle(key, false);
+            self.recycle(key, Pins::empty());
         }
     }
 
@@ -143,18 +152,19 @@ impl Core {
             self.sessions[holder].row_count = -1;
             return self.settle_down(key, holder);
         }
+        let left = self.sessions[holder].pins.pins();
+        let is_opaque = left.intersects(Pins::OPAQUE) || self.backends[key].is_suspect;
         self.finish_reset(holder);
-        self.backends[key].statements.clear();
-        self.backends[key].insert_id = Some(0);
-        self.backends[key].found_rows = None;
-        let schema = self.backends[key].state.schema().to_vec();
-        let fresh = self.interner.intern(weir_session::state::State::fresh().with_schema(&schema));
-        self.backends[key].state = fresh;
-        if self.sessions[holder].pins.is_empty() {
+        if is_opaque && !self.backends[key].greeted.is_mariadb {
+            // Whether a role is left can't be asked there: the connection is not handed on.
+            self.sessions[holder].pins.insert(Pins::ROLE);
+        }
+        let stays = is_opaque || !self.sessions[holder].pins.is_empty();
+        if !stays {
             self.sessions[holder].lease = None;
             self.backends[key].holder = None;
         }
-        self.set_up(key);
+        self.set_up_again(key, is_opaque);
         self.answered_here(holder);
     }
 
@@ -165,6 +175,13 @@ impl Core {
         let (statement, kind) = (work.statement, work.kind);
         if session.upload.is_some() && kind == WorkKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);
+        }
+        let ends_transaction = matches!(
+            statement.kind,
+            Kind::Commit | Kind::Rollback | Kind::Begin | Kind::StartTransactionReadOnly
+        );
+        if ends_transaction && kind != WorkKind::Prepare && !statement.multi {
+            session.pins.remove(Pins::SAVEPOINT);
         }
         if kind == WorkKind::Prepare || statement.effects.is_empty() {
             return;
@@ -179,9 +196,8 @@ impl Core {
         };
         let names = || if statement.multi { Vec::new() } else { weir_sql::named_effects(text, dialect) };
         session.pins.apply(statement.effects, state.schema(), names);
-        let uses_up = matches!(statement.kind, Kind::Insert | Kind::Replace | Kind::LoadData);
-        if uses_up && !statement.effects.contains(Effects::ONE_SHOT) {
-            session.pins.remove(Pins::NEXT_STATEMENT);
+        if statement.effects.contains(Effects::SAVEPOINT) && !session.is_autocommit {
+            session.pins.insert(Pins::SAVEPOINT);
         }
     }
 
@@ -205,11 +221,13 @@ impl Core {
         }
         let happened = effects_before_error(&session.work, is_several);
         session.pins.apply(happened, b"", Vec::new);
-        let may_have_changed = is_several
-            || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
-            || matches!(statement.kind, Kind::Call | Kind::SetStatement);
-        if may_have_changed && session.work.kind != WorkKind::Prepare {
+        if session.work.kind == WorkKind::Prepare {
+            return;
+        }
+        if may_have_changed_before_error(&session.work, is_several) {
             session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+        }
+        if is_several || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN) {
             // What it may have created before it failed is taken to exist.
             let created = statement.effects
                 - (Effects::TABLE_DROPPED
@@ -226,11 +244,12 @@ impl Core {
         let pins = session.pins.pins();
         if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
-            let is_only_unknown = pins - Pins::TRANSACTION == Pins::UNKNOWN_AFTER_ERROR;
-            return if is_only_unknown { Settle::Pending } else { Settle::Status };
+            let is_only_unknown = pins == Pins::UNKNOWN_AFTER_ERROR;
+            let asks_at_once = is_only_unknown && self.may_ask_for_pending(key, holder);
+            return if asks_at_once { Settle::Pending } else { Settle::Status };
         }
         if session.work.charset_reported {
-            if let Some(known) = self.known_collation(holder) {
+            if let Some(known) = self.known_collation(key, holder) {
                 self.take_collation(key, holder, &known.0, &known.1);
                 return Settle::Nothing;
             }
@@ -239,19 +258,28 @@ impl Core {
         if pins == Pins::UNKNOWN_AFTER_ERROR { Settle::Pending } else { Settle::Nothing }
     }
 
+    /// Whether what is pending may be asked for before the server has told its status: MariaDB's question ends with a
+    /// ROLLBACK, so it must be certain that no transaction is open.
+    fn may_ask_for_pending(&self, key: BackendKey, holder: SessionKey) -> bool {
+        let session = &self.sessions[holder];
+        !self.backends[key].greeted.is_mariadb || (session.is_autocommit && !session.runs_several())
+    }
+
     pub(super) fn ask(&mut self, key: BackendKey, settle: Settle) {
         match settle {
             Settle::Nothing => return,
             Settle::Collation => {
-                self.send_query(
-                    key,
-                    b"SELECT @@session.character_set_connection, @@session.collation_connection",
-                );
+                self.send_query(key, COLLATION);
             }
-            // Only an OK that reports a change of its own brings out what is pending (seen on MariaDB 10.11). MySQL (9.7)
-            // tells it in any OK, and would forget the client's warnings for a SET.
-            Settle::Pending if self.backends[key].greeted.is_mariadb => self.send_query(key, b"SET @weir=0"),
-            Settle::Pending | Settle::Status => {
+            // Only an OK that reports a change of its own brings out what is pending, and that change must not be one of the
+            // session's state, which it would hide (seen on MariaDB 10.11). MySQL (9.7) tells it in any OK.
+            Settle::Pending if self.backends[key].greeted.is_mariadb => {
+                self.send_query(key, b"SET TRANSACTION READ WRITE");
+                self.expect(key, Expected::Settle(Settle::Pending));
+                self.send_query(key, b"ROLLBACK");
+                return self.expect(key, Expected::Settle(Settle::Undone));
+            }
+            Settle::Pending | Settle::Status | Settle::Undone => {
                 let socket = self.backends[key].socket;
                 if let Some(buffer) = self.out.buffer(socket) {
                     weir_protocol::command::put_ping(buffer);
@@ -276,25 +304,24 @@ impl Core {
                 session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
                 self.take_pending(key, holder, ok);
             }
+            Settle::Undone => {
+                session.take_status(ok.status, self.now);
+                session.pins.remove(Pins::NEXT_TRANSACTION);
+            }
             Settle::Collation | Settle::Nothing => {}
         }
     }
 
-    /// What had changed before the error and is reported only now.
+    /// What had changed before the error and is reported only now. The statement's text does not tell what of it has been
+    /// done, so nothing explains it.
     fn take_pending(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
-        let had_statement = self.sessions[holder].work.statement;
-        if self.backends[key].greeted.is_mariadb {
-            // SET @weir itself explains the state change that comes with it.
-            self.sessions[holder].work.statement.effects = Effects::USER_VARIABLE;
-        }
-        if self.take_tracked(key, holder, ok).is_err() {
-            self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR);
-        }
-        self.sessions[holder].work.statement = had_statement;
-        let reported_schema =
-            ok.session_tracks().flatten().any(|entry| matches!(entry, SessionTrack::Schema(_)));
-        if reported_schema {
-            tracing::debug!(session = self.sessions[holder].id, "schema changed before an error");
+        let is_over = self.sessions[holder].work.statement.kind == Kind::SetStatement;
+        match self.take_entries(key, holder, ok) {
+            Ok(reported) if !reported.is_change() => {}
+            // Its own variables are back, which the server still tells.
+            Ok(reported) if is_over && !reported.schema => self.backends[key].is_suspect = true,
+            Ok(_) => self.sessions[holder].pins.insert(Pins::STATE_CHANGE),
+            Err(_) => self.sessions[holder].pins.insert(Pins::UNKNOWN_AFTER_ERROR),
         }
     }
 
@@ -314,10 +341,14 @@ impl Core {
     /// An answer is complete.
     pub(super) fn settled(&mut self, key: BackendKey, settle: Settle) {
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
+        if settle == Settle::Pending && self.backends[key].greeted.is_mariadb {
+            return; // the other half of the question is still to be answered
+        }
         let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
         if std::mem::take(&mut self.backends[key].settle_again) {
             self.backends[key].settle_refusals += 1;
             if self.backends[key].settle_refusals < SETTLE_REFUSALS_MAX {
+                let settle = if settle == Settle::Undone { Settle::Pending } else { settle };
                 return self.ask(key, settle);
             }
             // No answer is to be had: the session keeps the connection, of which nothing is known.
@@ -329,7 +360,7 @@ impl Core {
         if settle == Settle::Collation {
             match last_row(&bytes) {
                 Some((charset, collation)) => {
-                    self.remember_collation(holder, &charset, &collation);
+                    self.remember_collation(key, holder, &charset, &collation);
                     self.take_collation(key, holder, &charset, &collation);
                 }
                 None => self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE),
@@ -337,6 +368,9 @@ impl Core {
         } else if self.sessions[holder].work.charset_reported {
             // Before the error, as the first of several statements.
             return self.ask(key, Settle::Collation);
+        } else if settle == Settle::Status && self.sessions[holder].pins.pins() == Pins::UNKNOWN_AFTER_ERROR {
+            // Now that it is known that no transaction is open.
+            return self.ask(key, Settle::Pending);
         }
         self.settle_down(key, holder);
     }
@@ -351,18 +385,25 @@ impl Core {
         self.set_state(holder, state);
     }
 
-    /// `SET NAMES` with the same words gives the same collation wherever it runs; anything else is asked for.
-    fn known_collation(&self, holder: SessionKey) -> Option<super::CharsetAndCollation> {
-        self.collations.get(self.set_names_text(holder)?).cloned()
+    /// `SET NAMES` with the same words gives the same collation on the same server, unless one of the variables says
+    /// otherwise that tell which collation or character set a name means. Anything else is asked for.
+    fn known_collation(&self, key: BackendKey, holder: SessionKey) -> Option<super::CharsetAndCollation> {
+        self.collations.get(&self.meaning_of_names(key, holder)?).cloned()
     }
 
-    fn remember_collation(&mut self, holder: SessionKey, charset: &str, collation: &str) {
+    fn remember_collation(&mut self, key: BackendKey, holder: SessionKey, charset: &str, collation: &str) {
         if self.collations.len() < COLLATIONS_MAX
-            && let Some(text) = self.set_names_text(holder)
+            && let Some(names) = self.meaning_of_names(key, holder)
         {
-            let text: Box<[u8]> = text.into();
-            self.collations.insert(text, (charset.into(), collation.into()));
+            self.collations.insert(names, (charset.into(), collation.into()));
         }
+    }
+
+    fn meaning_of_names(&self, key: BackendKey, holder: SessionKey) -> Option<NamesOnServer> {
+        let text: Box<[u8]> = self.set_names_text(holder)?.into();
+        let state = &self.sessions[holder].state;
+        let decides = |name| state.variable(name).map(Into::into);
+        Some((self.backends[key].server, text, DECIDING.map(decides)))
     }
 
     fn set_names_text(&self, holder: SessionKey) -> Option<&[u8]> {
@@ -409,6 +450,17 @@ impl Core {
         session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;
     }
+}
+
+/// Whether a statement may have changed its session before it failed: the code that it has run, the statements before the
+/// one that failed, or the first items of a list of SET, of which the last ones (PASSWORD, say) may fail on their own.
+fn may_have_changed_before_error(work: &Work, is_several: bool) -> bool {
+    let statement = &work.statement;
+    let is_certain = matches!(work.ending, Ending::Err(code) if code == PARSE_ERROR.code)
+        && !statement.effects.intersects(Effects::ROUTINE);
+    let runs_code =
+        statement.hidden_code || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
+    is_several || (!is_certain && (runs_code || statement.kind == Kind::Set))
 }
 
 /// What a statement may have done to its session before it failed with this error: expressions are evaluated row

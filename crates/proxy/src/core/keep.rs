@@ -24,10 +24,11 @@ impl Core {
         // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
         // rows has none.
         let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
-        if insert_id != 0 || has_hidden_id {
+        if insert_id != 0 || has_hidden_id || statement.assigns_insert_id {
             self.sessions[key].is_insert_id_lost = false;
         }
-        if insert_id != 0 || has_hidden_id || is_hidden {
+        let is_assigned = statement.assigns_insert_id;
+        if insert_id != 0 || has_hidden_id || is_hidden || is_assigned {
             self.keep_insert_id(key);
         }
         // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
@@ -216,7 +217,11 @@ impl Core {
         if !numbers.is_empty() {
             // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
             let rows = if numbers.contains(Keeps::FOUND_ROWS) { "FOUND_ROWS()" } else { "0" };
-            let text = format!("SELECT LAST_INSERT_ID(), {rows}");
+            // As binary strings: results may be in a character set that does not write digits as ASCII does.
+            let text = format!(
+                "SELECT CAST(CONVERT(LAST_INSERT_ID() USING latin1) AS BINARY), \
+                 CAST(CONVERT({rows} USING latin1) AS BINARY)"
+            );
             match self.id_to_give(taker) {
                 None => fetch(self, numbers, text.as_bytes(), false),
                 Some(id) => {
@@ -234,7 +239,7 @@ impl Core {
     fn id_to_give(&self, taker: SessionKey) -> Option<u64> {
         let session = self.sessions.get(taker)?;
         let is_elsewhere = session.fetching > 0 || session.keeps.contains(Keeps::INSERT_ID);
-        let needs = session.work.depends_on_insert_id() && !session.has_own_insert_id;
+        let needs = session.depends_on_insert_id() && !session.has_own_insert_id;
         (needs && !is_elsewhere && !session.is_insert_id_lost).then_some(session.last_insert_id)
     }
 
@@ -264,7 +269,7 @@ impl Core {
     pub(super) fn waits_for_kept(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
         let mut needed = Keeps::empty();
-        needed.set(Keeps::INSERT_ID, session.work.depends_on_insert_id());
+        needed.set(Keeps::INSERT_ID, session.depends_on_insert_id());
         needed.set(Keeps::FOUND_ROWS, self.needs_found_rows(holder));
         if needed.is_empty() {
             return false;

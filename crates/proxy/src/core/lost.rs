@@ -7,6 +7,7 @@ use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
+use weir_sql::Effects;
 
 use super::Core;
 use super::again::Lost;
@@ -29,6 +30,7 @@ impl Core {
         self.lose_lease(key);
         self.take_withheld_back(key);
         let session = &mut self.sessions[key];
+        session.forget_what_was_unseen();
         session.take_announced_back();
         let session = &self.sessions[key];
         let is_free = session.pins.is_empty();
@@ -124,6 +126,7 @@ impl Core {
     /// sent its next command.
     pub(super) fn lost_after_reply(&mut self, key: SessionKey, error: ServerError, message: String) {
         let session = &mut self.sessions[key];
+        session.forget_what_was_unseen();
         if session.knows_of_rollback() {
             session.pins.remove(Pins::TRANSACTION);
             session.is_read_only = false;
@@ -202,6 +205,16 @@ impl Session {
         if std::mem::take(&mut self.work.has_announced) && matches!(self.phase, Phase::Running) {
             self.pins.remove(Pins::NEXT_TRANSACTION);
             self.is_next_read_only = true;
+        }
+    }
+
+    /// What code that no text shows may have changed before its statement failed went with the connection, and nobody has
+    /// been told of it.
+    fn forget_what_was_unseen(&mut self) {
+        let is_plain = !self.runs_several()
+            && !self.work.statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
+        if is_plain {
+            self.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
         }
     }
 

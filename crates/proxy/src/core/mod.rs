@@ -19,6 +19,7 @@ mod command;
 mod completion;
 mod counting;
 mod cursor;
+mod explain;
 mod explain_for;
 mod finish;
 mod found_rows;
@@ -52,6 +53,7 @@ mod supply;
 mod timers;
 mod turned_away;
 mod upload;
+mod verify;
 mod withhold;
 mod writing;
 
@@ -76,7 +78,7 @@ use crate::snapshot::{Account, Balancing, Holding, Server, Snapshot, Throttle};
 use crate::statistics::Statistics;
 use balance::{Dice, GroupMember, Latency};
 pub use model::Nanos;
-use model::{Backend, BackendKey, Session, SessionKey};
+use model::{Backend, BackendKey, ServerIndex, Session, SessionKey};
 
 /// The capabilities that a backend connection takes over from its session, because they change results or
 /// safety. Connections that differ in them are not interchangeable.
@@ -88,6 +90,8 @@ pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
 
 /// character_set_connection and collation_connection.
 type CharsetAndCollation = (Box<str>, Box<str>);
+/// The words of a SET NAMES, the server that has them, and what decides about their meaning in the session.
+type NamesOnServer = (ServerIndex, Box<[u8]>, [Option<Box<str>>; 3]);
 
 /// See the module's text.
 pub struct Core {
@@ -123,7 +127,7 @@ pub struct Core {
     knows_sql_mode: bool,
     timers: timers::Timers,
     /// What a `SET NAMES ...` does to (character_set_connection, collation_connection), by its text.
-    collations: HashMap<Box<[u8]>, CharsetAndCollation>,
+    collations: HashMap<NamesOnServer, CharsetAndCollation>,
     /// Sessions that wait for any server of their hostgroup.
     parked: VecDeque<(SessionKey, SocketId)>,
     wait_limits: holding::WaitLimits,

@@ -13,16 +13,19 @@ use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
 use weir_routing::Decision;
 use weir_session::login::{Channel, ClientLogin};
-use weir_session::pin::PinBoard;
+use weir_session::pin::{PinBoard, Pins};
 use weir_session::prepared::{ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Statement, Uses};
 
-pub(crate) use connection::{Backend, Expected, Fetch, Keeps, Kept, Kill, Poison, Purpose, SavedText, Stage};
+pub(crate) use connection::{
+    Backend, Expected, Fetch, HiddenCode, Keeps, Kept, Kill, Poison, Purpose, SavedText, Stage,
+};
 
 use super::aside::Aside;
 use super::counting::KnownCaller;
+use super::explain::Reported;
 use super::infile::Infile;
 use super::lost::Farewell;
 use super::old_eof::OpenEof;
@@ -153,6 +156,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Whether its statement may mean LAST_INSERT_ID(): see [`Work::depends_on_insert_id`]. With `sql_auto_is_null` every
+    /// statement may.
+    pub(crate) fn depends_on_insert_id(&self) -> bool {
+        let is_null_meant = self.pins.pins().contains(Pins::AUTO_IS_NULL)
+            && matches!(self.work.kind, WorkKind::Query | WorkKind::Execute);
+        is_null_meant || self.work.depends_on_insert_id()
+    }
+
     /// The client's name of itself; empty if it told none.
     pub(crate) fn program(&self) -> &str {
         self.program.as_deref().unwrap_or_default()
@@ -298,6 +309,8 @@ pub(crate) struct Work {
     pub ending: Ending,
     /// The reply reported character set variables, of which the server tells only a part.
     pub charset_reported: bool,
+    /// What its replies have reported of the session's state.
+    pub reported: Reported,
     /// It has been killed for running too long.
     pub deadline_passed: bool,
     /// It begins a read-only transaction, which a reader may have.
@@ -354,6 +367,18 @@ impl Work {
             && (self.statement.uses.contains(Uses::LAST_INSERT_ID)
                 || self.statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
                 || self.statement.multi)
+    }
+}
+
+impl Work {
+    /// Whether it reads what code that no text shows may have left on a connection and no server reports: user variables,
+    /// LASTVAL(), locks by name.
+    pub(crate) fn asks_for_hidden_state(&self) -> bool {
+        const ASKS: Effects = Effects::SEQUENCE
+            .union(Effects::LOCK_ACQUIRED)
+            .union(Effects::LOCK_RELEASED)
+            .union(Effects::ROUTINE);
+        self.statement.uses.contains(Uses::USER_VARIABLE) || self.statement.effects.intersects(ASKS)
     }
 }
 
@@ -419,6 +444,8 @@ pub(crate) enum Settle {
     Status,
     /// Whatever the server has noted and not reported yet.
     Pending,
+    /// The second half of MariaDB's question for that, which takes back what the first has done.
+    Undone,
 }
 
 /// What an error of a server's means that its client does not get.

@@ -159,7 +159,7 @@ impl Core {
         session.is_pinned_to_reader = false;
         self.lose_lease(key);
         self.backends[lease].holder = None;
-        self.recycle(lease, false);
+        self.recycle(lease, Pins::TRANSACTION);
         self.reply_error(key, error::LOCK_DEADLOCK, &message);
         self.answered_here(key);
     }

@@ -14,9 +14,10 @@ use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::state::{State, is_restorable};
 use weir_session::track::TrackPreferences;
-use weir_sql::{Effects, Kind};
+use weir_sql::{Effects, Kind, Statement};
 
 use super::Core;
+use super::explain::{Explanation, Reported, explain};
 use super::model::{BackendKey, Ending, SessionKey, WorkKind};
 
 impl Core {
@@ -188,13 +189,60 @@ impl Core {
         result.map_err(|_| BrokenReply::Malformed)
     }
 
-    /// What the server reports of the session's state is the truth about the session and its lease.
+    /// What the server reports of the session's state is the truth about the session and its lease. What the text of the
+    /// statement does not explain wholly keeps the session here, or has the connection wiped for the next one.
     pub(super) fn take_tracked(
         &mut self,
         key: BackendKey,
         holder: SessionKey,
         ok: &OkPacket<'_>,
     ) -> Result<(), BrokenReply> {
+        let was_unknown = self.sessions[holder].pins.pins().contains(Pins::UNKNOWN_AFTER_ERROR);
+        let reported = self.take_entries(key, holder, ok)?;
+        if was_unknown {
+            // The pending changes of the statement that failed have left with this.
+            let session = &mut self.sessions[holder];
+            session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
+            session.pins.set(
+                Pins::STATE_CHANGE,
+                reported.is_change() || session.pins.pins().contains(Pins::STATE_CHANGE),
+            );
+        }
+        self.sessions[holder].work.reported.add(reported);
+        match explain(&self.statement_answered(holder), reported) {
+            Explanation::Whole => {}
+            // A session that is held on a reader could not write any more; and a hint for the optimizer is over.
+            Explanation::None if !self.sessions[holder].is_pinned_to_reader && !self.has_hint(holder) => {
+                self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
+            }
+            Explanation::None | Explanation::Partial => self.backends[key].is_suspect = true,
+        }
+        Ok(())
+    }
+
+    /// The statement that the present result answers: of several in one text, each has a result of its own.
+    fn statement_answered(&self, holder: SessionKey) -> Statement {
+        let work = &self.sessions[holder].work;
+        if !work.statement.multi || work.kind != WorkKind::Query {
+            return work.statement;
+        }
+        let dialect = self.sessions[holder].dialect;
+        let one = weir_sql::scan_one_of_several(self.text(holder), dialect, work.results as usize);
+        one.filter(|_| !work.statement.effects.contains(Effects::ROUTINE)).unwrap_or(work.statement)
+    }
+
+    /// Whether the statement has an optimizer hint: MySQL's SET_VAR is reported though it is over.
+    fn has_hint(&self, holder: SessionKey) -> bool {
+        self.statement_text(holder).windows(3).any(|mark| mark == b"/*+")
+    }
+
+    /// Takes in the changes that an OK reports, and tells which kinds of them there were.
+    pub(super) fn take_entries(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        ok: &OkPacket<'_>,
+    ) -> Result<Reported, BrokenReply> {
         let statement = self.sessions[holder].work.statement;
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
         let may_hide_one = statement.multi && self.says_statement(holder);
@@ -204,31 +252,22 @@ impl Core {
         }
         let takes_variables = statement.kind != Kind::SetStatement && !may_hide_one;
         let mut next: Option<State> = None;
-        let mut says_changed = false;
-        let mut is_explained = statement.effects.intersects(
-            Effects::USER_VARIABLE
-                | Effects::TEMPORARY_TABLE_CREATED
-                | Effects::TABLE_DROPPED
-                | Effects::TEXT_PREPARE
-                | Effects::TEXT_DEALLOCATE
-                | Effects::ROLE_CHANGED
-                | Effects::ROUTINE,
-        );
+        let mut reported = Reported::default();
         for entry in ok.session_tracks() {
             match entry.map_err(|_| BrokenReply::Malformed)? {
                 SessionTrack::SystemVariable { name, value } => {
                     // Reported after statements that have not set a variable: the one by MariaDB, the other by MySQL 9.
-                    is_explained |= name != b"last_gtid" && name != b"statement_id";
+                    reported.variable |= name != b"last_gtid" && name != b"statement_id";
                     if takes_variables {
                         self.take_variable(key, holder, name, value, &mut next);
                     }
                 }
                 SessionTrack::Schema(schema) => {
-                    is_explained = true;
+                    reported.schema = true;
                     let state = next.get_or_insert_with(|| (*self.backends[key].state).clone());
                     state.assign_schema(schema);
                 }
-                SessionTrack::StateChange(changed) => says_changed |= changed,
+                SessionTrack::StateChange(changed) => reported.state |= changed,
                 SessionTrack::TransactionCharacteristics(text) => {
                     let is_for_next = text.starts_with(b"SET TRANSACTION");
                     self.sessions[holder].pins.set(Pins::NEXT_TRANSACTION, is_for_next);
@@ -240,9 +279,6 @@ impl Core {
                 }
                 SessionTrack::Gtids { .. } | SessionTrack::Unknown { .. } => {}
             }
-        }
-        if says_changed && !is_explained {
-            self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
         }
         if let Some(next) = next {
             let next = self.interner.intern(next);
@@ -256,7 +292,7 @@ impl Core {
             };
             self.set_state(holder, next);
         }
-        Ok(())
+        Ok(reported)
     }
 
     /// Whether there may be a SET STATEMENT among several statements.
@@ -295,8 +331,10 @@ impl Core {
             Meaning::Unreadable => session.pins.insert(Pins::UNREADABLE_VARIABLE),
             Meaning::State if !is_restorable(value) => session.pins.insert(Pins::UNREADABLE_VARIABLE),
             Meaning::State => {
-                if name == "profiling" {
-                    session.pins.set(Pins::PROFILING, text == "ON");
+                match &*name {
+                    "profiling" => session.pins.set(Pins::PROFILING, text == "ON"),
+                    "sql_auto_is_null" => session.pins.set(Pins::AUTO_IS_NULL, text == "ON"),
+                    _ => {}
                 }
                 session.work.charset_reported |=
                     name == "character_set_connection" || name == "collation_connection";

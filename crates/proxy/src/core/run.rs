@@ -85,7 +85,7 @@ impl Core {
         let is_safe = work.is_read
             && session.upload.is_none()
             && work.kind == WorkKind::Query
-            && !work.depends_on_insert_id()
+            && !session.depends_on_insert_id()
             && !self.needs_found_rows(holder);
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
@@ -249,7 +249,7 @@ impl Core {
     /// and then the statement behind it would run on its own.
     fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
-        if !session.work.depends_on_insert_id() || session.has_own_insert_id {
+        if !session.depends_on_insert_id() || session.has_own_insert_id {
             return false;
         }
         let waits = !session.pins.is_empty();

@@ -85,6 +85,7 @@ impl Core {
     /// character sets that sessions begin anew with.
     pub(super) fn take_defaults(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
         let mut charsets = State::fresh();
+        self.backends[key].is_tracked = !ok.session_state.is_empty();
         for entry in ok.session_tracks().flatten() {
             let SessionTrack::SystemVariable { name, value } = entry else { continue };
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));

@@ -17,7 +17,12 @@ impl Session {
         }
         self.is_autocommit = status.contains(StatusFlags::AUTOCOMMIT);
         self.is_read_only = status.contains(StatusFlags::IN_TRANS_READONLY);
-        self.pins.set(Pins::TRANSACTION, status.contains(StatusFlags::IN_TRANS));
+        let had_transaction = self.pins.pins().contains(Pins::TRANSACTION);
+        let has_transaction = status.contains(StatusFlags::IN_TRANS);
+        self.pins.set(Pins::TRANSACTION, has_transaction);
+        if !has_transaction && (had_transaction || self.is_autocommit) {
+            self.pins.remove(Pins::SAVEPOINT);
+        }
     }
 
     /// The flags of a reply of Weir's own, as a server would send them. Client libraries go by them: one that took

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use weir_protocol::error;
 use weir_session::login::BackendLogin;
+use weir_session::pin::Pins;
 use weir_session::prepared::BackendStatements;
 use weir_session::state::State;
 
 use super::model::{
-    Backend, BackendKey, Expected, Kill, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey, Stage,
+    Backend, BackendKey, Expected, HiddenCode, Kill, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey,
+    Stage,
 };
 use super::{Core, Pool};
 use crate::outbox::{Order, Owner, SocketId};
@@ -155,9 +157,7 @@ impl Core {
         let backend = &mut self.backends[key];
         backend.identity = identity;
         backend.stage = Stage::HandingOver;
-        backend.statements.clear();
-        backend.insert_id = Some(0);
-        backend.found_rows = None;
+        backend.forget_sessions();
         backend.state = self.fresh.clone();
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         let takes_attributes = backend.greeted.takes_attributes;
@@ -239,6 +239,10 @@ impl Core {
             base: State::fresh(),
             holder: None,
             kept_for: None,
+            is_suspect: false,
+            last_holder: None,
+            hidden_code_of: HiddenCode::default(),
+            is_tracked: false,
             expected: Default::default(),
             reply: weir_protocol::response::ReplyReader::new(weir_protocol::response::ReplyKind::Simple, 1),
             inbox: Vec::new(),
@@ -485,26 +489,37 @@ impl Core {
         }
     }
 
-    /// Makes a connection fit for the next session after one that left state behind: everything is reset, or the
-    /// connection goes.
-    pub(super) fn recycle(&mut self, key: BackendKey, must_close: bool) {
-        let backend = &mut self.backends[key];
-        if must_close || backend.poison.is_some() {
-            let poison = backend.poison.or(Some(Poison::Stale));
+    /// Makes a connection fit for the next session after one that had these pins: everything is reset, and where
+    /// nobody knows what there was, that is proven; or the connection goes.
+    pub(super) fn recycle(&mut self, key: BackendKey, left: Pins) {
+        let backend = &self.backends[key];
+        if left.intersects(Pins::OUTLIVE_RESET) || backend.poison.is_some() {
+            let poison = backend.poison.or(Some(Poison::RoleLeft));
             return self.discard(key, poison);
         }
-        backend.statements.clear();
-        backend.insert_id = Some(0);
-        backend.found_rows = None;
-        let schema = backend.state.schema().to_vec();
-        let fresh = self.interner.intern(State::fresh().with_schema(&schema));
-        let backend = &mut self.backends[key];
-        backend.state = fresh;
+        let is_opaque = left.intersects(Pins::OPAQUE) || backend.is_suspect;
+        if is_opaque && !backend.greeted.is_mariadb {
+            // A login gives the roles that it should have (MySQL), whatever was made of them.
+            let identity = backend.identity;
+            return self.change_identity(key, identity);
+        }
         if let Some(buffer) = self.out.buffer(backend.socket) {
             weir_protocol::command::put_reset_connection(buffer);
         }
         self.expect(key, Expected::Reset);
+        self.set_up_again(key, is_opaque);
+    }
+
+    /// Sets up a connection that has been reset.
+    pub(super) fn set_up_again(&mut self, key: BackendKey, is_opaque: bool) {
+        let backend = &mut self.backends[key];
+        backend.forget_sessions();
+        let schema = backend.state.schema().to_vec();
+        self.backends[key].state = self.interner.intern(State::fresh().with_schema(&schema));
         self.set_up(key);
+        if is_opaque && self.backends[key].greeted.is_mariadb {
+            self.verify(key);
+        }
     }
 
     /// A waiter that this connection was made for may be gone; what matters is who is first now.

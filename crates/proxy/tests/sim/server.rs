@@ -282,7 +282,10 @@ impl Conn {
             self.ok(self.status(), &[], |ok| ok);
             return Outside::Kill { thread: thread.parse().unwrap_or(0), query_only: what == "QUERY" };
         }
-        if let Some(list) = text.strip_prefix("SET ") {
+        if text == "SET TRANSACTION READ WRITE" {
+            let track = [SessionTrack::TransactionCharacteristics(b"SET TRANSACTION READ WRITE;")];
+            self.ok(self.status(), &track, |ok| ok);
+        } else if let Some(list) = text.strip_prefix("SET ") {
             self.set(cluster, list);
         } else if let Some(schema) = text.strip_prefix("USE ") {
             self.use_schema(schema);
@@ -295,19 +298,23 @@ impl Conn {
                 // The session's FOUND_ROWS(), in front of a statement that may leave it as it is.
                 "SELECT 1" => self.rows(&["1"], &[&["1"]]),
                 "SELECT 1 LIMIT 0" => self.rows(&["1"], &[]),
-                "SELECT LAST_INSERT_ID(), FOUND_ROWS()" | "SELECT LAST_INSERT_ID(), 0" => {
+                text if text.starts_with("SELECT CAST(CONVERT(LAST_INSERT_ID() USING latin1)") => {
                     let id = self.session.insert_id.to_string();
-                    self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
+                    if text.contains(", LAST_INSERT_ID(") {
+                        let given = given_id(text);
+                        self.session.insert_id = given;
+                        let names = ["LAST_INSERT_ID()", "FOUND_ROWS()", "LAST_INSERT_ID(n)"];
+                        self.rows(&names, &[&[&id, "1", &given.to_string()]]);
+                    } else {
+                        self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
+                    }
                 }
-                text if text.starts_with("SELECT LAST_INSERT_ID(), ")
-                    && text.contains(", LAST_INSERT_ID(") =>
-                {
-                    let (before, given) = (self.session.insert_id.to_string(), given_id(text));
-                    self.session.insert_id = given;
-                    let names = ["LAST_INSERT_ID()", "FOUND_ROWS()", "LAST_INSERT_ID(n)"];
-                    self.rows(&names, &[&[&before, "1", &given.to_string()]]);
+                // There are no roles here.
+                text if text.starts_with("SELECT CAST(CONVERT(DATABASE()") => {
+                    let schema = self.session.schema.clone();
+                    self.rows(&["schema", "role"], &[&[&schema, "login"]]);
                 }
-                "SELECT @@session.character_set_connection, @@session.collation_connection" => {
+                text if text.starts_with("SELECT CAST(CONVERT(@@session.character_set_connection") => {
                     let [charset, collation] = ["character_set_connection", "collation_connection"]
                         .map(|name| self.variable(name).to_owned());
                     self.rows(

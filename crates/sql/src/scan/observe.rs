@@ -101,6 +101,7 @@ impl Scanner<'_> {
                 self.common_tables_end();
                 self.counts |= Counts::QUERY;
             }
+            Word::FROM if self.counts.contains(Counts::QUERY) => self.reads_tables = true,
             Word::LIMIT => self.is_limited = true,
             Word::OFFSET if self.is_limited => self.counts |= Counts::OFFSET,
             Word::UNION | Word::EXCEPT | Word::INTERSECT => self.counts |= Counts::QUERY,
@@ -110,6 +111,9 @@ impl Scanner<'_> {
                 }
                 self.common_tables_end();
                 if self.now().word == Word::TABLE {
+                    // TABLE t, MySQL's short form of a query.
+                    self.reads_tables |=
+                        self.previous().kind == TokenKind::LeftParen || self.previous().word == Word::AS;
                     self.counts |= Counts::QUERY;
                 }
             }
@@ -215,6 +219,7 @@ impl Scanner<'_> {
                 } else {
                     self.sure = false;
                     self.effects |= Effects::LAST_INSERT_ID_SET;
+                    self.assigns_insert_id = true;
                 }
             }
             Pending::Geometries => {

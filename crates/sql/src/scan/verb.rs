@@ -141,7 +141,7 @@ impl Scanner<'_> {
                 self.release();
                 Kind::Rollback
             }
-            Word::SAVEPOINT => Kind::Savepoint,
+            Word::SAVEPOINT => self.effect(Effects::SAVEPOINT, Kind::Savepoint),
             Word::RELEASE if self.now().word == Word::SAVEPOINT => Kind::ReleaseSavepoint,
             Word::XA => self.xa(),
             Word::LOCK if matches!(self.now().word, Word::TABLE | Word::TABLES) => {

@@ -30,6 +30,14 @@ pub(crate) struct Backend {
     pub holder: Option<SessionKey>,
     /// Idle, and the last session's diagnostics can still be asked for here.
     pub kept_for: Option<Kept>,
+    /// Something may have been changed here that nobody can name: it is wiped before another session gets it.
+    pub is_suspect: bool,
+    /// The session that has had it last.
+    pub last_holder: Option<SocketId>,
+    /// Whose statements may have run hidden code here, since it was fresh.
+    pub hidden_code_of: HiddenCode,
+    /// Its set-up has been reported: so will be whatever a session sets.
+    pub is_tracked: bool,
     /// Replies that are to come, in order.
     pub expected: VecDeque<Expected>,
     pub reply: ReplyReader,
@@ -69,6 +77,47 @@ pub(crate) struct Backend {
     pub releases_by_default: bool,
     /// Bytes that are not acknowledged at once end it: its server's lease has lapsed while a statement was under way.
     pub is_hurried: bool,
+}
+
+impl Backend {
+    /// Everything is reset: what is known of sessions that have had it does not count any more.
+    pub(crate) fn forget_sessions(&mut self) {
+        self.statements.clear();
+        self.insert_id = Some(0);
+        self.found_rows = None;
+        self.is_suspect = false;
+        self.last_holder = None;
+        self.hidden_code_of = HiddenCode::None;
+    }
+}
+
+/// Whose statements may have run hidden code on a connection. Of such code servers do not report `SELECT ... INTO @x`,
+/// NEXTVAL() and GET_LOCK() (MariaDB 10.11, MySQL 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HiddenCode {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Only this session's.
+    Of(SocketId),
+    /// Several sessions'.
+    OfSeveral,
+}
+
+impl HiddenCode {
+    /// A session's statement has run.
+    pub(crate) fn note(&mut self, session: SocketId) {
+        *self = match *self {
+            Self::None => Self::Of(session),
+            Self::Of(known) if known == session => Self::Of(known),
+            _ => Self::OfSeveral,
+        };
+    }
+
+    /// Whether another session's may have left something behind.
+    pub(crate) fn is_of_another(self, session: SocketId) -> bool {
+        self != Self::None && self != Self::Of(session)
+    }
 }
 
 /// How far a connection is.
@@ -168,6 +217,8 @@ pub(crate) enum Expected {
     ChangeUser,
     /// COM_RESET_CONNECTION of an abandoned connection.
     Reset,
+    /// The schema and the role of a connection that was reset: see `verify`.
+    Verify,
     /// COMMIT of a read-only transaction, in front of a statement that does not belong on its reader.
     Leave,
     /// SET last_insert_id, in front of a statement that asks for it.
@@ -217,6 +268,8 @@ pub(crate) enum Poison {
     BrokenReply,
     /// A session's state could not be brought to it.
     SyncFailed,
+    /// It has a role that its login does not give, or is not proven to have none.
+    RoleLeft,
     /// The user or the server was removed or changed, or it is one too many.
     Stale,
     /// connection_max_age_ms is over.

@@ -1,0 +1,177 @@
+//! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
+//! reports what happens there.
+
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::OkPacket;
+use weir_protocol::response::BrokenReply;
+use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
+use weir_sql::{Kind, Scope};
+
+use super::Core;
+use super::model::{BackendKey, Expected, Phase, Poison, SessionKey, WorkKind};
+
+/// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
+/// (MariaDB 10.11). As binary strings, in whatever character set results are.
+const VERIFY: &[u8] = b"SELECT CAST(CONVERT(DATABASE() USING utf8mb4) AS BINARY), \
+    CAST(IF(CURRENT_ROLE() <=> (SELECT ROLE_NAME FROM information_schema.APPLICABLE_ROLES \
+    WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') AS BINARY)";
+
+/// What a connection to a MariaDB has said.
+#[derive(Debug, PartialEq, Eq)]
+struct Verified {
+    schema: Vec<u8>,
+    has_role_of_login: bool,
+}
+
+impl Core {
+    /// Asks a connection that was reset and set up whether it is as it should be.
+    pub(super) fn verify(&mut self, key: BackendKey) {
+        self.send_query(key, VERIFY);
+        self.expect(key, Expected::Verify);
+    }
+
+    /// The answer is in.
+    pub(super) fn verified(&mut self, key: BackendKey) {
+        let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
+        let verified = last_row(&bytes);
+        let holder = self.backends[key].holder;
+        if let Some(verified) = &verified {
+            let state = self.backends[key].state.with_schema(&verified.schema);
+            self.backends[key].state = self.interner.intern(state);
+            if let Some(holder) = holder {
+                let state = self.sessions[holder].state.with_schema(&verified.schema);
+                let state = self.interner.intern(state);
+                self.set_state(holder, state);
+            }
+        }
+        let is_clean = verified.is_some_and(|verified| verified.has_role_of_login);
+        match holder {
+            // Its own COM_RESET_CONNECTION: the role stays, as it does at a server.
+            Some(holder) if !is_clean => self.sessions[holder].pins.insert(Pins::ROLE),
+            Some(holder) => self.release_when_idle(key, holder),
+            None if !is_clean => self.backends[key].poison = Some(Poison::RoleLeft),
+            None => {}
+        }
+        self.go_on(key);
+    }
+
+    /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
+    fn release_when_idle(&mut self, key: BackendKey, holder: SessionKey) {
+        let is_idle = matches!(self.sessions[holder].phase, Phase::Idle);
+        if is_idle && self.sessions[holder].lease == Some(key) && !self.stays(holder) {
+            self.keep(key, holder);
+            self.sessions[holder].lease = None;
+            self.backends[key].holder = None;
+        }
+    }
+
+    /// A statement that changes what servers report, and of which nothing was reported: somebody has switched session
+    /// tracking off on this connection. The session stays here, and leaves the connection to be wiped.
+    pub(super) fn check_tracking(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &self.sessions[holder];
+        let work = &session.work;
+        if !self.backends[key].is_tracked || work.statement.multi {
+            return;
+        }
+        let is_untold = match (work.kind, work.statement.kind) {
+            (WorkKind::InitDb, _) | (WorkKind::Query | WorkKind::Execute, Kind::Use) => !work.reported.schema,
+            (WorkKind::Query | WorkKind::Execute, Kind::Set) => {
+                !work.reported.is_change() && self.sets_session_variable(holder)
+            }
+            _ => false,
+        };
+        if is_untold {
+            tracing::warn!(
+                session = session.id,
+                "session tracking is off on a connection: it stays with its session"
+            );
+            self.backends[key].is_tracked = false;
+            self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
+        }
+    }
+
+    fn sets_session_variable(&self, holder: SessionKey) -> bool {
+        let text = match &self.sessions[holder].work.rewritten {
+            Some(rewritten) => rewritten,
+            None => self.statement_text(holder),
+        };
+        let assignments = weir_sql::assignments(text, self.sessions[holder].dialect).unwrap_or_default();
+        assignments.iter().any(|assignment| {
+            let is_sessions = matches!(assignment.scope, Scope::Session | Scope::Unscoped);
+            // Unscoped ones behind `@@` are not reported in a prepared statement or a long text.
+            let is_reported =
+                assignment.scope == Scope::Session || text.get(assignment.range.start) != Some(&b'@');
+            !assignment.user_variable && is_sessions && is_reported && may_be_variable(&assignment.name)
+        })
+    }
+}
+
+/// Whether a name in a list of SET is that of a variable that is reported.
+fn may_be_variable(name: &str) -> bool {
+    !matches!(
+        name,
+        "password"
+            | "role"
+            | "default"
+            | "transaction"
+            | "transaction_isolation"
+            | "transaction_read_only"
+            | "tx_isolation"
+            | "tx_read_only"
+    )
+}
+
+/// A connection that tracks must report what Weir has just set on it; else nobody knows what is set there.
+pub(super) fn must_report(ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
+    if ok.session_state.is_empty() {
+        tracing::warn!(
+            "a server does not report what was set on a connection: session tracking is off there"
+        );
+        return Err(BrokenReply::Malformed);
+    }
+    Ok(())
+}
+
+/// The last row among these packets.
+fn last_row(bytes: &[u8]) -> Option<Verified> {
+    let mut rest = bytes;
+    let mut row = None;
+    while let Some(header) = Header::parse(rest) {
+        let end = HEADER_LEN + header.len;
+        row = rest.get(HEADER_LEN..end);
+        rest = rest.get(end..)?;
+    }
+    let mut reader = Reader::new(row?);
+    const NULL: u8 = 0xFB;
+    let schema = match row?.first() {
+        Some(&NULL) => {
+            reader.u8().ok()?;
+            Vec::new()
+        }
+        _ => reader.lenenc_bytes().ok()?.to_vec(),
+    };
+    Some(Verified { schema, has_role_of_login: reader.lenenc_bytes().ok()? == b"login" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_whole_or_not_at_all() {
+        let row = |schema: &[u8], role: &[u8]| {
+            let mut packet = vec![(schema.len() + role.len()) as u8, 0, 0, 3];
+            packet.extend_from_slice(schema);
+            packet.extend_from_slice(role);
+            packet
+        };
+        let verified =
+            |schema: &[u8], is_login| Some(Verified { schema: schema.to_vec(), has_role_of_login: is_login });
+        assert_eq!(last_row(&row(b"\x04shop", b"\x05login")), verified(b"shop", true));
+        assert_eq!(last_row(&row(b"\xfb", b"\x05other")), verified(b"", false));
+        assert_eq!(last_row(&row(b"\x04shop", b"")), None);
+        assert_eq!(last_row(b""), None);
+        assert_eq!(last_row(&row(b"\x04shop", b"\x05login")[..8]), None);
+    }
+}
