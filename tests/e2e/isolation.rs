@@ -29,6 +29,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::a_savepoint_without_autocommit_keeps_its_connection", savepoint),
         Case::parallel("isolation::results_in_utf_16_confuse_nobody", utf16),
         Case::parallel("isolation::utf8_means_what_the_sessions_old_mode_says", old_mode),
+        Case::parallel("isolation::a_list_of_set_that_fails_at_its_end_is_the_sessions_own", failing_list),
+        Case::parallel("isolation::on_mysql_hidden_code_leaves_nothing_behind", on_mysql),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
     ]
 }
@@ -335,6 +337,79 @@ fn old_mode(env: &Env) -> CaseResult {
     other.run("DO 0")?;
     let charset = session.value("SELECT @@character_set_connection")?;
     ensure!(charset == "utf8mb4", "character_set_connection is {charset}");
+    Ok(())
+}
+
+/// The items of a list are checked together, but set one after the other.
+fn failing_list(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let weir = one_connection(env)?;
+    let text = "SET time_zone = '+03:00', @seen = 5, PASSWORD FOR nobody@nowhere = PASSWORD('x')";
+    let mut direct = Session::open(env.cluster()?.node(1).addr(), &schema)?;
+    let directly = direct.query(text)?.error();
+    ensure!(directly.is_some(), "it does not fail: choose another account");
+    let expected = direct.rows(LOOK)?;
+    let clean = look(&weir, &schema)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    let through = session.query(text)?.error();
+    ensure!(through == directly, "{directly:?} directly, {through:?} through Weir");
+    let seen = session.rows(LOOK)?;
+    ensure!(seen == expected, "the session itself sees {seen:?} in place of {expected:?}");
+    drop(session);
+    let next = look(&weir, &schema)?;
+    ensure!(next == clean, "the next session sees {next:?}");
+    Ok(())
+}
+
+fn on_mysql(env: &Env) -> CaseResult {
+    let schema = env.mysql_schema()?;
+    let mysql = env.mysql()?;
+    let role = format!("role_{schema}");
+    for text in [
+        format!("CREATE ROLE {role}"),
+        format!("GRANT {role} TO app"),
+        format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT)"),
+        format!("INSERT INTO {schema}.t VALUES (1, 1)"),
+        format!(
+            "CREATE TRIGGER {schema}.changes BEFORE INSERT ON {schema}.t FOR EACH ROW SET time_zone = '+03:00', @seen = 5"
+        ),
+        format!("CREATE PROCEDURE {schema}.become() SQL SECURITY INVOKER SET ROLE {role}"),
+    ] {
+        mysql.source().root_query(&text)?;
+    }
+    mysql.wait_replicated()?;
+    let weir = env.mysql_weir_with(1, |config| {
+        config.variable("connect_timeout_server_max", 150);
+    })?;
+    let look = "SELECT @seen, @@time_zone, CURRENT_ROLE(), DATABASE()";
+    let mut first = Session::open(weir.addr(), &schema)?;
+    let clean = first.rows(look)?;
+    drop(first);
+    for way in [
+        "INSERT INTO t VALUES (2, 2)".to_owned(),
+        "INSERT INTO t VALUES (1, 2)".into(),
+        "CALL become()".into(),
+        format!("SET ROLE {role}"),
+        format!("PREPARE s FROM 'SET ROLE {role}'"),
+        "DO LAST_INSERT_ID(42)".into(),
+    ] {
+        let mut session = Session::open(weir.addr(), &schema)?;
+        wait_free(&mut session)?;
+        let answer = session.query(&way)?;
+        let failed = way.contains("(1, 2)");
+        ensure!(answer.error() == failed.then_some(DUPLICATE_KEY), "{way}: {answer:?}");
+        if way.starts_with("PREPARE") {
+            session.run("EXECUTE s")?;
+        }
+        drop(session);
+        let mut next = Session::open(weir.addr(), &schema)?;
+        wait_free(&mut next)?;
+        let seen = next.rows(look)?;
+        ensure!(seen == clean, "{way}: the next session sees {seen:?}");
+        let id = next.value("SELECT LAST_INSERT_ID()")?;
+        ensure!(id == "0", "{way}: LAST_INSERT_ID() of the next session is {id}");
+    }
+    mysql.source().root_query(&format!("DROP ROLE {role}"))?;
     Ok(())
 }
 
