@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test drivers bench failover lint fuzz clean
+.PHONY: help deps test-deps demo test drivers bench failover fidelity lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in tu
 failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed", CYCLES=200]
 	@$(CARGO) build --release -p weir -p weir-failover
 	@exec $(CARGO) run --quiet --release -p weir-failover -- $(if $(CYCLES),--only cycles --cycles $(CYCLES)) $(ARGS)
+
+fidelity: deps ## what sessions see through Weir and straight at the server: all ways to change a session x all that can be changed [ARGS="--only call/role", "--server mysql"]
+	@$(CARGO) build --release -p weir -p weir-fidelity
+	@exec $(CARGO) run --quiet --release -p weir-fidelity -- $(ARGS)
 
 lint: ## formatting, clippy, and licences and advisories (if cargo-deny is installed)
 	$(CARGO) fmt --all --check

@@ -20,6 +20,7 @@ mod entry_points;
 mod eviction;
 mod failover_basic;
 mod fake_server;
+mod fidelity;
 mod galera;
 mod group_failures;
 mod group_switchover;
@@ -82,6 +83,7 @@ fn cases() -> Vec<Case> {
         eviction::trials(),
         failover_basic::trials(),
         fake_server::trials(),
+        fidelity::trials(),
         galera::trials(),
         group_failures::trials(),
         group_switchover::trials(),

@@ -93,12 +93,24 @@ impl Env {
 
     /// The same of either family.
     pub fn own_servers(&self, family: Family, servers: u8, group: bool) -> Result<Mysql, String> {
+        self.own_servers_with(family, servers, group, "")
+    }
+
+    /// The same with further lines for their my.cnf.
+    pub fn own_servers_with(
+        &self,
+        family: Family,
+        servers: u8,
+        group: bool,
+        cnf: &str,
+    ) -> Result<Mysql, String> {
         let first = beside(first_address(GaleraOptions::tests().first_address)?);
         let options = MysqlOptions {
             purpose: "mysqlown".to_owned(),
             family,
             servers,
             group,
+            extra_cnf: cnf.to_owned(),
             first_address: Ipv4Addr::from_bits(first.to_bits() + OWN_SERVERS),
             progress: |line| eprintln!("{line}"),
             keep: keeps(),

@@ -1,0 +1,97 @@
+//! All ways to change a session x everything that a session can change: each cell is played at the server and through a
+//! Weir that has one connection to it, by the same sessions in the same order, and everything that they see is
+//! compared.
+//!
+//! [`state`] and [`variables`] say what can be changed, [`way`] how, [`stage`] who looks when, [`look`] at what,
+//! [`verdict`] what is made of it.
+
+mod client;
+mod error;
+mod ground;
+mod look;
+mod marks;
+mod names;
+mod pattern;
+mod report;
+mod run;
+mod stage;
+mod state;
+mod variables;
+mod verdict;
+mod way;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+pub use error::FidelityError;
+pub use pattern::Pattern;
+pub use report::{Cell, Report};
+pub use run::run;
+pub use verdict::Verdict;
+
+/// How Weir reads and writes sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IoDriver {
+    /// With epoll.
+    Epoll,
+    /// With io_uring.
+    IoUring,
+}
+
+impl IoDriver {
+    /// As the configuration has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            IoDriver::Epoll => "epoll",
+            IoDriver::IoUring => "io_uring",
+        }
+    }
+}
+
+/// What to play.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cells; none: all.
+    pub only: Vec<Pattern>,
+    /// How many stages play at a time, each with a Weir of its own.
+    pub stages: usize,
+    /// The Weir to play with.
+    pub binary: PathBuf,
+    /// For its configurations and logs.
+    pub dir: PathBuf,
+    /// Where it listens.
+    pub address: Ipv4Addr,
+    /// What it reads and writes with.
+    pub io: IoDriver,
+    /// Called with a line now and then.
+    pub progress: fn(&str),
+    /// Holds what is wrong so far, while it runs and afterwards.
+    pub list: Option<PathBuf>,
+    /// Raised to give up.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl Options {
+    fn found(&self, cells: &[Cell]) -> Result<(), FidelityError> {
+        let Some(path) = &self.list else { return Ok(()) };
+        let doing = || format!("write {}", path.display());
+        std::fs::write(path, report::wrong(cells))
+            .map_err(|source| FidelityError::Io { doing: doing(), source })
+    }
+}
+
+/// Lines for the server's my.cnf: nothing is written through to the disk, as thousands of routines are made;
+/// and no thread serves two connections in turn: MariaDB's FOUND_ROWS() of a new one is then that of the one before.
+pub fn server_cnf(family: weir_testkit::Family) -> &'static str {
+    match family {
+        weir_testkit::Family::Mariadb => {
+            "sync-frm=OFF\nthread-cache-size=0\nlog-bin-trust-function-creators=ON"
+        }
+        weir_testkit::Family::Mysql => {
+            "log-bin-trust-function-creators=ON\ngtid-mode=OFF\nenforce-gtid-consistency=OFF"
+        }
+    }
+}

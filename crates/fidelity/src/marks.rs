@@ -1,0 +1,67 @@
+//! Where the rows of unqualified INSERTs land, and with what in them.
+
+use crate::client::Client;
+use crate::error::FidelityError;
+use crate::names::Names;
+use crate::variables::rows;
+
+/// Every schema that an INSERT might land in has a table `mark`.
+const LETTERS: [char; 5] = ['a', 'b', 'c', 'd', 'o'];
+/// Numbers may be lost where an INSERT was rolled back, or failed.
+const GAP_MAX: u64 = 1000;
+
+/// What has been seen of the tables.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    schemas: [String; 5],
+    last: [u64; 5],
+    is_disordered: bool,
+}
+
+impl Marks {
+    /// Of empty tables.
+    pub(crate) fn new(names: &Names) -> Marks {
+        Marks { schemas: LETTERS.map(|letter| names.schema(letter)), last: [0; 5], is_disordered: true }
+    }
+
+    /// The rows that have come since the last call, as in "b: B"; the control sees also those that are not committed.
+    pub(crate) fn found(&mut self, control: &mut Client) -> Result<String, FidelityError> {
+        let one = |at: usize| {
+            format!(
+                "SELECT {at}, id, who, made < NOW() - INTERVAL 1 DAY OR made > NOW() + INTERVAL 1 DAY \
+                 FROM {}.mark WHERE id > {}",
+                self.schemas[at], self.last[at]
+            )
+        };
+        let sql = (0..LETTERS.len()).map(one).collect::<Vec<_>>().join(" UNION ALL ");
+        let mut texts = Vec::new();
+        for row in rows(control, &sql)? {
+            let [at, id, who, is_odd_time] = row.as_slice() else { continue };
+            let (Ok(at), Ok(id)) = (at.parse::<usize>(), id.parse::<u64>()) else { continue };
+            let (Some(last), Some(letter)) = (self.last.get_mut(at), LETTERS.get(at)) else { continue };
+            let mut text = format!("{letter}: {who}");
+            if id > *last + GAP_MAX {
+                text += &format!(" with id {id}");
+                self.is_disordered = true;
+            }
+            if is_odd_time != "0" {
+                text += " at another time";
+            }
+            *last = (*last).max(id);
+            texts.push(text);
+        }
+        Ok(texts.join(", "))
+    }
+
+    /// Whether numbers have been used that come later by themselves.
+    pub(crate) fn is_disordered(&self) -> bool {
+        self.is_disordered
+    }
+
+    /// What begins anew.
+    pub(crate) fn sweep(&mut self) -> Vec<String> {
+        self.last = [0; 5];
+        self.is_disordered = false;
+        self.schemas.iter().map(|schema| format!("TRUNCATE TABLE {schema}.mark")).collect()
+    }
+}

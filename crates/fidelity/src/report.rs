@@ -1,0 +1,199 @@
+//! The matrix: tables for people, everything for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use weir_testkit::report::aligned;
+
+use crate::IoDriver;
+use crate::verdict::{Finding, Verdict};
+
+/// Counts up when a field changes its meaning.
+const FORMAT: u32 = 1;
+/// Pieces of evidence that are printed for a cell; the JSON has all.
+const EVIDENCE_MAX: usize = 3;
+
+/// One way to one state.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    /// How.
+    pub way: &'static str,
+    /// What.
+    pub state: String,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The differences.
+    pub(crate) findings: Vec<Finding>,
+    /// Differences that were there once and not when the cell was played again on a connection of its own: another cell
+    /// has left something behind that its own looks do not show, or it depends on the moment.
+    pub(crate) once: Vec<Finding>,
+}
+
+impl Cell {
+    /// `way/state: evidence`.
+    fn line(&self, findings: &[Finding]) -> String {
+        let wrong: Vec<&str> = findings
+            .iter()
+            .filter(|finding| finding.verdict == Verdict::Wrong)
+            .map(|finding| finding.text.as_str())
+            .collect();
+        let shown = wrong.iter().take(EVIDENCE_MAX).copied().collect::<Vec<_>>().join("\n    ");
+        let more = match wrong.len().saturating_sub(EVIDENCE_MAX) {
+            0 => String::new(),
+            more => format!("\n    and {more} more"),
+        };
+        format!("{}/{}\n    {shown}{more}", self.way, self.state)
+    }
+}
+
+/// Everything that was played.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    format: u32,
+    server: String,
+    io: IoDriver,
+    /// How long it took.
+    pub(crate) seconds: f64,
+    /// What a session of Weir shows of itself that a server's doesn't, without anybody's doing.
+    pub(crate) own: Vec<String>,
+    /// Variables of the session that can't be set.
+    pub(crate) unsettable: Vec<String>,
+    /// All cells, by way and state.
+    pub cells: Vec<Cell>,
+}
+
+impl Report {
+    pub(crate) fn new(server: &str, io: IoDriver, mut cells: Vec<Cell>, ways: &[&str]) -> Report {
+        let place = |cell: &Cell| ways.iter().position(|way| *way == cell.way);
+        cells.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.state.cmp(&b.state)));
+        Report {
+            format: FORMAT,
+            server: server.to_owned(),
+            io,
+            seconds: 0.0,
+            own: Vec::new(),
+            unsettable: Vec::new(),
+            cells,
+        }
+    }
+
+    /// Whether nobody saw anything wrong, not even once.
+    pub fn is_good(&self) -> bool {
+        self.cells.iter().all(|cell| cell.verdict != Verdict::Wrong && cell.once.is_empty())
+    }
+
+    /// The cells that are wrong, with what was seen; and those that were once.
+    pub fn wrong(&self) -> String {
+        wrong(&self.cells)
+    }
+
+    /// Tables by way and by state, and the sum.
+    pub fn summary(&self) -> String {
+        let all = Tally::of(self.cells.iter());
+        let mut text = self.table("way", |cell| cell.way.to_owned(), |_| true);
+        text.push('\n');
+        // Hundreds of variables are alike.
+        let is_special = |tally: &Tally| tally.wrong + tally.refused > 0;
+        text += &self.table("state", |cell| cell.state.clone(), is_special);
+        let _ = write!(
+            text,
+            "\n{} on {}: {} cells in {:.0} s: {} the same, {} the same while others wait, {} refused, {} WRONG, \
+             {} wrong once; {} do not apply\n",
+            self.server,
+            self.io.name(),
+            self.cells.len(),
+            self.seconds,
+            all.same,
+            all.waits,
+            all.refused,
+            all.wrong,
+            self.cells.iter().filter(|cell| !cell.once.is_empty()).count(),
+            all.na,
+        );
+        text
+    }
+
+    fn table(&self, what: &str, key: impl Fn(&Cell) -> String, is_shown: impl Fn(&Tally) -> bool) -> String {
+        let mut keys: Vec<String> = Vec::new();
+        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+        for cell in &self.cells {
+            let key = key(cell);
+            if !tallies.contains_key(&key) {
+                keys.push(key.clone());
+            }
+            tallies.entry(key).or_default().add(cell);
+        }
+        let mut rows = vec![[what, "same", "waits", "refused", "WRONG", "n/a"].map(str::to_owned).to_vec()];
+        let mut others = (0, Tally::default());
+        for key in keys {
+            let tally = tallies.remove(&key).unwrap_or_default();
+            if is_shown(&tally) {
+                rows.push(tally.row(&key));
+            } else {
+                others.0 += 1;
+                others.1 = others.1.plus(&tally);
+            }
+        }
+        if others.0 > 0 {
+            rows.push(others.1.row(&format!("{} others", others.0)));
+        }
+        aligned(&rows, 1)
+    }
+}
+
+/// See [`Report::wrong`].
+pub(crate) fn wrong(cells: &[Cell]) -> String {
+    let mut text = String::new();
+    for cell in cells.iter().filter(|cell| cell.verdict == Verdict::Wrong) {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "WRONG {}", cell.line(&cell.findings));
+    }
+    for cell in cells.iter().filter(|cell| !cell.once.is_empty()) {
+        let _ = writeln!(text, "ONCE {}", cell.line(&cell.once));
+    }
+    text
+}
+
+/// How many cells of each verdict.
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    same: usize,
+    waits: usize,
+    refused: usize,
+    wrong: usize,
+    na: usize,
+}
+
+impl Tally {
+    fn of<'a>(cells: impl Iterator<Item = &'a Cell>) -> Tally {
+        let mut tally = Tally::default();
+        cells.for_each(|cell| tally.add(cell));
+        tally
+    }
+
+    fn add(&mut self, cell: &Cell) {
+        *match cell.verdict {
+            Verdict::Na => &mut self.na,
+            Verdict::Same => &mut self.same,
+            Verdict::Waits => &mut self.waits,
+            Verdict::Refused => &mut self.refused,
+            Verdict::Wrong => &mut self.wrong,
+        } += 1;
+    }
+
+    fn plus(&self, other: &Tally) -> Tally {
+        Tally {
+            same: self.same + other.same,
+            waits: self.waits + other.waits,
+            refused: self.refused + other.refused,
+            wrong: self.wrong + other.wrong,
+            na: self.na + other.na,
+        }
+    }
+
+    fn row(&self, name: &str) -> Vec<String> {
+        let numbers = [self.same, self.waits, self.refused, self.wrong, self.na];
+        std::iter::once(name.to_owned()).chain(numbers.map(|number| number.to_string())).collect()
+    }
+}
