@@ -12,6 +12,7 @@ use crate::kept::{Kept, Reader};
 use crate::password::{Password, Secret};
 use crate::place::{Keyed, NOWHERE, Place};
 use crate::rows::{Cell, TableRow, TableRows};
+use crate::sockets::{Collision, Setting};
 use crate::suggest::unknown_word;
 use crate::types::{Config, MysqlServer, MysqlUser, ServerStatus};
 use crate::user_attributes::user_attributes;
@@ -111,12 +112,12 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
         },
     };
     check::across(&mut config, kept, &lines, report);
-    read_rest(tables, &mut config, report);
+    read_rest(tables, &mut config, &lines.listeners, report);
     config
 }
 
 /// What is said of hostgroups, other programs and proxies, and what is not built.
-fn read_rest(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
+fn read_rest(tables: Tables<'_>, config: &mut Config, listeners: &Lines<'_>, report: &mut Report) {
     let rows = tables.rows("mysql_hostgroup_attributes", report);
     let attributes = fill(&mut config.hostgroup_attributes, rows, hostgroups::attributes, report);
     let rows = tables.rows("weir_hostgroups", report);
@@ -129,7 +130,10 @@ fn read_rest(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
     let proxies = fill(&mut config.proxysql_servers, rows, peers::proxy, report);
     peers::distinct(config, &jobs, &proxies, report);
     match tables {
-        Tables::File(root) => read_top(root, config, report),
+        Tables::File(root) => {
+            read_top(root, config, report);
+            refuse_collisions(root, config, listeners, report);
+        }
         Tables::Rows(rows, _) => {
             for (name, rows) in rows.tables().filter(|(name, _)| names::TABLES_NOT_BUILT.contains(name)) {
                 if !rows.is_empty() {
@@ -137,6 +141,24 @@ fn read_rest(tables: Tables<'_>, config: &mut Config, report: &mut Report) {
                     report.tolerate(&Place::table(name), "", reason);
                 }
             }
+        }
+    }
+}
+
+/// Only a file tells the `datadir`, in which one of the sockets is.
+fn refuse_collisions(root: &Table, config: &Config, listeners: &Lines<'_>, report: &mut Report) {
+    for Collision { setting, reason } in config.socket_collisions() {
+        let (name, key) = match setting {
+            Setting::Listener(index) => {
+                report.refuse(listeners.at(index), "address", reason);
+                continue;
+            }
+            Setting::Interfaces => ("mysql_variables", "interfaces"),
+            Setting::MysqlIfaces => ("admin_variables", "mysql_ifaces"),
+        };
+        match table(root, name, report) {
+            Some((table, place)) => Fields::new(&place, Source::File(table), report).refuse(key, reason),
+            None => report.refuse(&Place::in_file(name, 1), key, reason),
         }
     }
 }

@@ -49,6 +49,31 @@ fn faults_of_listeners() {
 }
 
 #[test]
+fn sockets_that_weir_has_itself() {
+    let text = "datadir = \"/d\"\n[mysql_variables]\ninterfaces = \"0.0.0.0:6033;/d/./weir.sock\"\n\
+                [admin_variables]\nmysql_ifaces = \"0.0.0.0:6034;/d/admin.sock\"\n\
+                [[weir_listeners]]\naddress = \"/d/admin.sock\"\n\
+                [[weir_listeners]]\naddress = \"0.0.0.0:6034\"\n\
+                [[weir_listeners]]\naddress = \"/elsewhere/weir.sock\"\n";
+    let control = "is Weir's own control socket in datadir: take another name";
+    assert_eq!(
+        messages(text),
+        [
+            format!("weir.toml:3: mysql_variables.interfaces: /d/./weir.sock {control}"),
+            "weir.toml:6: weir_listeners[0].address: /d/admin.sock is already in admin_variables.mysql_ifaces".to_owned(),
+            "weir.toml:8: weir_listeners[1].address: 0.0.0.0:6034 is already in admin_variables.mysql_ifaces".to_owned(),
+        ]
+    );
+    let listener = "datadir = \"/d\"\n[[weir_listeners]]\naddress = \"/d/weir.sock\"\n";
+    assert_eq!(
+        messages(listener),
+        [format!("weir.toml:2: weir_listeners[0].address: /d/weir.sock {control}")]
+    );
+    let relative = "datadir = \"d\"\n[admin_variables]\nmysql_ifaces = \"/d/weir.sock\"\n";
+    assert!(messages(relative).is_empty());
+}
+
+#[test]
 fn listeners_of_both_tables() {
     let text = format!(
         "{SERVER}[mysql_variables]\ninterfaces = \"0.0.0.0:6033;/run/weir/weir.sock\"\n\

@@ -171,7 +171,7 @@ pub(crate) fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -
 
 /// Where the socket of a Weir with this `datadir` is.
 pub(crate) fn socket_path(datadir: &Path) -> PathBuf {
-    datadir.join("weir.sock")
+    datadir.join(weir_config::CONTROL_SOCKET)
 }
 
 /// Why the socket can't be used.

@@ -145,7 +145,12 @@ impl Server {
         }
         let kept = keep_fixed(&mut config, &self.config);
         let warnings = kept.iter().map(|name| format!("{name} takes effect at the next start"));
+        // Of a file they were refused with their lines.
+        let collisions = config.socket_collisions().into_iter();
+        let collisions: Vec<String> =
+            collisions.map(|collision| format!("{}: {}", collision.setting, collision.reason)).collect();
         let taken = match kept.first() {
+            _ if !collisions.is_empty() => Err(Refusal::Faults(collisions)),
             Some(what) if is_whole => Err(Refusal::NeedsRestart(what)),
             _ if !is_whole && *config == self.config => Ok(Taken::default()),
             _ => self
