@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("login::the_mariadb_client_logs_in", the_mariadb_client),
         Case::parallel("login::change_user_is_a_new_login", change_user),
         Case::parallel("login::change_user_with_a_wrong_password_changes_nothing", change_user_refused),
+        Case::parallel("login::a_session_with_a_wait_timeout_of_its_own_is_closed", own_wait_timeout),
         Case::parallel("login::reset_connection_forgets_all_but_the_schema", reset_connection),
         Case::parallel("login::clients_without_newer_capabilities", without_newer_capabilities),
         Case::parallel("login::collations_are_those_of_the_server", collations),
@@ -216,11 +217,40 @@ fn change_user_refused(env: &Env) -> CaseResult {
         session.run("SET @mine = 1")?;
         let answer = session.change_user(Account { user, password }, "test")?;
         ensure!(answer.error() == Some(1045), "{user}/{password}: {answer:?}");
-        // MySQL closes the connection, MariaDB goes on as the old user; never as the new one.
-        if let Ok(rows) = session.rows("SELECT CURRENT_USER()") {
-            ensure!(rows == [["app@%"]], "{user}/{password}: goes on as {rows:?}");
+        // MySQL closes the connection, MariaDB goes on as the old user in the old schema, with nothing else.
+        let rows = session.rows("SELECT CURRENT_USER(), DATABASE(), @mine")?;
+        ensure!(rows == [["app@%", "test", "NULL"]], "{user}/{password}: goes on as {rows:?}");
+        for expected in [1045, 1045, 1047, 1047] {
+            let answer = session.change_user(Account { user, password }, "test")?;
+            ensure!(answer.error() == Some(expected), "{user}/{password}: {answer:?} in place of {expected}");
         }
+        ensure!(session.value("SELECT 5")? == "5", "it goes on");
     }
+    Ok(())
+}
+
+/// As on a direct connection, in a transaction and outside.
+fn own_wait_timeout(env: &Env) -> CaseResult {
+    let weir = env.narrow_weir(&[1], 3)?;
+    let mut silent = Session::open(weir.addr(), "test")?;
+    let mut in_transaction = Session::open(weir.addr(), "test")?;
+    let mut patient = Session::open(weir.addr(), "test")?;
+    let mut other = Session::open(weir.addr(), "test")?;
+    silent.run("SET wait_timeout = 1")?;
+    in_transaction.run("SET SESSION wait_timeout = 1")?;
+    in_transaction.run("BEGIN")?;
+    patient.run("SET wait_timeout = 1")?;
+    patient.run("SET wait_timeout = 100")?;
+    other.ping()?;
+    std::thread::sleep(Duration::from_millis(500));
+    silent.ping()?.done()?;
+    std::thread::sleep(Duration::from_millis(700));
+    silent.ping()?.done()?;
+    std::thread::sleep(Duration::from_millis(1500));
+    for (name, session) in [("silent", &mut silent), ("in a transaction", &mut in_transaction)] {
+        ensure!(session.ping().is_err(), "the session that is {name} is still there");
+    }
+    ensure!(patient.value("SELECT 1")? == "1" && other.value("SELECT 1")? == "1", "others are there");
     Ok(())
 }
 

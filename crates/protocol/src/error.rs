@@ -122,6 +122,8 @@ server_errors! {
     SPECIFIC_ACCESS_DENIED = 1227, b"42000";
     /// A variable can't have this value.
     WRONG_VALUE_FOR_VAR = 1231, b"42000";
+    /// A variable gets a value of another type.
+    WRONG_TYPE_FOR_VAR = 1232, b"42000";
     /// Not supported yet.
     NOT_SUPPORTED_YET = 1235, b"42000";
     /// Unknown prepared statement.

@@ -48,6 +48,7 @@ impl Work {
             WorkKind::Prepare | WorkKind::InitDb | WorkKind::FieldList | WorkKind::LoginSchema => true,
             WorkKind::Query => self.is_read || self.is_boundary() || self.is_use(),
             WorkKind::Execute => self.is_read || self.is_boundary(),
+            WorkKind::Track => self.statement.effects.is_empty(),
             WorkKind::Reset
             | WorkKind::SetOption
             | WorkKind::LongData

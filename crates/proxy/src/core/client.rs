@@ -184,6 +184,8 @@ impl Core {
             last_commit_at: 0,
             last_write_server: usize::MAX,
             last_active_at: self.now,
+            own_wait_s: 0,
+            refused_changes: 0,
             connected_at: self.now,
             has_logged_in: false,
             transaction_since: self.now,
@@ -489,7 +491,31 @@ impl Core {
         }
         tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
         self.audit_refusal(key, message);
+        if self.stays_after(key, error) {
+            return;
+        }
         self.close_session(key);
+    }
+
+    /// MariaDB (10.11) keeps a connection whose COM_CHANGE_USER it has refused: under the old user, in the old schema,
+    /// and with nothing else of what it was. MySQL (9.7) closes it.
+    fn stays_after(&mut self, key: SessionKey, error: ServerError) -> bool {
+        let session = &self.sessions[key];
+        let is_change = matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX;
+        let is_refusal = error.code == error::ACCESS_DENIED.code || error.code == USER_LIMIT_REACHED.code;
+        let Some(account) = session.account.clone() else { return false };
+        if !is_change || !is_refusal || !self.speaks_mariadb(key) {
+            return false;
+        }
+        let schema = session.state.schema().to_vec();
+        let state = State::at_login(&schema, self.collation_for_login(0, session.home_hostgroup()));
+        let state = self.interner.intern(self.with_user_defaults(&account, state));
+        self.begin_session(key, state);
+        self.sessions[key].refused_changes += 1;
+        self.command_done(key);
+        let socket = self.sessions[key].socket;
+        self.runnable.push_back((key, socket));
+        true
     }
 
     /// A login has taken too long.

@@ -15,6 +15,9 @@ use super::route::Routed;
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(super) const COMMAND_BYTES_KEPT: usize = 1 << 20;
 
+/// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
+const CHANGES_REFUSED_MAX: u8 = 3;
+
 impl Core {
     /// Takes up the next command of an idle session. False when there is none, or it has to wait.
     pub(super) fn next_command(&mut self, key: SessionKey) -> bool {
@@ -187,6 +190,14 @@ impl Core {
         session.command_bytes = HEADER_LEN + header.len;
     }
 
+    /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
+    pub(super) fn put_query_text(&mut self, key: SessionKey, text: &[u8]) {
+        if let Some(code) = self.sessions[key].inbox.get_mut(HEADER_LEN) {
+            *code = Command::Query.code();
+        }
+        self.replace_text(key, text);
+    }
+
     /// Whether a text that looks like a read can be trusted to be one.
     pub(super) fn is_surely_read(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
@@ -233,6 +244,11 @@ impl Core {
 
     /// COM_CHANGE_USER: a new login on an open connection.
     fn change_user(&mut self, key: SessionKey) -> bool {
+        if self.sessions[key].refused_changes >= CHANGES_REFUSED_MAX {
+            self.reply_error(key, error::UNKNOWN_COM_ERROR, "Unknown command");
+            self.command_done(key);
+            return true;
+        }
         if let Some(lease) = self.sessions[key].lease.take() {
             self.backends[lease].holder = None;
             self.recycle(lease, self.sessions[key].pins.pins());

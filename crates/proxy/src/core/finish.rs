@@ -67,6 +67,11 @@ impl Core {
         match session.work.kind {
             WorkKind::Execute => self.note_executed(key, holder),
             WorkKind::LoginSchema => return self.schema_checked(key, holder),
+            WorkKind::Track if matches!(session.work.ending, Ending::Ok { .. }) => {
+                if !self.tracked(key, holder) {
+                    return;
+                }
+            }
             WorkKind::Fetch => self.note_fetched(key, holder),
             WorkKind::StmtReset => self.note_statement_reset(key, holder),
             _ => {}
@@ -77,6 +82,8 @@ impl Core {
         }
         session.apply_multiplex();
         match session.work.ending {
+            // The answer is Weir's.
+            Ending::Ok { .. } if session.work.kind == WorkKind::Track => {}
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
             Ending::Ok { warnings, .. } if session.work.kind.is_harmless() => {
                 if session.work.kind == WorkKind::SetOption {
@@ -103,6 +110,7 @@ impl Core {
                 self.audit_schema(holder);
             }
             Ending::Err(_) => {
+                session.undo_tracking();
                 if let (WorkKind::Execute, Some(prepared)) = (session.work.kind, &session.work.prepared) {
                     self.backends[key].statements.forget_types(prepared);
                 }
@@ -169,7 +177,7 @@ impl Core {
     }
 
     /// Pins by the statement's text.
-    fn apply_effects(&mut self, holder: SessionKey) {
+    pub(super) fn apply_effects(&mut self, holder: SessionKey) {
         let session = &mut self.sessions[holder];
         let work = &session.work;
         let (statement, kind) = (work.statement, work.kind);
@@ -449,6 +457,7 @@ impl Core {
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
         session.knows_sql_mode = state.variable("sql_mode").is_some();
         session.state = state;
+        self.note_wait_timeout(key);
     }
 }
 

@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weir_protocol::charset::{self, Collation};
-use weir_protocol::error::{self, ServerError};
+use weir_protocol::error::ServerError;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::state::State;
-use weir_session::track::{BadTrackValue, TrackPreferences};
 use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use super::Core;
@@ -84,72 +83,22 @@ impl Core {
         self.kill(key, &kill.target, kill.kind == KillKind::Query)
     }
 
-    /// SET session_track_...: changes what this client is shown. What else the statement sets goes to the server.
-    fn set_session_track(&mut self, key: SessionKey) -> Outcome {
-        let session = &self.sessions[key];
-        let text = self.text(key);
-        let parts = weir_sql::assignments(text, session.dialect);
-        let parts = match parts {
-            Some(parts) if session.work.statement.kind == Kind::Set && !session.work.statement.multi => parts,
-            _ => {
-                self.refuse(key, "session_track variables can be set by a plain SET statement only");
-                return Outcome::Answered;
-            }
-        };
-        let mut preferences = session.track.as_deref().cloned().unwrap_or_default();
-        let mut rest: Vec<&[u8]> = Vec::new();
-        let mut assigned = Vec::new();
-        let mut refused = None;
-        for part in &parts {
-            let is_virtual = !part.user_variable
-                && part.name.starts_with("session_track_")
-                && matches!(part.scope, weir_sql::Scope::Session | weir_sql::Scope::Unscoped);
-            if !is_virtual {
-                rest.push(&text[part.range.clone()]);
-                continue;
-            }
-            let value = String::from_utf8_lossy(&text[part.value_range.clone()]);
-            if let Err(error) = preferences.assign(&part.name, &value) {
-                refused = Some(error);
-                break;
-            }
-            assigned.push(part.name.clone());
-        }
-        if let Some(error) = refused {
-            let code = match error {
-                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
-                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
-            };
-            self.reply_error(key, code, &error.to_string());
-            return Outcome::Answered;
-        }
-        let remaining = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
-        let tracks = preferences.own_tracks(assigned.iter().map(String::as_str));
-        let session = &mut self.sessions[key];
-        session.track = Some(Box::new(preferences));
-        match remaining {
-            Some(remaining) => {
-                session.work.rewritten = Some(remaining);
-                Outcome::Run
-            }
-            None => {
-                session.row_count = 0;
-                self.reply_ok_with(key, &tracks);
-                Outcome::Answered
-            }
-        }
-    }
-
     /// Puts literals in the place of what only Weir knows. What changes from statement to statement can't be put
     /// into one that is prepared.
     pub(super) fn substitute(&mut self, key: SessionKey) {
+        let is_prepared = self.sessions[key].work.kind == WorkKind::Prepare;
+        if let Some(rewritten) = self.substituted(key, self.text(key), is_prepared) {
+            self.sessions[key].work.rewritten = Some(rewritten);
+        }
+    }
+
+    /// The same with a text that the session's stands for. None if nothing is to be put anywhere.
+    pub(super) fn substituted(&self, key: SessionKey, text: &[u8], is_prepared: bool) -> Option<Vec<u8>> {
         let session = &self.sessions[key];
-        let text = self.text(key);
         let places = weir_sql::substitutions(text, session.dialect);
         if places.is_empty() {
-            return;
+            return None;
         }
-        let is_prepared = session.work.kind == WorkKind::Prepare;
         let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let mut rewritten = Vec::with_capacity(text.len() + 64);
@@ -184,7 +133,7 @@ impl Core {
                     session.saved_rows(*errors_only).count().to_string()
                 }
                 What::SessionTrackVariable(name) => {
-                    let defaults = TrackPreferences::default();
+                    let defaults = self.track_defaults(key);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);
                     match preferences.literal(name) {
                         Some(literal) => literal,
@@ -198,13 +147,13 @@ impl Core {
             item = place.item;
         }
         if at == 0 {
-            return;
+            return None;
         }
         if let Some(done) = item {
             at = put_item_end(&mut rewritten, text, at, &done, session.dialect.lead_bytes);
         }
         rewritten.extend_from_slice(&text[at..]);
-        self.sessions[key].work.rewritten = Some(rewritten);
+        Some(rewritten)
     }
 
     /// The text of the COM_QUERY at the front of the inbox.

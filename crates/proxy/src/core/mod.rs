@@ -34,6 +34,7 @@ mod long_data;
 mod lost;
 pub(crate) mod model;
 mod old_eof;
+mod parameters;
 mod prepared;
 mod read_only;
 mod reading;
@@ -48,9 +49,11 @@ mod scribe;
 mod seldom;
 mod setup;
 mod several;
+mod silence;
 mod status;
 mod supply;
 mod timers;
+mod track;
 mod turned_away;
 mod upload;
 mod verify;
@@ -142,6 +145,8 @@ pub struct Core {
     /// Users whose read-only transactions have turned out to need more than a reader gives.
     read_only_on_writer: HashSet<String>,
     known_schemas: schemas::KnownSchemas,
+    /// Variables that servers were asked about for lists of session_track_system_variables.
+    variable_names: HashSet<Box<str>>,
     started_at: Nanos,
     draining_until: Option<Nanos>,
     /// While draining: until when clients that have just come may send their first command.
@@ -307,6 +312,7 @@ impl Core {
             ids: HashMap::new(),
             read_only_on_writer: HashSet::new(),
             known_schemas: Default::default(),
+            variable_names: HashSet::new(),
             started_at: now,
             draining_until: None,
             newcomers_until: 0,

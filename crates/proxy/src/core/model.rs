@@ -31,6 +31,7 @@ use super::lost::Farewell;
 use super::old_eof::OpenEof;
 use super::route::KnownScope;
 use super::scribe::Noted;
+use super::track::Tracking;
 use crate::listener::Peer;
 use crate::outbox::SocketId;
 use crate::shared::{KillOutcome, Victims};
@@ -141,6 +142,10 @@ pub(crate) struct Session {
     /// The server that took the last write.
     pub last_write_server: ServerIndex,
     pub last_active_at: Nanos,
+    /// `wait_timeout` as it has set it itself, seconds; 0 if it has not.
+    pub own_wait_s: u64,
+    /// How often a COM_CHANGE_USER was refused.
+    pub refused_changes: u8,
     /// When the connection was made.
     pub connected_at: Nanos,
     /// A login of it has succeeded.
@@ -351,6 +356,8 @@ pub(crate) struct Work {
     pub answered_at: Nanos,
     /// Rows in it.
     pub rows_sent: u64,
+    /// What a `SET session_track_...` has come to.
+    pub tracking: Option<Box<Tracking>>,
     /// For the logs.
     pub noted: Option<Box<Noted>>,
 }
@@ -400,6 +407,8 @@ pub(crate) enum WorkKind {
     LongData,
     /// Whether the schema of a login exists.
     LoginSchema,
+    /// A question of Weir's for a `SET session_track_...`.
+    Track,
     /// COM_STMT_FETCH
     Fetch,
     /// COM_STMT_RESET of a statement that has something at the server.

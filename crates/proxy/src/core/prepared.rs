@@ -7,13 +7,14 @@ use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData, Prepared};
-use weir_sql::{Access, Kind, Statement, Uses};
+use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use super::Core;
 use super::command::statement_id;
 use super::local::KILL_ALONE;
 use super::model::{BackendKey, Expected, SessionKey, WorkKind};
 use super::route::Routed;
+use super::track::{PLAIN_ONLY, plain_set};
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
@@ -47,12 +48,19 @@ impl Core {
             self.command_done(key);
             return true;
         }
+        let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
+        if sets_tracking && plain_set(self.text(key), &statement, self.sessions[key].dialect).is_none() {
+            self.refuse(key, PLAIN_ONLY);
+            self.command_done(key);
+            return true;
+        }
         let session = &mut self.sessions[key];
         session.work.kind = WorkKind::Prepare;
         session.work.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
         session.work.is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
-        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) {
+        // It is never executed by a server, and what it reads is put into each execution.
+        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
             self.substitute(key);
         }
         let session = &mut self.sessions[key];
@@ -164,6 +172,9 @@ impl Core {
             note_types(statement, payload);
         }
         let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
+        if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
+            return self.execute_session_track(key, id);
+        }
         if let Some(prepared) = prepared {
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;

@@ -13,7 +13,6 @@ use weir_protocol::status::StatusFlags;
 use weir_session::login::BACKEND_CAPABILITIES;
 use weir_session::pin::Pins;
 use weir_session::state::{State, is_restorable};
-use weir_session::track::TrackPreferences;
 use weir_sql::{Effects, Kind, Statement};
 
 use super::Core;
@@ -29,6 +28,9 @@ impl Core {
             let is_file_wanted = matches!(step, Step::Control(Control::LocalInfile, _));
             return if is_file_wanted { Err(BrokenReply::UnexpectedPacket(0xFB)) } else { Ok(()) };
         };
+        if self.sessions[holder].work.kind == WorkKind::Track {
+            return self.take_track_reply(key, holder, step, bytes);
+        }
         match step {
             Step::Pass(_) => {
                 let session = &mut self.sessions[holder];
@@ -164,24 +166,19 @@ impl Core {
             self.result_end(key, holder, &ok, sequence);
             return Ok(());
         }
-        let session = &mut self.sessions[holder];
-        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
+        let session = &self.sessions[holder];
         let is_plain = session.aside.is_none()
             && ok.info.is_empty()
             && ok.session_state.is_empty()
             && !ok.status.contains(StatusFlags::SESSION_STATE_CHANGED);
         if is_plain {
-            buffer.extend_from_slice(bytes);
+            self.out.send(session.socket, bytes);
             return Ok(());
         }
-        let defaults;
-        let preferences = match &session.track {
-            Some(track) => &**track,
-            None => {
-                defaults = TrackPreferences::default();
-                &defaults
-            }
-        };
+        let defaults = self.track_defaults(holder);
+        let session = &self.sessions[holder];
+        let Some(buffer) = self.out.buffer(session.socket) else { return Ok(()) };
+        let preferences = session.track.as_deref().unwrap_or(&defaults);
         let mut result = Ok(());
         frame::packet(buffer, &mut sequence, |out| {
             result = ok.write_filtered(capabilities, out, |entry| preferences.shows(entry));

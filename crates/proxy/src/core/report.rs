@@ -192,7 +192,7 @@ impl Core {
         let session = &self.sessions[key];
         let text = match (&session.work.prepared, session.work.kind) {
             (Some(prepared), WorkKind::Execute) => prepared.text(),
-            (_, WorkKind::Query | WorkKind::Prepare) => {
+            (_, WorkKind::Query | WorkKind::Prepare | WorkKind::Track) => {
                 let end = session.command_bytes.min(session.inbox.len());
                 session.inbox.get(HEADER_LEN + 1..end).unwrap_or_default()
             }
@@ -267,7 +267,7 @@ fn command_word(session: &Session) -> &'static str {
         (Phase::Idle, _) => "Sleep",
         (Phase::Closing, _) => "Quit",
         (_, WorkKind::Query) if session.work.statement.kind == Kind::Use => "Init DB",
-        (_, WorkKind::Query) => "Query",
+        (_, WorkKind::Query | WorkKind::Track) => "Query",
         (_, WorkKind::InitDb | WorkKind::LoginSchema) => "Init DB",
         (_, WorkKind::Prepare) => "Prepare",
         (_, WorkKind::Execute) => "Execute",

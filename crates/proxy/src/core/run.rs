@@ -67,6 +67,13 @@ impl Core {
             self.save_diagnostics(key, holder);
             return;
         }
+        if session.work.kind == WorkKind::Track
+            && session.keeps.intersects(Keeps::FOUND_ROWS | Keeps::WARNINGS | Keeps::INSERT_ID)
+        {
+            // It is a query of Weir's, after which the connection knows nothing of the session's own.
+            self.save_diagnostics(key, holder);
+            return;
+        }
         if self.put_announced(key, holder) || self.end_conditions(key, holder) {
             return;
         }
@@ -276,7 +283,9 @@ impl Core {
                     | WorkKind::SetOption
                     | WorkKind::StmtReset => ReplyKind::Simple,
                     WorkKind::FieldList | WorkKind::Fetch => ReplyKind::Data,
-                    WorkKind::Query | WorkKind::Execute | WorkKind::LongData => ReplyKind::Results,
+                    WorkKind::Query | WorkKind::Execute | WorkKind::LongData | WorkKind::Track => {
+                        ReplyKind::Results
+                    }
                 },
                 None => ReplyKind::Results,
             },

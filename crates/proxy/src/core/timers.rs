@@ -35,6 +35,8 @@ pub(super) struct Timers {
     held: BinaryHeap<Reverse<Due>>,
     /// Running statements that have less time than the look-over is apart.
     watched: BinaryHeap<Reverse<Due>>,
+    /// Sessions that close when they have been silent until a time.
+    waits: BinaryHeap<Reverse<Due>>,
     unpark_at: Nanos,
     look_over_at: Nanos,
     round: u32,
@@ -49,6 +51,7 @@ impl Timers {
             pings: VecDeque::new(),
             held: BinaryHeap::new(),
             watched: BinaryHeap::new(),
+            waits: BinaryHeap::new(),
             unpark_at: Nanos::MAX,
             look_over_at: now + LOOK_OVER_NS,
             round: 0,
@@ -89,6 +92,11 @@ impl Timers {
         self.held.push(Reverse(Due { at, key, socket }));
     }
 
+    /// Look at this time whether a session has been silent for too long.
+    pub(super) fn wait(&mut self, key: SessionKey, socket: SocketId, at: Nanos) {
+        self.waits.push(Reverse(Due { at, key, socket }));
+    }
+
     /// Let the parked sessions look again at this time, or sooner.
     pub(super) fn unpark(&mut self, at: Nanos) {
         self.unpark_at = self.unpark_at.min(at);
@@ -125,7 +133,7 @@ impl Core {
         let timers = &self.timers;
         let fronts =
             [timers.logins.front(), timers.dials.front(), timers.closings.front(), timers.pings.front()];
-        let heaps = [timers.held.peek(), timers.watched.peek()];
+        let heaps = [timers.held.peek(), timers.watched.peek(), timers.waits.peek()];
         let of_heaps = heaps.into_iter().flatten().map(|Reverse(due)| due.at);
         let first = fronts.iter().flatten().map(|(due, _)| *due).chain(of_heaps);
         let retries = self.servers.iter().map(|pool| pool.supply_at.min(pool.lapses_at()));
@@ -165,6 +173,9 @@ impl Core {
         }
         while let Some(due) = pop_first(&mut self.timers.watched, now) {
             self.look_at_watched(due);
+        }
+        while let Some(due) = pop_first(&mut self.timers.waits, now) {
+            self.look_at_silent(due.key, due.socket);
         }
         if self.timers.unpark_at <= now {
             self.timers.unpark_at = Nanos::MAX;
@@ -243,26 +254,6 @@ impl Core {
             self.statement_timed_out(due.key);
         } else {
             self.watch(due.key);
-        }
-    }
-
-    fn close_silent_sessions(&mut self) {
-        let limit = self.snapshot.variables.wait_timeout.as_nanos() as Nanos;
-        let is_silent = |session: &super::model::Session| {
-            // A COM_CHANGE_USER has no other time limit.
-            let is_waited_for = matches!(session.phase, Phase::Idle)
-                || (matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX);
-            is_waited_for && self.now.saturating_sub(session.last_active_at) > limit
-        };
-        let silent: Vec<usize> =
-            self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
-        for key in silent {
-            tracing::info!(
-                session = self.sessions[key].id,
-                program = self.sessions[key].program(),
-                "session closed: silent longer than wait_timeout"
-            );
-            self.close_session(key);
         }
     }
 

@@ -1,0 +1,375 @@
+//! `SET session_track_...`: what a client wants to be shown. It never reaches a server, where tracking is Weir's.
+//!
+//! ```text
+//! parts ──► Values ──► Names ──► the rest of the list ──► OK
+//!           expressions that only the server can evaluate, and names of variables that it has to know:
+//!           questions of Weir's on the session's connection, each only where it is needed
+//! ```
+
+use std::collections::HashSet;
+
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::ok::{ErrPacket, OkPacket};
+use weir_protocol::response::{BrokenReply, Control, Step};
+use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
+use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
+use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
+
+use super::Core;
+use super::local::Outcome;
+use super::model::{BackendKey, Ending, Phase, Session, SessionKey, WorkKind};
+
+/// Why one can't be made virtual, in a query and at a PREPARE.
+pub(super) const PLAIN_ONLY: &str =
+    "session_track variables can be set by a plain SET statement only, which may be prepared";
+
+/// Answers to Weir's questions beyond this are not kept: no list is so long.
+const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Names that a server is asked about at once, and that a worker remembers.
+const NAMES_MAX: usize = 1024;
+
+/// A `SET session_track_...` that is being carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Tracking {
+    items: Vec<Item>,
+    /// What the statement sets otherwise.
+    rest: Option<Vec<u8>>,
+    /// Names that the server was asked about.
+    asked: Option<HashSet<String>>,
+    /// Columns of the answer that is coming, and its packets.
+    columns: usize,
+    answer: Vec<u8>,
+    /// What the client saw before, while the rest runs.
+    before: Option<Option<Box<TrackPreferences>>>,
+}
+
+#[derive(Debug)]
+struct Item {
+    name: String,
+    expression: Vec<u8>,
+    /// None: the server has to evaluate it.
+    value: Option<Given>,
+}
+
+/// The assignments of a text that can be taken apart.
+pub(super) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) -> Option<Vec<Assignment>> {
+    let is_plain =
+        statement.kind == Kind::Set && !statement.multi && !statement.effects.contains(Effects::UNKNOWN);
+    weir_sql::assignments(text, dialect).filter(|_| is_plain)
+}
+
+impl Core {
+    /// What a session sees that has set nothing.
+    pub(super) fn track_defaults(&self, key: SessionKey) -> TrackPreferences {
+        TrackPreferences::of(if self.speaks_mariadb(key) { Family::MariaDb } else { Family::MySql })
+    }
+
+    /// Begins a COM_QUERY that sets such variables.
+    pub(super) fn set_session_track(&mut self, key: SessionKey) -> Outcome {
+        let session = &self.sessions[key];
+        let text = self.text(key);
+        let Some(parts) = plain_set(text, &session.work.statement, session.dialect) else {
+            self.refuse(key, PLAIN_ONLY);
+            return Outcome::Answered;
+        };
+        let mut tracking = Tracking::default();
+        let mut rest: Vec<&[u8]> = Vec::new();
+        for part in &parts {
+            let is_virtual = !part.user_variable
+                && part.name.starts_with("session_track_")
+                && matches!(part.scope, Scope::Session | Scope::Unscoped);
+            if !is_virtual {
+                rest.push(&text[part.range.clone()]);
+                continue;
+            }
+            let expression = &text[part.value_range.clone()];
+            tracking.items.push(Item {
+                name: part.name.clone(),
+                expression: expression.to_vec(),
+                value: Given::of_literal(expression, session.dialect),
+            });
+        }
+        tracking.rest = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
+        self.sessions[key].work.tracking = Some(Box::new(tracking));
+        self.track_on(key)
+    }
+
+    /// The next question, or the end.
+    fn track_on(&mut self, key: SessionKey) -> Outcome {
+        let Some(tracking) = self.sessions[key].work.tracking.as_deref() else { return Outcome::Answered };
+        let open: Vec<&[u8]> =
+            tracking.items.iter().filter(|item| item.value.is_none()).map(|item| &*item.expression).collect();
+        let question = if !open.is_empty() {
+            Some([b"SELECT ", &*open.join(&b", "[..])].concat())
+        } else if tracking.asked.is_none() {
+            let names = self.names_to_ask(key, tracking);
+            let list: Vec<String> = names.iter().map(|name| literal::text(name)).collect();
+            if let Some(tracking) = &mut self.sessions[key].work.tracking {
+                tracking.asked = Some(names);
+            }
+            let text = format!("SHOW VARIABLES WHERE Variable_name IN ({})", list.join(", "));
+            (!list.is_empty()).then(|| text.into_bytes())
+        } else {
+            None
+        };
+        let Some(question) = question else { return self.track_done(key) };
+        let question = self.substituted(key, &question, false).unwrap_or(question);
+        let session = &mut self.sessions[key];
+        session.work.statement = weir_sql::scan(&question, session.dialect);
+        session.work.kind = WorkKind::Track;
+        session.work.is_read = false;
+        session.work.is_sent = false;
+        session.work.rewritten = Some(question);
+        Outcome::Run
+    }
+
+    /// Names in the lists of which it matters whether they are variables, and this worker does not know it.
+    fn names_to_ask(&self, key: SessionKey, tracking: &Tracking) -> HashSet<String> {
+        let mut names = HashSet::new();
+        for item in &tracking.items {
+            let (SYSTEM_VARIABLES, Some(Given::Text(list))) = (item.name.as_str(), &item.value) else {
+                continue;
+            };
+            let mut seen = HashSet::new();
+            for name in TrackPreferences::questionable(list).take(NAMES_MAX) {
+                // MySQL keeps unknown names, and minds variables that are there twice.
+                let matters = self.speaks_mariadb(key) || !seen.insert(name.clone());
+                if matters && !self.variable_names.contains(&*name) {
+                    names.insert(name);
+                }
+            }
+        }
+        names
+    }
+
+    /// All is known: the client sees what it has asked for, or why not.
+    fn track_done(&mut self, key: SessionKey) -> Outcome {
+        let Some(mut tracking) = self.sessions[key].work.tracking.take() else { return Outcome::Answered };
+        let session = &self.sessions[key];
+        let mut preferences = session.track.as_deref().cloned().unwrap_or_else(|| self.track_defaults(key));
+        let is_variable = |name: &str| self.variable_names.contains(name);
+        let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
+            Some(value) => preferences.assign(&item.name, value, is_variable),
+            None => Err(BadTrackValue::WrongType(item.name.clone())),
+        });
+        if let Err(error) = assigned {
+            let code = match error {
+                BadTrackValue::WrongValue { .. } => error::WRONG_VALUE_FOR_VAR,
+                BadTrackValue::WrongType(_) => error::WRONG_TYPE_FOR_VAR,
+                BadTrackValue::UnknownVariable(_) => error::UNKNOWN_SYSTEM_VARIABLE,
+                BadTrackValue::Duplicate(_) => DUPLICATE_VARIABLE,
+            };
+            self.reply_error(key, code, &error.to_string());
+            return Outcome::Answered;
+        }
+        let names = tracking.items.iter().map(|item| item.name.as_str());
+        let tracks = preferences.own_tracks(names);
+        let rest = tracking.rest.take().map(|rest| self.substituted(key, &rest, false).unwrap_or(rest));
+        let session = &mut self.sessions[key];
+        let before = session.track.replace(Box::new(preferences));
+        let Some(rest) = rest else {
+            session.row_count = 0;
+            self.reply_ok_with(key, &tracks);
+            return Outcome::Answered;
+        };
+        tracking.before = Some(before);
+        session.work.tracking = Some(tracking);
+        session.work.kind = WorkKind::Query;
+        session.work.statement = weir_sql::scan(&rest, session.dialect);
+        session.work.is_sent = false;
+        session.work.rewritten = Some(rest);
+        Outcome::Run
+    }
+
+    /// A piece of the answer to one of the questions: nothing of it but an error is for the client.
+    pub(super) fn take_track_reply(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        step: Step,
+        bytes: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let control = match step {
+            Step::Pass(_) => {
+                if let Some(tracking) = &mut self.sessions[holder].work.tracking
+                    && tracking.answer.len() + bytes.len() <= ANSWER_BYTES_MAX
+                {
+                    tracking.answer.extend_from_slice(bytes);
+                }
+                return Ok(());
+            }
+            Step::Control(control, _) => control,
+            Step::ColumnsEnd | Step::Done | Step::NeedMore => return Ok(()),
+        };
+        let payload = &bytes[HEADER_LEN..];
+        match control {
+            Control::Err => {
+                if let Some(refusal) = self.refusal(key, holder, payload) {
+                    self.sessions[holder].work.refusal = Some(refusal);
+                    return Ok(());
+                }
+                self.track_refused(key, holder, payload)
+            }
+            Control::ColumnCount => {
+                if let Some(tracking) = &mut self.sessions[holder].work.tracking {
+                    tracking.columns = payload.first().copied().map_or(0, usize::from);
+                    tracking.answer.clear();
+                }
+                Ok(())
+            }
+            Control::Ok | Control::ResultEnd => {
+                let ok =
+                    OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
+                self.take_tracked(key, holder, &ok)?;
+                let session = &mut self.sessions[holder];
+                session.take_status(ok.status, self.now);
+                session.work.ending =
+                    Ending::Ok { affected_rows: 0, insert_id: 0, warnings: 0, has_rows: false };
+                Ok(())
+            }
+            Control::PrepareOk | Control::LocalInfile => Err(BrokenReply::UnexpectedPacket(0xFB)),
+        }
+    }
+
+    /// The server can't evaluate it. Its packet would have a sequence id that the client does not expect.
+    fn track_refused(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        payload: &[u8],
+    ) -> Result<(), BrokenReply> {
+        let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
+        let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
+        let session = &mut self.sessions[holder];
+        session.work.ending = Ending::Err(err.code);
+        session.last_error = Some(ServerError { code: err.code, sqlstate });
+        if let Some(buffer) = self.out.buffer(session.socket) {
+            frame::packet(buffer, &mut 1, |out| err.write(out));
+        }
+        self.count_error(key, holder, err.code, err.message);
+        Ok(())
+    }
+
+    /// An answer is complete. True if the command is over.
+    pub(super) fn tracked(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        self.apply_effects(holder);
+        // It was a query, which says nothing of the session's own.
+        self.backends[key].found_rows = None;
+        let session = &mut self.sessions[holder];
+        let Some(tracking) = &mut session.work.tracking else { return true };
+        let answer = std::mem::take(&mut tracking.answer);
+        match &tracking.asked {
+            None => tracking.take_values(&answer),
+            Some(asked) => {
+                for row in packets(&answer).skip(tracking.columns) {
+                    let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
+                    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                    if asked.contains(&name) && self.variable_names.len() < NAMES_MAX {
+                        self.variable_names.insert(name.into());
+                    }
+                }
+            }
+        }
+        match self.track_on(holder) {
+            Outcome::Run => {
+                self.sessions[holder].phase = Phase::Running;
+                self.converge(key);
+                false
+            }
+            Outcome::Answered | Outcome::Asked => true,
+        }
+    }
+
+    /// A statement that sets such variables is executed: that is a query with its text.
+    pub(super) fn execute_session_track(&mut self, key: SessionKey, id: u32) -> bool {
+        let session = &self.sessions[key];
+        let payload = session.inbox.get(HEADER_LEN..session.command_bytes).unwrap_or_default();
+        let text = session
+            .statements
+            .get(&id)
+            .and_then(|statement| super::parameters::as_text(statement, payload, session.dialect));
+        self.drop_long_data(key, id);
+        let Some(text) = text.filter(|_| self.sessions[key].upload.is_none()) else {
+            if self.sessions[key].upload.is_some() {
+                self.fail_session(key, error::UNKNOWN_ERROR, PLAIN_ONLY);
+                return false;
+            }
+            self.refuse(
+                key,
+                "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only",
+            );
+            self.command_done(key);
+            return true;
+        };
+        self.put_query_text(key, &text);
+        self.query(key)
+    }
+}
+
+impl Session {
+    /// What was to be shown from now on was set together with something that the server has refused.
+    pub(super) fn undo_tracking(&mut self) {
+        if let Some(before) = self.work.tracking.take().and_then(|tracking| tracking.before) {
+            self.track = before;
+        }
+    }
+}
+
+impl Tracking {
+    /// Takes the values of expressions from the only row of an answer.
+    fn take_values(&mut self, answer: &[u8]) {
+        let packets: Vec<&[u8]> = packets(answer).collect();
+        let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
+        let mut values = rows.first().map(|row| TextRow::new(row));
+        let open = self.items.iter_mut().filter(|item| item.value.is_none());
+        for (item, column) in open.zip(columns) {
+            let column_type =
+                ColumnDefinition::parse(column, BACKEND_CAPABILITIES).map(|column| column.column_type);
+            let value = values.as_mut().and_then(Iterator::next).and_then(Result::ok);
+            item.value = match (column_type, value) {
+                (Ok(column_type), Some(value)) => Some(given(column_type, value)),
+                _ => Some(Given::Other),
+            };
+        }
+        // Where the answer was too long for any value that fits.
+        for item in self.items.iter_mut().filter(|item| item.value.is_none()) {
+            item.value = Some(Given::Other);
+        }
+    }
+}
+
+fn given(column_type: ColumnType, value: Option<&[u8]>) -> Given {
+    let Some(value) = value else { return Given::Null };
+    let text = String::from_utf8_lossy(value).into_owned();
+    match column_type {
+        ColumnType::TINY
+        | ColumnType::SHORT
+        | ColumnType::INT24
+        | ColumnType::LONG
+        | ColumnType::LONGLONG => text.parse().map_or(Given::Other, Given::Integer),
+        ColumnType::VARCHAR
+        | ColumnType::VAR_STRING
+        | ColumnType::STRING
+        | ColumnType::TINY_BLOB
+        | ColumnType::BLOB
+        | ColumnType::MEDIUM_BLOB
+        | ColumnType::LONG_BLOB => Given::Text(text),
+        _ => Given::Other,
+    }
+}
+
+/// The payloads of whole packets.
+fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let end = HEADER_LEN + Header::parse(rest)?.len;
+        let packet = rest.get(HEADER_LEN..end)?;
+        rest = rest.get(end..)?;
+        Some(packet)
+    })
+}
+
+/// MySQL's error for a variable that is listed twice.
+const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };
