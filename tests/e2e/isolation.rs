@@ -6,6 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_protocol::status::StatusFlags;
 use weir_testkit::Weir;
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
@@ -31,6 +32,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::utf8_means_what_the_sessions_old_mode_says", old_mode),
         Case::parallel("isolation::a_list_of_set_that_fails_at_its_end_is_the_sessions_own", failing_list),
         Case::parallel("isolation::on_mysql_hidden_code_leaves_nothing_behind", on_mysql),
+        Case::parallel("isolation::completion_type_does_not_touch_weirs_own_questions", completion_type),
+        Case::parallel("isolation::reset_after_hidden_code_leaves_nothing_unreported", unreported),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
     ]
 }
@@ -410,6 +413,41 @@ fn on_mysql(env: &Env) -> CaseResult {
         ensure!(id == "0", "{way}: LAST_INSERT_ID() of the next session is {id}");
     }
     mysql.source().root_query(&format!("DROP ROLE {role}"))?;
+    Ok(())
+}
+
+fn completion_type(env: &Env) -> CaseResult {
+    let schema = table_with_trigger(env, "INSERT INTO log (v) VALUES (NEW.v)")?;
+    let weir = one_connection(env)?;
+    let mut other = Session::open(weir.addr(), &schema)?;
+    for kind in ["CHAIN", "'RELEASE'"] {
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.run(&format!("SET completion_type = {kind}"))?;
+        session.refused("INSERT INTO t VALUES (1, 1)", DUPLICATE_KEY)?;
+        let status = session.run("DO 0").map_err(|error| format!("{kind}: {error}"))?.status;
+        ensure!(status == StatusFlags::AUTOCOMMIT, "{kind}: the status is {status:?}");
+        other.run("DO 0").map_err(|error| format!("{kind}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// What no server reports of a trigger, and what there is for those who have such triggers.
+fn unreported(env: &Env) -> CaseResult {
+    for (body, look) in [
+        ("SET @@time_zone = '+03:00'", "SELECT @@time_zone"),
+        ("CREATE TEMPORARY TABLE log SELECT 'temporary' AS v", "SELECT v FROM log"),
+    ] {
+        let schema = table_with_trigger(env, body)?;
+        let weir = env.narrow_weir_with(&[1], 1, |config| {
+            config.variable("reset_after_hidden_code", true);
+        })?;
+        let mut other = Session::open(weir.addr(), &schema)?;
+        let clean = other.rows(look)?;
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.run("INSERT INTO t VALUES (2, 2)")?;
+        let seen = other.rows(look)?;
+        ensure!(seen == clean, "{body}: another session sees {seen:?}");
+    }
     Ok(())
 }
 

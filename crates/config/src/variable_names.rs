@@ -234,6 +234,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     built(MYSQL, "query_processor_regex", "1"),
     built(MYSQL, "query_retries_on_failure", "1"),
     not_built(MYSQL, "query_rules_fast_routing_algorithm", "1"),
+    built(MYSQL, "reset_after_hidden_code", "false"),
     not_built(MYSQL, "reset_connection_algorithm", "2"),
     off(MYSQL, "select_version_forwarding", "0"),
     not_built(MYSQL, "server_capabilities", "569899"),

@@ -86,6 +86,9 @@ pub struct MysqlVariables {
     pub free_connections_pct: u32,
     /// Whether so many connections are opened in advance, default false.
     pub connection_warming: bool,
+    /// A connection on which code may have run that no text shows (triggers, functions behind views) is reset before
+    /// another session gets it, even if the server has reported no change. Default false.
+    pub reset_after_hidden_code: bool,
     /// How old a server connection may become, default 0: as old as it likes.
     pub connection_max_age_ms: Duration,
     /// Statements for each new server connection, one by one. Default none.
@@ -230,6 +233,7 @@ impl Default for MysqlVariables {
             ping_timeout_server: Duration::from_millis(200),
             free_connections_pct: 10,
             connection_warming: false,
+            reset_after_hidden_code: false,
             connection_max_age_ms: Duration::ZERO,
             init_connect: Vec::new(),
             throttle_connections_per_sec_to_hostgroup: THROTTLE_MAX,
@@ -388,6 +392,7 @@ fn backend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
 fn care(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.free_connections_pct = f.integer("free_connections_pct", v.free_connections_pct, 0..=100);
     v.connection_warming = f.boolean("connection_warming", v.connection_warming);
+    v.reset_after_hidden_code = f.boolean("reset_after_hidden_code", v.reset_after_hidden_code);
     v.connection_max_age_ms = f.millis("connection_max_age_ms", v.connection_max_age_ms, 0..=DAY_MS);
     v.init_connect = hostgroups::init_connect(f);
     v.throttle_connections_per_sec_to_hostgroup = f.integer(

@@ -301,7 +301,8 @@ impl Core {
     fn must_wipe(&self, backend: BackendKey, key: SessionKey) -> bool {
         let (backend, session) = (&self.backends[backend], &self.sessions[key]);
         (backend.is_suspect && backend.last_holder != Some(session.socket))
-            || (session.work.asks_for_hidden_state() && backend.hidden_code_of.is_of_another(session.socket))
+            || ((session.work.asks_for_hidden_state() || self.snapshot.variables.reset_after_hidden_code)
+                && backend.hidden_code_of.is_of_another(session.socket))
     }
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.

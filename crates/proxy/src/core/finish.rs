@@ -235,6 +235,10 @@ impl Core {
         if may_have_changed_before_error(&session.work, is_several) {
             session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
         }
+        if is_several && statement.effects.contains(Effects::SAVEPOINT) {
+            // Without autocommit it may stand; the status tells if it can't.
+            session.pins.insert(Pins::SAVEPOINT);
+        }
         if is_several || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN) {
             // What it may have created before it failed is taken to exist.
             let created = statement.effects
@@ -284,7 +288,8 @@ impl Core {
             Settle::Pending if self.backends[key].greeted.is_mariadb => {
                 self.send_query(key, b"SET TRANSACTION READ WRITE");
                 self.expect(key, Expected::Settle(Settle::Pending));
-                self.send_query(key, b"ROLLBACK");
+                // Whatever completion_type says.
+                self.send_query(key, b"ROLLBACK AND NO CHAIN NO RELEASE");
                 return self.expect(key, Expected::Settle(Settle::Undone));
             }
             Settle::Pending | Settle::Status | Settle::Undone => {

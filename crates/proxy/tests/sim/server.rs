@@ -293,7 +293,7 @@ impl Conn {
             match text {
                 "BEGIN" => self.begin(cluster),
                 "COMMIT" => self.end(cluster, true),
-                "ROLLBACK" => self.end(cluster, false),
+                "ROLLBACK" | "ROLLBACK AND NO CHAIN NO RELEASE" => self.end(cluster, false),
                 "SHOW WARNINGS" => self.show_warnings(),
                 // The session's FOUND_ROWS(), in front of a statement that may leave it as it is.
                 "SELECT 1" => self.rows(&["1"], &[&["1"]]),
