@@ -33,6 +33,7 @@ mod logs;
 mod mysql;
 mod persistent_connections;
 mod pins;
+mod plans;
 mod policies;
 mod pool;
 mod prepared;
@@ -96,6 +97,7 @@ fn cases() -> Vec<Case> {
         mysql::trials(),
         persistent_connections::trials(),
         pins::trials(),
+        plans::trials(),
         policies::trials(),
         pool::trials(),
         prepared::trials(),

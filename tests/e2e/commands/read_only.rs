@@ -13,6 +13,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("commands::a_read_only_transaction_that_another_statement_ends", ended_inside),
         Case::parallel("commands::a_read_only_transaction_sees_the_session_s_writes", fresh),
         Case::parallel("commands::a_read_only_transaction_that_would_hold_its_reader", would_hold),
+        Case::parallel("commands::a_read_only_transaction_that_locks_rows", locks_rows),
         Case::parallel("commands::what_follows_an_announced_read_only_transaction", announced),
     ]
 }
@@ -152,6 +153,33 @@ fn would_hold(env: &Env) -> CaseResult {
     ensure!(session.value(NODE)? == writer, "not on the writer");
     session.run("COMMIT")?;
     session.run("CREATE TABLE t (id INT)")?;
+    Ok(())
+}
+
+/// A writer that changes the row would not wait for a lock on a reader.
+fn locks_rows(env: &Env) -> CaseResult {
+    let ((weir, writer), schema) = (weir_with_readers(env)?, env.schema()?);
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    session.run("INSERT INTO t VALUES (1)")?;
+    // As soon as one has what was just written.
+    eventually("a transaction begins on a reader", Duration::from_secs(10), || {
+        session.run("START TRANSACTION READ ONLY")?;
+        let is_on_reader = session.value(NODE)? != writer;
+        if !is_on_reader {
+            session.run("COMMIT")?;
+        }
+        Ok(is_on_reader)
+    })?;
+    session.refused("SELECT id FROM t LOCK IN SHARE MODE", 1213)?;
+    session.run("START TRANSACTION READ ONLY")?;
+    session.value("SELECT id FROM t LOCK IN SHARE MODE")?;
+    ensure!(session.value(NODE)? == writer, "locked on a reader");
+    let mut other = Session::open(weir.addr(), &schema)?;
+    other.run("SET innodb_lock_wait_timeout = 1")?;
+    other.refused("DELETE FROM t WHERE id = 1", 1205)?;
+    session.run("COMMIT")?;
+    other.run("DELETE FROM t WHERE id = 1")?;
     Ok(())
 }
 
