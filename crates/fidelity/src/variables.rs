@@ -29,7 +29,8 @@ const NOT_READ: [&str; 6] =
     ["error_count", "warning_count", "last_insert_id", "identity", "last_gtid", "statement_id"];
 
 /// Values for variables that would take too many guesses, or that must be told from what comes by itself.
-const CHOSEN: [(&str, &str); 14] = [
+const CHOSEN: [(&str, &str); 15] = [
+    ("max_session_mem_used", "1000000000"),
     ("insert_id", "900000001"),
     ("last_insert_id", "900004242"),
     ("identity", "900004242"),
@@ -45,6 +46,8 @@ const CHOSEN: [(&str, &str); 14] = [
     ("use_secondary_engine", "'OFF'"),
     ("sql_warnings", "1"),
 ];
+/// Shown as a variable of the session, but all sessions have the same: it is the default master's.
+const NOT_OF_SESSION: [&str; 1] = ["max_relay_log_size"];
 /// Their values can't be read back.
 const WRITE_ONLY: [&str; 2] = ["rand_seed1", "rand_seed2"];
 
@@ -122,7 +125,8 @@ pub(crate) fn discover(
         ..Variables::default()
     };
     found.volatile = volatile(server, who, &schema, &found.read)?;
-    for one in described {
+    found.read.retain(|name| !NOT_OF_SESSION.contains(&name.as_str()));
+    for one in described.into_iter().filter(|one| !NOT_OF_SESSION.contains(&one.name.as_str())) {
         client.quit();
         client = Client::open(server, who, &schema)?;
         match setting(&mut client, &one, names) {
