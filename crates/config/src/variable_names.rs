@@ -156,6 +156,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     off(MYSQL, "ldap_user_variable", ""),
     off(MYSQL, "log_mysql_warnings_enabled", "false"),
     not_built(MYSQL, "log_unhealthy_connections", "true"),
+    built(MYSQL, "login_max_age_ms", "60000"),
     built(MYSQL, "long_query_time", "1000"),
     built(MYSQL, "max_allowed_packet", "67108864"),
     built(MYSQL, "max_connections", "10000"),

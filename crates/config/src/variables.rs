@@ -91,6 +91,8 @@ pub struct MysqlVariables {
     pub reset_after_hidden_code: bool,
     /// How old a server connection may become, default 0: as old as it likes.
     pub connection_max_age_ms: Duration,
+    /// How long a connection's login counts before it is logged in anew for the next session, default a minute; 0: no limit.
+    pub login_max_age_ms: Duration,
     /// Statements for each new server connection, one by one. Default none.
     pub init_connect: Vec<String>,
     /// Connections opened for a hostgroup in a second, default 1000000.
@@ -235,6 +237,7 @@ impl Default for MysqlVariables {
             connection_warming: false,
             reset_after_hidden_code: false,
             connection_max_age_ms: Duration::ZERO,
+            login_max_age_ms: Duration::from_secs(60),
             init_connect: Vec::new(),
             throttle_connections_per_sec_to_hostgroup: THROTTLE_MAX,
             max_transaction_time: Duration::from_millis(14_400_000),
@@ -393,6 +396,7 @@ fn care(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.free_connections_pct = f.integer("free_connections_pct", v.free_connections_pct, 0..=100);
     v.connection_warming = f.boolean("connection_warming", v.connection_warming);
     v.reset_after_hidden_code = f.boolean("reset_after_hidden_code", v.reset_after_hidden_code);
+    v.login_max_age_ms = f.millis("login_max_age_ms", v.login_max_age_ms, 0..=DAY_MS);
     v.connection_max_age_ms = f.millis("connection_max_age_ms", v.connection_max_age_ms, 0..=DAY_MS);
     v.init_connect = hostgroups::init_connect(f);
     v.throttle_connections_per_sec_to_hostgroup = f.integer(

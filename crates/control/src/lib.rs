@@ -50,6 +50,7 @@ mod probe_thread;
 mod scribe;
 mod settings;
 mod tables;
+mod watch;
 
 pub use clock::monotonic_ns;
 pub use examination::{Examined, Finding, Remedy, examine};

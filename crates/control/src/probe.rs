@@ -10,6 +10,7 @@ use weir_client::{Connection, Error, Options};
 use weir_topology::{ProbeError, ServerState};
 
 use crate::settings::Kind;
+use crate::watch::Watch;
 
 /// Server errors that say that the server is alive and has no room: ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS,
 /// ER_USER_LIMIT_REACHED.
@@ -125,6 +126,15 @@ impl Probe {
         }
         let attempts = std::mem::take(&mut self.attempts);
         Look { result, ping: self.ping.take(), accepts, at, took, attempts }
+    }
+
+    /// Looks for changes of accounts and defaults, over the same connection. What comes of it is no part of a look.
+    pub(crate) fn watch(&mut self, watch: &mut Watch) {
+        let Some(connection) = &mut self.connection else { return };
+        watch.look(connection, &self.options);
+        if connection.is_broken() {
+            self.connection = None;
+        }
     }
 
     /// The server's state. A kept connection that turns out to be broken proves nothing, somebody may have killed it:

@@ -15,6 +15,7 @@ use crate::owner::Event;
 use crate::probe::Probe;
 use crate::probe_log::ProbeLog;
 use crate::settings::{Kind, ProbeSettings};
+use crate::watch::Watch;
 
 /// The pause between probes while the cluster is about to form a new view.
 const HURRY_PAUSE: Duration = Duration::from_millis(10);
@@ -61,6 +62,7 @@ impl ProbeHandle {
         let standing = Arc::new(Standing::default());
         let causal_events = events.clone();
         let (orders, inbox) = channel();
+        let watch = Watch::new(shared.clone());
         let probe = Probe::new(settings.kind, settings.options.clone());
         let interval = settings.interval;
         let server = endpoint.clone();
@@ -69,7 +71,7 @@ impl ProbeHandle {
         let flags = Flags { hurry: hurry.clone(), shunned: shunned.clone(), log, kind };
         let thread = thread::Builder::new().name(format!("probe {endpoint}"));
         let mut threads = vec![thread.spawn(move || {
-            run(probe, server, generation, interval, &inbox, &events, &flags);
+            run(probe, watch, server, generation, interval, &inbox, &events, &flags);
         })?];
         let mut causal_orders = None;
         if settings.kind != Kind::Ping {
@@ -120,6 +122,7 @@ struct Flags {
 
 fn run(
     mut probe: Probe,
+    mut watch: Watch,
     endpoint: Endpoint,
     generation: u64,
     interval: Duration,
@@ -136,6 +139,10 @@ fn run(
         let event = Event::Observed { endpoint: endpoint.clone(), generation, look, version };
         if events.send(event).is_err() {
             return;
+        }
+        if answers {
+            // Behind the event: no role is to wait for it.
+            probe.watch(&mut watch);
         }
         dead_since = if answers { None } else { dead_since.or(Some(Instant::now())) };
         // The new view comes from those that answer.

@@ -66,6 +66,7 @@ mod reason;
 mod replica_state;
 mod replication;
 mod role;
+pub mod session_variables;
 mod shared;
 mod tenure;
 
@@ -86,6 +87,7 @@ pub use policy::{
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
 pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View};
+pub use session_variables::SessionVariables;
 pub use shared::{ServerRegistry, ServerShared};
 pub use tenure::{Confirmed, Tenure};
 

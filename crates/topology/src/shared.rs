@@ -1,10 +1,10 @@
 //! What the monitor and the data path tell each other about a server without waiting for each other.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Endpoint;
+use crate::{Endpoint, SessionVariables};
 
 /// One server's counters, shared by all threads. All times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug)]
@@ -23,6 +23,13 @@ pub struct ServerShared {
     pub reads_as: AtomicU32,
     /// Connections that the data path has open to the server, in all hostgroups and workers.
     pub connections_open: AtomicU32,
+    /// Grows when accounts of the server, or the values that sessions begin with, may have changed: what a connection
+    /// proved when it was logged in before that, and what it has for defaults, may be over.
+    renewal: AtomicU64,
+    /// Once the monitor has learnt them.
+    session_variables: Mutex<Option<Arc<SessionVariables>>>,
+    /// The global value of autocommit, as seen last.
+    is_autocommit: AtomicBool,
 }
 
 /// A write that is noted stands for those of so much time after it, which need not be noted then: threads that write
@@ -43,7 +50,41 @@ impl ServerShared {
             written_until_ns,
             reads_as: AtomicU32::new(0),
             connections_open: AtomicU32::new(0),
+            renewal: AtomicU64::new(0),
+            session_variables: Mutex::default(),
+            is_autocommit: AtomicBool::new(true),
         }
+    }
+
+    /// How often accounts or defaults may have changed. A connection remembers the number from before its login, and is
+    /// logged in anew before a session gets it that does not have it already, if the number has grown.
+    pub fn renewal(&self) -> u64 {
+        self.renewal.load(Ordering::Relaxed)
+    }
+
+    /// Accounts of the server, or the values that sessions begin with, may have changed.
+    pub fn renew(&self) {
+        self.renewal.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The variables that a new connection is asked for, if they are known. For the set-up of connections.
+    pub fn session_variables(&self) -> Option<Arc<SessionVariables>> {
+        self.session_variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The monitor has learnt them.
+    pub fn learn_session_variables(&self, variables: Arc<SessionVariables>) {
+        *self.session_variables.lock().unwrap_or_else(PoisonError::into_inner) = Some(variables);
+    }
+
+    /// Whether sessions begin with autocommit, as far as is known.
+    pub fn is_autocommit(&self) -> bool {
+        self.is_autocommit.load(Ordering::Relaxed)
+    }
+
+    /// The global value of autocommit.
+    pub fn note_autocommit(&self, is_on: bool) {
+        self.is_autocommit.store(is_on, Ordering::Relaxed);
     }
 
     /// A write was acknowledged at this moment, by this server or another one of the registry.

@@ -235,7 +235,7 @@ impl Core {
             && let Some(backend) = self.take_idle(server, key)
         {
             self.statistics.totals.pool_gets_immediate += 1;
-            return self.lend(backend, key);
+            return self.lend_proven(backend, key);
         }
         self.servers[server].waiters.push_back((key, socket));
         self.supply(server);
@@ -276,6 +276,14 @@ impl Core {
             self.servers[self.backends[backend].server].waiters.push_front((key, socket));
             self.fetch_kept(backend, SessionKey::MAX);
             return self.recycle(backend, Pins::empty());
+        }
+        if !self.suits_defaults(backend, key) {
+            // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
+            let pool = &mut self.servers[self.backends[backend].server];
+            pool.idle.push(backend);
+            pool.supply_again(self.now);
+            self.backends[backend].idle_since = self.now;
+            return self.begin_again(key);
         }
         self.fetch_kept(backend, key);
         let session = &self.sessions[key];

@@ -206,7 +206,10 @@ impl Core {
         self.restart_reply(key);
         match expected {
             Expected::Relay => self.finish(key),
-            Expected::Setup | Expected::Init if self.backends[key].stage != Stage::Ready => {
+            Expected::Defaults(variables) if !self.defaults_answered(key, &variables) => {}
+            Expected::Setup | Expected::Init | Expected::Defaults(_)
+                if self.backends[key].stage != Stage::Ready =>
+            {
                 let socket = self.backends[key].socket;
                 if self.backends[key].expected.is_empty() {
                     self.now_ready(key, socket);
@@ -225,6 +228,7 @@ impl Core {
             Expected::Verify => self.verified(key),
             Expected::Setup
             | Expected::Init
+            | Expected::Defaults(_)
             | Expected::Prepare(_)
             | Expected::InsertId
             | Expected::FoundRows
@@ -258,8 +262,11 @@ impl Core {
             return Ok(());
         }
         let Step::Control(control, _) = step else {
-            let asks = matches!(backend.expected.front(), Some(Expected::Settle(_) | Expected::Verify));
-            if let (true, Step::Pass(_)) = (asks, step) {
+            let asks = matches!(
+                backend.expected.front(),
+                Some(Expected::Settle(_) | Expected::Verify | Expected::Defaults(_))
+            );
+            if asks && matches!(step, Step::Pass(_)) {
                 self.settle_row(key, bytes);
             }
             return Ok(());
@@ -311,9 +318,11 @@ impl Core {
                 }
             }
             Some(Expected::Setup) => {
-                self.set_up_failed(key, &format!("session tracking: error {code}: {text}"));
+                self.set_up_failed(key, Some(code), &format!("session tracking: error {code}: {text}"));
             }
-            Some(Expected::Init) => self.set_up_failed(key, &format!("init_connect: error {code}: {text}")),
+            Some(Expected::Init) => {
+                self.set_up_failed(key, None, &format!("init_connect: error {code}: {text}"));
+            }
             Some(Expected::Reset | Expected::Leave | Expected::Verify) => {
                 backend.poison = Some(Poison::SyncFailed);
             }
@@ -549,6 +558,10 @@ impl Core {
 
     pub(super) fn dial_timed_out(&mut self, socket: SocketId) {
         if let Some(crate::outbox::Owner::Backend(key)) = self.out.owner(socket) {
+            if self.backends[key].stage == Stage::HandingOver {
+                // MariaDB takes a second to refuse a COM_CHANGE_USER, and says no to a new connection at once.
+                return self.dial_instead(key);
+            }
             let timeout = self.snapshot.variables.connect_timeout_server.as_millis();
             self.dial_failed(
                 key,

@@ -84,6 +84,7 @@ impl Core {
             matches!(
                 expected,
                 Expected::Setup
+                    | Expected::Defaults(_)
                     | Expected::Sync(_)
                     | Expected::Reset
                     | Expected::Verify

@@ -140,6 +140,8 @@ impl Core {
             account: None,
             identity: usize::MAX,
             state: self.fresh.clone(),
+            defaults: None,
+            suits: None,
             dialect: self.default_dialect,
             is_text_certain: true,
             knows_sql_mode: false,
@@ -411,6 +413,7 @@ impl Core {
 
     /// Everything that a session has gathered goes back to what a login gives.
     pub(super) fn begin_session(&mut self, key: SessionKey, state: Rc<State>) {
+        self.begin_with_defaults(key);
         self.set_state(key, state);
         let session = &mut self.sessions[key];
         session.pins.clear();
@@ -424,7 +427,6 @@ impl Core {
         session.row_count = 0;
         session.found_rows = Some(0);
         session.saved_warnings = None;
-        session.is_autocommit = true;
         session.owed_error = None;
         session.is_read_only = false;
         session.is_next_read_only = false;

@@ -107,6 +107,7 @@ impl Core {
                 self.note_found_rows(key, holder, counted);
                 self.apply_effects(holder);
                 self.check_tracking(key, holder);
+                self.note_renewal(holder);
                 self.audit_schema(holder);
             }
             Ending::Err(_) => {
@@ -458,9 +459,10 @@ impl Core {
     pub(super) fn set_state(&mut self, key: SessionKey, state: std::rc::Rc<weir_session::state::State>) {
         let session = &mut self.sessions[key];
         let fallback = Dialect { server: session.dialect.server, ..self.default_dialect };
+        let fallback = session.default_dialect(fallback);
         (session.dialect, session.is_text_certain) = super::local::dialect_of(&state, fallback);
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
-        session.knows_sql_mode = state.variable("sql_mode").is_some();
+        session.knows_sql_mode = state.variable("sql_mode").is_some() || session.default_sql_mode().is_some();
         session.state = state;
         self.note_wait_timeout(key);
     }
@@ -491,8 +493,8 @@ fn effects_before_error(work: &Work, is_several: bool) -> Effects {
     (statement.effects & BEGUN) - if is_set { Effects::USER_VARIABLE } else { Effects::empty() }
 }
 
-/// The two columns of the last row of a reply's data packets.
-fn last_row(bytes: &[u8]) -> Option<(String, String)> {
+/// The last of a reply's data packets; definitions of columns are among them.
+pub(super) fn last_packet(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     let mut row = None;
     while let Some(header) = frame::Header::parse(rest) {
@@ -500,7 +502,12 @@ fn last_row(bytes: &[u8]) -> Option<(String, String)> {
         row = rest.get(frame::HEADER_LEN..end);
         rest = rest.get(end..)?;
     }
-    let mut reader = Reader::new(row?);
+    row
+}
+
+/// The two columns of the last row of a reply's data packets.
+fn last_row(bytes: &[u8]) -> Option<(String, String)> {
+    let mut reader = Reader::new(last_packet(bytes)?);
     let mut column = || String::from_utf8(reader.lenenc_bytes().ok()?.to_vec()).ok();
     Some((column()?, column()?))
 }

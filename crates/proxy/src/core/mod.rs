@@ -19,6 +19,7 @@ mod command;
 mod completion;
 mod counting;
 mod cursor;
+mod defaults;
 mod explain;
 mod explain_for;
 mod finish;
@@ -40,6 +41,7 @@ mod read_only;
 mod reading;
 mod relay;
 mod reload;
+mod renewal;
 mod report;
 mod route;
 mod run;
@@ -110,6 +112,7 @@ pub struct Core {
     groups: HashMap<u32, Group>,
     identities: Identities,
     interner: Interner,
+    defaults: weir_session::defaults::Interner,
     registry: Registry,
     random: Random,
     dice: Dice,
@@ -193,6 +196,8 @@ struct Pool {
     /// Nothing may be written there, and what was on its way has been seen to.
     has_lapsed: bool,
     counts: counting::PoolCounts,
+    /// What its connections have begun with, by identity.
+    defaults: Vec<defaults::KnownDefaults>,
 }
 
 /// This worker's view of a hostgroup.
@@ -289,6 +294,7 @@ impl Core {
             groups: HashMap::new(),
             identities: Identities::default(),
             interner,
+            defaults: Default::default(),
             registry: Registry::default(),
             random: Random { seed, drawn: 0 },
             dice: Dice::new(worker as u64),

@@ -12,6 +12,7 @@ use weir_protocol::charset::Collation;
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
 use weir_routing::Decision;
+use weir_session::defaults::Defaults;
 use weir_session::login::{Channel, ClientLogin};
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::prepared::{ClientStatement, Prepared};
@@ -68,6 +69,10 @@ pub(crate) struct Session {
     pub account: Option<Arc<Account>>,
     pub identity: usize,
     pub state: Rc<State>,
+    /// What it has begun with; none before a connection has told.
+    pub defaults: Option<Rc<Defaults>>,
+    /// Other defaults, of connections that were lent to it: what is different there is a part of its state.
+    pub suits: Option<Rc<Defaults>>,
     /// How its statements are to be read, from the state.
     pub dialect: Dialect,
     /// Its character set is one in which SQL can be read.

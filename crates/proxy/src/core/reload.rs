@@ -126,6 +126,7 @@ impl Core {
             reads_as: 0,
             has_lapsed: false,
             counts: Default::default(),
+            defaults: Vec::new(),
         });
         self.servers.len() - 1
     }

@@ -149,7 +149,7 @@ impl Core {
     /// Sends what brings a connection into this state. False if it has to be logged in anew for that.
     fn sync(&mut self, key: BackendKey, state: &Rc<State>) -> bool {
         let backend = &self.backends[key];
-        let (schema, set) = match difference_above(&backend.base, &backend.state, state) {
+        let (schema, set) = match difference_above(backend.defaults.variables(), &backend.state, state) {
             Difference::None => (None, None),
             Difference::Commands { schema, set } => (schema, set),
             Difference::NeedsChangeUser => {

@@ -9,6 +9,7 @@ use weir_protocol::error::{self, ServerError};
 
 use super::Core;
 use super::model::{BackendKey, Ending, Nanos, Session, SessionKey, WorkKind};
+use super::renewal::is_about_user;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;
@@ -19,16 +20,28 @@ const ALWAYS_THERE: &[u8] = b"information_schema";
 
 /// Until when each user's schemas are known.
 #[derive(Debug, Default)]
-pub(super) struct KnownSchemas(HashMap<String, HashMap<Box<[u8]>, Nanos>>);
+pub(super) struct KnownSchemas {
+    of_users: HashMap<String, HashMap<Box<[u8]>, Nanos>>,
+    /// The sum of the servers' renewal numbers when all this was seen.
+    renewals: u64,
+}
 
 impl KnownSchemas {
     fn contains(&self, user: &str, schema: &[u8], now: Nanos) -> bool {
-        let until = self.0.get(user).and_then(|schemas| schemas.get(schema));
+        let until = self.of_users.get(user).and_then(|schemas| schemas.get(schema));
         until.is_some_and(|until| now < *until)
     }
 
+    /// With other renewal numbers accounts may have changed: nothing is known any more.
+    fn outdate(&mut self, renewals: u64) {
+        if self.renewals != renewals {
+            self.renewals = renewals;
+            self.of_users.clear();
+        }
+    }
+
     fn insert(&mut self, user: &str, schema: &[u8], until: Nanos) {
-        let schemas = self.0.entry(user.to_owned()).or_default();
+        let schemas = self.of_users.entry(user.to_owned()).or_default();
         if schemas.len() >= SCHEMAS_MAX {
             schemas.clear();
         }
@@ -47,6 +60,7 @@ impl Core {
     /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is
     /// nothing to ask.
     pub(super) fn checks_schema(&mut self, key: SessionKey, login_sequence: u8) -> bool {
+        self.known_schemas.outdate(self.servers.iter().map(|pool| pool.server.shared.renewal()).sum());
         let session = &self.sessions[key];
         let schema = session.state.schema();
         let Some(account) = &session.account else { return false };
@@ -96,7 +110,7 @@ impl Core {
     /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is
     /// good: if no server can be had, its first statement will say why.
     pub(super) fn schema_unchecked(&mut self, key: SessionKey, error: ServerError, message: &str) {
-        if error.code != error::BAD_DB.code && error.code != error::DB_ACCESS_DENIED.code {
+        if error.code != error::BAD_DB.code && !is_about_user(error.code) {
             return self.login_done(key);
         }
         self.sessions[key].close_when_done = true;

@@ -1,6 +1,7 @@
 //! Making a connection that is new, or was reset, fit for sessions: tracking, init_connect, and what is learned by it.
 
 use weir_protocol::ok::{OkPacket, SessionTrack};
+use weir_session::defaults::Defaults;
 use weir_session::state::State;
 
 use super::Core;
@@ -28,19 +29,19 @@ impl Core {
         self.send_query(key, text);
         self.expect(key, Expected::Setup);
         let server = self.servers[self.backends[key].server].server.clone();
-        if !server.care.init_connect.is_empty() {
-            // Behind it, so that what they set is reported.
-            self.backends[key].base = State::fresh();
-        }
+        self.backends[key].defaults = self.defaults.intern(Defaults::default());
+        // Behind it, so that what they set is reported.
         for statement in &server.care.init_connect {
             self.send_query(key, statement.as_bytes());
             self.expect(key, Expected::Init);
             self.backends[key].found_rows = None;
         }
+        self.ask_for_defaults(key);
     }
 
     /// What init_connect has set is how connections to this server are when they are fresh.
     pub(super) fn take_init(&mut self, key: BackendKey, ok: &OkPacket<'_>) {
+        let mut set = self.backends[key].defaults.variables().clone();
         for entry in ok.session_tracks().flatten() {
             match entry {
                 SessionTrack::SystemVariable { name, value } => {
@@ -54,27 +55,31 @@ impl Core {
                         self.backends[key].releases_by_default = value == RELEASE;
                     }
                     if meaning_of(&name) == Meaning::State {
-                        self.backends[key].base.assign(&name, &value);
+                        set.assign(&name, &value);
                     }
                 }
                 SessionTrack::Schema(_) => {
-                    return self
-                        .set_up_failed(key, "init_connect changes the schema, which is the session's");
+                    return self.set_up_failed(
+                        key,
+                        None,
+                        "init_connect changes the schema, which is the session's",
+                    );
                 }
                 _ => {}
             }
         }
+        self.take_init_variables(key, &set);
     }
 
-    /// A connection can't be made fit for use. It counts as any failed login, with a pause before the next.
-    pub(super) fn set_up_failed(&mut self, key: BackendKey, message: &str) {
+    /// A connection can't be made fit for use: `code` is the server's error, where that is about the user. It counts as any failed login, with a pause before the next.
+    pub(super) fn set_up_failed(&mut self, key: BackendKey, code: Option<u16>, message: &str) {
         let backend = &mut self.backends[key];
         let server = &self.servers[backend.server].server.endpoint;
         tracing::warn!(server, message, "connection can't be set up: not using it");
         backend.poison = Some(Poison::BrokenReply);
         if backend.stage != Stage::Ready {
             backend.expected.clear();
-            self.dial_failed(key, None, message);
+            self.dial_failed(key, code, message);
         } else if backend.holder.is_some() {
             // A session that is held here must not go on unseen.
             self.backend_gone(key);

@@ -5,6 +5,7 @@ mod sharing;
 use std::sync::Arc;
 
 use weir_protocol::error;
+use weir_session::defaults::Defaults;
 use weir_session::login::BackendLogin;
 use weir_session::pin::Pins;
 use weir_session::prepared::BackendStatements;
@@ -14,6 +15,7 @@ use super::model::{
     Backend, BackendKey, Expected, HiddenCode, Kill, Nanos, Phase, Poison, Purpose, ServerIndex, SessionKey,
     Stage,
 };
+use super::renewal::is_about_user;
 use super::{Core, Pool};
 use crate::outbox::{Order, Owner, SocketId};
 
@@ -112,7 +114,7 @@ impl Core {
                 let (key, pool) = (*key, &mut self.servers[server]);
                 let backend = pool.idle.remove(idle);
                 pool.waiters.remove(at);
-                return self.lend(backend, key);
+                return self.lend_proven(backend, key);
             }
         }
         let Some((key, _)) = pool.waiters.front().copied() else { return };
@@ -139,13 +141,11 @@ impl Core {
         let is_same_capabilities = self.identities.0[self.backends[backend].identity].capabilities
             == self.identities.0[identity].capabilities;
         let credential = self.credential(identity);
-        let (true, Ok(credential)) = (is_same_capabilities, credential) else {
-            let hostgroup = self.backends[backend].hostgroup;
-            self.backends[backend].has_credit = false;
-            self.servers[server].open -= 1;
-            self.discard(backend, None);
-            self.dial_as(server, identity, hostgroup);
-            return;
+        // The server's own init_connect runs on new connections only.
+        let is_like_fresh = !self.backends[backend].defaults.runs_init_connect();
+        let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
+            self.backends[backend].identity = identity;
+            return self.dial_instead(backend);
         };
         let account = self.identities.0[identity].account.clone();
         let extra = self.identities.0[identity].capabilities;
@@ -156,6 +156,8 @@ impl Core {
         let key = backend;
         let backend = &mut self.backends[key];
         backend.identity = identity;
+        backend.renewal = self.servers[server].server.shared.renewal();
+        backend.logged_in_at = self.now;
         backend.stage = Stage::HandingOver;
         backend.forget_sessions();
         backend.state = self.fresh.clone();
@@ -173,6 +175,15 @@ impl Core {
         backend.login = Some(Box::new(login));
         self.statistics.totals.server_change_user += 1;
         self.expect(key, Expected::ChangeUser);
+    }
+
+    /// Closes a connection that nobody has, and dials one for the same identity with its right.
+    pub(super) fn dial_instead(&mut self, key: BackendKey) {
+        let Backend { server, identity, hostgroup, .. } = self.backends[key];
+        self.backends[key].has_credit = false;
+        self.servers[server].open -= 1;
+        self.discard(key, None);
+        self.dial_as(server, identity, hostgroup);
     }
 
     /// What logs this identity in at a server.
@@ -223,6 +234,8 @@ impl Core {
 
     fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, hostgroup: u32) {
         let tls = self.servers[server].server.tls.clone();
+        let defaults = self.defaults.intern(Defaults::default());
+        let renewal = self.servers[server].server.shared.renewal();
         let entry = self.backends.vacant_entry();
         let key = entry.key();
         let socket = self.out.open(Owner::Backend(key));
@@ -236,7 +249,9 @@ impl Core {
             greeted: Default::default(),
             stage: Stage::Dialing,
             state: self.fresh.clone(),
-            base: State::fresh(),
+            defaults,
+            renewal,
+            logged_in_at: self.now,
             holder: None,
             kept_for: None,
             is_suspect: false,
@@ -297,10 +312,11 @@ impl Core {
         }
         self.servers[server].counts.of(hostgroup).failed += 1;
         self.statistics.totals.server_connections_failed += 1;
-        if matches!(code, Some(1044 | 1045 | 1698 | 1251)) {
+        if let Some(code) = code.filter(|code| is_about_user(*code)) {
             // That is between this user and the server: nobody else is to suffer for it.
+            let began_at = self.backends[key].logged_in_at;
             self.discard(key, None);
-            return self.refuse_waiters(server, identity, message);
+            return self.refuse_waiters(server, identity, began_at, code, message);
         }
         let pool = &mut self.servers[server];
         pool.failures += 1;
@@ -324,23 +340,6 @@ impl Core {
         );
         self.discard(key, None);
         self.reroute_waiters(server);
-    }
-
-    /// A server does not let a user in: those who wait for it as this user are told.
-    fn refuse_waiters(&mut self, server: ServerIndex, identity: usize, message: &str) {
-        let endpoint = self.servers[server].server.endpoint.clone();
-        let user = self.identities.0[identity].account.user.username.clone();
-        tracing::warn!(server = endpoint, user, message, "the server refuses the user");
-        for (key, socket) in self.servers[server].waiters.clone() {
-            if self.is_waiting(key, socket) && self.sessions[key].identity == identity {
-                self.leave_queues(key);
-                let text = format!("{endpoint} refuses user '{user}': {message}");
-                self.sessions[key].phase = Phase::Running;
-                self.reply_error(key, error::ACCESS_DENIED, &text);
-                self.answered_here(key);
-            }
-        }
-        self.supply(server);
     }
 
     /// Sends the waiters of a server that fails to look for another one.
@@ -386,7 +385,9 @@ impl Core {
                     pool.has_asked = false;
                     return self.supply(server);
                 }
-                return self.lend(key, waiter);
+                if !self.needs_login(key, waiter) {
+                    return self.lend(key, waiter);
+                }
             }
             self.servers[server].waiters.push_front((waiter, socket));
             return self.change_identity(key, self.sessions[waiter].identity);
@@ -565,7 +566,7 @@ impl Pool {
     }
 
     /// Have the waiters looked after at this time, or sooner.
-    fn supply_again(&mut self, at: Nanos) {
+    pub(super) fn supply_again(&mut self, at: Nanos) {
         self.supply_at = self.supply_at.min(at);
     }
 

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weir_protocol::response::ReplyReader;
+use weir_session::defaults::Defaults;
 use weir_session::login::{BackendLogin, Greeted};
 use weir_session::prepared::{BackendStatements, Prepared};
 use weir_session::state::State;
+use weir_topology::SessionVariables;
 
 use super::{BackendKey, Nanos, ServerIndex, SessionKey, Settle};
 use crate::outbox::SocketId;
@@ -25,8 +27,12 @@ pub(crate) struct Backend {
     pub greeted: Greeted,
     pub stage: Stage,
     pub state: Rc<State>,
-    /// The variables that init_connect has set: what others call a default.
-    pub base: State,
+    /// What it has begun with, and what others call a default; of an unknown one only what Weir's init_connect has set.
+    pub defaults: Rc<Defaults>,
+    /// The server's renewal number from before the last login.
+    pub renewal: u64,
+    /// When that login began.
+    pub logged_in_at: Nanos,
     pub holder: Option<SessionKey>,
     /// Idle, and the last session's diagnostics can still be asked for here.
     pub kept_for: Option<Kept>,
@@ -205,6 +211,8 @@ pub(crate) enum Expected {
     Setup,
     /// Of a statement of init_connect.
     Init,
+    /// The variables of a fresh connection.
+    Defaults(Arc<SessionVariables>),
     /// COM_INIT_DB or SET that carries a session's state; the last of a group brings the state with it.
     Sync(Option<Rc<State>>),
     /// COM_STMT_PREPARE that Weir sends to run a statement here.

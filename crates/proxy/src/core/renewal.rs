@@ -1,0 +1,110 @@
+//! A connection lives longer than the rights of the account that it was logged in with: before it is lent to a session,
+//! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
+
+use weir_protocol::error::ServerError;
+use weir_sql::Kind;
+
+use super::Core;
+use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey};
+
+/// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
+const TEXT_BYTES_READ: usize = 4 << 10;
+
+impl Core {
+    /// Whether accounts or defaults may have changed since the connection was logged in.
+    fn is_login_outdated(&self, key: BackendKey) -> bool {
+        let backend = &self.backends[key];
+        let limit = self.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
+        backend.renewal != self.servers[backend.server].server.shared.renewal()
+            || (limit > 0 && self.now.saturating_sub(backend.logged_in_at) > limit)
+    }
+
+    /// Whether a connection has to be logged in anew before this session gets it. A login that began while the session
+    /// was waiting already is recent enough: who waits is served, however often accounts change.
+    pub(super) fn needs_login(&self, key: BackendKey, waiter: SessionKey) -> bool {
+        let Phase::Waiting(since) = self.sessions[waiter].phase else { return self.is_login_outdated(key) };
+        self.is_login_outdated(key) && since > self.backends[key].logged_in_at
+    }
+
+    /// Lends an idle connection to a waiting session that is in no queue, or has it logged in anew for it.
+    pub(super) fn lend_proven(&mut self, key: BackendKey, waiter: SessionKey) {
+        if !self.needs_login(key, waiter) {
+            return self.lend(key, waiter);
+        }
+        let session = &self.sessions[waiter];
+        let (socket, identity) = (session.socket, session.identity);
+        let server = self.backends[key].server;
+        self.servers[server].waiters.push_front((waiter, socket));
+        self.change_identity(key, identity);
+    }
+
+    /// A server does not let a user in: those who wait for it as this user are told. Not those who came when this login had
+    /// begun already: meanwhile the account may be another.
+    pub(super) fn refuse_waiters(
+        &mut self,
+        server: ServerIndex,
+        identity: usize,
+        began_at: Nanos,
+        code: u16,
+        message: &str,
+    ) {
+        // Numbers of which nothing is known here have the general SQLSTATE at servers, too.
+        let sqlstate = weir_protocol::sqlstate::of(code, self.snapshot.is_mariadb).unwrap_or(*b"HY000");
+        let error = ServerError { code, sqlstate };
+        let endpoint = self.servers[server].server.endpoint.clone();
+        let user = self.identities.0[identity].account.user.username.clone();
+        tracing::warn!(server = endpoint, user, message, "the server refuses the user");
+        for (key, socket) in self.servers[server].waiters.clone() {
+            let is_meant = self.is_waiting(key, socket)
+                && self.sessions[key].identity == identity
+                && matches!(self.sessions[key].phase, Phase::Waiting(since) if since <= began_at);
+            if is_meant {
+                self.leave_queues(key);
+                let text = format!("{endpoint} refuses user '{user}': {message}");
+                self.sessions[key].phase = Phase::Running;
+                self.reply_error(key, error, &text);
+                self.answered_here(key);
+            }
+        }
+        self.supply(server);
+    }
+
+    /// A session's statement has succeeded: did it change accounts or what sessions begin with? All servers are told,
+    /// as most have their accounts from the one that was written to. When another server has the change the monitor
+    /// sees, as it sees those that no text shows: CALL, EXECUTE, several statements.
+    ///
+    /// Changes of the tables in the schema mysql do not count: they take effect with FLUSH PRIVILEGES.
+    pub(super) fn note_renewal(&mut self, holder: SessionKey) {
+        let says = |words: &[&[u8]]| {
+            let text = self.statement_text(holder);
+            let text = text.get(..TEXT_BYTES_READ).unwrap_or(text);
+            words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+        };
+        let is_due = match self.sessions[holder].work.statement.kind {
+            Kind::Grant
+            | Kind::Revoke
+            | Kind::RenameUser
+            | Kind::SetPassword
+            | Kind::SetDefaultRole
+            | Kind::Flush
+            | Kind::Install => true,
+            Kind::Create | Kind::Alter | Kind::Drop => says(&[b"USER", b"ROLE"]),
+            // PASSWORD and DEFAULT ROLE may stand behind variables.
+            Kind::Set => says(&[b"GLOBAL", b"PERSIST", b"PASSWORD", b"ROLE"]),
+            Kind::SetTransaction => says(&[b"GLOBAL"]),
+            _ => false,
+        };
+        if is_due {
+            tracing::debug!(session = self.sessions[holder].id, "accounts or defaults may have changed");
+            for pool in &self.servers {
+                pool.server.shared.renew();
+            }
+        }
+    }
+}
+
+/// Errors that are between a server and one user: access denied, also to a schema or for its plugin, locked, blocked
+/// after failures, with a password that has expired. Others are let in.
+pub(super) fn is_about_user(code: u16) -> bool {
+    matches!(code, 1044 | 1045 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151)
+}

@@ -1,0 +1,299 @@
+//! What a session may do, and what it begins with, is what the server says when the session logs in, however long
+//! the connections to the server have been open.
+
+use std::error::Error;
+use std::time::Duration;
+
+use weir_protocol::status::StatusFlags;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::replication::weir_with;
+
+const VICTIM: Account = Account { user: "renewed", password: "renewed" };
+/// May change accounts and global variables.
+const BOSS: Account = Account { user: "boss", password: "boss" };
+const ACCESS_DENIED: u16 = 1045;
+const NO_RIGHT_TO_TABLE: u16 = 1142;
+/// Within this time a change that was made straight at a server is noticed: the monitor looks once a second.
+const NOTICED: Duration = Duration::from_secs(4);
+const READ: &str = "SELECT COUNT(*) FROM test.kept";
+
+/// The cases of this module. Each has servers of its own.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("accounts::a_login_proves_itself_to_the_server_as_it_is_now", |env| {
+            accounts_change(env, Family::Mariadb)
+        }),
+        Case::serial("accounts::a_login_proves_itself_to_mysql_as_it_is_now", |env| {
+            accounts_change(env, Family::Mysql)
+        }),
+        Case::serial("accounts::settings_are_those_of_the_login_on_mariadb", |env| {
+            settings_stay(env, Family::Mariadb)
+        }),
+        Case::serial("accounts::settings_are_those_of_the_login_on_mysql", |env| {
+            settings_stay(env, Family::Mysql)
+        }),
+        Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
+        Case::serial("accounts::without_autocommit_no_read_leaves_the_writer", no_autocommit),
+        Case::serial("accounts::a_servers_own_init_connect_has_run_for_every_session", own_init_connect),
+    ]
+}
+
+/// Servers, and a Weir with some connections to each, as the accounts of this module.
+struct Stage {
+    servers: Mysql,
+    weir: Weir,
+}
+
+impl Stage {
+    fn new(env: &Env, family: Family, servers: u8, connections_max: i64) -> Result<Stage, Box<dyn Error>> {
+        let servers = env.own_servers(family, servers, false)?;
+        servers.source().root_query(&format!(
+            "CREATE TABLE test.kept (id INT PRIMARY KEY); CREATE USER {BOSS}@'%' IDENTIFIED BY '{BOSS}'; \
+             GRANT ALL ON *.* TO {BOSS}@'%' WITH GRANT OPTION",
+            BOSS = BOSS.user,
+        ))?;
+        servers.wait_replicated()?;
+        let mut config = WeirConfig::new(env.free_address()?);
+        for server in servers.servers() {
+            config.server(server.addr(), hostgroup::WRITER, &[("max_connections", connections_max.into())]);
+        }
+        for account in [Account::APP, BOSS, VICTIM] {
+            config.user(account, hostgroup::WRITER, &[]);
+        }
+        config.variable("threads", 1);
+        config.variable("free_connections_pct", 100);
+        config.variable("monitor_username", Account::MONITOR.user);
+        config.variable("monitor_password", Account::MONITOR.password);
+        let weir = env.weir_with(&config)?;
+        eventually("a statement runs", Duration::from_secs(20), || {
+            Ok(Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0")).is_ok())
+        })?;
+        for server in servers.servers() {
+            weir.wait_log(&format!("session variables are known server={}", server.addr()), NOTICED * 5)?;
+        }
+        Ok(Stage { servers, weir })
+    }
+
+    fn login(&self, account: Account) -> Result<Session, Box<dyn Error>> {
+        Ok(Session::with(self.weir.addr(), &Login::new(account))?)
+    }
+
+    /// Makes a change by a statement through Weir, or straight at the server.
+    fn change(&self, through: bool, sql: &str) -> CaseResult {
+        if through {
+            self.login(BOSS)?.run(sql)?;
+        } else {
+            self.servers.source().root_query(sql)?;
+        }
+        Ok(())
+    }
+
+    /// What a new login's first statement is answered: 0, or an error. Waits for the `expected` answer, unless the change
+    /// was made through Weir: then it is there at once.
+    fn expect_read(&self, through: bool, expected: &[u16], after: &str) -> CaseResult {
+        let answer =
+            || -> Result<u16, Box<dyn Error>> { Ok(self.login(VICTIM)?.query(READ)?.error().unwrap_or(0)) };
+        if !through {
+            return eventually(after, NOTICED, || Ok(expected.contains(&answer()?)));
+        }
+        let answer = answer()?;
+        ensure!(expected.contains(&answer), "{after}: {answer} instead of {expected:?}");
+        Ok(())
+    }
+}
+
+fn accounts_change(env: &Env, family: Family) -> CaseResult {
+    // Enough for the account to keep a connection of its own.
+    let stage = Stage::new(env, family, 1, 6)?;
+    let name = format!("{}@'%'", VICTIM.user);
+    for through in [true, false] {
+        let expect = |sql: &str, expected: &[u16]| -> CaseResult {
+            stage.change(through, sql)?;
+            stage.expect_read(through, expected, &format!("through Weir: {through}, {sql}"))
+        };
+        stage.change(through, &format!("CREATE USER {name} IDENTIFIED BY '{}'", VICTIM.password))?;
+        expect(&format!("GRANT SELECT ON *.* TO {name}"), &[0])?;
+        expect(&format!("REVOKE SELECT ON *.* FROM {name}"), &[NO_RIGHT_TO_TABLE])?;
+        expect(&format!("GRANT SELECT ON *.* TO {name}"), &[0])?;
+        expect(&format!("ALTER USER {name} ACCOUNT LOCK"), &[4151, 3118])?;
+        expect(&format!("ALTER USER {name} ACCOUNT UNLOCK"), &[0])?;
+        expect(&format!("ALTER USER {name} PASSWORD EXPIRE"), &[1820, 1862])?;
+        expect(&format!("ALTER USER {name} IDENTIFIED BY '{}'", VICTIM.password), &[0])?;
+        // One that is connected loses the account, too, with the next connection that it gets.
+        let mut connected = stage.login(VICTIM)?;
+        ensure!(connected.query(READ)?.error().is_none(), "no answer");
+        expect(&format!("DROP USER {name}"), &[ACCESS_DENIED])?;
+        ensure!(connected.query(READ)?.error() == Some(ACCESS_DENIED), "an account that is gone still reads");
+        let created = format!("CREATE USER {name} IDENTIFIED BY '{}'", VICTIM.password);
+        expect(&created, &[NO_RIGHT_TO_TABLE])?;
+        stage.change(through, &format!("DROP USER {name}"))?;
+        stage.expect_read(through, &[ACCESS_DENIED], "dropped again")?;
+    }
+    // Others never noticed.
+    ensure!(stage.login(Account::APP)?.value(READ)? == "0", "no answer");
+    Ok(())
+}
+
+/// The statement that shows what a session has, and the statements that change what sessions begin with.
+fn settings(family: Family) -> (&'static str, [(&'static str, &'static str); 4]) {
+    let (isolation, show) = match family {
+        Family::Mysql => (
+            "transaction_isolation",
+            "SELECT CONCAT_WS('|', @@sql_mode, @@transaction_isolation, @@time_zone, @@autocommit)",
+        ),
+        Family::Mariadb => {
+            ("tx_isolation", "SELECT CONCAT_WS('|', @@sql_mode, @@tx_isolation, @@time_zone, @@autocommit)")
+        }
+    };
+    let settings = [
+        ("sql_mode", "'ANSI_QUOTES'"),
+        (isolation, "'SERIALIZABLE'"),
+        ("time_zone", "'+03:00'"),
+        ("autocommit", "0"),
+    ];
+    (show, settings)
+}
+
+fn settings_stay(env: &Env, family: Family) -> CaseResult {
+    let (show, settings) = settings(family);
+    for connections_max in [1, 4] {
+        let stage = Stage::new(env, family, 1, connections_max)?;
+        let mut oldest = stage.login(Account::APP)?;
+        let at_first = oldest.value(show)?;
+        let mut others: Vec<(Session, String)> = Vec::new();
+        for (through, (name, value)) in
+            [true, false].into_iter().flat_map(|way| settings.map(|set| (way, set)))
+        {
+            let how = format!("{connections_max} connections, through Weir: {through}, {name}");
+            let value = if through { value } else { "DEFAULT" };
+            let mut before = stage.login(Account::APP)?;
+            let seen_before = before.value(show)?;
+            others.push((before, seen_before.clone()));
+            stage.change(through, &format!("SET GLOBAL {name} = {value}"))?;
+            let expected =
+                Session::with(stage.servers.source().addr(), &Login::new(Account::APP))?.value(show)?;
+            ensure!(expected != seen_before, "{how}: nothing has changed");
+            if through {
+                let seen = stage.login(Account::APP)?.value(show)?;
+                ensure!(seen == expected, "{how}: a new session has {seen}, not {expected}");
+            }
+            eventually(&how, NOTICED, || Ok(stage.login(Account::APP)?.value(show)? == expected))?;
+            let mut after = stage.login(Account::APP)?;
+            // As at a server, before any statement has run.
+            let is_on = after.ping()?.done()?.status.contains(StatusFlags::AUTOCOMMIT);
+            ensure!(
+                is_on != (expected.ends_with("|0") || expected.ends_with("|OFF")),
+                "{how}: the login says autocommit {is_on}"
+            );
+            others.push((after, expected));
+            for _ in 0..3 {
+                let seen = oldest.value(show)?;
+                ensure!(seen == at_first, "{how}: the first session has {seen} instead of {at_first}");
+                for (session, expected) in &mut others {
+                    let seen = session.value(show)?;
+                    ensure!(seen == *expected, "{how}: a session has {seen} instead of {expected}");
+                }
+            }
+        }
+        // How its own statements are read is a session's own, too: a string, not a name.
+        ensure!(oldest.value("SELECT \"a\"")? == "a", "read as another session's");
+        // What it sets itself it has, and loses with a reset: then it is as new.
+        oldest.run("SET time_zone = '+05:00'")?;
+        ensure!(oldest.value("SELECT @@time_zone")? == "+05:00", "not set");
+        oldest.reset()?.done()?;
+        ensure!(oldest.value(show)? == at_first, "globals are as they were at first, this session is not");
+    }
+    Ok(())
+}
+
+fn other_settings(env: &Env) -> CaseResult {
+    let stage = Stage::new(env, Family::Mariadb, 2, 2)?;
+    let differing = "SET GLOBAL sql_mode = 'ANSI', GLOBAL group_concat_max_len = 77, GLOBAL tx_isolation = 'SERIALIZABLE'";
+    stage.servers.server(2).root_query(differing)?;
+    // Both in one statement: servers take turns.
+    let show = "SELECT CONCAT_WS('|', @@sql_mode, @@group_concat_max_len, @@tx_isolation), @@server_id";
+    stage.weir.wait_log("global variables have changed", NOTICED)?;
+    for _ in 0..5 {
+        let mut sessions = [stage.login(Account::APP)?, stage.login(Account::APP)?];
+        let mut first: [Option<String>; 2] = [None, None];
+        let mut servers = Vec::new();
+        for _ in 0..20 {
+            for (session, first) in sessions.iter_mut().zip(&mut first) {
+                let row = session.rows(show)?.concat();
+                let [seen, server] = &row[..] else { return Err("no row".into()) };
+                servers.push(server.clone());
+                let first = first.get_or_insert_with(|| seen.clone());
+                ensure!(seen == first, "{seen} instead of {first}");
+            }
+        }
+        servers.sort();
+        servers.dedup();
+        ensure!(servers.len() == 2, "only one server was used");
+    }
+    Ok(())
+}
+
+fn no_autocommit(env: &Env) -> CaseResult {
+    let servers = env.own_servers(Family::Mariadb, 2, false)?;
+    servers.source().root_query("CREATE TABLE test.kept (id INT PRIMARY KEY)")?;
+    servers.wait_replicated()?;
+    for server in servers.servers() {
+        server.root_query("SET GLOBAL autocommit = 0")?;
+    }
+    let weir = weir_with(env, &servers, false, |config| {
+        config.variable("threads", 1);
+    })?;
+    let writer = servers.source().root_query("SELECT @@server_id")?.concat().concat();
+    let who =
+        "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'server_id'";
+    for round in 0..20 {
+        let mut session = Session::open(weir.addr(), "test")?;
+        let status = session.ping()?.done()?.status;
+        ensure!(!status.contains(StatusFlags::AUTOCOMMIT), "{round}: the login says autocommit");
+        let seen = session.value(who)?;
+        ensure!(seen == writer, "{round}: a read without autocommit ran on {seen}");
+        session.run(&format!("INSERT INTO kept VALUES ({round})"))?;
+        if round % 2 == 0 {
+            session.run("COMMIT")?;
+        } else {
+            session.run("ROLLBACK")?;
+        }
+    }
+    let count = servers.source().root_query(READ)?.concat().concat();
+    ensure!(count == "10", "{count} of 10 transactions were committed");
+    Ok(())
+}
+
+fn own_init_connect(env: &Env) -> CaseResult {
+    for family in [Family::Mariadb, Family::Mysql] {
+        let stage = Stage::new(env, family, 1, 1)?;
+        let name = format!("{}@'%'", VICTIM.user);
+        stage.change(
+            false,
+            &format!(
+                "CREATE USER {name} IDENTIFIED BY '{}'; GRANT SELECT ON *.* TO {name}; \
+                 SET GLOBAL init_connect = 'SET @@session.group_concat_max_len = 777'",
+                VICTIM.password
+            ),
+        )?;
+        let show = "SELECT @@group_concat_max_len";
+        eventually("init_connect is noticed", NOTICED, || Ok(stage.login(VICTIM)?.value(show)? == "777"))?;
+        for _ in 0..3 {
+            let mut session = stage.login(VICTIM)?;
+            ensure!(session.value(show)? == "777", "{family:?}: init_connect has not run");
+            // The connection has to be reset.
+            session.run("SET @mine = 1")?;
+            drop(session);
+            ensure!(stage.login(VICTIM)?.value(show)? == "777", "{family:?}: not after a reset");
+            stage.change(true, &format!("GRANT SELECT ON *.* TO {name}"))?;
+            ensure!(stage.login(VICTIM)?.value(show)? == "777", "{family:?}: not after a change of accounts");
+            // Another user's connection.
+            ensure!(stage.login(BOSS)?.value("SELECT 1")? == "1", "no answer");
+            ensure!(stage.login(VICTIM)?.value(show)? == "777", "{family:?}: not after another user");
+        }
+    }
+    Ok(())
+}
