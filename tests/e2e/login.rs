@@ -31,6 +31,10 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("login::reset_connection_forgets_all_but_the_schema", reset_connection),
         Case::parallel("login::clients_without_newer_capabilities", without_newer_capabilities),
         Case::parallel("login::collations_are_those_of_the_server", collations),
+        Case::parallel(
+            "login::character_sets_that_no_client_can_have",
+            character_sets_that_no_client_can_have,
+        ),
         Case::parallel("login::the_greeting_names_the_servers_version", greeting),
         Case::parallel("login::a_schema_that_is_not_there", unknown_schema),
     ];
@@ -337,6 +341,19 @@ fn collations(env: &Env) -> CaseResult {
         let through = Session::with(weir.addr(), &login)?.rows(sql)?;
         let direct = Session::with(node, &login)?.rows(sql)?;
         ensure!(through == direct, "collation {id}: {through:?} instead of {direct:?}");
+    }
+    Ok(())
+}
+
+fn character_sets_that_no_client_can_have(env: &Env) -> CaseResult {
+    let weir = env.weir(|_| {})?;
+    let node = env.cluster()?.node(1).addr();
+    // ucs2_general_ci, utf16_general_ci, utf16le_general_ci, utf32_general_ci, ucs2_unicode_ci
+    for id in [35, 54, 56, 60, 128] {
+        let login = Login { collation: id, ..Login::new(Account::APP) };
+        let through = RawClient::connect(weir.addr())?.authenticate(&login)?.to_string();
+        let direct = RawClient::connect(node)?.authenticate(&login)?.to_string();
+        ensure!(through == direct, "collation {id}: {through} instead of {direct}");
     }
     Ok(())
 }

@@ -26,6 +26,14 @@ pub struct Collation {
     pub is_default: bool,
 }
 
+impl Collation {
+    /// Whether statements can be written in its character set (`character_set_client`): servers refuse those whose
+    /// ASCII takes more than one byte.
+    pub fn is_for_clients(&self) -> bool {
+        !matches!(self.charset, "ucs2" | "utf16" | "utf16le" | "utf32")
+    }
+}
+
 /// Which kind of server, where it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Server {

@@ -335,6 +335,16 @@ impl Core {
             return false;
         };
         account.learn(verified.credential);
+        let hostgroup = self.sessions[key].listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        let collation = self.collation_for_login(verified.collation, hostgroup);
+        if !collation.is_for_clients() {
+            let message = format!(
+                "Variable 'character_set_client' can't be set to the value of '{}'",
+                collation.charset
+            );
+            self.refuse_login(key, error::WRONG_VALUE_FOR_VAR, &message);
+            return false;
+        }
         let clients = account.clients.fetch_add(1, Ordering::Relaxed);
         if clients >= account.user.max_connections {
             account.clients.fetch_sub(1, Ordering::Relaxed);
@@ -359,8 +369,6 @@ impl Core {
             ([], None) => self.snapshot.variables.default_schema.as_bytes().to_vec(),
             (schema, _) => schema.to_vec(),
         };
-        let hostgroup = self.sessions[key].listener.hostgroup.unwrap_or(account.user.default_hostgroup);
-        let collation = self.collation_for_login(verified.collation, hostgroup);
         let state = State::at_login(&schema, collation);
         let state = self.interner.intern(self.with_user_defaults(&account, state));
         let identity = self.identities.of(&account, self.sessions[key].capabilities);
