@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 60
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help deps test-deps demo test drivers bench failover fidelity lint fuzz clean
+.PHONY: help deps test-deps demo test suites drivers bench failover fidelity lint fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ test: deps test-deps ## all tests: unit, property, corpus, end to end against re
 	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) run --quiet -p weir-bench -- --smoke
 	$(CARGO) run --quiet -p weir-failover -- --smoke
+
+suites: deps ## other people's test suites, direct and through Weir, and every difference [SUITE="mariadb-client go", ARGS="--rerun"; docs/internals/suites.md]
+	@[ -n "$$WEIR_BIN" ] || $(CARGO) build -p weir
+	@exec scripts/suites $(SUITE) $(ARGS)
 
 drivers: ## build the test program of the Rust driver, beside weir (make test does it)
 	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target)

@@ -1,0 +1,122 @@
+"""Suites of Python packages, run by pytest in a virtual environment of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import packages
+from model import Outcome, Result, Suite
+from servers import Account, Failure, Stage
+
+TEST_TIMEOUT_S = 120
+HERE = Path(__file__).parent
+USER, PASSWORD = "suites", "suites"
+
+
+@dataclass
+class PythonSuite(Suite):
+    """`requirements` are PyPI's packages with their versions: the first is what is tested."""
+
+    requirements: tuple[str, ...] = ()
+    batch: ClassVar[int] = 1_000_000
+
+    @property
+    def environment(self) -> Path:
+        return self.cache / f"python-{self.name}"
+
+    def prepare(self) -> None:
+        self.version = self.requirements[0]
+        wanted = "\n".join([*self.requirements, "pytest==8.4.2", "pytest-timeout==2.4.0"]) + "\n"
+        stamp = self.environment / "requirements.txt"
+        with packages.Lock(self.cache):
+            if stamp.exists() and stamp.read_text() == wanted:
+                return
+            shutil.rmtree(self.environment, ignore_errors=True)
+            packages.check([sys.executable, "-m", "venv", str(self.environment)], "a virtual environment")
+            packages.check([str(self.python), "-m", "pip", "install", "--quiet", *wanted.split()], "PyPI's packages")
+            stamp.write_text(wanted)
+
+    @property
+    def python(self) -> Path:
+        return self.environment / "bin/python"
+
+    def library(self) -> Path:
+        """Where pip has put the packages."""
+        return next(self.environment.glob("lib/python*/site-packages"))
+
+    def accounts(self) -> list[Account]:
+        return [*super().accounts(), Account(USER, PASSWORD)]
+
+    def seed_sql(self) -> str:
+        return f"CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;"
+
+    def lay_out(self, stage: Stage) -> tuple[Path, list[str]]:
+        """Writes the tests and their configuration into a directory; what pytest is told about them."""
+        raise NotImplementedError
+
+    def tests(self, stage: Stage) -> list[str]:
+        directory, arguments = self.lay_out(stage)
+        (directory / "wanted.txt").unlink(missing_ok=True)
+        told = self.pytest(directory, [*arguments, "--collect-only"]).stdout
+        found = [json.loads(line)[0] for line in (directory / "collected.jsonl").read_text().splitlines()]
+        if not found:
+            raise Failure(f"pytest has found no test:\n{told[-3000:]}")
+        return found
+
+    def run(self, stage: Stage, tests: list[str]) -> list[Result]:
+        directory, arguments = self.lay_out(stage)
+        (directory / "wanted.txt").write_text("\n".join(tests))
+        told = self.pytest(directory, arguments)
+        (directory / "pytest.log").write_text(told.stdout + told.stderr)
+        rows = [json.loads(line) for line in (directory / "outcomes.jsonl").read_text().splitlines()]
+        results: dict[str, Result] = {}
+        for test, outcome, output in rows:
+            known = results.get(test)
+            # Set-up, call and tear-down are told one by one: the worst counts.
+            if known is None or known.outcome is Outcome.PASS:
+                results[test] = Result(test, OUTCOMES[outcome], output)
+        return list(results.values())
+
+    def pytest(self, directory: Path, arguments: list[str]) -> subprocess.CompletedProcess:
+        command = [str(self.python), "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_outcomes"]
+        env = {**os.environ, "PYTHONPATH": f"{directory}:{HERE}", "WEIR_SUITES_OUTCOMES": str(directory)}
+        return subprocess.run(
+            [*command, f"--timeout={TEST_TIMEOUT_S}", *arguments], cwd=directory, env=env, capture_output=True, text=True
+        )
+
+
+OUTCOMES = {"passed": Outcome.PASS, "failed": Outcome.FAIL, "skipped": Outcome.SKIP}
+
+
+@dataclass
+class SqlAlchemy(PythonSuite):
+    """The suite for dialects, which SQLAlchemy's package contains; its other tests are in no package."""
+
+    lists_from_server: ClassVar[bool] = True
+
+    def lay_out(self, stage: Stage) -> tuple[Path, list[str]]:
+        directory = stage.directory / "suite"
+        directory.mkdir(exist_ok=True)
+        (directory / "conftest.py").write_text(
+            "import sqlalchemy.testing.provision\nfrom sqlalchemy.testing.plugin.pytestplugin import *\n"
+        )
+        (directory / "test_dialect.py").write_text(
+            # One class compares SQLAlchemy's own compilers, whose names come in another order each time.
+            "from sqlalchemy.testing.suite import *\ndel ArgSignatureTest\n"
+        )
+        (directory / "setup.cfg").write_text(
+            "[sqla_testing]\nprofile_file=profiles.txt\nrequirement_cls=sqlalchemy.testing.requirements:SuiteRequirements\n"
+        )
+        url = f"mysql+pymysql://{USER}:{PASSWORD}@{stage.address}:{stage.port}/test"
+        return directory, [f"--dburi={url}", "test_dialect.py"]
+
+    def seed_sql(self) -> str:
+        schemas = "".join(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4;" for name in ("test", "test_schema"))
+        return super().seed_sql() + schemas
