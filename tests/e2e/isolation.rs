@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_protocol::status::StatusFlags;
-use weir_testkit::Weir;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir};
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
@@ -34,6 +35,12 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::on_mysql_hidden_code_leaves_nothing_behind", on_mysql),
         Case::parallel("isolation::completion_type_does_not_touch_weirs_own_questions", completion_type),
         Case::parallel("isolation::reset_after_hidden_code_leaves_nothing_unreported", unreported),
+        Case::parallel("isolation::a_trigger_that_switches_tracking_off_and_fails_hides_nothing", silenced),
+        Case::parallel(
+            "isolation::a_role_that_hides_behind_set_statement_reaches_no_other_user",
+            hidden_role,
+        ),
+        Case::parallel("isolation::diagnostics_beside_a_user_variable_are_the_sessions_own", own_diagnostics),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
     ]
 }
@@ -428,6 +435,66 @@ fn completion_type(env: &Env) -> CaseResult {
         ensure!(status == StatusFlags::AUTOCOMMIT, "{kind}: the status is {status:?}");
         other.run("DO 0").map_err(|error| format!("{kind}: {error}"))?;
     }
+    Ok(())
+}
+
+fn silenced(env: &Env) -> CaseResult {
+    for off in [
+        "session_track_transaction_info = 'OFF'",
+        "session_track_state_change = OFF, session_track_system_variables = ''",
+        "session_track_schema = OFF, session_track_transaction_info = 'OFF', session_track_state_change = OFF, \
+         session_track_system_variables = ''",
+    ] {
+        let schema = table_with_trigger(env, &format!("SET time_zone = '+03:00', {off}"))?;
+        let weir = one_connection(env)?;
+        let mut session = Session::open(weir.addr(), &schema)?;
+        session.refused("INSERT INTO t VALUES (1, 1)", DUPLICATE_KEY)?;
+        let own = session.value("SELECT @@time_zone")?;
+        ensure!(own == "+03:00", "{off}: the session itself sees {own}");
+        drop(session);
+        let next = look(&weir, &schema)?;
+        ensure!(next[0][1] == "SYSTEM", "{off}: the next session's time zone is {}", next[0][1]);
+    }
+    Ok(())
+}
+
+/// SET STATEMENT reports a change of its own, behind which another one may hide.
+fn hidden_role(env: &Env) -> CaseResult {
+    let role = format!("role_{}", env.schema()?);
+    let node = env.cluster()?.node(1);
+    node.root_query(&format!("CREATE ROLE {role}; GRANT {role} TO app"))?;
+    let schema = table_with_trigger(env, &format!("SET ROLE {role}"))?;
+    let weir = one_connection(env)?;
+    for id in [2, 1] {
+        let mut session = Session::open(weir.addr(), &schema)?;
+        wait_free(&mut session)?;
+        session.query(&format!("SET STATEMENT max_statement_time = 5 FOR INSERT INTO t VALUES ({id}, 1)"))?;
+        let login = Login::new(Account::APP2);
+        let mut other = Session::with(weir.addr(), &login)?;
+        let theirs = other.query("SELECT CURRENT_ROLE()")?;
+        if theirs.error() != Some(NO_CONNECTION) {
+            let theirs = theirs.rows()?;
+            ensure!(theirs == [["NULL"]], "another user has the role {theirs:?}");
+        }
+        drop(session);
+        wait_free(&mut other)?;
+        let theirs = other.value("SELECT CURRENT_ROLE()")?;
+        ensure!(theirs == "NULL", "another user has the role {theirs}");
+    }
+    node.root_query(&format!("DROP ROLE {role}"))?;
+    Ok(())
+}
+
+fn own_diagnostics(env: &Env) -> CaseResult {
+    let schema = table_with_trigger(env, "INSERT INTO log (v) VALUES (NEW.v)")?;
+    let weir = one_connection(env)?;
+    let mut other = Session::open(weir.addr(), &schema)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    other.run("INSERT INTO t VALUES (5, 5)")?;
+    session.refused("INSERT INTO t VALUES (1, 1)", DUPLICATE_KEY)?;
+    session.run("GET DIAGNOSTICS CONDITION 1 @code = MYSQL_ERRNO")?;
+    let code = session.value("SELECT @code")?;
+    ensure!(code == "1062", "GET DIAGNOSTICS tells of {code}");
     Ok(())
 }
 

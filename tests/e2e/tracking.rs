@@ -197,7 +197,7 @@ const LISTS: [&str; 31] = [
     "@undefined",
     "(SELECT 'sql_mode')",
     "x'74696d655f7a6f6e65'",
-    "CONCAT('no', 'such', f())",
+    "CONCAT('no', 'such', @@nosuch)",
     "REPEAT('x', -1)",
 ];
 
@@ -266,7 +266,9 @@ fn compare_values(through: SocketAddrV4, direct: SocketAddrV4) -> CaseResult {
                 "{assignment}, {sql}: {mine:?}, {expected:?}"
             );
         }
-        let theirs = neighbour.value("SELECT CONCAT(@@time_zone, @@sql_mode)")?;
+        let theirs = neighbour
+            .value("SELECT CONCAT(@@time_zone, @@sql_mode)")
+            .map_err(|error| format!("{assignment}: {error}"))?;
         ensure!(
             theirs.starts_with("SYSTEM") && !theirs.contains("ANSI"),
             "after {sql} the neighbour has {theirs}"

@@ -83,6 +83,13 @@ fn unquote(value: &str) -> String {
     }
     match value.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         Some(inner) => inner.replace("''", "'"),
+        // What quotes can't say: the bytes.
+        None if value.starts_with("_utf8mb4 X'") => {
+            let hex = value.trim_start_matches("_utf8mb4 X'").trim_end_matches('\'');
+            let bytes =
+                (0..hex.len() / 2).filter_map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok());
+            String::from_utf8(bytes.collect()).unwrap_or_default()
+        }
         None => {
             assert!(
                 value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b'-'),

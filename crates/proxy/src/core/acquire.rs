@@ -307,6 +307,9 @@ impl Core {
     }
 
     fn must_wipe(&self, backend: BackendKey, key: SessionKey) -> bool {
+        if self.sessions[key].kept == Some(backend) {
+            return false; // it has the session's own diagnostics, and nobody has had it since
+        }
         let (backend, session) = (&self.backends[backend], &self.sessions[key]);
         (backend.is_suspect && backend.last_holder != Some(session.socket))
             || ((session.work.asks_for_hidden_state() || self.snapshot.variables.reset_after_hidden_code)

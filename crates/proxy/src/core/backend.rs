@@ -533,6 +533,8 @@ impl Core {
             // The server waits for the rest of a command, or of a file, that will never come.
             return self.discard(lease, Some(Poison::ClientGone));
         }
+        // However it is given back: what it may have is to be proven gone.
+        self.backends[lease].is_suspect |= pins.intersects(weir_session::pin::Pins::OPAQUE);
         let expected = &self.backends[lease].expected;
         let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Prepare(_)));
         let outlives_reset = pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET);

@@ -2,7 +2,7 @@
 
 use weir_protocol::error::{LOCK_DEADLOCK, PARSE_ERROR, ServerError};
 use weir_protocol::frame;
-use weir_protocol::ok::OkPacket;
+use weir_protocol::ok::{OkPacket, SessionTrack};
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Dialect, Effects, Kind};
@@ -18,6 +18,8 @@ const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connectio
     CAST(CONVERT(@@session.collation_connection USING latin1) AS BINARY)";
 /// Variables that say which character set or collation a name means (MariaDB: `utf8` is utf8mb3 or utf8mb4).
 const DECIDING: [&str; 3] = ["old_mode", "character_set_collations", "default_collation_for_utf8mb4"];
+/// ER_CANT_CHANGE_TX_CHARACTERISTICS: a transaction is open, and was not touched.
+const TRANSACTION_IN_PROGRESS: u16 = 1568;
 /// So often a server may refuse to answer what Weir asks after a statement (a Galera abort makes it refuse once).
 const SETTLE_REFUSALS_MAX: u8 = 3;
 /// Errors before anything has run: syntax, no schema, rights, unknown schemas, columns, tables, functions, variables.
@@ -288,12 +290,15 @@ impl Core {
             // session's state, which it would hide (seen on MariaDB 10.11). MySQL (9.7) tells it in any OK.
             Settle::Pending if self.backends[key].greeted.is_mariadb => {
                 self.send_query(key, b"SET TRANSACTION READ WRITE");
-                self.expect(key, Expected::Settle(Settle::Pending));
+            }
+            Settle::Undone | Settle::Tracking => {
                 // Whatever completion_type says.
                 self.send_query(key, b"ROLLBACK AND NO CHAIN NO RELEASE");
-                return self.expect(key, Expected::Settle(Settle::Undone));
+                self.expect(key, Expected::Settle(Settle::Undone));
+                self.send_query(key, b"SET SESSION sql_mode=@@session.sql_mode");
+                return self.expect(key, Expected::Settle(Settle::Tracking));
             }
-            Settle::Pending | Settle::Status | Settle::Undone => {
+            Settle::Pending | Settle::Status => {
                 let socket = self.backends[key].socket;
                 if let Some(buffer) = self.out.buffer(socket) {
                     weir_protocol::command::put_ping(buffer);
@@ -322,7 +327,24 @@ impl Core {
                 session.take_status(ok.status, self.now);
                 session.pins.remove(Pins::NEXT_TRANSACTION);
             }
+            Settle::Tracking => {
+                session.take_status(ok.status, self.now);
+                self.check_reports(key, holder, ok);
+            }
             Settle::Collation | Settle::Nothing => {}
+        }
+    }
+
+    /// The server was asked to set a variable, and must say so in every way: what says nothing has been switched off, and
+    /// so may have hidden anything.
+    fn check_reports(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
+        let says =
+            |wanted: fn(&SessionTrack<'_>) -> bool| ok.session_tracks().flatten().any(|entry| wanted(&entry));
+        let is_told = says(|entry| matches!(entry, SessionTrack::SystemVariable { .. }))
+            && says(|entry| matches!(entry, SessionTrack::StateChange(true)));
+        if self.backends[key].is_tracked && !is_told {
+            self.backends[key].is_tracked = false;
+            self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
         }
     }
 
@@ -330,7 +352,18 @@ impl Core {
     /// done, so nothing explains it.
     fn take_pending(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
         let is_over = self.sessions[holder].work.statement.kind == Kind::SetStatement;
+        let has_own_change = ok
+            .session_tracks()
+            .flatten()
+            .any(|entry| matches!(entry, SessionTrack::TransactionCharacteristics(_)));
+        let is_silent =
+            self.backends[key].greeted.is_mariadb && self.backends[key].is_tracked && !has_own_change;
         match self.take_entries(key, holder, ok) {
+            // Not even its own change is reported, so nothing is: tracking has been switched off.
+            Ok(_) if is_silent => {
+                self.backends[key].is_tracked = false;
+                self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
+            }
             Ok(reported) if !reported.is_change() => {}
             // Its own variables are back, which the server still tells.
             Ok(reported) if is_over && !reported.schema => self.backends[key].is_suspect = true,
@@ -344,6 +377,9 @@ impl Core {
     /// In a transaction that 1213 was for the client, whose next command gets it.
     pub(super) fn settle_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
         let backend = &mut self.backends[key];
+        if let (TRANSACTION_IN_PROGRESS, Some(holder)) = (error.code, backend.holder) {
+            return self.sessions[holder].pins.insert(Pins::TRANSACTION);
+        }
         backend.settle_again = true;
         let Some(holder) = backend.holder else { return };
         let session = &mut self.sessions[holder];
@@ -355,14 +391,21 @@ impl Core {
     /// An answer is complete.
     pub(super) fn settled(&mut self, key: BackendKey, settle: Settle) {
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
-        if settle == Settle::Pending && self.backends[key].greeted.is_mariadb {
-            return; // the other half of the question is still to be answered
+        let is_refused = self.backends[key].settle_again;
+        match settle {
+            // Its other half, now that it is certain that no transaction is open.
+            Settle::Pending if self.backends[key].greeted.is_mariadb && !is_refused => {
+                let is_open = self.sessions[holder].pins.pins().contains(Pins::TRANSACTION);
+                return if is_open { self.settle_down(key, holder) } else { self.ask(key, Settle::Undone) };
+            }
+            Settle::Undone => return, // the last answer is still to come
+            _ => {}
         }
         let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
         if std::mem::take(&mut self.backends[key].settle_again) {
             self.backends[key].settle_refusals += 1;
             if self.backends[key].settle_refusals < SETTLE_REFUSALS_MAX {
-                let settle = if settle == Settle::Undone { Settle::Pending } else { settle };
+                let settle = if settle == Settle::Tracking { Settle::Pending } else { settle };
                 return self.ask(key, settle);
             }
             // No answer is to be had: the session keeps the connection, of which nothing is known.

@@ -458,8 +458,10 @@ pub(crate) enum Settle {
     Status,
     /// Whatever the server has noted and not reported yet.
     Pending,
-    /// The second half of MariaDB's question for that, which takes back what the first has done.
+    /// What MariaDB's question for that has done is taken back.
     Undone,
+    /// Whether that server still reports what is set: else its word on what is pending counts for nothing.
+    Tracking,
 }
 
 /// What an error of a server's means that its client does not get.

@@ -142,7 +142,9 @@ impl Core {
             == self.identities.0[identity].capabilities;
         let credential = self.credential(identity);
         // The server's own init_connect runs on new connections only.
-        let is_like_fresh = !self.backends[backend].defaults.runs_init_connect();
+        // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
+        let may_have_role = self.backends[backend].is_suspect && self.backends[backend].greeted.is_mariadb;
+        let is_like_fresh = !self.backends[backend].defaults.runs_init_connect() && !may_have_role;
         let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
             self.backends[backend].identity = identity;
             return self.dial_instead(backend);
