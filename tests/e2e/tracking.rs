@@ -247,7 +247,7 @@ fn compare_values(through: SocketAddrV4, direct: SocketAddrV4) -> CaseResult {
         let (mine, expected) = (client.query(&sql)?, reference.query(&sql)?);
         ensure!(mine.error() == expected.error(), "{sql}: {mine:?} in place of {expected:?}");
         let name = assignment.split(' ').next().unwrap_or_default();
-        let look = format!("SELECT COALESCE(@@{name}, 'NULL')");
+        let look = format!("SELECT @@{name}");
         ensure!(client.query(&look)?.error() == reference.query(&look)?.error(), "{look} after {sql}");
         if expected.error().is_none() {
             let (mine, expected) = (client.value(&look)?, reference.value(&look)?);

@@ -2,6 +2,10 @@
 //! capabilities.
 
 mod eof;
+mod last_prepared;
+mod sessions;
+mod types;
+mod warnings;
 
 use std::error::Error;
 use std::net::SocketAddrV4;
@@ -16,7 +20,10 @@ use weir_tests::{Case, CaseResult, Env};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    [eof::trials()].into_iter().flatten().collect()
+    [eof::trials(), last_prepared::trials(), sessions::trials(), types::trials(), warnings::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A row may begin with an EOF's header, too, and is longer then.

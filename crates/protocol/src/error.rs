@@ -146,6 +146,8 @@ server_errors! {
     MALFORMED_PACKET = 1835, b"HY000";
     /// The server is read-only.
     READ_ONLY_MODE = 1836, b"HY000";
+    /// The session has killed its own connection (MariaDB).
+    CONNECTION_KILLED = 1927, b"70100";
     /// The statement exceeded max_statement_time (MariaDB).
     STATEMENT_TIMEOUT = 1969, b"70100";
 }

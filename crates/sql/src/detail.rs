@@ -17,7 +17,7 @@ pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};
 pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};
-pub use tables::may_use_tables;
+pub use tables::{may_use_tables, opens_no_table};
 
 use crate::dialect::Dialect;
 use crate::lex::{Flaws, Lexer, Token, TokenKind};

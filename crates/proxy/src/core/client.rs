@@ -48,29 +48,6 @@ pub(super) fn default_plugin(variables: &MysqlVariables) -> Plugin {
     }
 }
 
-/// Capabilities that Weir offers to clients.
-const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
-    .union(Capabilities::FOUND_ROWS)
-    .union(Capabilities::LONG_FLAG)
-    .union(Capabilities::CONNECT_WITH_DB)
-    .union(Capabilities::ODBC)
-    .union(Capabilities::LOCAL_FILES)
-    .union(Capabilities::IGNORE_SPACE)
-    .union(Capabilities::PROTOCOL_41)
-    .union(Capabilities::INTERACTIVE)
-    .union(Capabilities::IGNORE_SIGPIPE)
-    .union(Capabilities::TRANSACTIONS)
-    .union(Capabilities::RESERVED)
-    .union(Capabilities::SECURE_CONNECTION)
-    .union(Capabilities::MULTI_STATEMENTS)
-    .union(Capabilities::MULTI_RESULTS)
-    .union(Capabilities::PS_MULTI_RESULTS)
-    .union(Capabilities::PLUGIN_AUTH)
-    .union(Capabilities::CONNECT_ATTRS)
-    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
-    .union(Capabilities::SESSION_TRACK)
-    .union(Capabilities::DEPRECATE_EOF);
-
 /// A client that has just connected.
 struct Arrival<'l> {
     socket: SocketId,
@@ -90,8 +67,7 @@ impl Core {
         let socket = self.out.open(Owner::Session(key));
         self.ids.insert(id, key);
         self.statistics.totals.clients_accepted += 1;
-        let mut offered = OFFERED;
-        offered.set(Capabilities::SSL, self.snapshot.tls);
+        let offered = self.offered();
         let variables = &self.snapshot.variables;
         let scramble = self.random.scramble();
         let login = ClientLogin::new(offered, default_plugin(variables), scramble, peer.ip());
@@ -171,6 +147,7 @@ impl Core {
             statements: HashMap::new(),
             statement_bytes: 0,
             next_statement_id: 0,
+            last_prepared: 0,
             long_data_bytes: 0,
             track: None,
             last_insert_id: 0,
@@ -478,6 +455,7 @@ impl Core {
         }
         self.statistics.totals.errors_generated += 1;
         self.note_error_text(key, message.as_bytes());
+        self.keep_own_error(key, error, message);
         let session = &mut self.sessions[key];
         session.row_count = -1;
         session.work.own_errno = error.code;

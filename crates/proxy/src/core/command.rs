@@ -64,6 +64,7 @@ impl Core {
         if self.bids_farewell(key, command) {
             return matches!(self.sessions.get(key), Some(session) if matches!(session.phase, Phase::Idle));
         }
+        self.name_last_prepared(key, command);
         let session = &mut self.sessions[key];
         match command {
             Some(Command::Query) => return self.query(key),

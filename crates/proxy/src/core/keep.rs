@@ -125,6 +125,15 @@ impl Core {
             | Kind::UnlockTables
             | Kind::Deallocate
             | Kind::Kill
+            | Kind::XaStart
+            | Kind::XaEnd
+            | Kind::XaPrepare
+            | Kind::XaCommit
+            | Kind::XaRollback
+            | Kind::XaRecover
+            | Kind::RenameUser
+            | Kind::SetPassword
+            | Kind::Help
             | Kind::Flush
             | Kind::BackupStage => true,
             Kind::Select
@@ -133,8 +142,15 @@ impl Core {
             | Kind::Do
             | Kind::Set
             | Kind::SetStatement
-            | Kind::Explain
-            | Kind::Prepare => !self.may_use_tables(key),
+            | Kind::Explain => !self.may_use_tables(key),
+            Kind::Create
+            | Kind::CreateRoutine
+            | Kind::Alter
+            | Kind::Drop
+            | Kind::Grant
+            | Kind::Revoke
+            | Kind::Show
+            | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(key), session.dialect),
             // Who knows what they run; the lease has the answer.
             Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => {
                 session.lease.is_some() || session.work.kind == WorkKind::Prepare

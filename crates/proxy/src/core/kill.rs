@@ -185,7 +185,10 @@ impl Core {
     fn reply_killed(&mut self, key: SessionKey, victims: Victims, outcome: KillOutcome) {
         let session = &self.sessions[key];
         if victims != Victims::OfUser && (session.close_when_done || session.work.is_interrupted) {
-            return self.reply_error(key, error::QUERY_INTERRUPTED, "Query execution was interrupted");
+            return match session.close_when_done && self.snapshot.is_mariadb {
+                true => self.reply_error(key, error::CONNECTION_KILLED, "Connection was killed"),
+                false => self.reply_error(key, error::QUERY_INTERRUPTED, "Query execution was interrupted"),
+            };
         }
         match (victims, outcome) {
             (Victims::Session(_), KillOutcome::Killed(_)) => self.reply_ok(key),

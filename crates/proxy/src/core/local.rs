@@ -14,6 +14,7 @@ use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Use
 use super::Core;
 use super::model::{Keeps, SessionKey, WorkKind};
 use super::several::is_known_before;
+use super::typed;
 use crate::snapshot::Account;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
@@ -83,7 +84,7 @@ impl Core {
         self.kill(key, &kill.target, kill.kind == KillKind::Query)
     }
 
-    /// Puts literals in the place of what only Weir knows. What changes from statement to statement can't be put
+    /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put
     /// into one that is prepared.
     pub(super) fn substitute(&mut self, key: SessionKey) {
         let is_prepared = self.sessions[key].work.kind == WorkKind::Prepare;
@@ -99,6 +100,8 @@ impl Core {
         if places.is_empty() {
             return None;
         }
+        // Read again by Weir itself.
+        let is_kill = session.work.statement.kind == Kind::Kill;
         let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let mut rewritten = Vec::with_capacity(text.len() + 64);
@@ -113,24 +116,25 @@ impl Core {
                 continue;
             }
             let literal = match &place.what {
-                What::Function(SessionFunction::ConnectionId) => session.id.to_string(),
+                What::Function(SessionFunction::ConnectionId) if is_kill => session.id.to_string(),
+                What::Function(SessionFunction::ConnectionId) => typed::connection_id(session.id),
                 What::ThreadIdVariable if is_thread_id_set => continue,
-                What::ThreadIdVariable => session.id.to_string(),
+                What::ThreadIdVariable => typed::variable(session.id),
                 What::Function(SessionFunction::RowCount | SessionFunction::FoundRows)
                 | What::DiagnosticsCount { .. }
                     if is_prepared =>
                 {
                     continue;
                 }
-                What::Function(SessionFunction::RowCount) => session.row_count.to_string(),
+                What::Function(SessionFunction::RowCount) => typed::count(session.row_count),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
                 What::Function(SessionFunction::FoundRows) => match session.found_rows {
-                    Some(rows) => rows.to_string(),
+                    Some(rows) => typed::count(rows),
                     None => continue,
                 },
                 What::DiagnosticsCount { .. } if session.keeps.contains(Keeps::WARNINGS) => continue,
                 What::DiagnosticsCount { errors_only } => {
-                    session.saved_rows(*errors_only).count().to_string()
+                    typed::variable(session.saved_rows(*errors_only).count())
                 }
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(key);

@@ -34,6 +34,7 @@ mod local;
 mod long_data;
 mod lost;
 pub(crate) mod model;
+mod offer;
 mod old_eof;
 mod parameters;
 mod prepared;
@@ -57,6 +58,7 @@ mod supply;
 mod timers;
 mod track;
 mod turned_away;
+mod typed;
 mod upload;
 mod verify;
 mod withhold;
@@ -91,7 +93,8 @@ pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::IGNORE_SPACE)
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::INTERACTIVE)
-    .union(Capabilities::LOCAL_FILES);
+    .union(Capabilities::LOCAL_FILES)
+    .union(Capabilities::MARIADB_EXTENDED_METADATA);
 
 /// character_set_connection and collation_connection.
 type CharsetAndCollation = (Box<str>, Box<str>);

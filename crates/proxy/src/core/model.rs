@@ -112,6 +112,8 @@ pub(crate) struct Session {
     /// Bytes that they take: their share of what all may have.
     pub statement_bytes: usize,
     pub next_statement_id: u32,
+    /// The id that the last COM_STMT_PREPARE has given; 0 if it failed.
+    pub last_prepared: u32,
     /// Long data that is kept for executions, bytes.
     pub long_data_bytes: usize,
     pub track: Option<Box<TrackPreferences>>,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use weir_protocol::command::{self, StmtExecute, StmtPrepareOk};
+use weir_protocol::command::{self, Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
@@ -22,11 +22,40 @@ const STATEMENTS_MAX: usize = 16_384;
 const STATEMENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of text that all sessions of a worker may have prepared; the same text under the same settings counts once.
 const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
+/// The id of the statement prepared last.
+const LAST_PREPARED: [u8; 4] = [0xFF; 4];
 
 impl Core {
+    /// MariaDB (since 10.2) has an id that means the statement of the last COM_STMT_PREPARE, for clients that do not wait for
+    /// its answer: Weir's own id of it takes its place in the command. There is none behind a PREPARE that failed.
+    pub(super) fn name_last_prepared(&mut self, key: SessionKey, command: Option<Command>) {
+        let takes_id = matches!(
+            command,
+            Some(
+                Command::StmtExecute
+                    | Command::StmtClose
+                    | Command::StmtReset
+                    | Command::StmtFetch
+                    | Command::StmtSendLongData
+            )
+        );
+        let session = &mut self.sessions[key];
+        if !takes_id || !self.snapshot.is_mariadb || !session.statements.contains_key(&session.last_prepared)
+        {
+            return;
+        }
+        let place = HEADER_LEN + StmtExecute::STMT_ID.start..HEADER_LEN + StmtExecute::STMT_ID.end;
+        if let Some(id) = session.inbox[..session.command_bytes].get_mut(place)
+            && *id == LAST_PREPARED
+        {
+            id.copy_from_slice(&session.last_prepared.to_le_bytes());
+        }
+    }
+
     /// COM_STMT_PREPARE: the server that would run it parses it.
     pub(super) fn prepare(&mut self, key: SessionKey) -> bool {
         let session = &mut self.sessions[key];
+        session.last_prepared = 0;
         if session.statements.len() >= STATEMENTS_MAX {
             return self.refuse_prepare(key, &format!("current value: {STATEMENTS_MAX}"));
         }
@@ -94,8 +123,9 @@ impl Core {
         params: u16,
     ) -> u32 {
         let session = &mut self.sessions[holder];
-        session.next_statement_id = session.next_statement_id.wrapping_add(1).max(1);
+        session.next_statement_id = (session.next_statement_id.wrapping_add(1) & i32::MAX as u32).max(1);
         let client_id = session.next_statement_id;
+        session.last_prepared = client_id;
         let Some(prepared) = session.work.prepared.clone() else { return client_id };
         if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
@@ -146,6 +176,7 @@ impl Core {
         let id = statement_id(payload).unwrap_or(0);
         let found = session.statements.get(&id);
         let refused = match found {
+            _ if payload.len() < StmtExecute::LEN => Some(malformed()),
             None => Some((
                 error::UNKNOWN_STMT_HANDLER,
                 format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_execute"),
@@ -213,17 +244,17 @@ fn note_types(statement: &mut ClientStatement, payload: &[u8]) {
 
 /// What is wrong with the parameters of an execution, before a server sees them.
 fn check_parameters(payload: &[u8], statement: &ClientStatement) -> Option<(error::ServerError, String)> {
-    let malformed = || Some((error::MALFORMED_PACKET, "Malformed communication packet".to_owned()));
-    if payload.len() < StmtExecute::LEN {
-        return malformed();
-    }
     match StmtExecute::parameters(payload, statement.params) {
-        Err(_) => malformed(),
+        Err(_) => Some(malformed()),
         Ok(parameters)
             if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() =>
         {
-            malformed()
+            Some(malformed())
         }
         Ok(_) => None,
     }
+}
+
+fn malformed() -> (error::ServerError, String) {
+    (error::MALFORMED_PACKET, "Malformed communication packet".to_owned())
 }

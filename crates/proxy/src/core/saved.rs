@@ -1,14 +1,15 @@
 //! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
 
-use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::error::ServerError;
+use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
-use weir_protocol::wire::Reader;
-use weir_sql::Kind;
+use weir_protocol::wire::{Reader, put_lenenc_bytes};
+use weir_sql::{Kind, Uses};
 
 use super::Core;
 use super::local::Outcome;
-use super::model::{Keeps, Session, SessionKey};
+use super::model::{Keeps, SavedText, Session, SessionKey};
 
 impl Core {
     /// SHOW WARNINGS and the like, where the connection does not know the answer: it was in use by others, or there
@@ -38,6 +39,28 @@ impl Core {
             _ => return None,
         }
         Some(Outcome::Answered)
+    }
+
+    /// Weir's own error is what the session's SHOW WARNINGS shows from now on, unless it is that of a question for what
+    /// there is.
+    pub(super) fn keep_own_error(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        if self.sessions[key].work.statement.uses.intersects(Uses::DIAGNOSTICS) {
+            return;
+        }
+        self.outdate(key, Keeps::WARNINGS);
+        let (mut packets, mut sequence) = (Vec::new(), 0);
+        // As a reply without definitions.
+        frame::write_packet(&mut packets, &mut sequence, &[0]);
+        frame::packet(&mut packets, &mut sequence, |out| {
+            let code = error.code.to_string();
+            for text in [b"Error", code.as_bytes(), message.as_bytes()] {
+                put_lenenc_bytes(out, text);
+            }
+        });
+        let session = &mut self.sessions[key];
+        session.saved_warnings = Some(packets.into());
+        session.saved_text = SavedText::Whole;
+        session.last_error = Some(error);
     }
 
     fn reply_count(&mut self, key: SessionKey, name: &str, count: &str) {

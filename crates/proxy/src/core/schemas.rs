@@ -15,6 +15,11 @@ use super::renewal::is_about_user;
 const KNOWN_NS: Nanos = 60_000_000_000;
 /// Schemas remembered for each user; beyond that all of the user's are asked for anew.
 const SCHEMAS_MAX: usize = 1024;
+/// What servers say of a schema that there can't be or that is not there: without the right to it, unknown, too long
+/// (MySQL), a wrong name, or no characters (MariaDB).
+const NO_SUCH_SCHEMA: [u16; 5] = [error::DB_ACCESS_DENIED.code, error::BAD_DB.code, 1059, 1102, 1300];
+/// No database selected.
+const NO_SCHEMA: u16 = 1046;
 /// It exists everywhere.
 const ALWAYS_THERE: &[u8] = b"information_schema";
 
@@ -110,7 +115,14 @@ impl Core {
     /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is
     /// good: if no server can be had, its first statement will say why.
     pub(super) fn schema_unchecked(&mut self, key: SessionKey, error: ServerError, message: &str) {
-        if error.code != error::BAD_DB.code && !is_about_user(error.code) {
+        if error.code == NO_SCHEMA && self.sessions[key].work.is_sent {
+            // MySQL (9.7) reads nothing but characters that it can't, and leaves the client without a schema.
+            let state = self.sessions[key].state.with_schema(b"");
+            let state = self.interner.intern(state);
+            self.set_state(key, state);
+            return self.login_done(key);
+        }
+        if !NO_SUCH_SCHEMA.contains(&error.code) && !is_about_user(error.code) {
             return self.login_done(key);
         }
         self.sessions[key].close_when_done = true;

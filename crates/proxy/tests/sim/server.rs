@@ -358,7 +358,7 @@ impl Conn {
                 Some(rest) if rest.starts_with("LAST_INSERT_ID()") => {
                     Some(self.session.insert_id.to_string())
                 }
-                Some(rest) => rest.split_once(" AS `").map(|(literal, _)| literal.to_owned()),
+                Some(rest) => rest.split_once(" AS `").map(|(value, _)| answer::number(value)),
                 None => None,
             };
             match (extra, is_binary) {

@@ -95,12 +95,14 @@ impl BackendLogin {
         uses_tls: bool,
         attributes: Arc<[u8]>,
     ) -> Self {
+        let mut capabilities = BACKEND_CAPABILITIES | extra;
+        capabilities.set(Capabilities::SSL, uses_tls);
+        // Where it stands, the bits that are MariaDB's own count for nothing.
+        capabilities.set(Capabilities::LONG_PASSWORD, extra.mariadb_bits() == 0);
         Self {
             user: user.to_vec(),
             credential,
-            capabilities: BACKEND_CAPABILITIES
-                | extra
-                | if uses_tls { Capabilities::SSL } else { Capabilities::empty() },
+            capabilities,
             plugin: Vec::new(),
             scramble: [0; 20],
             stage: Stage::Connected,
@@ -176,7 +178,9 @@ impl BackendLogin {
         let Ok(greeting) = Greeting::parse(payload) else {
             return broken("malformed greeting");
         };
-        let missing = BACKEND_CAPABILITIES - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
+        let promised = self.capabilities & Capabilities::MARIADB_EXTENDED_METADATA;
+        let wanted = BACKEND_CAPABILITIES | promised;
+        let missing = wanted - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
             return broken(&format!("the server can't do {missing:?}, which Weir needs"));
         }

@@ -309,6 +309,14 @@ impl ClientLogin {
         if !response.capabilities.contains(Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION) {
             return refused(error::HANDSHAKE_ERROR, "Bad handshake: protocol 4.1 is needed");
         }
+        let compressions = Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION_ALGORITHM;
+        if (response.capabilities - self.offered).intersects(compressions) {
+            // It would go on in compressed packets, and neither side would understand a word.
+            return refused(
+                error::HANDSHAKE_ERROR,
+                "Bad handshake: the client compresses the connection, which is not offered here",
+            );
+        }
         self.claim = Claim {
             user: response.user.to_vec(),
             schema: response.database.unwrap_or_default().to_vec(),

@@ -1,0 +1,47 @@
+//! What Weir offers to clients at the login.
+
+use weir_protocol::capability::Capabilities;
+
+use super::Core;
+
+/// MariaDB 10.6 and later tell the types that have no number (JSON, UUID, INET6, geometries) to clients that ask for it.
+const EXTENDED_METADATA_SINCE: u16 = 1006;
+
+/// Capabilities that Weir offers to clients. Not MariaDB's CACHE_METADATA and MySQL's OPTIONAL_RESULTSET_METADATA: definitions
+/// that one connection has left out would be those that the client has from another. Not MariaDB's STMT_BULK_OPERATIONS: what
+/// of many executions a lost server has done can't be told.
+const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
+    .union(Capabilities::FOUND_ROWS)
+    .union(Capabilities::LONG_FLAG)
+    .union(Capabilities::CONNECT_WITH_DB)
+    .union(Capabilities::ODBC)
+    .union(Capabilities::LOCAL_FILES)
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::PROTOCOL_41)
+    .union(Capabilities::INTERACTIVE)
+    .union(Capabilities::IGNORE_SIGPIPE)
+    .union(Capabilities::TRANSACTIONS)
+    .union(Capabilities::RESERVED)
+    .union(Capabilities::SECURE_CONNECTION)
+    .union(Capabilities::MULTI_STATEMENTS)
+    .union(Capabilities::MULTI_RESULTS)
+    .union(Capabilities::PS_MULTI_RESULTS)
+    .union(Capabilities::PLUGIN_AUTH)
+    .union(Capabilities::CONNECT_ATTRS)
+    .union(Capabilities::PLUGIN_AUTH_LENENC_CLIENT_DATA)
+    .union(Capabilities::SESSION_TRACK)
+    .union(Capabilities::DEPRECATE_EOF);
+
+impl Core {
+    /// What the servers behind can, as far as Weir can pass it on.
+    pub(super) fn offered(&self) -> Capabilities {
+        let mut offered = OFFERED;
+        offered.set(Capabilities::SSL, self.snapshot.tls);
+        if self.snapshot.is_mariadb && self.snapshot.dialect.server.release >= EXTENDED_METADATA_SINCE {
+            // Who has LONG_PASSWORD says that he is no MariaDB, and speaks of nothing of MariaDB's.
+            offered -= Capabilities::LONG_PASSWORD;
+            offered |= Capabilities::MARIADB_EXTENDED_METADATA;
+        }
+        offered
+    }
+}

@@ -1,0 +1,22 @@
+//! Values in the place of functions and variables that only Weir knows, written so that they have the types which servers
+//! give to those: CREATE TABLE ... SELECT makes the same columns of them, and drivers see the same metadata.
+//!
+//! Seen on MariaDB 10.11, where a number's type follows from its digits, and on MySQL 9.7. What differs: sums with ROW_COUNT()
+//! and FOUND_ROWS() are one digit longer on MariaDB.
+
+use std::fmt::Display;
+
+/// CONNECTION_ID(): int(10) unsigned not null on MariaDB, bigint unsigned not null on MySQL.
+pub(super) fn connection_id(id: u32) -> String {
+    format!("CAST({id:010} AS UNSIGNED)")
+}
+
+/// ROW_COUNT() and FOUND_ROWS(): bigint(21) not null.
+pub(super) fn count(count: impl Display) -> String {
+    format!("CAST({count}|0 AS SIGNED)")
+}
+
+/// A system variable: bigint(21) unsigned, which may be null.
+pub(super) fn variable(value: impl Display) -> String {
+    format!("NULLIF({value}|0,-1)")
+}
