@@ -492,7 +492,7 @@ impl Client {
         let is_fine = match code {
             1213 => rules.aborts || (rules.turns_away && message.contains("has left its cluster")),
             1047 => rules.turns_away,
-            1317 => rules.kills,
+            1317 | 1927 => rules.kills,
             1053 => rules.loses_connections || rules.kills,
             9001 => rules.may_starve,
             // LAST_INSERT_ID() went with a connection: no answer is better than an older one.
