@@ -68,10 +68,10 @@ impl ProbeHandle {
         let server = endpoint.clone();
         let shunned = Arc::new(AtomicBool::new(false));
         let kind = settings.kind;
-        let flags = Flags { hurry: hurry.clone(), shunned: shunned.clone(), log, kind };
+        let flags = Flags { hurry: hurry.clone(), shunned: shunned.clone(), log, kind, interval };
         let thread = thread::Builder::new().name(format!("probe {endpoint}"));
         let mut threads = vec![thread.spawn(move || {
-            run(probe, watch, server, generation, interval, &inbox, &events, &flags);
+            run(probe, watch, server, generation, &inbox, &events, &flags);
         })?];
         let mut causal_orders = None;
         if settings.kind != Kind::Ping {
@@ -118,6 +118,7 @@ struct Flags {
     /// Where its looks are noted, and as what.
     log: Arc<ProbeLog>,
     kind: Kind,
+    interval: Duration,
 }
 
 fn run(
@@ -125,11 +126,11 @@ fn run(
     mut watch: Watch,
     endpoint: Endpoint,
     generation: u64,
-    interval: Duration,
     orders: &Receiver<Order>,
     events: &SyncSender<Event>,
     flags: &Flags,
 ) {
+    let interval = flags.interval;
     let mut dead_since = None;
     loop {
         let look = Box::new(probe.look(flags.shunned.load(Ordering::Relaxed)));

@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
             looks,
             control,
             maker,
-            holder: holder,
+            holder,
             marks,
             weir: None,
             starts: 0,

@@ -13,7 +13,7 @@ fn state(schema: &[u8]) -> State {
 
 fn prepare(registry: &mut Registry, text: &str, state: &State) -> Rc<Prepared> {
     let statement = weir_sql::scan(text.as_bytes(), Dialect::default());
-    registry.intern(text.as_bytes(), state, (statement, Server::default()), usize::MAX).unwrap()
+    registry.intern(text.as_bytes(), state, (statement, Server::default()), usize::MAX).expect("no limit")
 }
 
 #[test]

@@ -55,10 +55,13 @@ fn init_connect(env: &Env) -> CaseResult {
     config.push("mysql_hostgroup_attributes", &row);
     config.variable("connection_max_age_ms", 1000);
     reload(&weir, &config)?;
-    eventually("new connections have the new one", PATIENCE, || {
+    eventually("who comes then has the new one", PATIENCE, || {
         thread::sleep(Duration::from_millis(200));
-        Ok(one.value("SELECT @@wait_timeout")? == "4321")
-    })
+        let mut next = Session::open(weir.addr(), "test")?;
+        Ok(next.value("SELECT @@wait_timeout")? == "4321")
+    })?;
+    ensure!(one.value("SELECT @@wait_timeout")? == "1234", "who was there keeps what it began with");
+    Ok(())
 }
 
 fn init_connect_fails(env: &Env) -> CaseResult {

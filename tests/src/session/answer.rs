@@ -2,7 +2,7 @@
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};
-use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
+use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextRow};
 use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Reader;
 
@@ -190,7 +190,10 @@ impl Rows {
                 continue;
             }
             let column = ColumnDefinition::parse(definition, self.capabilities).map_err(odd)?;
+            let is_unsigned = column.flags.contains(ColumnFlags::UNSIGNED);
             let value = match column.column_type {
+                ColumnType::LONGLONG if is_unsigned => reader.u64().map(|n| n.to_string()),
+                ColumnType::LONG | ColumnType::INT24 if is_unsigned => reader.u32().map(|n| n.to_string()),
                 ColumnType::LONGLONG => reader.u64().map(|n| n.cast_signed().to_string()),
                 ColumnType::LONG | ColumnType::INT24 => reader.u32().map(|n| n.cast_signed().to_string()),
                 ColumnType::SHORT => reader.u16().map(|n| n.cast_signed().to_string()),

@@ -66,14 +66,13 @@ impl Core {
                 session.last_commit_at = self.now;
             }
         }
-        match session.work.kind {
+        let (kind, is_ok) = (session.work.kind, matches!(session.work.ending, Ending::Ok { .. }));
+        if kind == WorkKind::Track && is_ok && !self.tracked(key, holder) {
+            return;
+        }
+        match kind {
             WorkKind::Execute => self.note_executed(key, holder),
             WorkKind::LoginSchema => return self.schema_checked(key, holder),
-            WorkKind::Track if matches!(session.work.ending, Ending::Ok { .. }) => {
-                if !self.tracked(key, holder) {
-                    return;
-                }
-            }
             WorkKind::Fetch => self.note_fetched(key, holder),
             WorkKind::StmtReset => self.note_statement_reset(key, holder),
             _ => {}
