@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Weir};
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Case> {
         ),
         Case::parallel("isolation::diagnostics_beside_a_user_variable_are_the_sessions_own", own_diagnostics),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
+        Case::parallel("isolation::settings_behind_a_refused_reset_are_nobodys_defaults", refused_reset),
     ]
 }
 
@@ -537,5 +538,32 @@ fn duplicate_key(env: &Env) -> CaseResult {
     session.run("SET autocommit = 0")?;
     session.refused("INSERT INTO nowhere VALUES (1)", 1146)?;
     other.run("DO 0")?;
+    Ok(())
+}
+
+/// A transaction that the cluster aborts while its client is idle makes the server refuse the next command: the reset
+/// after the client has left.
+fn refused_reset(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let mut neighbour = Session::open(env.cluster()?.node(1).addr(), &schema)?;
+    neighbour.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
+    let weir = one_connection(env)?;
+    eventually("the defaults are asked for", FREED_TIMEOUT, || {
+        Ok(weir.log().contains("session variables are known"))
+    })?;
+    let settings = "SELECT CONCAT_WS(' ', @@autocommit, @@sql_mode, @@tx_isolation)";
+    let defaults = neighbour.value(settings)?;
+    for round in 0..5 {
+        let mut one = Session::open(weir.addr(), &schema)?;
+        wait_free(&mut one)?;
+        one.run("SET autocommit = 0, sql_mode = 'ANSI', SESSION tx_isolation = 'SERIALIZABLE'")?;
+        one.query("SELECT * FROM t WHERE id = 77 FOR UPDATE")?;
+        neighbour.run(&format!("ALTER TABLE t ADD COLUMN c{round} INT"))?;
+        drop(one);
+        let mut next = Session::open(weir.addr(), &schema)?;
+        wait_free(&mut next)?;
+        let seen = next.value(settings)?;
+        ensure!(seen == defaults, "round {round}: {seen} instead of {defaults}");
+    }
     Ok(())
 }

@@ -239,6 +239,11 @@ fn altered_between(env: &Env) -> CaseResult {
         session.run(&format!("CREATE TABLE {table} (id INT PRIMARY KEY, word VARCHAR(10))"))?;
         let insert = session.prepare(&format!("INSERT INTO {table} (id, word) VALUES (?, ?)"))?;
         let select = session.prepare(&format!("SELECT * FROM {table} WHERE id < ? ORDER BY id"))?;
+        // A session's reads may go to a node that has yet to apply what another session has defined.
+        let mut define = |sql: &str| -> CaseResult {
+            other.run(sql)?;
+            Ok(env.wait_applied()?)
+        };
         let mut seen = Vec::new();
         for (at, ddl) in [
             "ADD COLUMN n BIGINT NOT NULL DEFAULT 5",
@@ -252,13 +257,13 @@ fn altered_between(env: &Env) -> CaseResult {
             let at = i64::try_from(at)?;
             seen.push(session.execute(&insert, &[Param::Int(at), "word".into()])?);
             seen.push(session.execute(&select, &[Param::Int(100)])?);
-            other.run(&format!("ALTER TABLE {table} {ddl}"))?;
+            define(&format!("ALTER TABLE {table} {ddl}"))?;
             seen.push(session.execute(&select, &[Param::Int(100)])?);
         }
-        other.run(&format!("DROP TABLE {table}"))?;
+        define(&format!("DROP TABLE {table}"))?;
         let gone = session.execute(&select, &[Param::Int(100)])?;
         ensure!(gone.error() == Some(1146), "{table} was dropped: {gone:?}");
-        other.run(&format!("CREATE TABLE {table} (id INT PRIMARY KEY)"))?;
+        define(&format!("CREATE TABLE {table} (id INT PRIMARY KEY)"))?;
         let anew = session.execute(&select, &[Param::Int(100)])?;
         ensure!(anew.error().is_none() && anew.column_names() == ["id"], "{table} was made anew: {anew:?}");
         answers.push(seen.iter().map(|answer| rows_only(answer, table)).collect::<Vec<_>>());

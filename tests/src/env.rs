@@ -174,13 +174,19 @@ impl Env {
         let cluster = self.cluster()?;
         let sql = format!("CREATE USER {name}@'%' IDENTIFIED BY '{name}'; GRANT ALL ON *.* TO {name}@'%'");
         cluster.node(1).root_query(&sql).map_err(|error| error.to_string())?;
-        for node in cluster.nodes() {
-            let wait = "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM mysql.global_priv";
-            node.root_query(wait).map_err(|error| error.to_string())?;
-        }
+        self.wait_applied()?;
         // Accounts hold words that live as long as the program, as the constant ones do.
         let word: &'static str = name.leak();
         Ok(Account { user: word, password: word })
+    }
+
+    /// Waits until every node has applied what was written to any of them.
+    pub fn wait_applied(&self) -> Result<(), String> {
+        for node in self.cluster()?.nodes() {
+            let wait = "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM mysql.global_priv";
+            node.root_query(wait).map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Brings every node back, if there is a cluster at all.

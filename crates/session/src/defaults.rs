@@ -22,7 +22,7 @@ const ALIASES: [(&str, &str); 5] = [
 ];
 
 /// The variables of a connection that no session has had yet.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Defaults {
     /// The server has told them.
     is_known: bool,
@@ -67,6 +67,11 @@ impl Defaults {
     /// Whether the server has told them.
     pub fn is_known(&self) -> bool {
         self.is_known
+    }
+
+    /// Neither the server nor an init_connect of Weir's has told any.
+    pub fn says_nothing(&self) -> bool {
+        !self.is_known && self.variables.variables().next().is_none()
     }
 
     /// The variables, in a state without a schema.

@@ -283,6 +283,8 @@ impl Core {
                         let settle = *settle;
                         self.settle_ok(key, settle, &ok);
                     }
+                    // Behind a reset that was refused all is the last session's, and nothing to be learned from.
+                    Some(Expected::Setup | Expected::Init) if backend.poison.is_some() => {}
                     Some(Expected::Setup) => self.take_defaults(key, &ok),
                     Some(Expected::Init) => self.take_init(key, &ok),
                     Some(Expected::Sync(Some(_))) if backend.is_tracked => {

@@ -55,6 +55,10 @@ impl Core {
     pub(super) fn defaults_answered(&mut self, key: BackendKey, variables: &Arc<SessionVariables>) -> bool {
         let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
         let backend = &mut self.backends[key];
+        if backend.poison.is_some() {
+            // The reset in front was refused: these are the last session's settings.
+            return true;
+        }
         let row = last_packet(&bytes).unwrap_or_default();
         let answer = Reader::new(row).lenenc_bytes().unwrap_or_default();
         let Some(defaults) = Defaults::parse(variables.names(), answer, SEPARATOR, NULL) else {
@@ -75,6 +79,7 @@ impl Core {
         self.servers[backend.server].note_defaults(known);
         if let Some(holder) = holder {
             // COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.
+            self.sessions[holder].defaults = None;
             self.adopt_defaults(key, holder);
         }
         true
@@ -117,7 +122,7 @@ impl Core {
         match &session.defaults {
             Some(own) if Rc::ptr_eq(own, there) => true,
             _ if session.suits.as_ref().is_some_and(|suited| Rc::ptr_eq(suited, there)) => true,
-            Some(own) => {
+            Some(own) if own.is_known() || !there.is_known() => {
                 let (there, own) = (there.clone(), own.clone());
                 let state = carried(&session.state, &own, &there);
                 let state = self.interner.intern(state);
@@ -126,21 +131,30 @@ impl Core {
                 session.state = state;
                 true
             }
-            None if !there.is_known() => true,
-            None => {
+            None if there.says_nothing() => true,
+            _ => {
                 let before = (session.dialect, session.is_autocommit);
                 self.adopt_defaults(key, holder);
                 let session = &self.sessions[holder];
                 // Without its text there is nothing to be looked at, and it means the same in every mode.
                 let is_looked_at = session.work.kind != WorkKind::LoginSchema && session.upload.is_none();
-                !is_looked_at || before == (session.dialect, session.is_autocommit)
+                let is_as_before = !is_looked_at || before == (session.dialect, session.is_autocommit);
+                // What init_connect had set before the servers were asked may differ.
+                is_as_before && self.suits_defaults(key, holder)
             }
         }
     }
 
-    /// The session's defaults are this connection's.
+    /// The session's defaults are this connection's, but for those that it knows already.
     fn adopt_defaults(&mut self, key: BackendKey, holder: SessionKey) {
         let defaults = self.backends[key].defaults.clone();
+        let own = self.sessions[holder].defaults.take();
+        let defaults = match own {
+            Some(own) if !Rc::ptr_eq(&own, &defaults) => {
+                self.defaults.intern(defaults.as_ref().clone().with(own.variables()))
+            }
+            _ => defaults,
+        };
         let session = &mut self.sessions[holder];
         if let Some(is_autocommit) = defaults.is_autocommit()
             && session.state.variable("autocommit").is_none()
