@@ -32,25 +32,29 @@ impl Core {
             // COMMIT or ROLLBACK with RELEASE.
             return Closes::Yes;
         }
-        let releases = match session.state.variable("completion_type") {
-            Some(value) => value == RELEASE,
-            None => self.backends[key].releases_by_default,
-        };
-        if !releases || !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
+        if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
             return Closes::No;
         }
         let statement = work.statement;
         let may_hide_more = statement.multi
             || session.upload.is_some()
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
-        match statement.kind {
+        let ends_transaction = matches!(statement.kind, Kind::Commit | Kind::Rollback);
+        let may_close = ends_transaction || statement.kind == Kind::SetStatement || may_hide_more;
+        if !may_close || !self.releases_by_default(key, holder) {
+            return Closes::No;
+        }
+        if !ends_transaction || may_hide_more || self.says_release(holder) {
             // With the word it is NO RELEASE, or a comment.
-            Kind::Commit | Kind::Rollback if !may_hide_more && !self.says_release(holder) => {
-                if has_succeeded { Closes::Yes } else { Closes::Perhaps }
-            }
-            Kind::Commit | Kind::Rollback | Kind::SetStatement => Closes::Perhaps,
-            _ if may_hide_more => Closes::Perhaps,
-            _ => Closes::No,
+            return Closes::Perhaps;
+        }
+        if has_succeeded { Closes::Yes } else { Closes::Perhaps }
+    }
+
+    fn releases_by_default(&self, key: BackendKey, holder: SessionKey) -> bool {
+        match self.sessions[holder].state.variable("completion_type") {
+            Some(value) => value == RELEASE,
+            None => self.backends[key].releases_by_default,
         }
     }
 

@@ -104,7 +104,7 @@ impl Core {
             return true;
         }
         // MySQL (9.7) clears them at every other statement.
-        self.speaks_mariadb(key) && self.kind_leaves_warnings(key)
+        self.kind_leaves_warnings(key) && self.speaks_mariadb(key)
     }
 
     /// Whether statements of this kind leave older warnings where they are (MariaDB 10.11).
