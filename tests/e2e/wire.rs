@@ -1,6 +1,7 @@
 //! What clients get on the wire, packet by packet, beside what a server sends straight: for clients of every kind of
 //! capabilities.
 
+mod attributes;
 mod eof;
 mod last_prepared;
 mod sessions;
@@ -9,6 +10,7 @@ mod warnings;
 
 use std::error::Error;
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtPrepareOk};
@@ -20,12 +22,21 @@ use weir_tests::{Case, CaseResult, Env};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    [eof::trials(), last_prepared::trials(), sessions::trials(), types::trials(), warnings::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        attributes::trials(),
+        eof::trials(),
+        last_prepared::trials(),
+        sessions::trials(),
+        types::trials(),
+        warnings::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
+/// How long Weir may take to know its servers.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A row may begin with an EOF's header, too, and is longer then.
 const EOF_BYTES_MAX: usize = 9;
 
@@ -56,6 +67,24 @@ impl Twins {
 
     /// Prepares and executes with these parameters, all of them of type LONG.
     fn execute(&mut self, sql: &str, params: &[i32], flags: u8, blur: fn(&mut Vec<Packet>)) -> CaseResult {
+        let mut parameters = Vec::new();
+        if !params.is_empty() {
+            parameters.extend(std::iter::repeat_n(0, params.len().div_ceil(8)));
+            parameters.push(1);
+            parameters.extend(params.iter().flat_map(|_| [3, 0]));
+            parameters.extend(params.iter().flat_map(|param| param.to_le_bytes()));
+        }
+        self.execute_each(sql, &[parameters], flags, blur)
+    }
+
+    /// Prepares, and executes with each of these in turn, as they stand behind the fixed part of the command.
+    fn execute_each(
+        &mut self,
+        sql: &str,
+        parameters: &[Vec<u8>],
+        flags: u8,
+        blur: fn(&mut Vec<Packet>),
+    ) -> CaseResult {
         let payload = [&[Command::StmtPrepare.code()], sql.as_bytes()].concat();
         let mut ids = Vec::new();
         for client in [&mut self.through, &mut self.direct] {
@@ -66,22 +95,20 @@ impl Twins {
             read_definitions(client, prepared.params, &mut Vec::new())?;
             read_definitions(client, prepared.columns, &mut Vec::new())?;
         }
-        let mut answers = Vec::new();
-        for (client, id) in [&mut self.through, &mut self.direct].into_iter().zip(ids) {
-            let mut payload = vec![Command::StmtExecute.code()];
-            payload.extend_from_slice(&id.to_le_bytes());
-            payload.extend_from_slice(&[flags, 1, 0, 0, 0]);
-            if !params.is_empty() {
-                payload.extend(std::iter::repeat_n(0, params.len().div_ceil(8)));
-                payload.push(1);
-                payload.extend(params.iter().flat_map(|_| [3, 0]));
-                payload.extend(params.iter().flat_map(|param| param.to_le_bytes()));
+        for parameters in parameters {
+            let mut answers = Vec::new();
+            for (client, id) in [&mut self.through, &mut self.direct].into_iter().zip(&ids) {
+                let mut payload = vec![Command::StmtExecute.code()];
+                payload.extend_from_slice(&id.to_le_bytes());
+                payload.extend_from_slice(&[flags, 1, 0, 0, 0]);
+                payload.extend_from_slice(parameters);
+                let mut packets = answer(client, &payload)?;
+                blur(&mut packets);
+                answers.push(packets);
             }
-            let mut packets = answer(client, &payload)?;
-            blur(&mut packets);
-            answers.push(packets);
+            alike(sql, &answers[0], &answers[1])?;
         }
-        alike(sql, &answers[0], &answers[1])
+        Ok(())
     }
 }
 

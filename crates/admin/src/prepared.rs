@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use rusqlite::types::Value;
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{StmtExecute, StmtLongData};
 use weir_protocol::error;
 use weir_protocol::resultset::ColumnType;
@@ -98,7 +99,7 @@ impl Prepared {
 }
 
 fn values(statement: &mut Statement, payload: &[u8]) -> Result<Vec<Value>, Malformed> {
-    let parameters = StmtExecute::parameters(payload, statement.parameters)?;
+    let parameters = StmtExecute::parameters(payload, statement.parameters, Capabilities::empty())?;
     if parameters.new_params_bound {
         let types = payload.get(parameters.types).unwrap_or_default();
         statement.types = types.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();

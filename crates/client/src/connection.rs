@@ -25,6 +25,7 @@ pub struct Connection {
     stream: PacketStream,
     options: Options,
     capabilities: Capabilities,
+    offers: Capabilities,
     thread_id: u32,
     version: String,
     /// An exchange was left in the middle: nothing that follows would be in step.
@@ -41,8 +42,8 @@ impl Connection {
         let deadline = Deadline::after(Some(options.connect_timeout));
         let stream = PacketStream::connect(options, deadline)?;
         let (stream, welcome) = log_in(stream, options, deadline)?;
-        let Welcome { version, thread_id, capabilities } = welcome;
-        Ok(Self { stream, options: options.clone(), capabilities, thread_id, version, broken: false })
+        let Welcome { version, thread_id, capabilities, offers } = welcome;
+        Ok(Self { stream, options: options.clone(), capabilities, offers, thread_id, version, broken: false })
     }
 
     /// The connection's id, as KILL takes it.
@@ -58,6 +59,11 @@ impl Connection {
     /// What was agreed on with the server.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
+    }
+
+    /// What the server's greeting has offered.
+    pub fn offers(&self) -> Capabilities {
+        self.offers
     }
 
     /// Whether an earlier error made the connection useless.

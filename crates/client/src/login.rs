@@ -22,6 +22,8 @@ pub(crate) struct Welcome {
     pub(crate) version: String,
     pub(crate) thread_id: u32,
     pub(crate) capabilities: Capabilities,
+    /// What the server can, agreed on or not.
+    pub(crate) offers: Capabilities,
 }
 
 /// Logs in.
@@ -66,7 +68,8 @@ pub(crate) fn log_in(
     stream.send(&out, deadline)?;
     authenticate(&mut stream, &credential, greeting.scramble, capabilities, deadline)?;
     let version = String::from_utf8_lossy(greeting.version).into_owned();
-    let welcome = Welcome { version, thread_id: greeting.thread_id, capabilities };
+    let (thread_id, offers) = (greeting.thread_id, greeting.capabilities);
+    let welcome = Welcome { version, thread_id, capabilities, offers };
     Ok((stream, welcome))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_client::{Connection, Error, Options};
+use weir_client::{Capabilities, Connection, Error, Options};
 use weir_topology::session_variables::SEPARATOR;
 use weir_topology::{ServerShared, SessionVariables};
 
@@ -140,6 +140,7 @@ impl Watch {
             return;
         }
         self.looked_at = Some(Instant::now());
+        self.shared.note_query_attributes(connection.offers().contains(Capabilities::QUERY_ATTRIBUTES));
         if connection.server_version() != self.version {
             self.version = connection.server_version().to_owned();
             self.known = None;

@@ -3,7 +3,9 @@
 
 use crate::auth::{StoredPassword, rsa};
 use crate::capability::Capabilities;
-use crate::command::{ChangeUser, Command, StmtExecute, StmtFetch, StmtLongData, StmtPrepareOk};
+use crate::command::{
+    ChangeUser, Command, StmtExecute, StmtFetch, StmtLongData, StmtPrepareOk, query_attributes_len,
+};
 use crate::frame::{self, Header};
 use crate::handshake::{AuthPacket, ClientReply, ConnectAttributes, Greeting, HandshakeResponse};
 use crate::ok::{EofPacket, ErrPacket, OkPacket, SessionTracks};
@@ -104,13 +106,22 @@ pub fn fuzz_command(data: &[u8]) {
     if let Ok(change) = ChangeUser::parse(payload, capabilities) {
         assert_change_user(&change, capabilities);
     }
-    if StmtExecute::parse(payload).is_ok()
-        && let Ok(found) = StmtExecute::parameters(payload, u16::from(n_params))
+    if choice & 8 != 0 {
+        capabilities |= Capabilities::QUERY_ATTRIBUTES;
+    }
+    if payload.first() == Some(&Command::Query.code())
+        && let Ok(len) = query_attributes_len(&payload[1..])
     {
-        assert_eq!(found.null_bitmap.start, StmtExecute::LEN);
-        assert_eq!(found.null_bitmap.len(), usize::from(n_params).div_ceil(8));
-        assert_eq!(found.types.len(), if found.new_params_bound { 2 * usize::from(n_params) } else { 0 });
-        assert!(found.null_bitmap.end <= found.types.start && found.types.end == found.values.start);
+        assert!(len < payload.len());
+    }
+    if StmtExecute::parse(payload).is_ok()
+        && let Ok(found) = StmtExecute::parameters(payload, u16::from(n_params), capabilities)
+    {
+        assert!(found.null_bitmap.start >= StmtExecute::LEN && found.count >= usize::from(n_params));
+        assert_eq!(found.null_bitmap.len(), found.count.div_ceil(8));
+        let types_min = if found.new_params_bound { 2 * usize::from(n_params) } else { 0 };
+        assert!(found.types.len() >= types_min);
+        assert!(found.null_bitmap.end <= found.types.start && found.types.end <= found.values.start);
         assert_eq!(found.values.end, payload.len());
     }
     if let Ok(data) = StmtLongData::parse(payload) {

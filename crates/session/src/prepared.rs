@@ -169,7 +169,7 @@ pub struct ClientStatement {
     pub prepared: Rc<Prepared>,
     /// Parameters, by the server's answer to the PREPARE.
     pub params: u16,
-    /// Parameter types as the client sent them last: 2 bytes each. Executions may omit them.
+    /// Parameter types as the client sent them last: 2 bytes each, and a name behind each from clients with QUERY_ATTRIBUTES. Executions may omit them.
     pub types: Option<Rc<[u8]>>,
     /// What COM_STMT_SEND_LONG_DATA has brought for its next execution.
     pub long_data: LongData,

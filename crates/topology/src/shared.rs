@@ -30,6 +30,8 @@ pub struct ServerShared {
     session_variables: Mutex<Option<Arc<SessionVariables>>>,
     /// The global value of autocommit, as seen last.
     is_autocommit: AtomicBool,
+    /// It offers QUERY_ATTRIBUTES, as its last greeting told.
+    takes_query_attributes: AtomicBool,
 }
 
 /// A write that is noted stands for those of so much time after it, which need not be noted then: threads that write
@@ -53,6 +55,7 @@ impl ServerShared {
             renewal: AtomicU64::new(0),
             session_variables: Mutex::default(),
             is_autocommit: AtomicBool::new(true),
+            takes_query_attributes: AtomicBool::new(false),
         }
     }
 
@@ -80,6 +83,16 @@ impl ServerShared {
     /// Whether sessions begin with autocommit, as far as is known.
     pub fn is_autocommit(&self) -> bool {
         self.is_autocommit.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients may send query attributes to it (MySQL 8.0.23 and later); false until it has greeted.
+    pub fn takes_query_attributes(&self) -> bool {
+        self.takes_query_attributes.load(Ordering::Relaxed)
+    }
+
+    /// What its greeting offers.
+    pub fn note_query_attributes(&self, are_taken: bool) {
+        self.takes_query_attributes.store(are_taken, Ordering::Relaxed);
     }
 
     /// The global value of autocommit.

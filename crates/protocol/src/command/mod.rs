@@ -3,15 +3,17 @@
 //!
 //! Every command starts a new exchange: its first packet has sequence number 0.
 
+mod attributes;
 mod change_user;
 mod prepared;
 mod send;
 
+pub use attributes::{NO_QUERY_ATTRIBUTES, query_attributes_len};
 pub use change_user::ChangeUser;
 pub use prepared::{StmtExecute, StmtFetch, StmtLongData, StmtParameters, StmtPrepareOk};
 pub use send::{
-    put_change_user, put_init_db, put_ping, put_query, put_quit, put_reset_connection, put_stmt_close,
-    put_stmt_prepare, put_stmt_reset,
+    put_change_user, put_init_db, put_ping, put_query, put_query_with_attributes, put_quit,
+    put_reset_connection, put_stmt_close, put_stmt_prepare, put_stmt_reset,
 };
 
 macro_rules! commands {

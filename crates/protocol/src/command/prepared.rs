@@ -1,5 +1,7 @@
 use std::ops::Range;
 
+use super::attributes::named_type;
+use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::wire::{Malformed, Reader, put_u16, put_u32};
 
@@ -17,13 +19,16 @@ pub struct StmtExecute {
 /// Where the parameters of a COM_STMT_EXECUTE are, as ranges of its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StmtParameters {
-    /// One bit per parameter, `(n + 7) / 8` bytes, the lowest bit first: set for NULL.
+    /// How many there are: the statement's own, and behind them the query attributes.
+    pub count: usize,
+    /// One bit per parameter, `(count + 7) / 8` bytes, the lowest bit first: set for NULL.
     pub null_bitmap: Range<usize>,
     /// Whether types are sent; if not, those of the previous execution hold.
     pub new_params_bound: bool,
-    /// Two bytes per parameter: type, and 0x80 for unsigned. Empty unless `new_params_bound`.
+    /// Of the statement's own two bytes per parameter: type, and 0x80 for unsigned; from a client with QUERY_ATTRIBUTES its
+    /// name behind that. Empty unless `new_params_bound`.
     pub types: Range<usize>,
-    /// The values of the parameters that are neither NULL nor sent as long data.
+    /// The values of those, attributes included, that are neither NULL nor sent as long data.
     pub values: Range<usize>,
 }
 
@@ -50,33 +55,68 @@ impl StmtExecute {
         Ok(StmtExecute { stmt_id: reader.u32()?, flags: reader.u8()?, iteration_count: reader.u32()? })
     }
 
-    /// Finds the parameters in the same `payload`, for a statement with `n_params` of them and a
-    /// client without QUERY_ATTRIBUTES (which would put a count and names in between).
+    /// A client with QUERY_ATTRIBUTES tells how many parameters there are also for a statement that has none.
+    pub const PARAMETER_COUNT_AVAILABLE: u8 = 8;
+
+    /// Finds the parameters in the same `payload`, for a statement with `n_params` of them and a client with these
+    /// `capabilities`: with QUERY_ATTRIBUTES there are a count and names in between, and maybe more parameters (MySQL's source
+    /// documentation: "COM_STMT_EXECUTE").
     ///
     /// `payload` may end anywhere in the values, if they are not there yet.
-    pub fn parameters(payload: &[u8], n_params: u16) -> Result<StmtParameters, Malformed> {
-        let start = Self::LEN;
-        if n_params == 0 {
+    pub fn parameters(
+        payload: &[u8],
+        n_params: u16,
+        capabilities: Capabilities,
+    ) -> Result<StmtParameters, Malformed> {
+        let n_params = usize::from(n_params);
+        let has_attributes = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+        let (mut start, mut count) = (Self::LEN, n_params);
+        let is_counted =
+            payload.get(Self::FLAGS).is_some_and(|flags| flags & Self::PARAMETER_COUNT_AVAILABLE != 0);
+        if has_attributes && (n_params > 0 || is_counted) {
+            let rest = payload.get(start..).ok_or(Malformed::Truncated)?;
+            let mut reader = Reader::new(rest);
+            count = reader.lenenc_int()?.try_into().map_err(|_| Malformed::Truncated)?;
+            start += rest.len() - reader.remaining();
+            if count < n_params {
+                return Err(Malformed::Truncated);
+            }
+        }
+        if count == 0 {
             return Ok(StmtParameters {
+                count,
                 null_bitmap: start..start,
                 new_params_bound: false,
                 types: start..start,
                 values: start..payload.len().max(start),
             });
         }
-        let n_params = usize::from(n_params);
-        let bitmap_end = start + n_params.div_ceil(8);
+        let bitmap_end = start.checked_add(count.div_ceil(8)).ok_or(Malformed::Truncated)?;
         let new_params_bound = *payload.get(bitmap_end).ok_or(Malformed::Truncated)? == 1;
         let types_start = bitmap_end + 1;
-        let types_end = if new_params_bound { types_start + 2 * n_params } else { types_start };
-        if types_end > payload.len() {
+        let (mut types_end, mut values_start) = (types_start, types_start);
+        if new_params_bound && has_attributes {
+            let mut reader = Reader::new(&payload[types_start..]);
+            for at in 0..count {
+                named_type(&mut reader)?;
+                values_start = payload.len() - reader.remaining();
+                if at < n_params {
+                    types_end = values_start;
+                }
+            }
+        } else if new_params_bound {
+            types_end = types_start + 2 * n_params;
+            values_start = types_end;
+        }
+        if values_start > payload.len() {
             return Err(Malformed::Truncated);
         }
         Ok(StmtParameters {
+            count,
             null_bitmap: start..bitmap_end,
             new_params_bound,
             types: types_start..types_end,
-            values: types_end..payload.len(),
+            values: values_start..payload.len(),
         })
     }
 
@@ -234,25 +274,47 @@ mod tests {
         assert_eq!(payload.len(), StmtExecute::LEN);
         payload.extend_from_slice(&[0b10, 1, 3, 0, 6, 0, 7, 0, 0, 0]);
         assert_eq!(StmtExecute::parse(&payload).unwrap().stmt_id, 9);
-        let found = StmtExecute::parameters(&payload, 2).unwrap();
+        let found = StmtExecute::parameters(&payload, 2, Capabilities::empty()).unwrap();
         assert_eq!(found.null_bitmap, 10..11);
         assert!(found.new_params_bound);
         assert_eq!((found.types, found.values), (12..16, 16..20));
 
         payload.truncate(StmtExecute::LEN);
         payload.extend_from_slice(&[0b10, 0, 7, 0, 0, 0]);
-        let again = StmtExecute::parameters(&payload, 2).unwrap();
+        let again = StmtExecute::parameters(&payload, 2, Capabilities::empty()).unwrap();
         assert_eq!((again.types, again.values), (12..12, 12..16));
+    }
+
+    #[test]
+    fn attributes_stand_behind_the_parameters() {
+        let with = Capabilities::QUERY_ATTRIBUTES;
+        // SELECT ? with an int 7, and the attribute `who`.
+        let mut payload = Vec::new();
+        StmtExecute { stmt_id: 9, flags: 8, iteration_count: 1 }.write(&mut payload);
+        payload.extend_from_slice(&[2, 0, 1]);
+        payload.extend_from_slice(b"\x03\0\0\xfe\0\x03who\x07\0\0\0\x02me");
+        let found = StmtExecute::parameters(&payload, 1, with).unwrap();
+        assert_eq!((found.count, found.null_bitmap, found.types), (2, 11..12, 13..16));
+        assert_eq!(&payload[found.values], b"\x07\0\0\0\x02me");
+        // Without parameters only the flag tells that there is a count.
+        payload.truncate(StmtExecute::LEN);
+        assert!(StmtExecute::parameters(&payload, 0, with).is_err());
+        payload.push(0);
+        assert_eq!(StmtExecute::parameters(&payload, 0, with).unwrap().count, 0);
+        payload[StmtExecute::FLAGS] = 0;
+        assert_eq!(StmtExecute::parameters(&payload[..10], 0, with).unwrap().values, 10..10);
+        // Fewer than the statement has.
+        assert_eq!(StmtExecute::parameters(&payload, 1, with), Err(Malformed::Truncated));
     }
 
     #[test]
     fn a_packet_too_short_for_its_parameters_is_an_error() {
         let mut payload = Vec::new();
         StmtExecute { stmt_id: 9, flags: 0, iteration_count: 1 }.write(&mut payload);
-        assert!(StmtExecute::parameters(&payload, 0).is_ok());
-        assert_eq!(StmtExecute::parameters(&payload, 1), Err(Malformed::Truncated));
+        assert!(StmtExecute::parameters(&payload, 0, Capabilities::empty()).is_ok());
+        assert_eq!(StmtExecute::parameters(&payload, 1, Capabilities::empty()), Err(Malformed::Truncated));
         payload.extend_from_slice(&[0, 1, 3]);
-        assert_eq!(StmtExecute::parameters(&payload, 1), Err(Malformed::Truncated));
+        assert_eq!(StmtExecute::parameters(&payload, 1, Capabilities::empty()), Err(Malformed::Truncated));
         assert_eq!(StmtExecute::parse(&payload[..9]), Err(Malformed::Truncated));
     }
 }

@@ -10,6 +10,15 @@ pub fn put_query(out: &mut Vec<u8>, sql: &[u8]) {
     put_command(out, Command::Query, |out| out.extend_from_slice(sql));
 }
 
+/// Appends COM_QUERY for a client with QUERY_ATTRIBUTES; `attributes` as they stand in front of the text,
+/// [`NO_QUERY_ATTRIBUTES`](super::NO_QUERY_ATTRIBUTES) for none.
+pub fn put_query_with_attributes(out: &mut Vec<u8>, attributes: &[u8], sql: &[u8]) {
+    put_command(out, Command::Query, |out| {
+        out.extend_from_slice(attributes);
+        out.extend_from_slice(sql);
+    });
+}
+
 /// Appends COM_INIT_DB.
 pub fn put_init_db(out: &mut Vec<u8>, database: &[u8]) {
     put_command(out, Command::InitDb, |out| out.extend_from_slice(database));
@@ -69,6 +78,7 @@ mod tests {
         put_stmt_close(&mut out, 0x0102_0304);
         put_init_db(&mut out, b"d");
         put_reset_connection(&mut out);
+        put_query_with_attributes(&mut out, crate::command::NO_QUERY_ATTRIBUTES, b"DO 1");
         put_quit(&mut out);
         let expected: &[&[u8]] = &[
             b"\x01\0\0\0\x0e",
@@ -76,6 +86,7 @@ mod tests {
             b"\x05\0\0\0\x19\x04\x03\x02\x01",
             b"\x02\0\0\0\x02d",
             b"\x01\0\0\0\x1f",
+            b"\x07\0\0\0\x03\0\x01DO 1",
             b"\x01\0\0\0\x01",
         ];
         assert_eq!(out, expected.concat());

@@ -171,6 +171,7 @@ impl Core {
     /// something else to the server.
     pub(super) fn begin_again(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
+        session.restore_query_attributes();
         session.phase = Phase::Idle;
         session.command_bytes = 0;
         session.upload = None;

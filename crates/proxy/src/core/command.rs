@@ -67,7 +67,7 @@ impl Core {
         self.name_last_prepared(key, command);
         let session = &mut self.sessions[key];
         match command {
-            Some(Command::Query) => return self.query(key),
+            Some(Command::Query) => return self.take_query_attributes(key) && self.query(key),
             Some(Command::StmtPrepare) => return self.prepare(key),
             Some(Command::StmtExecute) => return self.execute(key),
             Some(Command::StmtClose) => self.close_statement(key),
@@ -193,7 +193,9 @@ impl Core {
 
     /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
     pub(super) fn put_query_text(&mut self, key: SessionKey, text: &[u8]) {
-        if let Some(code) = self.sessions[key].inbox.get_mut(HEADER_LEN) {
+        let session = &mut self.sessions[key];
+        session.work.is_bare = session.has_query_attributes();
+        if let Some(code) = session.inbox.get_mut(HEADER_LEN) {
             *code = Command::Query.code();
         }
         self.replace_text(key, text);

@@ -38,6 +38,7 @@ mod offer;
 mod old_eof;
 mod parameters;
 mod prepared;
+mod query_attributes;
 mod read_only;
 mod reading;
 mod relay;
@@ -94,7 +95,8 @@ pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
     .union(Capabilities::MULTI_STATEMENTS)
     .union(Capabilities::INTERACTIVE)
     .union(Capabilities::LOCAL_FILES)
-    .union(Capabilities::MARIADB_EXTENDED_METADATA);
+    .union(Capabilities::MARIADB_EXTENDED_METADATA)
+    .union(Capabilities::QUERY_ATTRIBUTES);
 
 /// character_set_connection and collation_connection.
 type CharsetAndCollation = (Box<str>, Box<str>);

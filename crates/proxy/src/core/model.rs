@@ -305,6 +305,10 @@ pub(crate) struct Work {
     pub is_answering: bool,
     /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
     pub withheld_bytes_max: u32,
+    /// The query attributes that the client has sent with its text, if there were any: see `query_attributes`.
+    pub attributes: Option<Box<[u8]>>,
+    /// They, or the sign that there are none, were taken out of the command in the inbox.
+    pub is_bare: bool,
     /// The text that goes out instead of the client's.
     pub rewritten: Option<Vec<u8>>,
     /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.

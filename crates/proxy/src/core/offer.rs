@@ -42,6 +42,10 @@ impl Core {
             offered -= Capabilities::LONG_PASSWORD;
             offered |= Capabilities::MARIADB_EXTENDED_METADATA;
         }
+        // What was agreed on holds for the session, and each server that it may get has to go along.
+        let takes_attributes = |pool: &super::Pool| pool.server.shared.takes_query_attributes();
+        let is_taken = !self.servers.is_empty() && self.servers.iter().all(takes_attributes);
+        offered.set(Capabilities::QUERY_ATTRIBUTES, is_taken);
         offered
     }
 }

@@ -1,5 +1,6 @@
 //! The text of a prepared statement with the parameters of one execution in it.
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::StmtExecute;
 use weir_protocol::resultset::ColumnType;
 use weir_protocol::wire::Reader;
@@ -7,18 +8,25 @@ use weir_session::prepared::{ClientStatement, LongData};
 use weir_sql::{Dialect, Lexer, TokenKind, literal};
 
 /// None if one of them is of a type, or has a value, that can't be said in every session alike.
-pub(super) fn as_text(statement: &ClientStatement, payload: &[u8], dialect: Dialect) -> Option<Vec<u8>> {
+pub(super) fn as_text(
+    statement: &ClientStatement,
+    payload: &[u8],
+    capabilities: Capabilities,
+    dialect: Dialect,
+) -> Option<Vec<u8>> {
     if statement.long_data != LongData::None {
         return None;
     }
     let text = statement.prepared.text();
-    let parameters = StmtExecute::parameters(payload, statement.params).ok()?;
+    let parameters = StmtExecute::parameters(payload, statement.params, capabilities).ok()?;
     let types = match parameters.new_params_bound {
         true => payload.get(parameters.types)?,
         false => statement.types.as_deref().unwrap_or_default(),
     };
     let nulls = payload.get(parameters.null_bitmap)?;
     let mut values = Reader::new(payload.get(parameters.values)?);
+    let is_named = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+    let mut types = Reader::new(types);
     let mut out = Vec::with_capacity(text.len() + 32);
     let mut lexer = Lexer::new(text, dialect);
     let (mut at, mut index) = (0, 0);
@@ -28,7 +36,10 @@ pub(super) fn as_text(statement: &ClientStatement, payload: &[u8], dialect: Dial
             TokenKind::End => break,
             TokenKind::Placeholder => {
                 let is_null = nulls.get(index / 8)? & (1 << (index % 8)) != 0;
-                let kind = types.get(2 * index..2 * index + 2)?;
+                let kind = types.fixed(2).ok()?;
+                if is_named {
+                    types.lenenc_bytes().ok()?;
+                }
                 out.extend_from_slice(text.get(at..token.start())?);
                 out.extend_from_slice(value(&mut values, kind, is_null)?.as_bytes());
                 at = token.end();

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::error;
 use weir_protocol::frame::HEADER_LEN;
@@ -184,7 +185,7 @@ impl Core {
             Some(ClientStatement { long_data: LongData::Refused(error, message), .. }) => {
                 Some((*error, message.to_string()))
             }
-            Some(statement) => check_parameters(payload, statement),
+            Some(statement) => check_parameters(payload, statement, session.capabilities),
         };
         if let Some((error, message)) = refused {
             if self.sessions[key].upload.is_some() {
@@ -200,7 +201,7 @@ impl Core {
         if let Some(statement) = session.statements.get_mut(&id) {
             // They hold from now on, even if this execution never reaches a server.
             let payload = &session.inbox[HEADER_LEN..session.command_bytes];
-            note_types(statement, payload);
+            note_types(statement, payload, session.capabilities);
         }
         let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
         if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
@@ -232,8 +233,8 @@ pub(super) fn reads_diagnostics(statement: &Statement) -> bool {
 }
 
 /// Keeps the parameter types of an execution: later ones may leave them out.
-fn note_types(statement: &mut ClientStatement, payload: &[u8]) {
-    let Ok(parameters) = StmtExecute::parameters(payload, statement.params) else { return };
+fn note_types(statement: &mut ClientStatement, payload: &[u8], capabilities: Capabilities) {
+    let Ok(parameters) = StmtExecute::parameters(payload, statement.params, capabilities) else { return };
     if parameters.new_params_bound {
         let types = &payload[parameters.types];
         if statement.types.as_deref() != Some(types) {
@@ -243,9 +244,19 @@ fn note_types(statement: &mut ClientStatement, payload: &[u8]) {
 }
 
 /// What is wrong with the parameters of an execution, before a server sees them.
-fn check_parameters(payload: &[u8], statement: &ClientStatement) -> Option<(error::ServerError, String)> {
-    match StmtExecute::parameters(payload, statement.params) {
+fn check_parameters(
+    payload: &[u8],
+    statement: &ClientStatement,
+    capabilities: Capabilities,
+) -> Option<(error::ServerError, String)> {
+    match StmtExecute::parameters(payload, statement.params, capabilities) {
         Err(_) => Some(malformed()),
+        // Attributes are others in every execution, and so are their types.
+        Ok(parameters)
+            if parameters.count > usize::from(statement.params) && !parameters.new_params_bound =>
+        {
+            Some(malformed())
+        }
         Ok(parameters)
             if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() =>
         {

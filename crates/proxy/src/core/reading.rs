@@ -38,6 +38,7 @@ impl Core {
         let code = encode(backend.greeted.reads_as);
         let pool = &mut self.servers[backend.server];
         pool.server.shared.reads_as.store(code, Ordering::Relaxed);
+        pool.server.shared.note_query_attributes(backend.greeted.takes_query_attributes);
         if std::mem::replace(&mut pool.reads_as, code) != code {
             self.update_readings();
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
@@ -28,10 +29,7 @@ impl Core {
 
     /// Sends a statement of Weir's own.
     pub(super) fn send_query(&mut self, key: BackendKey, text: &[u8]) {
-        let socket = self.backends[key].socket;
-        if let Some(buffer) = self.out.buffer(socket) {
-            command::put_query(buffer, text);
-        }
+        self.put_own_query(key, text);
         if text.starts_with(b"SELECT") || text.starts_with(b"DO") {
             // All of Weir's own have one row.
             self.backends[key].found_rows = Some(1);
@@ -158,12 +156,12 @@ impl Core {
             }
         };
         let socket = backend.socket;
-        let Some(buffer) = self.out.buffer(socket) else { return false };
         let both = schema.is_some() && set.is_some();
         if let Some(set) = &set {
-            command::put_query(buffer, set.as_bytes());
+            self.put_own_query(key, set.as_bytes());
             self.statistics.totals.server_set += 1;
         }
+        let Some(buffer) = self.out.buffer(socket) else { return false };
         if let Some(schema) = &schema {
             command::put_init_db(buffer, schema);
             self.statistics.totals.server_init_db += 1;
@@ -207,7 +205,9 @@ impl Core {
             super::long_data::put_packets(&session.inbox[..session.command_bytes], own.id, buffer);
         } else if session.work.kind == WorkKind::Execute {
             let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
-            let added = Self::put_execute(packet, &session.work, &mut session.statements, backend, buffer);
+            let capabilities = session.capabilities;
+            let statements = &mut session.statements;
+            let added = Self::put_execute(packet, &session.work, statements, capabilities, backend, buffer);
             if let Some(upload) = &mut session.upload {
                 upload.make_room(added);
             }
@@ -215,10 +215,10 @@ impl Core {
             match session.work.kind {
                 WorkKind::Prepare => command::put_stmt_prepare(buffer, text),
                 WorkKind::LoginSchema => command::put_init_db(buffer, text),
-                _ => command::put_query(buffer, text),
+                _ => session.put_query(text, buffer),
             }
         } else {
-            buffer.extend_from_slice(&session.inbox[..session.command_bytes]);
+            session.put_command(buffer);
         }
         let counts = self.servers[backend.server].counts.of(backend.hostgroup);
         counts.queries += 1;
@@ -307,6 +307,7 @@ impl Core {
         packet: &[u8],
         work: &super::model::Work,
         statements: &mut HashMap<u32, ClientStatement>,
+        capabilities: Capabilities,
         backend: &mut super::model::Backend,
         out: &mut Vec<u8>,
     ) -> usize {
@@ -326,11 +327,19 @@ impl Core {
         out.extend_from_slice(packet);
         let id = start + HEADER_LEN + StmtExecute::STMT_ID.start;
         out[id..id + 4].copy_from_slice(&server.id.to_le_bytes());
-        out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY;
-        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params) else { return 0 };
+        let is_named = capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
+        let known_flags = if is_named { StmtExecute::PARAMETER_COUNT_AVAILABLE } else { 0 };
+        out[start + HEADER_LEN + StmtExecute::FLAGS] &= StmtExecute::CURSOR_TYPE_READ_ONLY | known_flags;
+        let Ok(parameters) = StmtExecute::parameters(&packet[HEADER_LEN..], client.params, capabilities)
+        else {
+            return 0;
+        };
         if parameters.new_params_bound {
-            if server.types != client.types {
-                server.types = client.types.clone();
+            // With attributes the server has the types of more.
+            let has_these = parameters.count == usize::from(client.params);
+            let types = client.types.as_ref().filter(|_| has_these);
+            if server.types.as_ref() != types {
+                server.types = types.cloned();
             }
         } else if client.params > 0
             && server.types != client.types

@@ -101,6 +101,7 @@ impl Core {
         let len = packet.len();
         session.inbox.splice(..session.command_bytes, packet);
         session.command_bytes = len;
+        session.work.is_bare = session.has_query_attributes();
         self.query(key)
     }
 

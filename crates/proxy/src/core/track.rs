@@ -286,10 +286,9 @@ impl Core {
     pub(super) fn execute_session_track(&mut self, key: SessionKey, id: u32) -> bool {
         let session = &self.sessions[key];
         let payload = session.inbox.get(HEADER_LEN..session.command_bytes).unwrap_or_default();
-        let text = session
-            .statements
-            .get(&id)
-            .and_then(|statement| super::parameters::as_text(statement, payload, session.dialect));
+        let text = session.statements.get(&id).and_then(|statement| {
+            super::parameters::as_text(statement, payload, session.capabilities, session.dialect)
+        });
         self.drop_long_data(key, id);
         let Some(text) = text.filter(|_| self.sessions[key].upload.is_none()) else {
             if self.sessions[key].upload.is_some() {

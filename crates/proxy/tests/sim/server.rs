@@ -6,6 +6,7 @@ mod answer;
 use std::collections::{BTreeMap, HashMap};
 
 use weir_protocol::auth::native;
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{ChangeUser, Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame;
@@ -574,7 +575,7 @@ impl Conn {
             cluster.fault(format!("Weir executed statement {}, which does not exist", execute.stmt_id));
             return self.error(error::UNKNOWN_STMT_HANDLER, "Unknown prepared statement handler");
         };
-        let found = StmtExecute::parameters(payload, 1).expect("parameters");
+        let found = StmtExecute::parameters(payload, 1, Capabilities::empty()).expect("parameters");
         prepared.has_types |= found.new_params_bound;
         if !prepared.has_types {
             cluster.fault("an execution came without types to a connection that never got them");

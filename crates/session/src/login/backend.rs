@@ -178,7 +178,8 @@ impl BackendLogin {
         let Ok(greeting) = Greeting::parse(payload) else {
             return broken("malformed greeting");
         };
-        let promised = self.capabilities & Capabilities::MARIADB_EXTENDED_METADATA;
+        let promised =
+            self.capabilities & (Capabilities::MARIADB_EXTENDED_METADATA | Capabilities::QUERY_ATTRIBUTES);
         let wanted = BACKEND_CAPABILITIES | promised;
         let missing = wanted - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
@@ -189,6 +190,7 @@ impl BackendLogin {
         known.thread_id = greeting.thread_id;
         known.is_mariadb = greeting.version.windows(7).any(|word| word == b"MariaDB");
         known.reads_as = Server::of_version(greeting.version);
+        known.takes_query_attributes = greeting.capabilities.contains(Capabilities::QUERY_ATTRIBUTES);
         known.takes_attributes = greeting.capabilities.contains(Capabilities::CONNECT_ATTRS);
         // Also in the request for TLS, which is to announce what the response then has.
         let has_attributes = known.takes_attributes && !self.attributes.is_empty();
@@ -299,6 +301,8 @@ pub struct Greeted {
     pub reads_as: Server,
     /// It takes connection attributes.
     pub takes_attributes: bool,
+    /// It takes query attributes.
+    pub takes_query_attributes: bool,
 }
 
 /// The server says no.

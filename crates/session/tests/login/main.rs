@@ -392,7 +392,16 @@ fn a_server_is_logged_in_at_with_its_own_plugin() {
         let (step, sent, known) = at_server(&[greeting(plugin, OFFERED), ok()]);
         assert_eq!(step, BackendStep::Ready { thread_id: 42 });
         let reads_as = weir_sql::Server::mariadb(10, 11);
-        assert_eq!(known, Greeted { thread_id: 42, is_mariadb: true, reads_as, takes_attributes: false });
+        assert_eq!(
+            known,
+            Greeted {
+                thread_id: 42,
+                is_mariadb: true,
+                reads_as,
+                takes_attributes: false,
+                takes_query_attributes: false
+            }
+        );
         let response = HandshakeResponse::parse(&sent[HEADER_LEN..]).expect("a response");
         assert_eq!((response.user, response.auth_plugin), (&b"app"[..], Some(plugin)));
         assert_eq!(response.auth_data, proof(b"secret", plugin));
