@@ -3,6 +3,8 @@
 //! Each case has a Weir with a single connection to its server. One session changes something in a way that the text
 //! of its statement does not show, and the next one looks. All ways and all states: `make fidelity`.
 
+mod mysql;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,8 @@ const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut trials = mysql::trials();
+    trials.extend([
         Case::parallel("isolation::what_a_trigger_changes_is_seen_by_nobody_else", triggers),
         Case::parallel("isolation::a_role_ends_with_its_session_however_it_came", roles),
         Case::parallel("isolation::tracking_that_was_switched_off_leads_no_write_astray", tracking_off),
@@ -32,7 +35,6 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::results_in_utf_16_confuse_nobody", utf16),
         Case::parallel("isolation::utf8_means_what_the_sessions_old_mode_says", old_mode),
         Case::parallel("isolation::a_list_of_set_that_fails_at_its_end_is_the_sessions_own", failing_list),
-        Case::parallel("isolation::on_mysql_hidden_code_leaves_nothing_behind", on_mysql),
         Case::parallel("isolation::completion_type_does_not_touch_weirs_own_questions", completion_type),
         Case::parallel("isolation::reset_after_hidden_code_leaves_nothing_unreported", unreported),
         Case::parallel("isolation::a_trigger_that_switches_tracking_off_and_fails_hides_nothing", silenced),
@@ -43,7 +45,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::diagnostics_beside_a_user_variable_are_the_sessions_own", own_diagnostics),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
         Case::parallel("isolation::settings_behind_a_refused_reset_are_nobodys_defaults", refused_reset),
-    ]
+    ]);
+    trials
 }
 
 fn one_connection(env: &Env) -> Result<Weir, String> {
@@ -369,58 +372,6 @@ fn failing_list(env: &Env) -> CaseResult {
     drop(session);
     let next = look(&weir, &schema)?;
     ensure!(next == clean, "the next session sees {next:?}");
-    Ok(())
-}
-
-fn on_mysql(env: &Env) -> CaseResult {
-    let schema = env.mysql_schema()?;
-    let mysql = env.mysql()?;
-    let role = format!("role_{schema}");
-    for text in [
-        format!("CREATE ROLE {role}"),
-        format!("GRANT {role} TO app"),
-        format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT)"),
-        format!("INSERT INTO {schema}.t VALUES (1, 1)"),
-        format!(
-            "CREATE TRIGGER {schema}.changes BEFORE INSERT ON {schema}.t FOR EACH ROW SET time_zone = '+03:00', @seen = 5"
-        ),
-        format!("CREATE PROCEDURE {schema}.become() SQL SECURITY INVOKER SET ROLE {role}"),
-    ] {
-        mysql.source().root_query(&text)?;
-    }
-    mysql.wait_replicated()?;
-    let weir = env.mysql_weir_with(1, |config| {
-        config.variable("connect_timeout_server_max", 150);
-    })?;
-    let look = "SELECT @seen, @@time_zone, CURRENT_ROLE(), DATABASE()";
-    let mut first = Session::open(weir.addr(), &schema)?;
-    let clean = first.rows(look)?;
-    drop(first);
-    for way in [
-        "INSERT INTO t VALUES (2, 2)".to_owned(),
-        "INSERT INTO t VALUES (1, 2)".into(),
-        "CALL become()".into(),
-        format!("SET ROLE {role}"),
-        format!("PREPARE s FROM 'SET ROLE {role}'"),
-        "DO LAST_INSERT_ID(42)".into(),
-    ] {
-        let mut session = Session::open(weir.addr(), &schema)?;
-        wait_free(&mut session)?;
-        let answer = session.query(&way)?;
-        let failed = way.contains("(1, 2)");
-        ensure!(answer.error() == failed.then_some(DUPLICATE_KEY), "{way}: {answer:?}");
-        if way.starts_with("PREPARE") {
-            session.run("EXECUTE s")?;
-        }
-        drop(session);
-        let mut next = Session::open(weir.addr(), &schema)?;
-        wait_free(&mut next)?;
-        let seen = next.rows(look)?;
-        ensure!(seen == clean, "{way}: the next session sees {seen:?}");
-        let id = next.value("SELECT LAST_INSERT_ID()")?;
-        ensure!(id == "0", "{way}: LAST_INSERT_ID() of the next session is {id}");
-    }
-    mysql.source().root_query(&format!("DROP ROLE {role}"))?;
     Ok(())
 }
 

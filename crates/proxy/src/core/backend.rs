@@ -226,6 +226,7 @@ impl Core {
             Expected::Kill => self.kill_sent(key),
             Expected::Leave => self.left_reader(key),
             Expected::Verify => self.verified(key),
+            Expected::Tracks => self.tracks_answered(key),
             Expected::Setup
             | Expected::Init
             | Expected::Defaults(_)
@@ -264,7 +265,7 @@ impl Core {
         let Step::Control(control, _) = step else {
             let asks = matches!(
                 backend.expected.front(),
-                Some(Expected::Settle(_) | Expected::Verify | Expected::Defaults(_))
+                Some(Expected::Settle(_) | Expected::Verify | Expected::Tracks | Expected::Defaults(_))
             );
             if asks && matches!(step, Step::Pass(_)) {
                 self.settle_row(key, bytes);

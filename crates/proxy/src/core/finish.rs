@@ -236,7 +236,13 @@ impl Core {
         }
         if may_have_changed_before_error(&session.work, is_several) {
             session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+            if let Some(lease) = session.lease
+                && !self.backends[lease].greeted.is_mariadb
+            {
+                self.backends[lease].unproven = Some(session.socket);
+            }
         }
+        let session = &mut self.sessions[holder];
         if is_several && statement.effects.contains(Effects::SAVEPOINT) {
             // Without autocommit it may stand; the status tells if it can't.
             session.pins.insert(Pins::SAVEPOINT);

@@ -72,7 +72,10 @@ impl Core {
             self.save_diagnostics(key, holder);
             return;
         }
-        if self.put_announced(key, holder) || self.end_conditions(key, holder) {
+        if self.asks_if_it_tracks(key, holder)
+            || self.put_announced(key, holder)
+            || self.end_conditions(key, holder)
+        {
             return;
         }
         if self.prepares_first(key, holder) {

@@ -257,6 +257,7 @@ impl Core {
             holder: None,
             kept_for: None,
             is_suspect: false,
+            unproven: None,
             last_holder: None,
             hidden_code_of: HiddenCode::default(),
             is_tracked: false,

@@ -17,6 +17,10 @@ const VERIFY: &[u8] = b"SELECT CAST(CONVERT(DATABASE() USING utf8mb4) AS BINARY)
     CAST(IF(CURRENT_ROLE() <=> (SELECT ROLE_NAME FROM information_schema.APPLICABLE_ROLES \
     WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') AS BINARY)";
 
+/// Whether a MySQL tracks as a connection's set-up has asked it to.
+const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND @@session.session_track_schema \
+    AND @@session.session_track_state_change AND @@session.session_track_transaction_info = 'CHARACTERISTICS'";
+
 /// What a connection to a MariaDB has said.
 #[derive(Debug, PartialEq, Eq)]
 struct Verified {
@@ -52,6 +56,37 @@ impl Core {
             Some(holder) => self.release_when_idle(key, holder),
             None if !is_clean => self.backends[key].poison = Some(Poison::RoleLeft),
             None => {}
+        }
+        self.go_on(key);
+    }
+
+    /// Asks a connection on which a statement of another session has failed whether it still tracks; true if it has to be asked.
+    pub(super) fn asks_if_it_tracks(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        let holder = self.sessions[holder].socket;
+        if self.backends[key].unproven.is_none_or(|by| by == holder) {
+            return false;
+        }
+        self.send_query(key, TRACKS.as_bytes());
+        self.expect(key, Expected::Tracks);
+        true
+    }
+
+    /// The answer is in. What does not track may have hidden anything: the connection goes.
+    pub(super) fn tracks_answered(&mut self, key: BackendKey) {
+        let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
+        if bytes.ends_with(b"\x011") {
+            self.backends[key].unproven = None;
+            return self.go_on(key);
+        }
+        tracing::warn!(
+            "session tracking is off on a connection after a statement that has failed: closing it"
+        );
+        let backend = &mut self.backends[key];
+        backend.poison = Some(Poison::SyncFailed);
+        if let Some(holder) = backend.holder.take() {
+            self.lose_lease(holder);
+            self.sessions[holder].phase = Phase::Waiting(self.now);
+            self.acquire(holder);
         }
         self.go_on(key);
     }

@@ -38,6 +38,9 @@ pub(crate) struct Backend {
     pub kept_for: Option<Kept>,
     /// Something may have been changed here that nobody can name: it is wiped before another session gets it.
     pub is_suspect: bool,
+    /// The session of which a statement has failed that may have switched session tracking off before: another one gets the
+    /// connection when the server has said that it tracks. For MySQL; MariaDB is asked behind the statement itself.
+    pub unproven: Option<SocketId>,
     /// The session that has had it last.
     pub last_holder: Option<SocketId>,
     /// Whose statements may have run hidden code here, since it was fresh.
@@ -92,6 +95,7 @@ impl Backend {
         self.insert_id = Some(0);
         self.found_rows = None;
         self.is_suspect = false;
+        self.unproven = None;
         self.last_holder = None;
         self.hidden_code_of = HiddenCode::None;
     }
@@ -227,6 +231,8 @@ pub(crate) enum Expected {
     Reset,
     /// The schema and the role of a connection that was reset: see `verify`.
     Verify,
+    /// Whether the server still tracks: see `verify`.
+    Tracks,
     /// COMMIT of a read-only transaction, in front of a statement that does not belong on its reader.
     Leave,
     /// SET last_insert_id, in front of a statement that asks for it.
