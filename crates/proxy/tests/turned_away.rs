@@ -6,6 +6,7 @@ mod support;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_protocol::command::put_stmt_prepare;
 use weir_proxy::snapshot::Hostgroup;
 
 /// Two nodes of a cluster that may write; every client's first statement goes to the first.
@@ -160,4 +161,37 @@ fn a_statement_with_a_stored_function_runs_at_another_node() {
     bench.outside = vec![bench.log[0].0];
     let (code, _) = run(&mut bench, client, "INSERT INTO t VALUES (f())").unwrap();
     assert_eq!(code, 1213);
+}
+
+#[test]
+fn an_execution_moves_that_such_a_node_does_not_prepare() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    let mut prepare = Vec::new();
+    put_stmt_prepare(&mut prepare, b"INSERT INTO t VALUES (1)");
+    bench.send(client, &prepare);
+    bench.pass_ms(1);
+    let node = bench.prepared[0];
+    // The connection that knows the statement is somebody else's now.
+    let is_taken = (0..4).any(|_| {
+        let other = bench.client(0, "app");
+        run(&mut bench, other, "BEGIN");
+        bench.log.last().is_some_and(|(at, _)| *at == node)
+    });
+    assert!(is_taken);
+    // The other node is busy.
+    bench.holds = true;
+    while bench.log.last().is_none_or(|(at, _)| *at == node) {
+        let busy = bench.client(0, "app");
+        bench.query(busy, "SELECT 1 FROM t");
+    }
+    bench.holds = false;
+    bench.outside = vec![node];
+    bench.clients[client].got.clear();
+    let id = 1_u32.to_le_bytes();
+    bench.send(client, &[&[10, 0, 0, 0, 0x17], &id[..], &[0, 1, 0, 0, 0]].concat());
+    bench.pass_ms(20);
+    assert!(bench.is_answered(client));
+    assert_eq!(bench.error(client), None);
+    assert_eq!(bench.prepared, [node, node, 1 - node]);
 }

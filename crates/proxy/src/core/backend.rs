@@ -315,9 +315,7 @@ impl Core {
             Some(Expected::Sync(_)) => self.sync_failed(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Prepare(_)) => {
                 if let Some(holder) = backend.holder {
-                    // As the server would say it at the EXECUTE, when it has to prepare again.
-                    self.reply_error(holder, ServerError { code, sqlstate }, &text);
-                    self.stop_running(key, holder);
+                    self.prepare_refused(key, holder, ServerError { code, sqlstate }, &text);
                 }
             }
             Some(Expected::Setup) => {

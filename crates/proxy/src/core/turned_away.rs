@@ -17,7 +17,7 @@
 //! what it has received. 3101 is another matter: the group has decided against the transaction, on every member alike,
 //! and its SQLSTATE (40000) says so.
 
-use weir_protocol::error;
+use weir_protocol::error::{self, ServerError};
 use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
@@ -47,12 +47,8 @@ impl Core {
         if group.is_replicated && is_cut_off(err.code, err.message) {
             return Some(Refusal::OutcomeUnknown);
         }
-        let is_in_transaction = session.pins.pins() == Pins::TRANSACTION && session.aside.is_none();
-        let can_move = (session.pins.is_empty() || is_in_transaction)
-            && !session.work.statement.multi
-            && session.upload.is_none()
-            && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
-            && session.work.kind != WorkKind::Reset;
+        let is_in_transaction = session.is_in_transaction_only();
+        let can_move = self.can_move(session);
         let is_writers = group.reader_hostgroup.is_some();
         let may_move_in_part = session.pins.is_empty() || is_in_transaction;
         if may_move_in_part
@@ -80,6 +76,37 @@ impl Core {
         } else {
             None
         }
+    }
+
+    /// Whether a session's statement may run at another server in place of this one.
+    fn can_move(&self, session: &Session) -> bool {
+        (session.pins.is_empty() || session.is_in_transaction_only())
+            && !session.work.statement.multi
+            && session.upload.is_none()
+            && session.work.attempts <= self.snapshot.variables.connect_retries_on_failure
+            && session.work.kind != WorkKind::Reset
+    }
+
+    /// A server does not prepare a statement that is to be executed there. Where it takes no statements at all, the
+    /// execution, of which nothing has been sent, goes elsewhere; else the client gets the server's error, as if the server
+    /// had to prepare it again itself.
+    pub(super) fn prepare_refused(
+        &mut self,
+        key: BackendKey,
+        holder: SessionKey,
+        error: ServerError,
+        text: &str,
+    ) {
+        let session = &self.sessions[holder];
+        let group = self.groups.get(&session.work.hostgroup);
+        if group.is_some_and(|group| group.is_replicated)
+            && self.can_move(session)
+            && is_wsrep_refusal(error.code, text.as_bytes())
+        {
+            return self.refused(key, holder, Refusal::LeftCluster);
+        }
+        self.reply_error(holder, error, text);
+        self.stop_running(key, holder);
     }
 
     /// Does what [`Core::refusal`] has found to be due. A server that takes no statements although it is in the hostgroup
@@ -140,6 +167,13 @@ impl Core {
         let message = format!("{because}, the transaction is rolled back; try restarting transaction");
         self.reply_error(holder, error::LOCK_DEADLOCK, &message);
         self.answered_here(holder);
+    }
+}
+
+impl Session {
+    /// Nothing holds it but a transaction, on its present lease.
+    fn is_in_transaction_only(&self) -> bool {
+        self.pins.pins() == Pins::TRANSACTION && self.aside.is_none()
     }
 }
 

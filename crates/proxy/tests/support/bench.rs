@@ -23,6 +23,7 @@ use weir_session::login::Check;
 const NO_ROWS: &[u8] = b"SELECT 1 LIMIT 0";
 const IN_TRANSACTION: StatusFlags = StatusFlags::AUTOCOMMIT.union(StatusFlags::IN_TRANS);
 
+const OUTSIDE: &str = "WSREP has not yet prepared node for application use";
 /// What a member of a group says when it gives up a commit.
 const CUT_OFF: &str = "Error on observer while running replication hook 'before_commit'.";
 /// What a primary says to everything while it hands over.
@@ -431,8 +432,12 @@ impl Bench {
             }
             Some(Command::StmtPrepare) => {
                 self.prepared.push(conn.node);
-                answer.clear();
-                frame::write_packet(&mut answer, &mut sequence, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                if self.outside.contains(&conn.node) {
+                    answer = super::error(sequence, 1047, OUTSIDE);
+                } else {
+                    answer.clear();
+                    frame::write_packet(&mut answer, &mut sequence, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                }
             }
             Some(Command::ChangeUser) => {
                 self.user_changes += 1;
@@ -474,8 +479,7 @@ impl Bench {
                     answer = super::error(sequence, self.fails, "as told");
                 }
                 if self.outside.contains(&conn.node) {
-                    answer =
-                        super::error(sequence, 1047, "WSREP has not yet prepared node for application use");
+                    answer = super::error(sequence, 1047, OUTSIDE);
                 }
                 self.log.push((conn.node, text));
                 if self.hangs_up {
