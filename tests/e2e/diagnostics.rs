@@ -248,7 +248,22 @@ fn found_rows(env: &Env) -> CaseResult {
         "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 7",
         "INSERT INTO log (t_id) VALUES (FOUND_ROWS())",
     ])?;
-    trio.same("SELECT t_id FROM log")
+    trio.same("SELECT t_id FROM log")?;
+    // A reset leaves it, as a server does. What only the connection knew is refused then.
+    trio.all_same(&["SELECT v FROM t LIMIT 4"])?;
+    for session in [&mut trio.mine, &mut trio.reference] {
+        session.reset()?.done()?;
+    }
+    trio.same(FOUND)?;
+    trio.all_same(&["SELECT v FROM t LIMIT 5"])?;
+    for session in [&mut trio.mine, &mut trio.reference] {
+        session.change_user(Account::APP, "test")?.done()?;
+    }
+    trio.same(FOUND)?;
+    trio.mine.run("SELECT SQL_CALC_FOUND_ROWS 1 LIMIT 1")?;
+    trio.mine.reset()?.done()?;
+    trio.mine.refused(FOUND, UNKNOWN_ERROR)?;
+    Ok(())
 }
 
 /// Statements that run a query or none, which their text or their reply does not show. The number is asked for while the

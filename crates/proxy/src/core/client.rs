@@ -396,7 +396,8 @@ impl Core {
         self.audit_refusal(key, message);
     }
 
-    /// Everything that a session has gathered goes back to what a login gives.
+    /// Everything that a session has gathered goes back to what a login gives. But FOUND_ROWS() stays over
+    /// COM_RESET_CONNECTION and COM_CHANGE_USER (seen on MariaDB 10.11 and MySQL 9.7).
     pub(super) fn begin_session(&mut self, key: SessionKey, state: Rc<State>) {
         self.begin_with_defaults(key);
         self.set_state(key, state);
@@ -410,7 +411,6 @@ impl Core {
         session.last_insert_id = 0;
         session.is_insert_id_lost = false;
         session.row_count = 0;
-        session.found_rows = Some(0);
         session.saved_warnings = None;
         session.owed_error = None;
         session.is_read_only = false;

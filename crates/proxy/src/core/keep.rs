@@ -355,6 +355,9 @@ impl Core {
     /// The session does not need its kept diagnostics any more.
     pub(super) fn forget_kept(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
+        if session.keeps.contains(Keeps::FOUND_ROWS) {
+            session.found_rows = None;
+        }
         session.keeps = Keeps::empty();
         if let Some(kept) = session.kept.take() {
             self.backends[kept].kept_for = None;
