@@ -227,6 +227,7 @@ fn is_nullable(name: &str) -> bool {
         "character_set_results"
             | "default_tmp_storage_engine"
             | "enforce_storage_engine"
+            | "external_table_secondary_storage_engine"
             | "innodb_ft_user_stopword_table"
             | "innodb_tmpdir"
     )
@@ -317,6 +318,14 @@ mod tests {
         };
         assert_eq!(schema.as_deref(), Some(&b"shop"[..]));
         assert_eq!(set, "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'");
+    }
+
+    #[test]
+    fn no_value_is_null_where_an_empty_one_is_another() {
+        let name = "external_table_secondary_storage_engine";
+        let dirty = login().with_variable(name, "RAPID");
+        let wanted = login().with_variable(name, "");
+        assert_eq!(set_of(difference(&dirty, &wanted)), format!("SET SESSION {name}=NULL"));
     }
 
     #[test]
