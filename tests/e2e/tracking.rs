@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("tracking::a_prepared_set_is_the_clients_own", prepared),
         Case::parallel("tracking::what_a_list_refuses_changes_nothing", lists),
         Case::parallel("tracking::a_list_is_no_way_into_statements", injection),
+        Case::parallel("tracking::what_routines_set_is_the_sessions_own", set_in_routines),
     ]
 }
 
@@ -234,7 +235,14 @@ fn values(env: &Env) -> CaseResult {
 
 fn values_mysql(env: &Env) -> CaseResult {
     let weir = env.mysql_weir(1)?;
-    compare_values(weir.addr(), env.mysql()?.source().addr())
+    compare_values(weir.addr(), env.mysql()?.source().addr())?;
+    let mut client = Session::open(weir.addr(), "test")?;
+    client.run("BEGIN")?;
+    client.refused("SET session_track_gtids = OWN_GTID", 1766)?;
+    client.run("SET session_track_schema = 0")?;
+    client.run("COMMIT")?;
+    client.run("SET session_track_gtids = OWN_GTID")?;
+    Ok(())
 }
 
 fn compare_values(through: SocketAddrV4, direct: SocketAddrV4) -> CaseResult {
@@ -343,6 +351,50 @@ fn lists(env: &Env) -> CaseResult {
     client.run("SET session_track_schema = 1 + 0")?;
     let rows = client.value("SELECT FOUND_ROWS()")?;
     ensure!(rows == "3", "FOUND_ROWS() is {rows}");
+    Ok(())
+}
+
+/// What code at the server sets is what the session reads, until it sets the variable itself, and is nobody else's.
+fn set_in_routines(env: &Env) -> CaseResult {
+    const READ: &str = "SELECT @@session_track_schema, @@session_track_state_change, \
+                        @@session_track_system_variables, @@session_track_transaction_info";
+    const DEFAULTS: [&str; 4] = [
+        "1",
+        "0",
+        "autocommit,character_set_client,character_set_connection,character_set_results,time_zone",
+        "OFF",
+    ];
+    let weir = env.narrow_weir(&[1], 1)?;
+    let schema = env.schema()?;
+    let mut client = Session::open(weir.addr(), &schema)?;
+    let mut neighbour = Session::open(weir.addr(), &schema)?;
+    client.run(
+        "CREATE PROCEDURE p_switches() SET SESSION session_track_schema = 0, session_track_state_change = 1, \
+         session_track_transaction_info = 'STATE'",
+    )?;
+    client.run("CREATE PROCEDURE p_list() SET SESSION session_track_system_variables = 'wait_timeout'")?;
+    client.run(
+        "CREATE PROCEDURE p_fails() BEGIN SET SESSION pseudo_thread_id = 4242; SIGNAL SQLSTATE '45000'; END",
+    )?;
+    client.run("CALL p_switches()")?;
+    let shown = client.rows(READ)?;
+    ensure!(shown == [["0", "1", DEFAULTS[2], "STATE"]], "{shown:?}");
+    client.run("CALL p_list()")?;
+    let shown = client.rows(READ)?;
+    ensure!(shown == [["0", "1", "wait_timeout", "STATE"]], "{shown:?}");
+    client.run("SET session_track_schema = 1, session_track_system_variables = 'sql_mode'")?;
+    let shown = client.rows(READ)?;
+    ensure!(shown == [["1", "1", "sql_mode", "STATE"]], "{shown:?}");
+    client.reset()?.done()?;
+    for session in [&mut client, &mut neighbour] {
+        let shown = session.rows(READ)?;
+        ensure!(shown == [DEFAULTS], "{shown:?}");
+    }
+    client.refused("CALL p_fails()", 1644)?;
+    ensure!(
+        client.value("SELECT @@pseudo_thread_id")? == "4242",
+        "what the routine has set before it failed"
+    );
     Ok(())
 }
 

@@ -257,6 +257,24 @@ impl TrackPreferences {
         })
     }
 
+    /// The same where code that nobody has read may have set the variable at the server: what is not as Weir has set it
+    /// up there is the session's.
+    pub fn behind_code(&self, name: &str) -> Option<String> {
+        let literal = self.literal(name)?;
+        let own = own_value(name)?;
+        // In an expression MariaDB takes the switches for words, unless it has to reckon with them.
+        let here = match own.starts_with('1') {
+            true => format!("@@session.{name} + 0"),
+            false => format!("@@session.{name}"),
+        };
+        Some(format!("IF({here} <=> {own}, {literal}, {here})"))
+    }
+
+    /// An assignment, for a list of SET, that gives a variable at the server the value that Weir needs it to have.
+    pub fn back_to_weirs(name: &str) -> Option<String> {
+        own_value(name).map(|own| format!("SESSION {name} = {own}"))
+    }
+
     /// The value as it is shown in an OK; `Some(None)` is NULL.
     fn value(&self, name: &str) -> Option<Option<&str>> {
         let flag = |on: bool| if on { "ON" } else { "OFF" };
@@ -316,6 +334,17 @@ impl TrackPreferences {
         let list = list.map_or_else(|| default_list(self.family), Cow::Borrowed);
         list == "*" || list.split(',').any(|wanted| wanted.trim().as_bytes().eq_ignore_ascii_case(name))
     }
+}
+
+/// What Weir sets a variable to on its connections to servers, as an SQL literal.
+fn own_value(name: &str) -> Option<String> {
+    Some(match name {
+        "session_track_schema" | "session_track_state_change" => "1".to_owned(),
+        "session_track_transaction_info" => weir_sql::literal::text("CHARACTERISTICS"),
+        "session_track_gtids" => weir_sql::literal::text("OWN_GTID"),
+        SYSTEM_VARIABLES => weir_sql::literal::text("*"),
+        _ => return None,
+    })
 }
 
 fn default_list(family: Family) -> Cow<'static, str> {

@@ -104,6 +104,9 @@ impl Core {
         let is_kill = session.work.statement.kind == Kind::Kill;
         let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
+        let is_opaque = session.is_opaque();
+        let opaque_thread_id =
+            session.lease.filter(|_| is_opaque).map(|lease| self.backends[lease].greeted.thread_id);
         let mut rewritten = Vec::with_capacity(text.len() + 64);
         let mut at = 0;
         // The item that gets its own text as an alias behind what stands in the places of it.
@@ -119,7 +122,10 @@ impl Core {
                 What::Function(SessionFunction::ConnectionId) if is_kill => session.id.to_string(),
                 What::Function(SessionFunction::ConnectionId) => typed::connection_id(session.id),
                 What::ThreadIdVariable if is_thread_id_set => continue,
-                What::ThreadIdVariable => typed::variable(session.id),
+                What::ThreadIdVariable => match opaque_thread_id {
+                    Some(own) => typed::thread_id(session.id, own),
+                    None => typed::variable(session.id),
+                },
                 What::Function(SessionFunction::RowCount | SessionFunction::FoundRows)
                 | What::DiagnosticsCount { .. }
                     if is_prepared =>
@@ -139,7 +145,11 @@ impl Core {
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(key);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);
-                    match preferences.literal(name) {
+                    let value = match is_opaque {
+                        true => preferences.behind_code(name),
+                        false => preferences.literal(name),
+                    };
+                    match value {
                         Some(literal) => literal,
                         None => continue,
                     }

@@ -317,6 +317,9 @@ impl Core {
             false => Cow::from(name),
         };
         match meaning_of(&name) {
+            Meaning::NotState if name.starts_with("session_track_") => {
+                self.track_reported(holder, &name, text)
+            }
             Meaning::NotState => {}
             Meaning::InsertId => {
                 session.last_insert_id = text.parse().unwrap_or(session.last_insert_id);

@@ -14,6 +14,7 @@ use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::response::{BrokenReply, Control, Step};
 use weir_protocol::resultset::{ColumnDefinition, ColumnType, TextRow};
 use weir_session::login::BACKEND_CAPABILITIES;
+use weir_session::pin::Pins;
 use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferences};
 use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
 
@@ -91,6 +92,12 @@ impl Core {
                 value: Given::of_literal(expression, session.dialect),
             });
         }
+        // What such code may have set at the server would pass for the session's later.
+        let mut own: Vec<String> = Vec::new();
+        if session.is_opaque() {
+            own.extend(tracking.items.iter().filter_map(|item| TrackPreferences::back_to_weirs(&item.name)));
+        }
+        rest.extend(own.iter().map(String::as_bytes));
         tracking.rest = (!rest.is_empty()).then(|| [b"SET ", &*rest.join(&b", "[..])].concat());
         self.sessions[key].work.tracking = Some(Box::new(tracking));
         self.track_on(key)
@@ -149,6 +156,14 @@ impl Core {
         let Some(mut tracking) = self.sessions[key].work.tracking.take() else { return Outcome::Answered };
         let session = &self.sessions[key];
         let mut preferences = session.track.as_deref().cloned().unwrap_or_else(|| self.track_defaults(key));
+        // MySQL refuses this one there.
+        let sets_gtids = !self.speaks_mariadb(key) && tracking.items.iter().any(|item| item.name == GTIDS);
+        if sets_gtids && session.pins.pins().contains(Pins::TRANSACTION) {
+            let message =
+                format!("The system variable {GTIDS} cannot be set when there is an ongoing transaction.");
+            self.reply_error(key, NOT_IN_TRANSACTION, &message);
+            return Outcome::Answered;
+        }
         let is_variable = |name: &str| self.variable_names.contains(name);
         let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
             Some(value) => preferences.assign(&item.name, value, is_variable),
@@ -307,7 +322,27 @@ impl Core {
     }
 }
 
+impl Core {
+    /// The server reports one of these variables: code that no SET of the session's shows has set it.
+    pub(super) fn track_reported(&mut self, key: SessionKey, name: &str, value: &str) {
+        // What Weir puts back itself is no news.
+        if self.sessions[key].work.tracking.is_some() {
+            return;
+        }
+        let defaults = self.track_defaults(key);
+        let preferences = self.sessions[key].track.get_or_insert_with(|| Box::new(defaults));
+        // The server has checked it.
+        let taken = preferences.assign(name, &Given::Text(value.to_owned()), |_| true);
+        debug_assert!(taken.is_ok(), "{name}: {value}");
+    }
+}
+
 impl Session {
+    /// Whether code whose doing nobody knows has run on the session's connection, which it holds for that reason.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.lease.is_some() && self.pins.pins().intersects(Pins::OPAQUE)
+    }
+
     /// What was to be shown from now on was set together with something that the server has refused.
     pub(super) fn undo_tracking(&mut self) {
         if let Some(before) = self.work.tracking.take().and_then(|tracking| tracking.before) {
@@ -370,5 +405,8 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+const GTIDS: &str = "session_track_gtids";
+/// ER_VARIABLE_NOT_SETTABLE_IN_TRANSACTION.
+const NOT_IN_TRANSACTION: ServerError = ServerError { code: 1766, sqlstate: *b"HY000" };
 /// MySQL's error for a variable that is listed twice.
 const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };

@@ -16,6 +16,12 @@ pub(super) fn count(count: impl Display) -> String {
     format!("CAST({count}|0 AS SIGNED)")
 }
 
+/// `@@pseudo_thread_id` where somebody may have set it and nobody has reported it. `own`: the connection's id at the server,
+/// which CONNECTION_ID() is not then (seen on MariaDB 10.11: it is what the variable is).
+pub(super) fn thread_id(id: u32, own: u32) -> String {
+    format!("IF(@@session.pseudo_thread_id = {own}, {id}, @@session.pseudo_thread_id)")
+}
+
 /// A system variable: bigint(21) unsigned, which may be null.
 pub(super) fn variable(value: impl Display) -> String {
     format!("NULLIF({value}|0,-1)")
