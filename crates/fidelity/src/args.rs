@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// What Weir reads and writes sockets with
     #[arg(long, value_enum, default_value_t = Io::Epoll)]
     pub(crate) io: Io,
+    /// Whether Weir resets connections after statements that may have run hidden code (its variable of this name)
+    #[arg(long)]
+    pub(crate) reset_after_hidden_code: bool,
     /// How many Weirs play at a time
     #[arg(long, value_parser = value_parser!(u8).range(1..=32), default_value_t = 6, value_name = "N")]
     stages: u8,

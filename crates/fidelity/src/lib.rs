@@ -3,11 +3,12 @@
 //! compared.
 //!
 //! [`state`] and [`variables`] say what can be changed, [`way`] how, [`stage`] who looks when, [`look`] at what,
-//! [`verdict`] what is made of it.
+//! [`verdict`] what is made of it, [`limits`] which differences have a reason.
 
 mod client;
 mod error;
 mod ground;
+mod limits;
 mod look;
 mod marks;
 mod names;
@@ -66,6 +67,8 @@ pub struct Options {
     pub address: Ipv4Addr,
     /// What it reads and writes with.
     pub io: IoDriver,
+    /// Whether it resets connections after statements that may have run hidden code.
+    pub reset_after_hidden_code: bool,
     /// Called with a line now and then.
     pub progress: fn(&str),
     /// Holds what is wrong so far, while it runs and afterwards.

@@ -156,7 +156,8 @@ pub(crate) fn shown(heard: &[Heard]) -> Value {
                 return Value::Refused(format!("{code} {message}"));
             }
             Heard::Error { code, .. } => format!("error {code}"),
-            Heard::Closed(why) => format!("closed ({why})"),
+            // Why is the moment's: the end of the connection, or its reset.
+            Heard::Closed(_) => "closed".to_owned(),
         });
     }
     Value::Plain(texts.join(" / "))

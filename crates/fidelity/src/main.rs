@@ -45,6 +45,7 @@ fn play(args: &Args) -> Result<bool, FidelityError> {
         dir: dir.path().to_owned(),
         address: args.address,
         io: args.io.into(),
+        reset_after_hidden_code: args.reset_after_hidden_code,
         progress: |line| eprintln!("{line}"),
         list: args.list.clone(),
         cancel,

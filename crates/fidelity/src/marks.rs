@@ -8,20 +8,22 @@ use crate::variables::rows;
 /// Every schema that an INSERT might land in has a table `mark`.
 const LETTERS: [char; 5] = ['a', 'b', 'c', 'd', 'o'];
 /// Numbers may be lost where an INSERT was rolled back, or failed.
-const GAP_MAX: u64 = 1000;
+const GAP_MAX: i64 = 1000;
+/// Before the first row. Not 0: that is the id of the row after MySQL's `SET_VAR(insert_id = ...)`.
+const NONE: i64 = -1;
 
 /// What has been seen of the tables.
 #[derive(Debug)]
 pub(crate) struct Marks {
     schemas: [String; 5],
-    last: [u64; 5],
+    last: [i64; 5],
     is_disordered: bool,
 }
 
 impl Marks {
     /// Of empty tables.
     pub(crate) fn new(names: &Names) -> Marks {
-        Marks { schemas: LETTERS.map(|letter| names.schema(letter)), last: [0; 5], is_disordered: true }
+        Marks { schemas: LETTERS.map(|letter| names.schema(letter)), last: [NONE; 5], is_disordered: true }
     }
 
     /// The rows that have come since the last call, as in "b: B"; the control sees also those that are not committed.
@@ -37,10 +39,10 @@ impl Marks {
         let mut texts = Vec::new();
         for row in rows(control, &sql)? {
             let [at, id, who, is_odd_time] = row.as_slice() else { continue };
-            let (Ok(at), Ok(id)) = (at.parse::<usize>(), id.parse::<u64>()) else { continue };
+            let (Ok(at), Ok(id)) = (at.parse::<usize>(), id.parse::<i64>()) else { continue };
             let (Some(last), Some(letter)) = (self.last.get_mut(at), LETTERS.get(at)) else { continue };
             let mut text = format!("{letter}: {who}");
-            if id > *last + GAP_MAX {
+            if id == 0 || id > *last + GAP_MAX {
                 text += &format!(" with id {id}");
                 self.is_disordered = true;
             }
@@ -60,7 +62,7 @@ impl Marks {
 
     /// What begins anew.
     pub(crate) fn sweep(&mut self) -> Vec<String> {
-        self.last = [0; 5];
+        self.last = [NONE; 5];
         self.is_disordered = false;
         self.schemas.iter().map(|schema| format!("TRUNCATE TABLE {schema}.mark")).collect()
     }

@@ -31,7 +31,7 @@ impl FromStr for Pattern {
 }
 
 /// `*` stands for any number of characters.
-fn fits(pattern: &str, name: &str) -> bool {
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
     (0..=name.len()).any(|at| name.get(at..).is_some_and(|end| fits(rest, end)))

@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use weir_testkit::report::aligned;
 
-use crate::IoDriver;
+use crate::limits;
 use crate::verdict::{Finding, Verdict};
+use crate::{IoDriver, Options};
 
 /// Counts up when a field changes its meaning.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Pieces of evidence that are printed for a cell; the JSON has all.
 const EVIDENCE_MAX: usize = 3;
 
@@ -23,6 +24,8 @@ pub struct Cell {
     pub state: String,
     /// What came of it.
     pub verdict: Verdict,
+    /// What explains the differences, or some of them ([`crate::limits`]).
+    pub(crate) limit: Option<&'static str>,
     /// The differences.
     pub(crate) findings: Vec<Finding>,
     /// Differences that were there once and not when the cell was played again on a connection of its own: another cell
@@ -53,6 +56,7 @@ pub struct Report {
     format: u32,
     server: String,
     io: IoDriver,
+    reset_after_hidden_code: bool,
     /// How long it took.
     pub(crate) seconds: f64,
     /// What a session of Weir shows of itself that a server's doesn't, without anybody's doing.
@@ -64,13 +68,14 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(server: &str, io: IoDriver, mut cells: Vec<Cell>, ways: &[&str]) -> Report {
+    pub(crate) fn new(server: &str, options: &Options, mut cells: Vec<Cell>, ways: &[&str]) -> Report {
         let place = |cell: &Cell| ways.iter().position(|way| *way == cell.way);
         cells.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.state.cmp(&b.state)));
         Report {
             format: FORMAT,
             server: server.to_owned(),
-            io,
+            io: options.io,
+            reset_after_hidden_code: options.reset_after_hidden_code,
             seconds: 0.0,
             own: Vec::new(),
             unsettable: Vec::new(),
@@ -78,7 +83,7 @@ impl Report {
         }
     }
 
-    /// Whether nobody saw anything wrong, not even once.
+    /// Whether nobody saw anything wrong that no limit explains, not even once.
     pub fn is_good(&self) -> bool {
         self.cells.iter().all(|cell| cell.verdict != Verdict::Wrong && cell.once.is_empty())
     }
@@ -94,22 +99,29 @@ impl Report {
         let mut text = self.table("way", |cell| cell.way.to_owned(), |_| true);
         text.push('\n');
         // Hundreds of variables are alike.
-        let is_special = |tally: &Tally| tally.wrong + tally.refused > 0;
+        let is_special = |tally: &Tally| tally.wrong + tally.limit + tally.refused > 0;
         text += &self.table("state", |cell| cell.state.clone(), is_special);
+        text.push('\n');
+        for limit in &limits::ALL {
+            let cells = self.cells.iter().filter(|cell| cell.limit == Some(limit.name)).count();
+            let _ = writeln!(text, "limit \"{}\", {cells} cells: {}", limit.name, limit.why);
+        }
         let _ = write!(
             text,
-            "\n{} on {}: {} cells in {:.0} s: {} the same, {} the same while others wait, {} refused, {} WRONG, \
-             {} wrong once; {} do not apply\n",
+            "\n{} on {}{}: {} cells in {:.0} s: {} the same, {} the same while others wait, {} refused; {} do not \
+             apply\n{} wrong, {} wrong once, {} explained limits\n",
             self.server,
             self.io.name(),
+            if self.reset_after_hidden_code { " with reset_after_hidden_code" } else { "" },
             self.cells.len(),
             self.seconds,
             all.same,
             all.waits,
             all.refused,
+            all.na,
             all.wrong,
             self.cells.iter().filter(|cell| !cell.once.is_empty()).count(),
-            all.na,
+            all.limit,
         );
         text
     }
@@ -124,7 +136,8 @@ impl Report {
             }
             tallies.entry(key).or_default().add(cell);
         }
-        let mut rows = vec![[what, "same", "waits", "refused", "WRONG", "n/a"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![[what, "same", "waits", "refused", "limit", "WRONG", "n/a"].map(str::to_owned).to_vec()];
         let mut others = (0, Tally::default());
         for key in keys {
             let tally = tallies.remove(&key).unwrap_or_default();
@@ -161,6 +174,7 @@ struct Tally {
     same: usize,
     waits: usize,
     refused: usize,
+    limit: usize,
     wrong: usize,
     na: usize,
 }
@@ -178,6 +192,7 @@ impl Tally {
             Verdict::Same => &mut self.same,
             Verdict::Waits => &mut self.waits,
             Verdict::Refused => &mut self.refused,
+            Verdict::Limit => &mut self.limit,
             Verdict::Wrong => &mut self.wrong,
         } += 1;
     }
@@ -187,13 +202,14 @@ impl Tally {
             same: self.same + other.same,
             waits: self.waits + other.waits,
             refused: self.refused + other.refused,
+            limit: self.limit + other.limit,
             wrong: self.wrong + other.wrong,
             na: self.na + other.na,
         }
     }
 
     fn row(&self, name: &str) -> Vec<String> {
-        let numbers = [self.same, self.waits, self.refused, self.wrong, self.na];
+        let numbers = [self.same, self.waits, self.refused, self.limit, self.wrong, self.na];
         std::iter::once(name.to_owned()).chain(numbers.map(|number| number.to_string())).collect()
     }
 }

@@ -9,6 +9,7 @@ use weir_testkit::Mysql;
 
 use crate::error::FidelityError;
 use crate::ground::Ground;
+use crate::limits;
 use crate::look::{Looker, Looks, Value};
 use crate::report::{Cell, Report};
 use crate::stage::{Plan, Play, Side, Stage, who};
@@ -21,7 +22,8 @@ use crate::{Options, Pattern};
 /// Cells with differences are played so often again, to tell what happens each time from what happened once.
 const AGAIN: usize = 2;
 /// A play in which A itself got no connection in time says nothing, unless that is so each time.
-const LATE: usize = 3;
+const LATE: usize = 8;
+const LATE_PAUSE: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Plays at the first of these servers, which must not have been played at before.
@@ -48,11 +50,13 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
     }
     let plan = Plan {
         server,
+        family,
         version: &ground.version,
         binary: &options.binary,
         dir: &options.dir,
         address: options.address,
         io: options.io,
+        reset_after_hidden_code: options.reset_after_hidden_code,
         control: &ground.control,
     };
     let desk =
@@ -91,7 +95,7 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
     }
     let cells = desk.cells.into_inner().unwrap_or_else(PoisonError::into_inner);
     let order: Vec<&str> = ways.iter().map(|way| way.name).collect();
-    let mut report = Report::new(&ground.version, options.io, cells, &order);
+    let mut report = Report::new(&ground.version, options, cells, &order);
     report.own = own;
     report.unsettable = variables.unsettable;
     report.seconds = begun.elapsed().as_secs_f64();
@@ -158,28 +162,39 @@ fn play_cell(
     fresh: &[(Play, Vec<Scene>)],
     plays: &[Play],
 ) -> Result<Cell, FidelityError> {
-    let cell =
-        |verdict, findings, once| Cell { way: way.name, state: state.name.clone(), verdict, findings, once };
-    let Some(script) = way.script(state) else { return Ok(cell(Verdict::Na, vec![], vec![])) };
+    let mut limit = None;
+    let cell = |verdict, limit, findings, once| Cell {
+        way: way.name,
+        state: state.name.clone(),
+        verdict,
+        limit,
+        findings,
+        once,
+    };
+    let Some(script) = way.script(state) else { return Ok(cell(Verdict::Na, None, vec![], vec![])) };
     if !stage.set_up(&script)? {
-        return Ok(cell(Verdict::Na, vec![], vec![]));
+        return Ok(cell(Verdict::Na, None, vec![], vec![]));
     }
     let mut once: Vec<Finding> = Vec::new();
     for attempt in 0..=AGAIN {
-        let findings = compare(stage, state, &script, fresh, plays)?;
+        let mut findings = compare(stage, state, &script, fresh, plays)?;
+        limit = limits::explain((way.name, state), &stage.plan, &mut findings).or(limit);
         let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Same);
-        if verdict == Verdict::Wrong {
+        if verdict >= Verdict::Limit {
             stage.recover()?;
         }
         match verdict {
-            // Once more, on a connection that nobody has used.
-            Verdict::Wrong if attempt == 0 => once = findings,
-            Verdict::Wrong => return Ok(cell(verdict, findings, vec![])),
-            _ if once.is_empty() || attempt == AGAIN => return Ok(cell(verdict, findings, once)),
+            // Once more, on a connection that nobody has used. That one is late once is the machine's doing.
+            Verdict::Wrong if attempt == 0 => {
+                once = findings;
+                once.retain(|finding| finding.verdict != Verdict::Wrong || !finding.is_late);
+            }
+            Verdict::Wrong => return Ok(cell(verdict, limit, findings, vec![])),
+            _ if once.is_empty() || attempt == AGAIN => return Ok(cell(verdict, limit, findings, once)),
             _ => {}
         }
     }
-    Ok(cell(Verdict::Same, vec![], once))
+    Ok(cell(Verdict::Same, None, vec![], once))
 }
 
 fn compare(
@@ -198,6 +213,7 @@ fn compare(
             if !is_late(&weir) {
                 break;
             }
+            thread::sleep(LATE_PAUSE);
             weir = stage.play(Side::Weir, *play, state, &script.steps)?;
         }
         let idle = fresh.iter().find(|(other, _)| other == play);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_testkit::{MysqlServer, Weir, WeirConfig, preflight};
+use weir_testkit::{Family, MysqlServer, Weir, WeirConfig, preflight};
 
 use crate::IoDriver;
 use crate::client::{Client, Heard, Step, Who};
@@ -18,7 +18,7 @@ use crate::verdict::{Moment, Scene};
 use crate::way::Script;
 
 /// How long a statement waits for the only connection. Short, because where A holds it all others wait in vain.
-const WAIT_MS: i64 = 100;
+const WAIT_MS: i64 = 250;
 /// How long a connection may take to come back when its session is gone.
 const BACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server may take to end a connection whose client has said good-bye.
@@ -65,18 +65,20 @@ impl Play {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) server: &'a MysqlServer,
+    pub(crate) family: Family,
     pub(crate) version: &'a str,
     pub(crate) binary: &'a Path,
     pub(crate) dir: &'a Path,
     pub(crate) address: Ipv4Addr,
     pub(crate) io: IoDriver,
+    pub(crate) reset_after_hidden_code: bool,
     pub(crate) control: &'a Who,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
-    plan: Plan<'a>,
+    pub(crate) plan: Plan<'a>,
     names: Names,
     looks: &'a Looks,
     /// Makes and removes things, looks behind the scenes.
@@ -165,7 +167,7 @@ impl<'a> Stage<'a> {
             Ok(()) => {}
             // A session that can't be opened through Weir is something that was seen.
             Err(FidelityError::Server(error)) if side == Side::Weir => {
-                let seen = vec![("the login".to_owned(), Value::Plain(format!("closed ({error})")))];
+                let seen = vec![("the login".to_owned(), Value::Plain(format!("closed: {error}")))];
                 scenes.push(Scene { who: Looker::D, moment: Moment::Gone, turn: u8::MAX, seen });
             }
             Err(error) => return Err(error),
@@ -188,15 +190,18 @@ impl<'a> Stage<'a> {
         let mut c = self.enter(side, Looker::C)?;
         scenes.push(self.act(&mut a, steps));
         self.look(&mut a, (Looker::A, Moment::There, 1), state, scenes)?;
-        let b_waits = self.look(&mut b, (Looker::B, Moment::There, 2), state, scenes)?;
+        let mut waits = self.look(&mut b, (Looker::B, Moment::There, 2), state, scenes)?;
         self.look(&mut a, (Looker::A, Moment::There, 3), state, scenes)?;
-        if !b_waits {
-            self.look(&mut c, (Looker::C, Moment::There, 4), state, scenes)?;
+        if !waits {
+            waits = self.look(&mut c, (Looker::C, Moment::There, 4), state, scenes)?;
             self.look(&mut a, (Looker::A, Moment::There, 5), state, scenes)?;
         }
         self.leave(side, a)?;
         // Who has waited in vain has another past than at the server; the other plays show what it would see now.
-        if !b_waits {
+        if waits {
+            // The next play begins when the server has forgotten A.
+            self.enter(side, Looker::B)?.quit();
+        } else {
             self.look_until_back(&mut b, (Looker::B, 6), state, scenes)?;
             b.quit();
             self.look_until_back(&mut c, (Looker::C, 7), state, scenes)?;
@@ -413,6 +418,7 @@ impl<'a> Stage<'a> {
         config.variable("free_connections_pct", 100);
         config.variable("connect_timeout_server_max", WAIT_MS);
         config.variable("io_driver", self.plan.io.name());
+        config.variable("reset_after_hidden_code", self.plan.reset_after_hidden_code);
         let name = format!("{}-{}", self.names.user('w'), self.starts);
         let weir = Weir::start(self.plan.binary, &config, self.plan.dir, &name)?;
         self.weir = Some(weir);

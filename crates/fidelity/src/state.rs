@@ -52,6 +52,7 @@ impl State {
         state.ends = vec![format!("SET SESSION {} = DEFAULT", setting.variable)];
         state.looks = looks_of_variable(&setting.variable);
         state.item = Some(item);
+        state.is_deadly_in_dml = setting.variable == "tx_read_only";
         state.setting = Some(setting);
         state
     }
@@ -148,6 +149,16 @@ fn of_names_and_roles() -> Vec<State> {
             .ends(&["ROLLBACK", "SET autocommit = 1"]),
         State::new("sql-mode-quotes", &["SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'"])
             .item("SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'"),
+        State::new(
+            "tracking-off",
+            &["SET session_track_schema = 0, session_track_system_variables = '', session_track_state_change = 0"],
+        )
+        .item("SESSION session_track_schema = 0, SESSION session_track_system_variables = '', SESSION session_track_state_change = 0"),
+        State::new(
+            "tracking-off-and-schema",
+            &["SET session_track_schema = 0, session_track_system_variables = ''", "USE <other>"],
+        ),
+        State::new("setting-without-scope", &["SET @@time_zone = '+05:00'"]),
         State::new("completion-release", &["SET completion_type = 'RELEASE'"])
             .item("SESSION completion_type = 'RELEASE'"),
     ]
@@ -241,14 +252,5 @@ fn of_mariadb() -> Vec<State> {
         )
         .looks(&["SELECT COUNT(*) FROM <s>.uncommitted"])
         .deadly_in_dml(),
-        State::new(
-            "tracking-off",
-            &["SET session_track_schema = 0, session_track_system_variables = '', session_track_state_change = 0"],
-        )
-        .item("SESSION session_track_schema = 0, SESSION session_track_system_variables = '', SESSION session_track_state_change = 0"),
-        State::new(
-            "tracking-off-and-schema",
-            &["SET session_track_schema = 0, session_track_system_variables = ''", "USE <other>"],
-        ),
     ]
 }

@@ -29,7 +29,7 @@ const NOT_READ: [&str; 6] =
     ["error_count", "warning_count", "last_insert_id", "identity", "last_gtid", "statement_id"];
 
 /// Values for variables that would take too many guesses, or that must be told from what comes by itself.
-const CHOSEN: [(&str, &str); 15] = [
+const CHOSEN: [(&str, &str); 20] = [
     ("max_session_mem_used", "1000000000"),
     ("insert_id", "900000001"),
     ("last_insert_id", "900004242"),
@@ -45,9 +45,14 @@ const CHOSEN: [(&str, &str); 15] = [
     ("gtid_seq_no", "900000"),
     ("use_secondary_engine", "'OFF'"),
     ("sql_warnings", "1"),
+    ("block_encryption_mode", "'aes-256-cbc'"),
+    ("default_collation_for_utf8mb4", "'utf8mb4_general_ci'"),
+    ("myisam_stats_method", "'nulls_equal'"),
+    ("rbr_exec_mode", "'IDEMPOTENT'"),
+    ("updatable_views_with_limit", "'NO'"),
 ];
 /// Shown as a variable of the session, but all sessions have the same: it is the default master's.
-const NOT_OF_SESSION: [&str; 1] = ["max_relay_log_size"];
+const NOT_OF_SESSION: [&str; 2] = ["max_relay_log_size", "sql_slave_skip_counter"];
 /// Their values can't be read back.
 const WRITE_ONLY: [&str; 2] = ["rand_seed1", "rand_seed2"];
 

@@ -17,7 +17,10 @@ pub enum Verdict {
     Waits,
     /// Weir refused in words; nobody saw anything.
     Refused,
-    /// Somebody saw what they would not have seen at the server.
+    /// Somebody saw what they would not have seen at the server, for a reason that the guide names
+    /// ([`crate::limits`]).
+    Limit,
+    /// The same, and there is no such reason.
     Wrong,
 }
 
@@ -46,6 +49,15 @@ pub(crate) struct Scene {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) verdict: Verdict,
+    /// Who has seen it.
+    pub(crate) who: Looker,
+    pub(crate) moment: Moment,
+    /// Nothing was seen, as there was no connection in time.
+    #[serde(skip)]
+    pub(crate) is_late: bool,
+    /// What was asked.
+    #[serde(skip)]
+    pub(crate) label: String,
     pub(crate) text: String,
 }
 
@@ -94,15 +106,28 @@ impl Judge<'_> {
             if expected == Some(value) {
                 continue;
             }
-            findings
-                .push(Finding { verdict: verdict(got, value), text: describe(got, label, value, expected) });
+            findings.push(Finding {
+                verdict: verdict(got, value),
+                who: got.who,
+                moment: got.moment,
+                is_late: matches!(value, Value::Waits),
+                label: label.clone(),
+                text: describe(got, label, value, expected),
+            });
             if matches!(value, Value::Waits) {
                 return findings;
             }
         }
         if got.seen.len() < wanted.seen.len() && findings.is_empty() {
             let text = format!("{:?} {:?}: nothing more was seen", got.who, got.moment);
-            findings.push(Finding { verdict: Verdict::Wrong, text });
+            findings.push(Finding {
+                verdict: Verdict::Wrong,
+                who: got.who,
+                moment: got.moment,
+                is_late: false,
+                label: String::new(),
+                text,
+            });
         }
         findings
     }
@@ -192,7 +217,7 @@ mod tests {
     #[test]
     fn another_error_than_the_servers_is_wrong() {
         assert_eq!(judged(plain("error 1064"), plain("+07:00"), plain("SYSTEM")), Some(Verdict::Wrong));
-        assert_eq!(judged(plain("closed (x)"), plain("+07:00"), plain("SYSTEM")), Some(Verdict::Wrong));
+        assert_eq!(judged(plain("closed"), plain("+07:00"), plain("SYSTEM")), Some(Verdict::Wrong));
     }
 
     #[test]
