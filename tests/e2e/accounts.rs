@@ -35,6 +35,12 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("accounts::settings_are_those_of_the_login_on_mysql", |env| {
             settings_stay(env, Family::Mysql)
         }),
+        Case::serial("accounts::a_role_of_a_login_is_nobody_elses_on_mariadb", |env| {
+            roles_stay(env, Family::Mariadb)
+        }),
+        Case::serial("accounts::a_role_of_a_login_is_nobody_elses_on_mysql", |env| {
+            roles_stay(env, Family::Mysql)
+        }),
         Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
         Case::serial("accounts::without_autocommit_no_read_leaves_the_writer", no_autocommit),
         Case::serial("accounts::a_servers_own_init_connect_has_run_for_every_session", own_init_connect),
@@ -294,6 +300,53 @@ fn own_init_connect(env: &Env) -> CaseResult {
             ensure!(stage.login(BOSS)?.value("SELECT 1")? == "1", "no answer");
             ensure!(stage.login(VICTIM)?.value(show)? == "777", "{family:?}: not after another user");
         }
+    }
+    Ok(())
+}
+
+/// A role that a login gives by itself is this login's: whoever gets the connection next has his own, or none. (It
+/// outlives a COM_CHANGE_USER on MariaDB.)
+fn roles_stay(env: &Env, family: Family) -> CaseResult {
+    let stage = Stage::new(env, family, 1, 1)?;
+    let (name, host) = match family {
+        Family::Mariadb => ("secret", ""),
+        Family::Mysql => ("secret", "@'%'"),
+    };
+    let victim = format!("{}@'%'", VICTIM.user);
+    let default_is = |role: &str| match family {
+        Family::Mariadb => format!("SET DEFAULT ROLE {role} FOR {victim}"),
+        Family::Mysql => format!("SET DEFAULT ROLE {role} TO {victim}"),
+    };
+    let own_role = |account: Account| -> Result<bool, Box<dyn Error>> {
+        Ok(stage.login(account)?.value("SELECT IFNULL(CURRENT_ROLE(), 'NONE')")?.contains(name))
+    };
+    for through in [true, false] {
+        for sql in [
+            format!("CREATE ROLE {name}"),
+            format!("GRANT SELECT ON test.* TO {name}"),
+            format!("CREATE USER {victim} IDENTIFIED BY '{}'", VICTIM.password),
+            format!("GRANT {name} TO {victim}"),
+            default_is(name),
+        ] {
+            stage.change(through, &sql)?;
+        }
+        eventually("the login has its role", NOTICED, || own_role(VICTIM))?;
+        stage.expect_read(through, &[0], "with the role")?;
+        ensure!(!own_role(Account::APP)?, "through Weir: {through}: another user has the role");
+        ensure!(own_role(VICTIM)?, "through Weir: {through}: the role is not there again");
+        let revoked = format!("REVOKE {name} FROM {victim}");
+        for taken in [default_is("NONE"), revoked] {
+            stage.change(through, &taken)?;
+            let after = format!("through Weir: {through}, {taken}");
+            stage.expect_read(through, &[NO_RIGHT_TO_TABLE], &after)?;
+            stage.change(through, &format!("GRANT {name} TO {victim}"))?;
+            // MySQL forgets the default of a role that is revoked.
+            stage.change(through, &default_is(name))?;
+            stage.expect_read(through, &[0], &format!("{after} and given back"))?;
+        }
+        stage.change(through, &format!("DROP ROLE {name}{host}"))?;
+        stage.expect_read(through, &[NO_RIGHT_TO_TABLE], "without the role")?;
+        stage.change(through, &format!("DROP USER {victim}"))?;
     }
     Ok(())
 }

@@ -76,7 +76,8 @@ impl Core {
         let mut at = 0;
         while self.backend_is(key, socket) {
             let rest = &mut bytes[at..];
-            let used = if self.backends[key].login.is_some() {
+            let leaves_role = matches!(self.backends[key].expected.front(), Some(Expected::LeaveRole));
+            let used = if self.backends[key].login.is_some() && !leaves_role {
                 self.login_bytes(key, rest)
             } else if self.backends[key].expected.is_empty() {
                 self.unasked(key, rest)
@@ -225,6 +226,8 @@ impl Core {
             Expected::Fetch(fetch) => self.fetched(key, fetch),
             Expected::Kill => self.kill_sent(key),
             Expected::Leave => self.left_reader(key),
+            // The login comes behind it.
+            Expected::LeaveRole => {}
             Expected::Verify => self.verified(key),
             Expected::Tracks => self.tracks_answered(key),
             Expected::Setup
@@ -327,6 +330,8 @@ impl Core {
             Some(Expected::Reset | Expected::Leave | Expected::Verify) => {
                 backend.poison = Some(Poison::SyncFailed);
             }
+            // The role of before would be the next user's.
+            Some(Expected::LeaveRole) => self.dial_instead(key),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Fetch(_)) => self.fetch_refused(key, ServerError { code, sqlstate }, &text),

@@ -5,8 +5,10 @@ use weir_protocol::error::ServerError;
 use weir_sql::Kind;
 
 use super::Core;
-use super::model::{BackendKey, Nanos, Phase, ServerIndex, SessionKey};
+use super::model::{BackendKey, Expected, Nanos, Phase, ServerIndex, SessionKey};
 
+/// Any user may, and any connection without a role takes it, too.
+const LEAVE_ROLE: &[u8] = b"SET ROLE NONE";
 /// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
 const TEXT_BYTES_READ: usize = 4 << 10;
 
@@ -36,6 +38,15 @@ impl Core {
         let server = self.backends[key].server;
         self.servers[server].waiters.push_front((waiter, socket));
         self.change_identity(key, identity);
+    }
+
+    /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11), for a user who
+    /// was never granted it, or does not have it any more. Should the server refuse, the connection is not used.
+    pub(super) fn leave_role(&mut self, key: BackendKey) {
+        if self.backends[key].greeted.is_mariadb {
+            self.send_query(key, LEAVE_ROLE);
+            self.expect(key, Expected::LeaveRole);
+        }
     }
 
     /// A server does not let a user in: those who wait for it as this user are told. Not those who came when this login had

@@ -163,6 +163,8 @@ impl Core {
         backend.stage = Stage::HandingOver;
         backend.forget_sessions();
         backend.state = self.fresh.clone();
+        self.leave_role(key);
+        let backend = &mut self.backends[key];
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         let takes_attributes = backend.greeted.takes_attributes;
         let attributes = if takes_attributes { self.shared.attributes.clone() } else { Arc::default() };

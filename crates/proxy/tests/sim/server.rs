@@ -286,6 +286,9 @@ impl Conn {
         if text == "SET TRANSACTION READ WRITE" {
             let track = [SessionTrack::TransactionCharacteristics(b"SET TRANSACTION READ WRITE;")];
             self.ok(self.status(), &track, |ok| ok);
+        } else if text == "SET ROLE NONE" {
+            // There are no roles here.
+            self.ok(self.status(), &[], |ok| ok);
         } else if let Some(list) = text.strip_prefix("SET ") {
             self.set(cluster, list);
         } else if let Some(schema) = text.strip_prefix("USE ") {

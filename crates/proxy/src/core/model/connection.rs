@@ -225,6 +225,8 @@ pub(crate) enum Expected {
     Relay,
     /// The command was sent together with a Sync that failed: its reply is thrown away.
     Discard,
+    /// SET ROLE NONE, in front of a COM_CHANGE_USER: see `renewal`.
+    LeaveRole,
     /// COM_CHANGE_USER: a login on an open connection.
     ChangeUser,
     /// COM_RESET_CONNECTION of an abandoned connection.
