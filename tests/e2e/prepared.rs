@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("prepared::a_table_is_altered_between_executions", altered_between),
         Case::parallel("prepared::unknown_ids", unknown_ids),
         Case::parallel("prepared::a_statement_that_can_not_be_prepared", not_preparable),
+        Case::parallel("prepared::settings_behind_a_preparation_that_failed_are_the_sessions", half_prepared),
         Case::parallel("prepared::reads_go_to_readers_and_writes_to_the_writer", split),
         Case::parallel("prepared::inserts_tell_their_ids", insert_ids),
     ];
@@ -386,5 +387,30 @@ fn insert_ids(env: &Env) -> CaseResult {
         let told = other.value("SELECT LAST_INSERT_ID()")?;
         ensure!(told == others.to_string(), "round {round}: the other is told {told} instead of {others}");
     }
+    Ok(())
+}
+
+/// To prepare a statement anew its settings and its schema are put back. If that schema is gone, the settings are not to
+/// stay.
+fn half_prepared(env: &Env) -> CaseResult {
+    let (schema, gone) = (env.schema()?, env.schema()?);
+    let weir = env.narrow_weir_with(&[1], 1, |config| {
+        config.variable("max_stmts_per_connection", 1);
+    })?;
+    let mut session = Session::open(weir.addr(), &gone)?;
+    session.run("CREATE TABLE t (id INT)")?;
+    session.run("SET @held = 1")?;
+    session.run("SET sql_mode = 'ANSI_QUOTES'")?;
+    let select = session.prepare("SELECT id FROM t")?;
+    session.use_schema(&schema)?.done()?;
+    session.run("SET sql_mode = 'NO_BACKSLASH_ESCAPES'")?;
+    for number in 0..3 {
+        session.prepare(&format!("SELECT {number}"))?;
+    }
+    session.run(&format!("DROP DATABASE {gone}"))?;
+    let answer = session.execute(&select, &[])?;
+    ensure!(answer.error() == Some(1049), "the schema is gone: {answer:?}");
+    let seen = session.rows("SELECT @@sql_mode, DATABASE(), @held")?.concat();
+    ensure!(seen == ["NO_BACKSLASH_ESCAPES", &*schema, "1"], "the session has {seen:?}");
     Ok(())
 }

@@ -370,11 +370,17 @@ impl Core {
         self.ask(key, Settle::Status);
     }
 
-    /// What was to make a statement ready is refused on a lease that can't be left: the lease is as it was, and the
-    /// client gets the server's error for its statement.
+    /// What was to make a statement ready is refused on a lease that can't be left: the lease is as it was, but for a SET
+    /// in front of a USE that is refused, and the client gets the server's error for its statement.
     fn sync_failed_on_lease(&mut self, key: BackendKey, error: ServerError, text: &str) {
         let backend = &mut self.backends[key];
         let Some(holder) = backend.holder else { return };
+        if let Some(Expected::Sync(Some(wanted))) = backend.expected.front()
+            && wanted.schema() != backend.state.schema()
+        {
+            let state = wanted.with_schema(backend.state.schema());
+            backend.state = self.interner.intern(state);
+        }
         let mut is_half_done = false;
         for (at, expected) in backend.expected.iter_mut().enumerate() {
             match expected {
