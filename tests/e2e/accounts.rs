@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Case> {
             roles_stay(env, Family::Mysql)
         }),
         Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
+        Case::serial("accounts::what_a_name_of_a_character_set_means_is_the_sessions_own", names_of_sets),
         Case::serial("accounts::without_autocommit_no_read_leaves_the_writer", no_autocommit),
         Case::serial("accounts::a_servers_own_init_connect_has_run_for_every_session", own_init_connect),
     ]
@@ -347,6 +348,30 @@ fn roles_stay(env: &Env, family: Family) -> CaseResult {
         stage.change(through, &format!("DROP ROLE {name}{host}"))?;
         stage.expect_read(through, &[NO_RIGHT_TO_TABLE], "without the role")?;
         stage.change(through, &format!("DROP USER {victim}"))?;
+    }
+    Ok(())
+}
+
+/// Which character set `utf8` is depends on old_mode (MariaDB), with which a session begins.
+fn names_of_sets(env: &Env) -> CaseResult {
+    let stage = Stage::new(env, Family::Mariadb, 1, 1)?;
+    let source = stage.servers.source();
+    source.root_query("CREATE TABLE test.words (word VARCHAR(20) CHARACTER SET utf8mb4)")?;
+    let show =
+        "SELECT CONCAT_WS(' ', @@character_set_client, @@character_set_connection, @@collation_connection)";
+    for (at, mode) in ["'UTF8_IS_UTF8MB3'", "''", "'UTF8_IS_UTF8MB3'"].into_iter().enumerate() {
+        stage.change(true, &format!("SET GLOBAL old_mode = {mode}"))?;
+        let mut direct = Session::with(source.addr(), &Login::new(Account::APP))?;
+        direct.run("SET NAMES utf8")?;
+        let expected = direct.value(show)?;
+        let mut session = stage.login(Account::APP)?;
+        session.run("SET NAMES utf8")?;
+        stage.login(Account::APP)?.run("SET NAMES latin1")?;
+        let seen = session.value(show)?;
+        ensure!(
+            seen == expected,
+            "{at}: SET NAMES utf8 with old_mode {mode} is {seen} instead of {expected}"
+        );
     }
     Ok(())
 }

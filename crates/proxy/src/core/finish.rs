@@ -448,7 +448,8 @@ impl Core {
     }
 
     /// `SET NAMES` with the same words gives the same collation on the same server, unless one of the variables says
-    /// otherwise that tell which collation or character set a name means. Anything else is asked for.
+    /// otherwise that tell which collation or character set a name means, set by the session or what it began with.
+    /// Anything else is asked for.
     fn known_collation(&self, key: BackendKey, holder: SessionKey) -> Option<super::CharsetAndCollation> {
         self.collations.get(&self.meaning_of_names(key, holder)?).cloned()
     }
@@ -463,9 +464,12 @@ impl Core {
 
     fn meaning_of_names(&self, key: BackendKey, holder: SessionKey) -> Option<NamesOnServer> {
         let text: Box<[u8]> = self.set_names_text(holder)?.into();
-        let state = &self.sessions[holder].state;
-        let decides = |name| state.variable(name).map(Into::into);
-        Some((self.backends[key].server, text, DECIDING.map(decides)))
+        let session = &self.sessions[holder];
+        let begun_with = session.defaults.as_ref()?.variables();
+        let value = |name| session.state.variable(name).or_else(|| begun_with.variable(name)).map(Box::from);
+        let decides: [Option<Box<str>>; 3] = DECIDING.map(value);
+        // Where none is known, the server's own values decide, which may be others at any time.
+        decides.iter().any(Option::is_some).then_some((self.backends[key].server, text, decides))
     }
 
     fn set_names_text(&self, holder: SessionKey) -> Option<&[u8]> {
