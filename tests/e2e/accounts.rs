@@ -9,6 +9,7 @@ use weir_testkit::wire::Login;
 use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
+use crate::query_rules::add_rules;
 use crate::replication::weir_with;
 
 const VICTIM: Account = Account { user: "renewed", password: "renewed" };
@@ -43,6 +44,7 @@ pub(crate) fn trials() -> Vec<Case> {
         }),
         Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
         Case::serial("accounts::what_a_name_of_a_character_set_means_is_the_sessions_own", names_of_sets),
+        Case::serial("accounts::a_read_on_another_server_leaves_no_settings_behind", settings_aside),
         Case::serial("accounts::without_autocommit_no_read_leaves_the_writer", no_autocommit),
         Case::serial("accounts::a_servers_own_init_connect_has_run_for_every_session", own_init_connect),
     ]
@@ -372,6 +374,47 @@ fn names_of_sets(env: &Env) -> CaseResult {
             seen == expected,
             "{at}: SET NAMES utf8 with old_mode {mode} is {seen} instead of {expected}"
         );
+    }
+    Ok(())
+}
+
+/// A session whose connection is kept may have a read run elsewhere, where the settings are others.
+fn settings_aside(env: &Env) -> CaseResult {
+    let servers = env.own_servers(Family::Mariadb, 2, false)?;
+    servers
+        .source()
+        .root_query("CREATE TABLE test.kept (id INT PRIMARY KEY); INSERT INTO test.kept VALUES (1)")?;
+    servers.wait_replicated()?;
+    servers.server(2).root_query("SET GLOBAL sql_mode = 'ANSI', GLOBAL group_concat_max_len = 77")?;
+    const ELSEWHERE: i64 = 7;
+    let mut config = WeirConfig::new(env.free_address()?);
+    config.server(servers.source().addr(), hostgroup::WRITER, &[("max_connections", 1.into())]);
+    config.server(servers.server(2).addr(), ELSEWHERE, &[("max_connections", 1.into())]);
+    config.user(Account::APP, hostgroup::WRITER, &[]);
+    config.user_column(Account::APP.user, "transaction_persistent", 0);
+    config.variable("threads", 1);
+    config.variable("free_connections_pct", 100);
+    config.variable("monitor_username", Account::MONITOR.user);
+    config.variable("monitor_password", Account::MONITOR.password);
+    let rule = format!("match_pattern = 'elsewhere', destination_hostgroup = {ELSEWHERE}, apply = 1");
+    add_rules(&mut config, &[&rule]);
+    let weir = env.weir_with(&config)?;
+    for server in [1, 2] {
+        let known = format!("session variables are known server={}", servers.server(server).addr());
+        weir.wait_log(&known, NOTICED * 5)?;
+    }
+    // Nothing that asks for variables leaves a transaction.
+    let here = "SELECT CONCAT('a' || 'b', LENGTH(GROUP_CONCAT(REPEAT('a', 200)))) FROM kept";
+    let there = format!("{here} /* elsewhere */");
+    let mut session = Session::open(weir.addr(), "test")?;
+    let own = session.value(here)?;
+    session.run("BEGIN")?;
+    ensure!(session.value(&there)? == own, "aside, the session has the other server's settings");
+    session.run("COMMIT")?;
+    for round in 0..3 {
+        let seen = session.value(&there)?;
+        ensure!(seen == own, "{round}: the session has {seen} on the other server instead of {own}");
+        ensure!(session.value(here)? == own, "{round}: the session has lost its own");
     }
     Ok(())
 }

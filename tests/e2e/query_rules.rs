@@ -21,7 +21,7 @@ const WHERE: &str =
     "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
 
 /// Adds active rules, each a TOML inline table's inside, with the ids 1, 2, ...
-fn add_rules(config: &mut WeirConfig, rules: &[&str]) {
+pub(crate) fn add_rules(config: &mut WeirConfig, rules: &[&str]) {
     for (at, rule) in rules.iter().enumerate() {
         let text = format!("rule = {{ rule_id = {}, active = 1, {rule} }}", at + 1);
         let document: toml_edit::DocumentMut = text.parse().unwrap_or_else(|fault| panic!("{text}: {fault}"));

@@ -103,6 +103,8 @@ impl Core {
         session.is_read_only = aside.is_read_only;
         session.transaction_since = aside.transaction_since;
         session.is_autocommit = true; // else it would not have stepped aside
+        // What was different on the other connection was a part of the state that it had there.
+        session.suits = None;
         if !Rc::ptr_eq(&session.state, &aside.state) {
             self.set_state(key, aside.state);
         }
