@@ -5,7 +5,7 @@ use std::error::Error;
 
 use weir_protocol::capability::Capabilities;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Weir};
+use weir_testkit::{Account, Weir, WeirConfig, hostgroup};
 use weir_tests::dialogue::{Caller, Dialogue, Plugin, Said, TlsVersion};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, mysql_hostgroup};
 
@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::the_collation_of_the_login_is_the_servers_own", login_collation),
         Case::parallel("mysql::checks_are_on_again_for_the_next_session", checks_are_on),
         Case::parallel("mysql::a_reset_leads_to_the_servers_character_sets", reset_charsets),
+        Case::parallel("mysql::a_reset_is_each_servers_own_beside_a_mariadb", reset_beside_mariadb),
         Case::parallel("mysql::warnings_and_found_rows_stay_with_their_session", diagnostics),
         Case::parallel("mysql::what_a_call_changed_before_it_failed_stays_with_its_session", failing_call),
         Case::parallel("mysql::user_variables_set_out_of_sight_pin", hidden_user_variable),
@@ -140,6 +141,42 @@ fn reset_charsets(env: &Env) -> CaseResult {
     other.run("SET NAMES gbk")?;
     let seen = session.rows(sql)?;
     ensure!(seen == [["utf8mb4", "utf8mb4", "utf8mb4_0900_ai_ci"]], "{seen:?}");
+    Ok(())
+}
+
+/// MySQL and MariaDB behind one Weir: the last connection that was opened is of no meaning for the other family.
+fn reset_beside_mariadb(env: &Env) -> CaseResult {
+    let elsewhere = hostgroup::READER;
+    let mut config = WeirConfig::new(env.free_address()?);
+    let columns = [("max_connections", 1.into())];
+    config.server(env.mysql()?.source().addr(), hostgroup::WRITER, &columns);
+    config.server(env.cluster()?.node(1).addr(), elsewhere, &columns);
+    config.user(Account::APP, hostgroup::WRITER, &[]).user(Account::APP2, elsewhere, &[]);
+    config.variable("threads", 1);
+    config.variable("free_connections_pct", 100);
+    let weir = env.weir_with(&config)?;
+    let sql = "SELECT @@character_set_client, @@character_set_results, @@collation_connection";
+    let latin = |account| Session::with(weir.addr(), &Login { collation: 8, ..Login::new(account) });
+    let of_login = [["latin1", "latin1", "latin1_swedish_ci"]];
+    let of_server = [["utf8mb4", "utf8mb4", "utf8mb4_0900_ai_ci"]];
+    // The family whose connection is opened last is another one each time.
+    for order in [[Account::APP, Account::APP2], [Account::APP2, Account::APP]] {
+        let mut opened = order.map(latin).into_iter().collect::<Result<Vec<_>, _>>()?;
+        for session in &mut opened {
+            // The reset of a session that is held sets its connection up anew.
+            session.run("SET @held = 1")?;
+            session.reset()?.done()?;
+        }
+        for account in [Account::APP, Account::APP2] {
+            let mut session = latin(account)?;
+            ensure!(session.rows(sql)? == of_login, "not those of the login");
+            session.reset()?.done()?;
+            latin(account)?.run("SET NAMES gbk")?;
+            let seen = session.rows(sql)?;
+            let expected = if account.user == Account::APP.user { of_server } else { of_login };
+            ensure!(seen == expected, "{}: {seen:?} instead of {expected:?}", account.user);
+        }
+    }
     Ok(())
 }
 

@@ -232,7 +232,7 @@ impl Core {
         let role = session.pins.pins() & Pins::OUTLIVE_RESET;
         let collation = session.login_collation;
         let schema = session.state.schema();
-        let state = match &self.charsets_after_reset {
+        let state = match self.charsets_after_reset(key) {
             Some(charsets) => charsets.with_schema(schema),
             None => State::at_login(schema, collation),
         };
@@ -243,6 +243,16 @@ impl Core {
         let state = self.interner.intern(state);
         self.begin_session(key, state);
         self.sessions[key].pins.insert(role);
+    }
+
+    /// The character sets to which the session's server, or the first of its hostgroup that has told, goes back.
+    fn charsets_after_reset(&self, key: SessionKey) -> Option<&State> {
+        let session = &self.sessions[key];
+        if let Some(lease) = session.lease {
+            return self.servers[self.backends[lease].server].charsets_after_reset.as_ref();
+        }
+        let members = &self.groups.get(&session.home_hostgroup())?.members;
+        members.iter().find_map(|member| self.servers[member.server].charsets_after_reset.as_ref())
     }
 
     /// COM_CHANGE_USER: a new login on an open connection.

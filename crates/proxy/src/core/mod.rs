@@ -131,9 +131,6 @@ pub struct Core {
     default_dialect: Dialect,
     /// The servers as which all hostgroups read statements, if it is the same in all.
     reads_as: Option<Reading>,
-    /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
-    /// those of the login, there is none.
-    charsets_after_reset: Option<State>,
     /// A server has told its sql_mode.
     knows_sql_mode: bool,
     timers: timers::Timers,
@@ -203,6 +200,9 @@ struct Pool {
     counts: counting::PoolCounts,
     /// What its connections have begun with, by identity.
     defaults: Vec<defaults::KnownDefaults>,
+    /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
+    /// those of the login, there is none.
+    charsets_after_reset: Option<State>,
 }
 
 /// This worker's view of a hostgroup.
@@ -310,7 +310,6 @@ impl Core {
             told_given_up: 0,
             default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
             reads_as: None,
-            charsets_after_reset: None,
             knows_sql_mode: false,
             timers: timers::Timers::new(now),
             collations: HashMap::new(),

@@ -125,6 +125,7 @@ impl Core {
             was_away: false,
             reads_as: 0,
             has_lapsed: false,
+            charsets_after_reset: None,
             counts: Default::default(),
             defaults: Vec::new(),
         });

@@ -110,7 +110,8 @@ impl Core {
             }
         }
         let is_complete = charsets.variable("collation_connection").is_some();
-        self.charsets_after_reset =
-            (is_complete && !self.backends[key].greeted.is_mariadb).then_some(charsets);
+        let backend = &self.backends[key];
+        self.servers[backend.server].charsets_after_reset =
+            (is_complete && !backend.greeted.is_mariadb).then_some(charsets);
     }
 }
