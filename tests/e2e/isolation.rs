@@ -45,6 +45,10 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("isolation::diagnostics_beside_a_user_variable_are_the_sessions_own", own_diagnostics),
         Case::parallel("isolation::a_duplicate_key_holds_nothing", duplicate_key),
         Case::parallel("isolation::settings_behind_a_refused_reset_are_nobodys_defaults", refused_reset),
+        Case::parallel(
+            "isolation::a_transaction_that_is_aborted_under_a_question_of_weirs_is_told",
+            aborted_unasked,
+        ),
     ]);
     trials
 }
@@ -54,6 +58,9 @@ fn one_connection(env: &Env) -> Result<Weir, String> {
         config.variable("connect_timeout_server_max", 150);
     })
 }
+
+/// Galera has rolled the transaction back.
+const DEADLOCK: u16 = 1213;
 
 /// What other sessions must not see, as one row.
 const LOOK: &str =
@@ -515,6 +522,31 @@ fn refused_reset(env: &Env) -> CaseResult {
         wait_free(&mut next)?;
         let seen = next.value(settings)?;
         ensure!(seen == defaults, "round {round}: {seen} instead of {defaults}");
+    }
+    Ok(())
+}
+
+/// The error that ends a transaction is the client's, also where Weir asks something first on its connection.
+fn aborted_unasked(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let mut neighbour = Session::open(env.cluster()?.node(1).addr(), &schema)?;
+    neighbour.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    let weir = one_connection(env)?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    wait_free(&mut session)?;
+    for round in 0..3 {
+        session.run("BEGIN")?;
+        session.run(&format!("INSERT INTO t (id) VALUES ({round})"))?;
+        // Only the connection knows FOUND_ROWS() now, and has to be asked before the question for the list.
+        session.query("SELECT SQL_CALC_FOUND_ROWS id FROM t LIMIT 1")?;
+        neighbour.run(&format!("ALTER TABLE t ADD COLUMN c{round} INT"))?;
+        let list = session.query("SET session_track_system_variables = CONCAT('time_zone', '')")?;
+        let next = session.query(&format!("INSERT INTO t (id) VALUES ({})", 100 + round))?;
+        ensure!(
+            list.error() == Some(DEADLOCK) || next.error() == Some(DEADLOCK),
+            "round {round}: nobody has told of the lost transaction: {list:?}, {next:?}"
+        );
+        session.run("ROLLBACK")?;
     }
     Ok(())
 }

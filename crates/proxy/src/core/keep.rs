@@ -8,10 +8,13 @@ use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, SavedText, Session, SessionKey, WorkKind};
+use super::model::{
+    BackendKey, Expected, Fetch, Keeps, Kept, Phase, SavedText, Session, SessionKey, WorkKind,
+};
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -264,7 +267,11 @@ impl Core {
     pub(super) fn fetch_refused(&mut self, key: BackendKey, error: ServerError, text: &str) {
         let backend = &mut self.backends[key];
         let Some(Expected::Fetch(fetch)) = backend.expected.front() else { return };
-        if !fetch.gives_id {
+        let (owner, gives_id) = (fetch.session, fetch.gives_id);
+        if backend.holder == Some(owner) {
+            return self.saving_refused(key, owner, error, text);
+        }
+        if !gives_id {
             return;
         }
         backend.insert_id = None;
@@ -273,6 +280,19 @@ impl Core {
         if self.sessions[holder].work.is_sent {
             self.insert_id_refused(key, error, text);
         }
+    }
+
+    /// The same on the holder's own lease. In a transaction it may be Galera's 1213, which was meant for the client: for
+    /// the statement that is about to be sent, else for the next one.
+    fn saving_refused(&mut self, key: BackendKey, holder: SessionKey, error: ServerError, text: &str) {
+        let session = &mut self.sessions[holder];
+        if error.code != error::LOCK_DEADLOCK.code || !session.pins.pins().contains(Pins::TRANSACTION) {
+            return;
+        }
+        if matches!(session.phase, Phase::Running) && !session.work.is_sent {
+            return self.refused_in_front(key, holder, error, text);
+        }
+        session.owed_error = Some((error, text.into()));
     }
 
     /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
