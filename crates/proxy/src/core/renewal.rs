@@ -2,7 +2,7 @@
 //! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
 
 use weir_protocol::error::ServerError;
-use weir_sql::Kind;
+use weir_sql::{Assignment, Dialect, Kind, Scope};
 
 use super::Core;
 use super::model::{BackendKey, Expected, Nanos, Phase, ServerIndex, SessionKey};
@@ -86,25 +86,9 @@ impl Core {
     ///
     /// Changes of the tables in the schema mysql do not count: they take effect with FLUSH PRIVILEGES.
     pub(super) fn note_renewal(&mut self, holder: SessionKey) {
-        let says = |words: &[&[u8]]| {
-            let text = self.statement_text(holder);
-            let text = text.get(..TEXT_BYTES_READ).unwrap_or(text);
-            words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
-        };
-        let is_due = match self.sessions[holder].work.statement.kind {
-            Kind::Grant
-            | Kind::Revoke
-            | Kind::RenameUser
-            | Kind::SetPassword
-            | Kind::SetDefaultRole
-            | Kind::Flush
-            | Kind::Install => true,
-            Kind::Create | Kind::Alter | Kind::Drop => says(&[b"USER", b"ROLE"]),
-            // PASSWORD and DEFAULT ROLE may stand behind variables.
-            Kind::Set => says(&[b"GLOBAL", b"PERSIST", b"PASSWORD", b"ROLE"]),
-            Kind::SetTransaction => says(&[b"GLOBAL"]),
-            _ => false,
-        };
+        let session = &self.sessions[holder];
+        let kind = session.work.statement.kind;
+        let is_due = changes_beginnings(kind, self.statement_text(holder), session.dialect);
         if is_due {
             tracing::debug!(session = self.sessions[holder].id, "accounts or defaults may have changed");
             for pool in &self.servers {
@@ -114,8 +98,76 @@ impl Core {
     }
 }
 
+/// Whether a statement changes accounts, or what sessions begin with. In doubt it does; but what a session sets for itself
+/// is not to cost everybody a login, whatever its variables are called.
+fn changes_beginnings(kind: Kind, text: &[u8], dialect: Dialect) -> bool {
+    let says = |words: &[&[u8]]| {
+        let text = text.get(..TEXT_BYTES_READ).unwrap_or(text);
+        words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    };
+    match kind {
+        Kind::Grant
+        | Kind::Revoke
+        | Kind::RenameUser
+        | Kind::SetPassword
+        | Kind::SetDefaultRole
+        | Kind::Flush
+        | Kind::Install => true,
+        Kind::Create | Kind::Alter | Kind::Drop => says(&[b"USER", b"ROLE"]),
+        // PASSWORD and DEFAULT ROLE may stand behind variables: then it is no list of variables.
+        Kind::Set => {
+            let own = |assignment: &Assignment| {
+                assignment.user_variable || matches!(assignment.scope, Scope::Session | Scope::Unscoped)
+            };
+            says(&[b"GLOBAL", b"PERSIST", b"PASSWORD", b"ROLE"])
+                && weir_sql::assignments(text, dialect).is_none_or(|list| !list.iter().all(own))
+        }
+        Kind::SetTransaction => says(&[b"GLOBAL"]),
+        _ => false,
+    }
+}
+
 /// Errors that are between a server and one user: access denied, also to a schema or for its plugin, locked, blocked
 /// after failures, with a password that has expired. Others are let in.
 pub(super) fn is_about_user(code: u16) -> bool {
     matches!(code, 1044 | 1045 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(text: &str) -> bool {
+        let dialect = Dialect::default();
+        changes_beginnings(weir_sql::scan(text.as_bytes(), dialect).kind, text.as_bytes(), dialect)
+    }
+
+    #[test]
+    fn what_changes_accounts_or_globals_is_told_from_what_is_only_called_so() {
+        for text in [
+            "GRANT r TO u",
+            "create or replace user u",
+            "DROP ROLE r",
+            "ALTER USER u ACCOUNT LOCK",
+            "FLUSH PRIVILEGES",
+            "SET GLOBAL sql_mode = ''",
+            "SET @a = 1, @@global.autocommit = 0",
+            "SET PERSIST sql_mode = ''",
+            "SET time_zone = '+01:00', PASSWORD = PASSWORD('x')",
+            "SET time_zone = '+01:00', DEFAULT ROLE r",
+            "SET GLOBAL TRANSACTION READ ONLY",
+        ] {
+            assert!(changes(text), "{text}");
+        }
+        for text in [
+            "SET @role = 'admin'",
+            "SET @password_hash = '', @global_id = 7, time_zone = '+01:00'",
+            "SET SESSION sql_mode = @@global.sql_mode",
+            "CREATE TEMPORARY TABLE user_ids (id INT)",
+            "SET TRANSACTION READ ONLY",
+            "UPDATE users SET role = 1",
+        ] {
+            assert!(!changes(text), "{text}");
+        }
+    }
 }
