@@ -3,7 +3,7 @@
 //!
 //! | what | how it is seen |
 //! | --- | --- |
-//! | accounts, rights, roles | the server counts the statements that change them (`Com_grant` and the like), also those that come by replication (seen on MariaDB 10.11 and MySQL 9.7; on a Galera cluster it was not tried) |
+//! | accounts, rights, roles | the server counts the statements that change them (`Com_grant` and the like), also those that come by replication (seen on MariaDB 10.11, alone and on Galera, and MySQL 9.7) |
 //! | defaults of sessions | the global values of all variables that a session may set |
 //!
 //! On MariaDB SET PASSWORD counts as any other SET, and an account may change by time alone (a password expires): for
