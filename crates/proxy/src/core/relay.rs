@@ -395,13 +395,15 @@ pub(super) fn meaning_of(name: &str) -> Meaning {
         | "character_set_database"
         | "system_versioning_asof"
         | "gtid_next"
+        // Changes wsrep_sync_wait, too, and reports itself only (MariaDB 10.11).
+        | "wsrep_causal_reads"
         // Of MySQL: servers put them back with the end of a transaction, and do not report it (9.7).
         | "immediate_server_version"
         | "original_server_version"
         | "original_commit_timestamp"
         | "pseudo_slave_mode" => Meaning::Unreadable,
         "last_gtid" | "statement_id" | "error_count" | "warning_count" | "in_transaction"
-        | "external_user" | "proxy_user" | "wsrep_causal_reads" => Meaning::NotState,
+        | "external_user" | "proxy_user" => Meaning::NotState,
         name if name.starts_with("session_track_") => Meaning::NotState,
         _ => Meaning::State,
     }
