@@ -104,6 +104,13 @@ pub struct Flaws {
     pub uncertain_comment: bool,
 }
 
+/// Where a lexer stands between two statements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    at: usize,
+    executing: bool,
+}
+
 /// The tokens of a text.
 #[derive(Clone, Debug)]
 pub struct Lexer<'a> {
@@ -216,6 +223,17 @@ impl<'a> Lexer<'a> {
     /// The same, reading executable comments of all servers: for what must be found wherever it stands.
     pub fn of_all_comments(text: &'a [u8], dialect: Dialect) -> Self {
         Self { executes_all: true, ..Self::new(text, dialect) }
+    }
+
+    /// Behind the last token, which ends a statement.
+    pub(crate) fn place(&self) -> Place {
+        Place { at: self.at, executing: self.executing }
+    }
+
+    /// Goes on from there, in the same text.
+    pub(crate) fn go_to(&mut self, place: Place) {
+        self.at = place.at;
+        self.executing = place.executing;
     }
 
     /// What was found so far that makes the text uncertain. Complete after [`TokenKind::End`].

@@ -4,11 +4,13 @@ mod call;
 mod observe;
 mod routine;
 mod set;
+mod several;
 mod verb;
 
 pub(crate) use observe::is_session_track;
 pub(crate) use routine::skip_body;
 pub(crate) use set::{Item, ItemKind, items};
+pub use several::Several;
 pub(crate) use verb::created_object;
 
 use crate::dialect::Dialect;
@@ -106,41 +108,6 @@ pub fn kinds(text: &[u8], dialect: Dialect) -> Vec<Kind> {
     }
     kinds.push(Kind::Empty);
     kinds
-}
-
-/// Reads the statement number `index` of a text, counted from 0, alone; `None` if there are not so many. A server answers
-/// each of them with one result, but for those that run code ([`Effects::ROUTINE`]).
-pub fn scan_one_of_several(text: &[u8], dialect: Dialect, index: usize) -> Option<Statement> {
-    let mut scanner = Scanner::new(text, dialect);
-    let mut at = 0;
-    loop {
-        scanner.start();
-        match scanner.now().kind {
-            TokenKind::End => return None,
-            TokenKind::Semicolon => continue,
-            _ => {}
-        }
-        // What the first token has said belongs to this statement, what came before it does not.
-        scanner.forget_statements();
-        let kind = scanner.statement();
-        scanner.rest();
-        if at == index {
-            return Some(Statement {
-                kind,
-                access: Access::Write,
-                effects: scanner.effects,
-                uses: scanner.uses,
-                hidden_code: kind.may_run_hidden_code() || scanner.reads_tables,
-                assigns_insert_id: scanner.assigns_insert_id,
-                counts: scanner.counts,
-                multi: false,
-            });
-        }
-        at += 1;
-        if scanner.now().kind == TokenKind::End {
-            return None;
-        }
-    }
 }
 
 /// Whether more than spaces and `;` follow a `;` that ends at `at`.

@@ -500,7 +500,8 @@ fn hidden_code_may_run_where_tables_are_used() {
 #[test]
 fn one_of_several_statements_is_read_alone() {
     let text = b"SET @a = 1; INSERT INTO t VALUES (';'); ; USE shop";
-    let one = |index| weir_sql::scan_one_of_several(text, Dialect::default(), index);
+    let mut several = weir_sql::Several::default();
+    let mut one = |index| several.read(text, Dialect::default(), index);
     assert_eq!(
         one(0).map(|s| (s.kind, s.effects, s.hidden_code)),
         Some((Kind::Set, Effects::USER_VARIABLE, false))
@@ -514,4 +515,27 @@ fn one_of_several_statements_is_read_alone() {
         Some((Kind::Use, Effects::empty(), false))
     );
     assert_eq!(one(3), None);
+    assert_eq!(one(0).map(|s| s.kind), Some(Kind::Set));
+    assert_eq!(one(2).map(|s| s.kind), Some(Kind::Use));
+}
+
+#[test]
+fn statements_in_an_executable_comment_are_read_one_by_one() {
+    let text = b"SET @a = 1; /*! USE shop; SET @b = 2; */ INSERT INTO t VALUES (1); DO 1";
+    let kinds: Vec<_> = {
+        let mut several = weir_sql::Several::default();
+        (0..6).map_while(|index| several.read(text, Dialect::default(), index)).map(|s| s.kind).collect()
+    };
+    assert_eq!(kinds, [Kind::Set, Kind::Use, Kind::Set, Kind::Insert, Kind::Do]);
+}
+
+#[test]
+fn many_statements_are_read_in_the_time_of_one_scan() {
+    let text = b"set @a=1;".repeat(100_000);
+    let mut several = weir_sql::Several::default();
+    let begun = std::time::Instant::now();
+    let count = (0..).map_while(|index| several.read(&text, Dialect::default(), index)).count();
+    assert_eq!(count, 100_000);
+    // Each from the beginning it would be a quarter of an hour.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -1,5 +1,7 @@
 //! Several results for one command.
 
+use std::time::{Duration, Instant};
+
 use weir_protocol::capability::Capabilities;
 use weir_testkit::Account;
 use weir_testkit::wire::Login;
@@ -10,6 +12,7 @@ pub(super) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("streaming::a_call_with_several_results", calls),
         Case::parallel("streaming::multi_statements", multi_statements),
+        Case::parallel("streaming::very_many_statements_in_one_text", very_many),
         Case::parallel("streaming::a_prepared_call_with_out_parameters", prepared_call),
         Case::parallel("streaming::commands_sent_ahead_are_answered_in_order", pipelined),
     ]
@@ -66,6 +69,22 @@ fn calls(env: &Env) -> CaseResult {
         .node(1)
         .root_query(&format!("SET wsrep_sync_wait = 15; SHOW CREATE PROCEDURE {schema}.many"))?;
     compare(env, &schema, &statements)
+}
+
+/// Each of them is looked at when its result comes: in the time of one look at the text, not of one for each.
+fn very_many(env: &Env) -> CaseResult {
+    let weir = env.weir(|_| {})?;
+    let login = same_everywhere(&env.schema()?).with(Capabilities::MULTI_STATEMENTS);
+    for (login, statement) in
+        [(login.clone(), "set @a=1;"), (login.without(Capabilities::DEPRECATE_EOF), "SELECT 1;")]
+    {
+        let mut session = Session::with(weir.addr(), &login)?;
+        let begun = Instant::now();
+        session.query(&statement.repeat(60_000))?;
+        ensure!(begun.elapsed() < Duration::from_secs(45), "{statement}: {:?}", begun.elapsed());
+        ensure!(session.value("SELECT 'in step'")? == "in step", "out of step after {statement}");
+    }
+    Ok(())
 }
 
 fn multi_statements(env: &Env) -> CaseResult {

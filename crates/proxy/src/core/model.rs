@@ -18,7 +18,7 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::prepared::{ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
-use weir_sql::{Dialect, Effects, Statement, Uses};
+use weir_sql::{Dialect, Effects, Several, Statement, Uses};
 
 pub(crate) use connection::{
     Backend, Expected, Fetch, HiddenCode, Keeps, Kept, Kill, Poison, Purpose, SavedText, Stage,
@@ -29,7 +29,8 @@ use super::counting::KnownCaller;
 use super::explain::Reported;
 use super::infile::Infile;
 use super::lost::Farewell;
-use super::old_eof::OpenEof;
+use super::old_eof::{OpenEof, Results};
+use super::relay::Words;
 use super::route::KnownScope;
 use super::scribe::Noted;
 use super::track::Tracking;
@@ -343,6 +344,10 @@ pub(crate) struct Work {
     pub open_eof: Option<OpenEof>,
     /// Results of the reply that are complete.
     pub results: u32,
+    /// Of several statements in one text: how far they were read, what stands in it, what it gives.
+    pub several: Several,
+    pub words: Option<Words>,
+    pub results_of_text: Option<Results>,
     /// Sequence id of the reply to the login that this belongs to.
     pub login_sequence: u8,
     /// One of its results told of warnings.

@@ -33,6 +33,15 @@ pub(crate) struct OpenEof {
     bytes_max: usize,
 }
 
+/// The results of a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Results {
+    /// If each statement gives one.
+    count: usize,
+    /// The first of them, which surely give one.
+    sure: usize,
+}
+
 impl Core {
     /// All definitions of a result, or of a prepared statement's parameters or columns, have passed.
     pub(super) fn columns_end(&mut self, key: BackendKey, holder: SessionKey) {
@@ -85,23 +94,35 @@ impl Core {
 
     /// Whether another result follows the one whose columns have come, and whether that and the other flags that matter
     /// are certain.
-    fn another_result_follows(&self, holder: SessionKey) -> (bool, bool) {
+    fn another_result_follows(&mut self, holder: SessionKey) -> (bool, bool) {
         let session = &self.sessions[holder];
-        let work = &session.work;
         if session.upload.is_some() {
             return (false, false);
         }
-        if work.kind == WorkKind::Query && session.runs_several() {
-            let kinds = weir_sql::kinds(self.text(holder), session.dialect);
-            let so_far = work.results as usize;
-            let is_sure = kinds.iter().take(so_far + 1).all(|kind| gives_one_result(*kind));
-            return (so_far + 1 < kinds.len(), is_sure);
+        if session.work.kind == WorkKind::Query && session.runs_several() {
+            let results = self.results_of_text(holder);
+            let so_far = self.sessions[holder].work.results as usize;
+            return (so_far + 1 < results.count, so_far < results.sure);
         }
+        let work = &session.work;
         match work.statement.kind {
             // Behind the results of a CALL comes its OK. One of them may be that of the OUT parameters.
             Kind::Call | Kind::Compound => (true, work.kind == WorkKind::Query),
             kind => (false, gives_one_result(kind)),
         }
+    }
+
+    /// How many results a text of several statements has; it is looked through once for all of them.
+    fn results_of_text(&mut self, holder: SessionKey) -> Results {
+        let session = &self.sessions[holder];
+        if let Some(known) = session.work.results_of_text {
+            return known;
+        }
+        let kinds = weir_sql::kinds(self.text(holder), session.dialect);
+        let sure = kinds.iter().take_while(|kind| gives_one_result(**kind)).count();
+        let results = Results { count: kinds.len(), sure };
+        self.sessions[holder].work.results_of_text = Some(results);
+        results
     }
 
     /// Lets an EOF go as it is, when too much has come behind it.

@@ -19,6 +19,15 @@ use super::Core;
 use super::explain::{Explanation, Reported, explain};
 use super::model::{BackendKey, Ending, SessionKey, WorkKind};
 
+/// What stands in a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    /// An optimizer hint: MySQL's SET_VAR is reported though it is over.
+    hint: bool,
+    /// The word STATEMENT: there may be a SET STATEMENT among several statements.
+    statement: bool,
+}
+
 impl Core {
     /// One step of a relayed reply. The client may be gone: then the reply is only read to its end.
     pub(super) fn relay(&mut self, key: BackendKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
@@ -209,7 +218,7 @@ impl Core {
         match explain(&self.statement_answered(holder), reported) {
             Explanation::Whole => {}
             // A session that is held on a reader could not write any more; and a hint for the optimizer is over.
-            Explanation::None if !self.sessions[holder].is_pinned_to_reader && !self.has_hint(holder) => {
+            Explanation::None if !self.sessions[holder].is_pinned_to_reader && !self.words(holder).hint => {
                 self.sessions[holder].pins.insert(Pins::STATE_CHANGE);
             }
             Explanation::None | Explanation::Partial => self.backends[key].is_suspect = true,
@@ -218,19 +227,29 @@ impl Core {
     }
 
     /// The statement that the present result answers: of several in one text, each has a result of its own.
-    fn statement_answered(&self, holder: SessionKey) -> Statement {
+    fn statement_answered(&mut self, holder: SessionKey) -> Statement {
         let work = &self.sessions[holder].work;
-        if !work.statement.multi || work.kind != WorkKind::Query {
-            return work.statement;
+        let whole = work.statement;
+        if !whole.multi || work.kind != WorkKind::Query || whole.effects.contains(Effects::ROUTINE) {
+            return whole;
         }
-        let dialect = self.sessions[holder].dialect;
-        let one = weir_sql::scan_one_of_several(self.text(holder), dialect, work.results as usize);
-        one.filter(|_| !work.statement.effects.contains(Effects::ROUTINE)).unwrap_or(work.statement)
+        let (mut several, index) = (work.several, work.results as usize);
+        let one = several.read(self.text(holder), self.sessions[holder].dialect, index);
+        self.sessions[holder].work.several = several;
+        one.unwrap_or(whole)
     }
 
-    /// Whether the statement has an optimizer hint: MySQL's SET_VAR is reported though it is over.
-    fn has_hint(&self, holder: SessionKey) -> bool {
-        self.statement_text(holder).windows(3).any(|mark| mark == b"/*+")
+    /// What stands somewhere in the statement's text, which is looked through once for all its results.
+    fn words(&mut self, holder: SessionKey) -> Words {
+        if let Some(words) = self.sessions[holder].work.words {
+            return words;
+        }
+        let words = Words {
+            hint: self.statement_text(holder).windows(3).any(|mark| mark == b"/*+"),
+            statement: self.text(holder).windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT")),
+        };
+        self.sessions[holder].work.words = Some(words);
+        words
     }
 
     /// Takes in the changes that an OK reports, and tells which kinds of them there were.
@@ -242,7 +261,7 @@ impl Core {
     ) -> Result<Reported, BrokenReply> {
         let statement = self.sessions[holder].work.statement;
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
-        let may_hide_one = statement.multi && self.says_statement(holder);
+        let may_hide_one = statement.multi && self.words(holder).statement;
         if may_hide_one {
             // Which of the values are over can't be told, and none of them is reported once more.
             self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE);
@@ -290,11 +309,6 @@ impl Core {
             self.set_state(holder, next);
         }
         Ok(reported)
-    }
-
-    /// Whether there may be a SET STATEMENT among several statements.
-    fn says_statement(&self, holder: SessionKey) -> bool {
-        self.text(holder).windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT"))
     }
 
     /// One reported variable.
