@@ -19,6 +19,10 @@ pub(super) fn trials() -> Vec<Case> {
             flags(&mysql(env)?)
         }),
         Case::parallel("wire::the_eof_behind_the_columns_of_large_results", large),
+        Case::parallel("wire::warnings_are_counted_before_the_rows_with_mariadb", |env| {
+            warnings(&mariadb(env)?)
+        }),
+        Case::parallel("wire::warnings_are_counted_before_the_rows_with_mysql", |env| warnings(&mysql(env)?)),
     ]
 }
 
@@ -98,6 +102,20 @@ fn flags((weir, server, schema): &Place) -> CaseResult {
         for sql in ["SELECT id FROM t", "SELECT 1/0", "UPDATE t SET word = 'nine' WHERE id = 77"] {
             twins.execute(sql, &[], 1, as_it_is)?;
         }
+    }
+    Ok(())
+}
+
+/// Servers warn while they plan the first of these; the EOF behind its columns tells so.
+fn warnings((weir, server, schema): &Place) -> CaseResult {
+    let login = Login::new(Account::APP)
+        .schema(schema)
+        .without(Capabilities::LONG_PASSWORD | Capabilities::DEPRECATE_EOF);
+    let mut twins = Twins::open(weir.addr(), *server, &login)?;
+    for sql in ["SELECT 1 FROM DUAL WHERE 1/0", "SELECT 1"] {
+        twins.query(sql, as_it_is)?;
+        twins.ask(&[&[Command::StmtPrepare.code()], sql.as_bytes()].concat(), as_it_is)?;
+        twins.execute(sql, &[], 0, as_it_is)?;
     }
     Ok(())
 }

@@ -5,7 +5,8 @@
 //! MariaDB 10.11 says that, but not what.) So the flags of the EOF behind the column definitions, by which clients decide
 //! how to go on, are known when the result is over. Till then it stands there with the flags that it will probably have,
 //! and is kept back with the rows behind it as long as they are few; then it gets those of the end. Seen on both servers: they
-//! are the same but for the count of warnings, and for MySQL's OUT parameters.
+//! are the same but for MySQL's OUT parameters, and for the count of warnings: servers give there those from before the first
+//! row. Which these are nobody can tell at the end, so all are counted: clients that ask before they read the rows miss none.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::frame::{self, HEADER_LEN};
@@ -21,8 +22,9 @@ use super::model::{BackendKey, Ending, SessionKey, WorkKind};
 const SURE_BYTES: usize = 16 << 10;
 /// And so much where the text does not tell whether another result follows, or these are OUT parameters.
 const UNSURE_BYTES: usize = 192 << 10;
-/// Where the flags stand in the packet.
-const STATUS_AT: usize = HEADER_LEN + 3;
+/// Where the count of warnings stands in the packet, and the flags behind it.
+const WARNINGS_AT: usize = HEADER_LEN + 1;
+const STATUS_AT: usize = WARNINGS_AT + 2;
 
 /// An EOF whose flags are not sure yet.
 #[derive(Clone, Copy, Debug)]
@@ -135,13 +137,16 @@ impl Core {
         }
     }
 
-    /// Lets an EOF go, with these flags if they are known.
-    pub(super) fn close_eof(&mut self, holder: SessionKey, status: Option<StatusFlags>) {
+    /// Lets an EOF go, with these flags and warnings if they are known.
+    pub(super) fn close_eof(&mut self, holder: SessionKey, known: Option<EofPacket>) {
         let session = &mut self.sessions[holder];
         let Some(open) = session.work.open_eof.take() else { return };
-        let place = open.at + STATUS_AT..open.at + STATUS_AT + 2;
-        if let (Some(status), Some(flags)) = (status, self.out.held(session.socket).get_mut(place)) {
-            flags.copy_from_slice(&status.bits().to_le_bytes());
+        let place = open.at + WARNINGS_AT..open.at + STATUS_AT + 2;
+        if let (Some(known), Some(bytes)) = (known, self.out.held(session.socket).get_mut(place))
+            && let Some((warnings, status)) = bytes.split_first_chunk_mut::<2>()
+        {
+            *warnings = known.warnings.to_le_bytes();
+            status.copy_from_slice(&known.status.bits().to_le_bytes());
         }
         if session.work.withheld_bytes_max == 0 {
             self.out.release(session.socket);
@@ -158,7 +163,7 @@ impl Core {
     ) {
         let mut status = ok.status;
         status.remove(StatusFlags::SESSION_STATE_CHANGED);
-        self.close_eof(holder, Some(status));
+        self.close_eof(holder, Some(EofPacket { warnings: ok.warnings, status }));
         if status.contains(StatusFlags::PS_OUT_PARAMS) && !self.backends[key].greeted.is_mariadb {
             // As MySQL (9.7) ends OUT parameters, although the CALL's OK follows: clients go by the EOF before.
             status.remove(StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS_EXISTS);
