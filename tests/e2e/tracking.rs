@@ -230,12 +230,18 @@ const OTHERS: [&str; 23] = [
 
 fn values(env: &Env) -> CaseResult {
     let weir = env.narrow_weir(&[1], 1)?;
-    compare_values(weir.addr(), env.cluster()?.node(1).addr())
+    let direct = env.cluster()?.node(1).addr();
+    compare_values(weir.addr(), direct, Login::new(Account::APP))?;
+    // As MariaDB's own clients do, to whom column definitions say more.
+    let theirs = Login::new(Account::APP)
+        .with(Capabilities::MARIADB_EXTENDED_METADATA)
+        .without(Capabilities::LONG_PASSWORD);
+    compare_values(weir.addr(), direct, theirs)
 }
 
 fn values_mysql(env: &Env) -> CaseResult {
     let weir = env.mysql_weir(1)?;
-    compare_values(weir.addr(), env.mysql()?.source().addr())?;
+    compare_values(weir.addr(), env.mysql()?.source().addr(), Login::new(Account::APP))?;
     let mut client = Session::open(weir.addr(), "test")?;
     client.run("BEGIN")?;
     client.refused("SET session_track_gtids = OWN_GTID", 1766)?;
@@ -245,8 +251,8 @@ fn values_mysql(env: &Env) -> CaseResult {
     Ok(())
 }
 
-fn compare_values(through: SocketAddrV4, direct: SocketAddrV4) -> CaseResult {
-    let login = Login::new(Account::APP).schema("test").with(Capabilities::SESSION_TRACK);
+fn compare_values(through: SocketAddrV4, direct: SocketAddrV4, login: Login) -> CaseResult {
+    let login = login.schema("test").with(Capabilities::SESSION_TRACK);
     let (mut client, mut reference) = (Session::with(through, &login)?, Session::with(direct, &login)?);
     let mut neighbour = Session::open(through, "test")?;
     let all = LISTS.iter().map(|value| format!("{LIST} = {value}")).chain(OTHERS.map(str::to_owned));

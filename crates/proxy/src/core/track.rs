@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket};
@@ -272,11 +273,12 @@ impl Core {
         self.apply_effects(holder);
         // It was a query, which says nothing of the session's own.
         self.backends[key].found_rows = None;
+        let capabilities = BACKEND_CAPABILITIES | self.identities.0[self.backends[key].identity].capabilities;
         let session = &mut self.sessions[holder];
         let Some(tracking) = &mut session.work.tracking else { return true };
         let answer = std::mem::take(&mut tracking.answer);
         match &tracking.asked {
-            None => tracking.take_values(&answer),
+            None => tracking.take_values(&answer, capabilities),
             Some(asked) => {
                 for row in packets(&answer).skip(tracking.columns) {
                     let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
@@ -352,15 +354,14 @@ impl Session {
 }
 
 impl Tracking {
-    /// Takes the values of expressions from the only row of an answer.
-    fn take_values(&mut self, answer: &[u8]) {
+    /// Takes the values of expressions from the only row of an answer to a connection with these capabilities.
+    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities) {
         let packets: Vec<&[u8]> = packets(answer).collect();
         let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
         let mut values = rows.first().map(|row| TextRow::new(row));
         let open = self.items.iter_mut().filter(|item| item.value.is_none());
         for (item, column) in open.zip(columns) {
-            let column_type =
-                ColumnDefinition::parse(column, BACKEND_CAPABILITIES).map(|column| column.column_type);
+            let column_type = ColumnDefinition::parse(column, capabilities).map(|column| column.column_type);
             let value = values.as_mut().and_then(Iterator::next).and_then(Result::ok);
             item.value = match (column_type, value) {
                 (Ok(column_type), Some(value)) => Some(given(column_type, value)),
