@@ -59,6 +59,8 @@ fn a_statement_about_accounts_makes_logins_outdated() {
         ("ALTER USER x ACCOUNT LOCK", 1),
         ("DROP ROLE x", 1),
         ("FLUSH PRIVILEGES", 1),
+        ("FLUSH STATUS", 0),
+        ("FLUSH TABLES", 0),
         ("SET GLOBAL sql_mode = ''", 1),
         ("SET time_zone = 'x', @@GLOBAL.sql_mode = ''", 1),
         ("SET PASSWORD FOR x = 'y'", 1),

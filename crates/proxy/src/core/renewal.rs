@@ -111,8 +111,9 @@ fn changes_beginnings(kind: Kind, text: &[u8], dialect: Dialect) -> bool {
         | Kind::RenameUser
         | Kind::SetPassword
         | Kind::SetDefaultRole
-        | Kind::Flush
         | Kind::Install => true,
+        // Of tables, logs or counters it says nothing about accounts.
+        Kind::Flush => says(&[b"PRIVILEGES"]),
         Kind::Create | Kind::Alter | Kind::Drop => says(&[b"USER", b"ROLE"]),
         // PASSWORD and DEFAULT ROLE may stand behind variables: then it is no list of variables.
         Kind::Set => {
