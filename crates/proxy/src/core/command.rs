@@ -9,7 +9,7 @@ use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use super::Core;
-use super::model::{Phase, SessionKey, Work, WorkKind};
+use super::model::{Keeps, Phase, SessionKey, Work, WorkKind};
 use super::route::Routed;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
@@ -217,6 +217,14 @@ impl Core {
         if session.lease.is_some() {
             session.work.kind = WorkKind::Reset;
             return self.start(key);
+        }
+        if let Some(kept) = session.kept
+            && session.keeps.contains(Keeps::FOUND_ROWS)
+        {
+            // It stays over a reset.
+            self.fetch_kept(kept, SessionKey::MAX);
+            self.begin_again(key);
+            return false;
         }
         self.finish_reset(key);
         self.reply_ok(key);

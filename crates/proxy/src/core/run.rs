@@ -65,6 +65,12 @@ impl Core {
             self.save_diagnostics(key, holder);
             return;
         }
+        if session.work.kind == WorkKind::Reset && session.keeps.contains(Keeps::FOUND_ROWS) {
+            // It stays over a reset, behind which the connection does not know it.
+            self.save_diagnostics(key, holder);
+            return;
+        }
+        let session = &self.sessions[holder];
         if session.work.kind == WorkKind::Track
             && session.keeps.intersects(Keeps::FOUND_ROWS | Keeps::WARNINGS | Keeps::INSERT_ID)
         {
