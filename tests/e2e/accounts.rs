@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
@@ -45,6 +46,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
         Case::serial("accounts::what_a_name_of_a_character_set_means_is_the_sessions_own", names_of_sets),
         Case::serial("accounts::a_read_on_another_server_leaves_no_settings_behind", settings_aside),
+        Case::parallel("accounts::who_ignores_spaces_does_so_on_every_connection", ignore_space),
         Case::serial("accounts::without_autocommit_no_read_leaves_the_writer", no_autocommit),
         Case::serial("accounts::a_servers_own_init_connect_has_run_for_every_session", own_init_connect),
     ]
@@ -415,6 +417,22 @@ fn settings_aside(env: &Env) -> CaseResult {
         let seen = session.value(&there)?;
         ensure!(seen == own, "{round}: the session has {seen} on the other server instead of {own}");
         ensure!(session.value(here)? == own, "{round}: the session has lost its own");
+    }
+    Ok(())
+}
+
+/// CLIENT_IGNORE_SPACE counts at a login only: neither COM_RESET_CONNECTION nor COM_CHANGE_USER does it again.
+fn ignore_space(env: &Env) -> CaseResult {
+    let weir = env.narrow_weir(&[1], 1)?;
+    let login = Login::new(Account::APP).schema("test").with(Capabilities::IGNORE_SPACE);
+    let count = "SELECT COUNT (*) FROM (SELECT 1) AS one";
+    for other in [Login::new(Account::APP2), login.clone()] {
+        let mut session = Session::with(weir.addr(), &login)?;
+        ensure!(session.value(count)? == "1", "not at first");
+        session.run("SET @a = 1")?;
+        drop(session);
+        Session::with(weir.addr(), &other)?.value("SELECT 1")?;
+        ensure!(Session::with(weir.addr(), &login)?.value(count)? == "1", "not on a connection of before");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_protocol::capability::Capabilities;
 use weir_protocol::wire::Reader;
 use weir_session::defaults::{Defaults, carried};
 use weir_session::state::State;
@@ -67,7 +68,8 @@ impl Core {
             return true;
         };
         let defaults = defaults.with(backend.defaults.variables());
-        let is_fresh = backend.stage == Stage::Dialing || !defaults.runs_init_connect();
+        let (stage, runs_init_connect) = (backend.stage, defaults.runs_init_connect());
+        let is_fresh = stage == Stage::Dialing || !(runs_init_connect || self.forgets_its_sql_mode(key));
         let defaults = self.defaults.intern(defaults);
         let backend = &mut self.backends[key];
         backend.defaults = defaults.clone();
@@ -83,6 +85,12 @@ impl Core {
             self.adopt_defaults(key, holder);
         }
         true
+    }
+
+    /// CLIENT_IGNORE_SPACE sets sql_mode at a login, and neither COM_CHANGE_USER nor COM_RESET_CONNECTION does it again
+    /// (MariaDB 10.11).
+    pub(super) fn forgets_its_sql_mode(&self, key: BackendKey) -> bool {
+        self.identities.0[self.backends[key].identity].capabilities.contains(Capabilities::IGNORE_SPACE)
     }
 
     /// The server's init_connect has not run, as the connection was not opened but reset: another one takes its place.

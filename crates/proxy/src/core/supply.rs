@@ -144,7 +144,9 @@ impl Core {
         // The server's own init_connect runs on new connections only.
         // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
         let may_have_role = self.backends[backend].is_suspect && self.backends[backend].greeted.is_mariadb;
-        let is_like_fresh = !self.backends[backend].defaults.runs_init_connect() && !may_have_role;
+        let is_like_fresh = !self.backends[backend].defaults.runs_init_connect()
+            && !may_have_role
+            && !self.forgets_its_sql_mode(backend);
         let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
             self.backends[backend].identity = identity;
             return self.dial_instead(backend);
@@ -503,6 +505,10 @@ impl Core {
             let poison = backend.poison.or(Some(Poison::RoleLeft));
             return self.discard(key, poison);
         }
+        if self.forgets_its_sql_mode(key) {
+            return self.discard(key, Some(Poison::Stale));
+        }
+        let backend = &self.backends[key];
         let is_opaque = left.intersects(Pins::OPAQUE) || backend.is_suspect;
         if is_opaque && !backend.greeted.is_mariadb {
             // A login gives the roles that it should have (MySQL), whatever was made of them.
