@@ -223,12 +223,14 @@ fn full(env: &Env) -> CaseResult {
     let mut config = config(env, &[1, 2])?;
     config.variable("shun_recovery_time_sec", 2);
     let weir = env.weir_with(&config)?;
-    // The monitor has its connection. Then there is no room any more, and no session's connection is there yet.
+    // The monitor has its connection, and has ended the one by which it learns the variables. Then there is no room any more, and no session's connection is there yet.
     let connected = format!(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{}'",
         Account::MONITOR.user
     );
     eventually("the monitor is there", PATIENCE, || Ok(cluster.node(2).root_query(&connected)? != [["0"]]))?;
+    let learnt = format!("session variables are known server={}", cluster.node(2).addr());
+    eventually("the variables are known", PATIENCE, || Ok(weir.log().contains(&learnt)))?;
     cluster.node(2).root_query("SET GLOBAL max_connections = 10")?;
     let login = Login::new(Account::APP).schema("test");
     let mut crowd = Vec::new();
