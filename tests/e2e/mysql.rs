@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::a_reset_leads_to_the_servers_character_sets", reset_charsets),
         Case::parallel("mysql::a_reset_is_each_servers_own_beside_a_mariadb", reset_beside_mariadb),
         Case::parallel("mysql::warnings_and_found_rows_stay_with_their_session", diagnostics),
+        Case::parallel("mysql::a_reset_in_a_transaction_behind_an_update_is_answered", reset_behind_update),
         Case::parallel("mysql::what_a_call_changed_before_it_failed_stays_with_its_session", failing_call),
         Case::parallel("mysql::user_variables_set_out_of_sight_pin", hidden_user_variable),
         Case::parallel("mysql::an_xa_transaction_keeps_its_connection", xa),
@@ -35,6 +36,23 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("mysql::a_query_rule_sends_reads_to_the_replica", reads_at_the_replica),
         Case::parallel("mysql::a_server_is_told_who_its_clients_proxy_is", connect_attributes),
     ]
+}
+
+/// An UPDATE may have left a number for FOUND_ROWS() that only the connection knows, and nobody asks for.
+fn reset_behind_update(env: &Env) -> CaseResult {
+    let mut shared = Shared::new(env)?;
+    shared.mine.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
+    shared.mine.run("INSERT INTO t VALUES (1, 1)")?;
+    for behind in ["SET session_track_schema = (SELECT 1)", "SELECT 1"] {
+        shared.mine.run("BEGIN")?;
+        shared.mine.run("UPDATE t SET v = v + 1")?;
+        shared.mine.query(behind)?;
+        shared.mine.run("UPDATE t SET v = v + 1")?;
+        shared.mine.reset()?.done()?;
+        shared.turn()?;
+    }
+    ensure!(shared.mine.value("SELECT v FROM t")? == "1", "a reset rolls back");
+    Ok(())
 }
 
 /// A Weir with one connection, and two sessions that share it.

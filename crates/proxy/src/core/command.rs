@@ -219,7 +219,7 @@ impl Core {
             return self.start(key);
         }
         if let Some(kept) = session.kept
-            && session.keeps.contains(Keeps::FOUND_ROWS)
+            && self.backends[kept].kept_for.is_some_and(|mark| mark.what.contains(Keeps::FOUND_ROWS))
         {
             // It stays over a reset.
             self.fetch_kept(kept, SessionKey::MAX);

@@ -170,6 +170,9 @@ impl Core {
             self.sessions[holder].pins.insert(Pins::ROLE);
         }
         let stays = is_opaque || !self.sessions[holder].pins.is_empty();
+        if !stays && self.forgets_its_sql_mode(key) {
+            self.backends[key].poison = Some(Poison::Stale);
+        }
         if !stays {
             self.sessions[holder].lease = None;
             self.backends[key].holder = None;

@@ -301,6 +301,26 @@ impl Core {
         self.fetch_kept(key, SessionKey::MAX);
     }
 
+    /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
+    pub(super) fn saves_first(&mut self, key: BackendKey, holder: SessionKey) -> bool {
+        let session = &self.sessions[holder];
+        let ends = match session.work.kind {
+            // It stays over a reset, behind which the connection does not know it.
+            WorkKind::Reset => Keeps::FOUND_ROWS,
+            // A query of Weir's own.
+            WorkKind::Track => Keeps::FOUND_ROWS | Keeps::WARNINGS | Keeps::INSERT_ID,
+            // What ends the conditions is a query itself.
+            _ if session.work.needs_no_conditions && !session.work.has_ended_conditions => Keeps::FOUND_ROWS,
+            _ => return false,
+        };
+        if !session.keeps.intersects(ends) {
+            return false;
+        }
+        self.save_diagnostics(key, holder);
+        // A number for which hardly anybody asks is not fetched but given up.
+        !self.backends[key].expected.is_empty()
+    }
+
     /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
     pub(super) fn waits_for_kept(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];

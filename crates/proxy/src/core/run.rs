@@ -14,7 +14,7 @@ use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Keeps, Phase, SessionKey, WorkKind};
+use super::model::{BackendKey, Expected, Phase, SessionKey, WorkKind};
 
 impl Core {
     /// Takes note of a reply that is to come, behind those that are owed already.
@@ -56,26 +56,7 @@ impl Core {
         if self.waits_for_kept(key, holder) || self.refuses_lost(key, holder) {
             return;
         }
-        let session = &self.sessions[holder];
-        if session.work.needs_no_conditions
-            && !session.work.has_ended_conditions
-            && session.keeps.contains(Keeps::FOUND_ROWS)
-        {
-            // What ends them is a query itself.
-            self.save_diagnostics(key, holder);
-            return;
-        }
-        if session.work.kind == WorkKind::Reset && session.keeps.contains(Keeps::FOUND_ROWS) {
-            // It stays over a reset, behind which the connection does not know it.
-            self.save_diagnostics(key, holder);
-            return;
-        }
-        let session = &self.sessions[holder];
-        if session.work.kind == WorkKind::Track
-            && session.keeps.intersects(Keeps::FOUND_ROWS | Keeps::WARNINGS | Keeps::INSERT_ID)
-        {
-            // It is a query of Weir's, after which the connection knows nothing of the session's own.
-            self.save_diagnostics(key, holder);
+        if self.saves_first(key, holder) {
             return;
         }
         if self.asks_if_it_tracks(key, holder)
