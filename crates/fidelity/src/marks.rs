@@ -9,29 +9,32 @@ use crate::variables::rows;
 const LETTERS: [char; 5] = ['a', 'b', 'c', 'd', 'o'];
 /// Numbers may be lost where an INSERT was rolled back, or failed.
 const GAP_MAX: i64 = 1000;
-/// Before the first row. Not 0: that is the id of the row after MySQL's `SET_VAR(insert_id = ...)`.
-const NONE: i64 = -1;
 
 /// What has been seen of the tables.
 #[derive(Debug)]
 pub(crate) struct Marks {
     schemas: [String; 5],
+    /// The highest id that has been seen in each.
     last: [i64; 5],
+    /// Whether a row with id 0 has been seen: the one after MySQL's `SET_VAR(insert_id = ...)`.
+    zero: [bool; 5],
     is_disordered: bool,
 }
 
 impl Marks {
     /// Of empty tables.
     pub(crate) fn new(names: &Names) -> Marks {
-        Marks { schemas: LETTERS.map(|letter| names.schema(letter)), last: [NONE; 5], is_disordered: true }
+        let schemas = LETTERS.map(|letter| names.schema(letter));
+        Marks { schemas, last: [0; 5], zero: [false; 5], is_disordered: true }
     }
 
     /// The rows that have come since the last call, as in "b: B"; the control sees also those that are not committed.
     pub(crate) fn found(&mut self, control: &mut Client) -> Result<String, FidelityError> {
         let one = |at: usize| {
+            let zero = if self.zero[at] { "" } else { " OR id = 0" };
             format!(
                 "SELECT {at}, id, who, made < NOW() - INTERVAL 1 DAY OR made > NOW() + INTERVAL 1 DAY \
-                 FROM {}.mark WHERE id > {}",
+                 FROM {}.mark WHERE id > {}{zero}",
                 self.schemas[at], self.last[at]
             )
         };
@@ -41,6 +44,7 @@ impl Marks {
             let [at, id, who, is_odd_time] = row.as_slice() else { continue };
             let (Ok(at), Ok(id)) = (at.parse::<usize>(), id.parse::<i64>()) else { continue };
             let (Some(last), Some(letter)) = (self.last.get_mut(at), LETTERS.get(at)) else { continue };
+            self.zero[at] |= id == 0;
             let mut text = format!("{letter}: {who}");
             if id == 0 || id > *last + GAP_MAX {
                 text += &format!(" with id {id}");
@@ -62,7 +66,7 @@ impl Marks {
 
     /// What begins anew.
     pub(crate) fn sweep(&mut self) -> Vec<String> {
-        self.last = [NONE; 5];
+        (self.last, self.zero) = ([0; 5], [false; 5]);
         self.is_disordered = false;
         self.schemas.iter().map(|schema| format!("TRUNCATE TABLE {schema}.mark")).collect()
     }
