@@ -1,7 +1,7 @@
 //! Decisions that were made before: for the same session facts, flag and digest they are the same again, unless a
 //! rule looked at the statement itself.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use crate::Decision;
 

@@ -37,12 +37,13 @@ impl Core {
         let session = &self.sessions[key];
         let Some(lease) = session.lease else { return };
         let socket = session.socket;
-        let held = self.out.held_bytes(socket);
-        if held > BACKLOG_HIGH_BYTES {
+        if self.out.backlog_bytes(socket) <= BACKLOG_HIGH_BYTES {
+            return;
+        }
+        if self.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
             self.send_withheld(key);
         }
-        let backlog = self.out.backlog_bytes(socket) - self.out.held_bytes(socket);
-        if backlog > BACKLOG_HIGH_BYTES {
+        if self.out.backlog_bytes(socket) - self.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
             self.out.pause(self.backends[lease].socket, true);
             self.out.notify_drained(socket);
         }

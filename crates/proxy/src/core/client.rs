@@ -1,10 +1,10 @@
 //! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use foldhash::{HashMap, HashMapExt};
 use weir_config::{AuthPlugin, Listener, MysqlVariables};
 use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;

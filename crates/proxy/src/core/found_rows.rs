@@ -167,11 +167,11 @@ impl Core {
     ///
     /// True if the statement has to wait for its reply, as in `before_insert_id`.
     pub(super) fn before_found_rows(&mut self, key: BackendKey, holder: SessionKey) -> bool {
-        if !self.needs_found_rows(holder) || self.has_own_found_rows(key, holder) {
-            return false;
-        }
         let session = &self.sessions[holder];
         let Some(rows) = session.found_rows.filter(|rows| *rows <= ROWS_MAX) else { return false };
+        if self.has_own_found_rows(key, holder) || !self.needs_found_rows(holder) {
+            return false;
+        }
         let knows_warnings = session.keeps.contains(Keeps::WARNINGS);
         if knows_warnings && (rows > 1 || !self.backends[key].greeted.is_mariadb) {
             // They would be gone.

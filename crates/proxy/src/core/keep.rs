@@ -324,6 +324,9 @@ impl Core {
     /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
     pub(super) fn waits_for_kept(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
+        if session.kept.is_none() && session.fetching == 0 {
+            return false;
+        }
         let mut needed = Keeps::empty();
         needed.set(Keeps::INSERT_ID, session.depends_on_insert_id());
         needed.set(Keeps::FOUND_ROWS, self.needs_found_rows(holder));

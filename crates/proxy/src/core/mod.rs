@@ -65,10 +65,11 @@ mod verify;
 mod withhold;
 mod writing;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use sha2::{Digest, Sha256};
 use slab::Slab;
 use weir_config::Listener;

@@ -2,10 +2,10 @@
 
 mod connection;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::Collation;

@@ -1,9 +1,9 @@
 //! New configuration and roles.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use foldhash::{HashMap, HashMapExt};
 use weir_protocol::error;
 
 use super::model::{Nanos, Phase, Poison, ServerIndex, SessionKey};

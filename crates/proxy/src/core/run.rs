@@ -1,8 +1,8 @@
 //! Making a lease ready for a statement, and sending it.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use foldhash::HashMap;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{self, StmtExecute};
 use weir_protocol::error;

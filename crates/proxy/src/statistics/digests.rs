@@ -1,9 +1,10 @@
 //! A worker's table of digests. It is never copied: whoever asks gets it whole, and the worker begins an empty one. That
 //! takes the same moment whether ten digests were seen since or thousands.
 
-use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::{HashMap, HashMapExt};
 
 use super::{Caller, CallerId, Histogram};
 use crate::core::Nanos;

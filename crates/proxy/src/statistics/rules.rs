@@ -1,6 +1,6 @@
 //! Statements by the query rule that had the last word on them.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::Histogram;
 use crate::core::Nanos;
