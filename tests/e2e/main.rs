@@ -7,6 +7,7 @@
 //! `WEIR_TEST_KEEP=1` keeps the servers' data, and `WEIR_TEST_ADDRESS=127.0.0.61` puts the nodes elsewhere than on
 //! 127.0.0.31 and following, for a second run at the same time. MySQL's servers have the same addresses in 127.1.0.0/16.
 
+mod aborted;
 mod accounts;
 mod admin;
 mod auto_failover;
@@ -72,6 +73,7 @@ use weir_tests::{Case, Env, clean_up_when_interrupted, run};
 /// Every module's cases. A new module adds its line here.
 fn cases() -> Vec<Case> {
     [
+        aborted::trials(),
         accounts::trials(),
         admin::trials(),
         auto_failover::trials(),

@@ -3,6 +3,7 @@
 
 mod assignments;
 mod diagnostics;
+mod explained;
 mod harmless;
 mod local_file;
 mod named;
@@ -12,6 +13,7 @@ mod tables;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
 pub use diagnostics::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, diagnostics_request};
+pub use explained::explained_connection;
 pub use harmless::stays_in_session;
 pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};

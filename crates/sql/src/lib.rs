@@ -39,7 +39,7 @@ pub mod fuzzing;
 pub use detail::{
     Assignment, DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, Kill, KillKind, KillTarget,
     NamedEffect, Scope, SessionFunction, Substitution, TableName, What, assignments, diagnostics_request,
-    kill_target, may_use_tables, named_effects, names_local_file, opens_no_table, scoped_assignments,
+    explained_connection, kill_target, may_use_tables, named_effects, names_local_file, opens_no_table, scoped_assignments,
     stays_in_session, substitutions, use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};

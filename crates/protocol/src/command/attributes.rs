@@ -50,19 +50,22 @@ pub(super) fn named_type(reader: &mut Reader<'_>) -> Result<ColumnType, Malforme
     Ok(column_type)
 }
 
-/// Skips a value in the binary format (MySQL's source documentation: "Binary Protocol Value").
+/// Skips a value in the binary format (MySQL's source documentation: "Binary Protocol Value"). The text begins behind the
+/// last one, so only types are taken whose length every server sees alike: of NULL (where it is none), INT24, YEAR and the
+/// types that only storage engines know, MySQL 9.7 takes some for strings.
 fn skip_value(reader: &mut Reader<'_>, column_type: ColumnType) -> Result<(), Malformed> {
     match column_type {
-        ColumnType::NULL => Ok(()),
         ColumnType::TINY => reader.skip(1),
-        ColumnType::SHORT | ColumnType::YEAR => reader.skip(2),
-        ColumnType::LONG | ColumnType::INT24 | ColumnType::FLOAT => reader.skip(4),
+        ColumnType::SHORT => reader.skip(2),
+        ColumnType::LONG | ColumnType::FLOAT => reader.skip(4),
         ColumnType::LONGLONG | ColumnType::DOUBLE => reader.skip(8),
         ColumnType::DATE | ColumnType::DATETIME | ColumnType::TIMESTAMP | ColumnType::TIME => {
             let len = reader.u8()?;
             reader.skip(len.into())
         }
-        _ => reader.lenenc_bytes().map(|_| ()),
+        ColumnType::DECIMAL | ColumnType::VARCHAR | ColumnType::BIT => reader.lenenc_bytes().map(|_| ()),
+        ColumnType(code) if code >= ColumnType::JSON.0 => reader.lenenc_bytes().map(|_| ()),
+        ColumnType(code) => Err(Malformed::UnexpectedHeader(code)),
     }
 }
 
@@ -96,6 +99,18 @@ mod tests {
     fn a_temporal_value_tells_its_length() {
         let bytes = b"\x02\x01\x00\x01\x0c\x00\x00\x0b\x00\x00\x04\xea\x07\x0b\x17\x00DO 1";
         assert_eq!(query_attributes_len(bytes), Ok(bytes.len() - 4));
+    }
+
+    #[test]
+    fn a_value_whose_length_servers_see_otherwise_is_refused() {
+        for code in [6, 9, 13, 14, 20, 0xF2, 0xF4] {
+            let mut bytes = [1, 1, 0, 1, code, 0, 1, b'n', 4].to_vec();
+            bytes.extend_from_slice(b"SELECT 1 -- DO 2");
+            assert_eq!(query_attributes_len(&bytes), Err(Malformed::UnexpectedHeader(code)), "{code}");
+            // As NULL it has none.
+            bytes[2] = 1;
+            assert_eq!(query_attributes_len(&bytes), Ok(8), "{code}");
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Core {
         if uses_connection && let Some(kept) = session.kept {
             // What was announced must not bind the session to a reader.
             let binds = session.is_next_read_only && !self.is_member(kept, writer);
-            if binds || !self.may_run_on(kept, key) {
+            if binds || !self.may_run_on(kept, key) || !self.is_sound(kept, key) {
                 self.fetch_kept(kept, SessionKey::MAX);
                 self.sessions[key].kept = None;
                 return self.begin_again(key);
@@ -179,6 +179,14 @@ impl Core {
         if session.fetching == 0 {
             self.runnable.push_back((key, session.socket));
         }
+    }
+
+    /// Whether a connection may serve a session once more: its login holds, and its server takes statements.
+    fn is_sound(&self, backend: BackendKey, key: SessionKey) -> bool {
+        let server = self.backends[backend].server;
+        !self.needs_login(backend, key)
+            && self.servers[server].suspect_until <= self.now
+            && self.sessions[key].work.avoided(false, self.now) != Some(server)
     }
 
     /// Takes the connection that still knows a session's diagnostics, if it is idle and well.
@@ -319,10 +327,8 @@ impl Core {
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
     pub(super) fn answered_here(&mut self, key: SessionKey) {
-        // What is still to come of a long command must not be taken for the next ones.
-        let is_cut_short = self.sessions[key].upload.as_ref().is_some_and(|upload| !upload.is_complete());
         self.command_done(key);
-        if self.sessions[key].close_when_done || is_cut_short {
+        if self.sessions[key].close_when_done || self.sessions[key].is_cut_short {
             return self.close_session(key);
         }
         let socket = self.sessions[key].socket;

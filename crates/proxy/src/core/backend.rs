@@ -5,6 +5,7 @@ use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket};
 use weir_protocol::response::{BrokenReply, Control, Step, WHOLE_PACKET_BYTES_MAX};
 use weir_session::login::{BACKEND_CAPABILITIES, BackendStep};
+use weir_session::pin::Pins;
 
 use super::Core;
 use super::model::{BackendKey, Expected, Phase, Poison, Purpose, SessionKey, Settle, Stage};
@@ -366,8 +367,7 @@ impl Core {
         text: &str,
     ) {
         self.reply_error(holder, error, text);
-        self.sessions[holder].phase = Phase::Settling;
-        self.ask(key, Settle::Status);
+        self.settle_after_error(key, holder);
     }
 
     /// What was to make a statement ready is refused on a lease that can't be left: the lease is as it was, but for a SET
@@ -397,6 +397,14 @@ impl Core {
             return self.fail_session(holder, error, text);
         }
         self.reply_error(holder, error, text);
+        self.stop_refused(key, holder);
+    }
+
+    /// The same as [`Core::stop_running`] behind an error of the server.
+    pub(super) fn stop_refused(&mut self, key: BackendKey, holder: SessionKey) {
+        if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
+            return self.settle_after_error(key, holder);
+        }
         self.stop_running(key, holder);
     }
 
@@ -546,10 +554,10 @@ impl Core {
             return self.discard(lease, Some(Poison::ClientGone));
         }
         // However it is given back: what it may have is to be proven gone.
-        self.backends[lease].is_suspect |= pins.intersects(weir_session::pin::Pins::OPAQUE);
+        self.backends[lease].is_suspect |= pins.intersects(Pins::OPAQUE);
         let expected = &self.backends[lease].expected;
         let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay | Expected::Prepare(_)));
-        let outlives_reset = pins.intersects(weir_session::pin::Pins::OUTLIVE_RESET);
+        let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
         let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
         if is_asked_for_collation && expected.len() == 1 && !outlives_reset {
             // The client has its answer, and Weir will have its own in a moment: see `finish_abandoned`. After an

@@ -112,6 +112,7 @@ impl Core {
             inbox: Vec::new(),
             command_bytes: 0,
             upload: None,
+            is_cut_short: false,
             infile: None,
             account: None,
             identity: usize::MAX,
@@ -593,12 +594,12 @@ impl Core {
         } else {
             session.inbox.drain(..done);
         }
+        self.leave_upload(key);
+        let session = &mut self.sessions[key];
         // Errors from here on are not a login's or of what is not answered.
         if matches!(session.work.kind, WorkKind::LoginSchema | WorkKind::LongData) {
             session.work.kind = WorkKind::default();
         }
-        session.upload = None;
-        session.infile = None;
         session.held = None;
         session.phase = Phase::Idle;
         session.last_active_at = self.now;

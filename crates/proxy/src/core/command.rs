@@ -25,6 +25,10 @@ impl Core {
         if session.fetching > 0 {
             return false; // its diagnostics are on their way from the connection that it had
         }
+        if !self.skips_rest(key) {
+            return false;
+        }
+        let session = &self.sessions[key];
         let Some(header) = Header::parse(&session.inbox) else {
             if self.draining_until.is_some() && self.drains(session) {
                 self.close_session(key);

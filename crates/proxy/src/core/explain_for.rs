@@ -67,47 +67,15 @@ impl Core {
         Some(Outcome::Run)
     }
 
-    /// The id of Weir's that stands behind FOR or FOR CONNECTION at the end of the session's statement, and where.
+    /// The id of Weir's that the session's statement, which must be nothing else, names behind FOR or FOR CONNECTION, and
+    /// where.
     fn named_session(&self, key: SessionKey) -> Option<(u32, std::ops::Range<usize>)> {
-        let (id, digits) = named_connection(self.text(key))?;
+        let session = &self.sessions[key];
+        if session.work.statement.multi || session.upload.is_some() {
+            return None;
+        }
+        let (id, digits) = weir_sql::explained_connection(self.text(key), session.dialect)?;
         session_id::worker_of(id, self.shared.mailboxes.len())?;
         Some((id, digits))
-    }
-}
-
-fn named_connection(text: &[u8]) -> Option<(u32, std::ops::Range<usize>)> {
-    let is_end = |byte: &u8| byte.is_ascii_whitespace() || *byte == b';';
-    let end = text.iter().rposition(|byte| !is_end(byte))? + 1;
-    let start = text[..end].iter().rposition(|byte| !byte.is_ascii_digit())? + 1;
-    let id = std::str::from_utf8(&text[start..end]).ok()?.parse().ok()?;
-    let mut words = text[..start].split(u8::is_ascii_whitespace).rev().filter(|word| !word.is_empty());
-    let mut last = words.next().filter(|_| text[start - 1].is_ascii_whitespace())?;
-    if last.eq_ignore_ascii_case(b"CONNECTION") {
-        last = words.next()?;
-    }
-    last.eq_ignore_ascii_case(b"FOR").then_some((id, start..end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_connection_that_is_meant_is_the_last_word() {
-        for (text, found) in [
-            ("EXPLAIN FOR CONNECTION 3000000017", Some((3_000_000_017, 23..33))),
-            ("explain format=json for connection  3000000017 ;\n", Some((3_000_000_017, 36..46))),
-            ("SHOW EXPLAIN FOR 5", Some((5, 17..18))),
-            ("ANALYZE FORMAT=JSON FOR CONNECTION 5", Some((5, 35..36))),
-            ("SHOW ANALYZE FORMAT=JSON FOR 5", Some((5, 29..30))),
-            ("EXPLAIN SELECT 5", None),
-            ("EXPLAIN SELECT 1 FROM t WHERE a=5", None),
-            ("SHOW EXPLAIN FOR", None),
-            ("SHOW EXPLAIN FOR 99999999999", None),
-            ("5", None),
-            ("", None),
-        ] {
-            assert_eq!(named_connection(text.as_bytes()), found, "{text}");
-        }
     }
 }

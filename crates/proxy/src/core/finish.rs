@@ -11,6 +11,7 @@ use super::completion::Closes;
 use super::model::{
     BackendKey, Ending, Expected, Keeps, Phase, Poison, ServerIndex, SessionKey, Settle, Work, WorkKind,
 };
+use super::turned_away::is_wsrep_refusal;
 use super::{Core, NamesOnServer};
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
@@ -35,8 +36,9 @@ impl Core {
         self.out.pause(socket, false);
         self.end_hurry(key);
         let Some(holder) = self.backends[key].holder else { return self.finish_abandoned(key) };
-        let is_cut_short = self.sessions[holder].upload.as_ref().is_some_and(|upload| upload.is_flowing);
-        if is_cut_short {
+        let session = &self.sessions[holder];
+        let is_cut_short = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        if is_cut_short || session.infile.is_some() {
             // The server has answered before the command was complete, and there is no telling what it will do
             // with the rest.
             return self.close_session(holder);
@@ -147,6 +149,7 @@ impl Core {
         let backend = &mut self.backends[key];
         backend.settle_bytes.clear();
         backend.settle_again = false;
+        backend.is_turned_away = false;
         backend.settle_refusals = 0;
         backend.found_rows = None;
         // A KILL may be on its way.
@@ -160,7 +163,7 @@ impl Core {
         if matches!(self.sessions[holder].work.ending, Ending::Err(_)) {
             // Nothing was reset (Galera's 1213): the client has the error, the state is what it was.
             self.sessions[holder].row_count = -1;
-            return self.settle_down(key, holder);
+            return self.settle_after_error(key, holder);
         }
         let left = self.sessions[holder].pins.pins();
         let is_opaque = left.intersects(Pins::OPAQUE) || self.backends[key].is_suspect;
@@ -265,7 +268,8 @@ impl Core {
     fn what_to_settle(&mut self, key: BackendKey, holder: SessionKey) -> Settle {
         let session = &self.sessions[holder];
         let pins = session.pins.pins();
-        if matches!(session.work.ending, Ending::Err(_)) && session.work.kind != WorkKind::Prepare {
+        let may_have_ended = session.work.kind != WorkKind::Prepare || pins.contains(Pins::TRANSACTION);
+        if matches!(session.work.ending, Ending::Err(_)) && may_have_ended {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
             let is_only_unknown = pins == Pins::UNKNOWN_AFTER_ERROR;
             let asks_at_once = is_only_unknown && self.may_ask_for_pending(key, holder);
@@ -356,6 +360,13 @@ impl Core {
         }
     }
 
+    /// The session's command ends with an error that has been queued, and that may have ended its transaction: Galera's
+    /// 1213 meets commands of any kind.
+    pub(super) fn settle_after_error(&mut self, key: BackendKey, holder: SessionKey) {
+        self.sessions[holder].phase = Phase::Settling;
+        self.ask(key, Settle::Status);
+    }
+
     /// What had changed before the error and is reported only now. The statement's text does not tell what of it has been
     /// done, so nothing explains it.
     fn take_pending(&mut self, key: BackendKey, holder: SessionKey, ok: &OkPacket<'_>) {
@@ -389,6 +400,7 @@ impl Core {
             return self.sessions[holder].pins.insert(Pins::TRANSACTION);
         }
         backend.settle_again = true;
+        backend.is_turned_away |= is_wsrep_refusal(error.code, text.as_bytes());
         let Some(holder) = backend.holder else { return };
         let session = &mut self.sessions[holder];
         if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
@@ -410,7 +422,11 @@ impl Core {
             _ => {}
         }
         let bytes = std::mem::take(&mut self.backends[key].settle_bytes);
+        let is_turned_away = std::mem::take(&mut self.backends[key].is_turned_away);
         if std::mem::take(&mut self.backends[key].settle_again) {
+            if is_turned_away && matches!(settle, Settle::Pending | Settle::Tracking) {
+                return self.turned_away_settling(key, holder);
+            }
             self.backends[key].settle_refusals += 1;
             if self.backends[key].settle_refusals < SETTLE_REFUSALS_MAX {
                 let settle = if settle == Settle::Tracking { Settle::Pending } else { settle };

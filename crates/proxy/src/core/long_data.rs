@@ -58,11 +58,7 @@ impl Core {
 
     /// A command that is not answered and has no effect is over.
     pub(super) fn drop_command(&mut self, key: SessionKey) -> bool {
-        if self.sessions[key].upload.is_some() {
-            // Most of it is still to come, and for nobody.
-            self.close_session(key);
-            return false;
-        }
+        self.sessions[key].work.kind = WorkKind::LongData;
         self.command_done(key);
         true
     }

@@ -65,6 +65,9 @@ pub(crate) struct Session {
     pub command_bytes: usize,
     /// Payload bytes of a long command that have not arrived yet; they go straight to the backend.
     pub upload: Option<Upload>,
+    /// Bytes are still to come of a command that is over, and they can't be told from the next one: the session ends when
+    /// they come.
+    pub is_cut_short: bool,
     /// A file for the server that the client is sending.
     pub infile: Option<Infile>,
     pub account: Option<Arc<Account>>,
@@ -247,6 +250,8 @@ pub(crate) struct Upload {
     pub continues: bool,
     /// The command has begun to flow to the backend.
     pub is_flowing: bool,
+    /// The command is answered before all of it has come: the rest is for nobody.
+    pub is_over: bool,
     /// Sequence id of the client's last packet header.
     pub sequence: u8,
     /// Payload bytes that the packet on its way to the server still takes. Packets differ from the client's where
@@ -298,6 +303,8 @@ pub(crate) struct Work {
     pub started_at: Nanos,
     /// The server has answered with an error that is not for the client as it is.
     pub refusal: Option<Refusal>,
+    /// Sequence id of the server's error, in whose place another one may stand.
+    pub refused_at: u8,
     /// It has gone out to the server that has it now.
     pub is_sent: bool,
     /// How often it has gone out to any.

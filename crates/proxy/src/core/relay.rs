@@ -68,7 +68,8 @@ impl Core {
         if control == Control::Err
             && let Some(refusal) = self.refusal(key, holder, &bytes[HEADER_LEN..])
         {
-            self.sessions[holder].work.refusal = Some(refusal);
+            let work = &mut self.sessions[holder].work;
+            (work.refusal, work.refused_at) = (Some(refusal), bytes[3]);
             return Ok(());
         }
         if control == Control::LocalInfile {

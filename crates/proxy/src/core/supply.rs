@@ -284,6 +284,7 @@ impl Core {
             reply_rows: 0,
             settle_bytes: Vec::new(),
             settle_again: false,
+            is_turned_away: false,
             settle_refusals: 0,
             releases_by_default: false,
             is_hurried: false,

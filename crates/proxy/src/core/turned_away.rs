@@ -23,7 +23,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
 use super::Core;
-use super::backend::OUTCOME_UNKNOWN;
+use super::backend::{LEASE_LOST, OUTCOME_UNKNOWN};
 use super::model::{BackendKey, Phase, Poison, Refusal, Session, SessionKey, WorkKind};
 
 /// ER_OPTION_PREVENTS_STATEMENT; the text names the option.
@@ -39,7 +39,7 @@ impl Core {
     /// What is to become of a statement that a server answers with an error; nothing if its client gets the error.
     pub(super) fn refusal(&self, key: BackendKey, holder: SessionKey, payload: &[u8]) -> Option<Refusal> {
         let session = &self.sessions[holder];
-        if session.work.is_answering || !self.backends[key].reply.is_done() {
+        if !self.backends[key].reply.is_done() {
             return None;
         }
         let group = self.groups.get(&session.work.hostgroup)?;
@@ -57,6 +57,9 @@ impl Core {
             && is_wsrep_refusal(err.code, err.message)
         {
             Some(Refusal::LeftAmid)
+        } else if session.work.is_answering {
+            // With a part of its answer out, or a file taken, it can't run once more.
+            None
         } else if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {
             Some(Refusal::LeftCluster)
         } else if can_move
@@ -106,7 +109,7 @@ impl Core {
             return self.refused(key, holder, Refusal::LeftCluster);
         }
         self.reply_error(holder, error, text);
-        self.stop_running(key, holder);
+        self.stop_refused(key, holder);
     }
 
     /// Does what [`Core::refusal`] has found to be due. A server that takes no statements although it is in the hostgroup
@@ -122,17 +125,17 @@ impl Core {
             Refusal::OutcomeUnknown => {
                 let what = "has left its cluster while that was to decide on the transaction: it may or may not have \
                             taken effect";
-                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
+                return self.fail_unknown(holder, &format!("{endpoint} {what}"));
             }
             Refusal::LeftAmid => {
                 let what = "has left its cluster: the statement runs others, and a part of it, or the transaction that it \
                             was in, may or may not have taken effect";
-                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
+                return self.fail_unknown(holder, &format!("{endpoint} {what}"));
             }
             Refusal::ReadOnlyAmid => {
                 let what = "has become read_only: the statement had no effect, but the transaction before it, which it \
                             ends, may or may not have been committed";
-                return self.fail_session(holder, OUTCOME_UNKNOWN, &format!("{endpoint} {what}"));
+                return self.fail_unknown(holder, &format!("{endpoint} {what}"));
             }
         };
         if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
@@ -153,6 +156,33 @@ impl Core {
         session.work.attempts += 1;
         session.phase = Phase::Waiting(self.now);
         self.acquire(holder);
+    }
+
+    /// The error that a server has answered is not all: in its place, which may be behind a part of the answer or a file,
+    /// the client is told that nobody knows, and the session ends.
+    fn fail_unknown(&mut self, holder: SessionKey, message: &str) {
+        let work = &self.sessions[holder].work;
+        if work.is_answering {
+            let at = Some(work.refused_at);
+            return self.break_off(holder, at, OUTCOME_UNKNOWN, message);
+        }
+        self.fail_session(holder, OUTCOME_UNKNOWN, message);
+    }
+
+    /// The server takes no statements any more, not even Weir's question for what an error has left behind. There was
+    /// nothing but that (see `what_to_settle`), and what the questions themselves have begun: it goes with the connection.
+    pub(super) fn turned_away_settling(&mut self, key: BackendKey, holder: SessionKey) {
+        let server = self.backends[key].server;
+        self.suspect(server);
+        let endpoint = self.servers[server].server.endpoint.clone();
+        let pins = &mut self.sessions[holder].pins;
+        pins.clear();
+        pins.insert(Pins::UNKNOWN_AFTER_ERROR);
+        self.lose_lease(holder);
+        self.backends[key].holder = None;
+        self.discard(key, Some(Poison::TurnedAway));
+        let message = format!("{endpoint} has left its cluster after the last statement");
+        self.lost_after_reply(holder, LEASE_LOST, message);
     }
 
     /// A server that takes no statements can't commit what was begun there, and has not begun to: the transaction ends

@@ -38,6 +38,7 @@ impl Core {
             packet_left: header.len - taken,
             continues: header.is_continued(),
             is_flowing: false,
+            is_over: false,
             sequence: 0,
             room: header.len - taken,
             is_full: header.is_continued(),
@@ -66,6 +67,42 @@ impl Core {
         if !rest.is_empty() {
             self.flow(key, &rest);
         }
+    }
+
+    /// The command is over. What is still to come of it, or of its file, must never be taken for the next command.
+    pub(super) fn leave_upload(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        session.is_cut_short |= session.infile.take().is_some();
+        let Some(upload) = session.upload.as_mut().filter(|upload| !upload.is_complete()) else {
+            session.upload = None;
+            return;
+        };
+        upload.is_over = true;
+        // The server has a part; or the client waits for an answer behind its last packet, whose number is not known yet.
+        let is_answered = session.work.kind != WorkKind::LongData;
+        session.is_cut_short |= upload.is_flowing || (upload.continues && is_answered);
+    }
+
+    /// Throws away what is still to come of a command that is over. False until it has come, and if the session ends with
+    /// it.
+    pub(super) fn skips_rest(&mut self, key: SessionKey) -> bool {
+        let limit = self.snapshot.variables.max_allowed_packet as usize;
+        let session = &mut self.sessions[key];
+        let skipped = match &mut session.upload {
+            _ if session.is_cut_short => Err(Refused),
+            None => return true,
+            Some(upload) => upload.skip(&session.inbox, limit),
+        };
+        let Ok(count) = skipped else {
+            self.close_session(key);
+            return false;
+        };
+        session.inbox.drain(..count);
+        let is_complete = session.upload.as_ref().is_none_or(Upload::is_complete);
+        if is_complete {
+            session.upload = None;
+        }
+        is_complete
     }
 
     /// Bytes of a long command on their way from the client to the server.
@@ -151,6 +188,22 @@ impl Upload {
         }
     }
 
+    /// Goes over the client's packets in `bytes`, which nobody gets. Returns how many bytes belong to the command.
+    fn skip(&mut self, bytes: &[u8], total_bytes_max: usize) -> Result<usize, Refused> {
+        let mut at = 0;
+        loop {
+            let part = self.packet_left.min(bytes.len() - at);
+            at += part;
+            self.packet_left -= part;
+            if self.packet_left > 0 || !self.continues {
+                return Ok(at);
+            }
+            let Some(header) = Header::parse(&bytes[at..]) else { return Ok(at) };
+            self.take_header(header, total_bytes_max)?;
+            at += HEADER_LEN;
+        }
+    }
+
     fn take_header(&mut self, header: Header, total_bytes_max: usize) -> Result<(), Refused> {
         self.sequence = self.sequence.wrapping_add(1);
         self.total_bytes += header.len;
@@ -191,6 +244,7 @@ mod tests {
             packet_left: first.len - kept,
             continues: first.is_continued(),
             is_flowing: true,
+            is_over: false,
             sequence: 0,
             room: first.len - kept,
             is_full: first.is_continued(),

@@ -82,6 +82,8 @@ pub(crate) struct Backend {
     pub settle_again: bool,
     /// How often it could not, in a row.
     pub settle_refusals: u8,
+    /// The server refused a question because it takes no statements.
+    pub is_turned_away: bool,
     /// The server ends it with a transaction, unless the session says otherwise: completion_type=RELEASE.
     pub releases_by_default: bool,
     /// Bytes that are not acknowledged at once end it: its server's lease has lapsed while a statement was under way.
