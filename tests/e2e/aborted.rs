@@ -50,9 +50,7 @@ impl<'e> Stage<'e> {
         self.session.run("BEGIN")?;
         self.session.run(&format!("UPDATE t SET v = {}", self.rounds))?;
         let (cluster, schema) = (self.env.cluster()?, &self.schema);
-        cluster
-            .node(2)
-            .root_query(&format!("SET wsrep_sync_wait = 7; UPDATE {schema}.t SET v = {value}"))?;
+        cluster.node(2).root_query(&format!("SET wsrep_sync_wait = 7; UPDATE {schema}.t SET v = {value}"))?;
         let deadline = Instant::now() + Duration::from_secs(5);
         while cluster.node(1).root_query(&format!("SELECT v FROM {schema}.t"))? != [[value.as_str()]] {
             ensure!(Instant::now() < deadline, "n1 does not get the value {value}");
@@ -114,7 +112,8 @@ fn every_kind(env: &Env) -> CaseResult {
 fn long_statement(env: &Env) -> CaseResult {
     let mut stage = Stage::new(env)?;
     let mut other = Session::open(stage.weir.addr(), &stage.schema)?;
-    let inserts = stage.session.prepare("INSERT INTO files (parent, content) VALUES (LAST_INSERT_ID(), ?)")?;
+    let inserts =
+        stage.session.prepare("INSERT INTO files (parent, content) VALUES (LAST_INSERT_ID(), ?)")?;
     // Where a command would begin depends on how much is kept: one of these hits.
     for shift in 0..4 {
         stage.session.run("INSERT INTO files (parent) VALUES (0)")?;

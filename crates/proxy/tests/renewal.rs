@@ -52,6 +52,23 @@ fn who_holds_a_connection_keeps_it_as_it_is() {
 }
 
 #[test]
+fn who_comes_back_to_a_connection_that_knows_its_diagnostics_logs_in_anew() {
+    let (mut bench, server) = one_server(MysqlVariables::default());
+    let client = bench.client(0, "app");
+    bench.query(client, "SELECT 1 /* warns */ FROM t");
+    assert!(bench.is_answered(client));
+    for (renews, changes) in [(false, 0), (true, 1)] {
+        if renews {
+            server.shared.renew();
+        }
+        bench.pass_ms(1);
+        bench.query(client, "SELECT @@warning_count, v /* warns */ FROM t");
+        assert!(bench.is_answered(client));
+        assert_eq!(bench.user_changes, changes, "{:?}", bench.log);
+    }
+}
+
+#[test]
 fn a_statement_about_accounts_makes_logins_outdated() {
     let statements = [
         ("GRANT SELECT ON *.* TO x", 1),

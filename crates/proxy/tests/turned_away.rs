@@ -6,7 +6,9 @@ mod support;
 
 use support::bench::Bench;
 use weir_config::MysqlVariables;
+use weir_protocol::capability::Capabilities;
 use weir_protocol::command::put_stmt_prepare;
+use weir_protocol::frame;
 use weir_proxy::snapshot::Hostgroup;
 
 /// Two nodes of a cluster that may write; every client's first statement goes to the first.
@@ -90,6 +92,40 @@ fn a_write_that_a_member_gives_up_when_it_leaves_its_group_is_unknown() {
     assert_eq!(code, 1053, "{message}");
     assert!(message.contains("it may or may not have taken effect"), "{message}");
     assert_eq!(bench.log.len(), 1, "it was run again: {:?}", bench.log);
+}
+
+/// The same behind a file, where the answer does not begin with the error.
+#[test]
+fn a_file_that_a_member_gives_up_when_it_leaves_its_group_is_unknown() {
+    let mut bench = cluster();
+    let client = bench.client_with(0, "app", support::MODERN | Capabilities::LOCAL_FILES);
+    bench.cut_off = vec![0, 1];
+    bench.query(client, "LOAD DATA LOCAL INFILE 'file' INTO TABLE t");
+    assert_eq!(bench.reply(client).unwrap(), b"\xFBfile");
+    let mut rows = Vec::new();
+    let mut sequence = 2;
+    frame::write_packet(&mut rows, &mut sequence, b"1\n2\n3\n");
+    frame::write_packet(&mut rows, &mut sequence, b"");
+    bench.send(client, &rows);
+    bench.pass_ms(1);
+    assert_eq!(bench.clients[client].got[3], sequence, "the number that comes behind the file");
+    let (code, message) = bench.error(client).unwrap();
+    assert_eq!(code, 1053, "{message}");
+    assert!(message.contains("it may or may not have taken effect"), "{message}");
+}
+
+#[test]
+fn who_has_nothing_on_a_node_that_leaves_behind_an_error_is_not_held_there() {
+    let mut bench = cluster();
+    let client = bench.client(0, "app");
+    assert_eq!(run(&mut bench, client, "SELECT 1 FROM t"), None);
+    (bench.fails, bench.answers_no_question) = (1180, vec![0, 1]);
+    assert_eq!(run(&mut bench, client, "UPDATE t SET v = 1").map(|(code, _)| code), Some(1180));
+    let node = bench.log[bench.log.len() - 1].0;
+    assert!(!bench.conns.iter().any(|conn| conn.node == node), "nothing holds the session there");
+    (bench.fails, bench.answers_no_question) = (0, vec![]);
+    bench.pass_ms(500);
+    assert_eq!(run(&mut bench, client, "DO 1"), None);
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub mod fuzzing;
 pub use detail::{
     Assignment, DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, Kill, KillKind, KillTarget,
     NamedEffect, Scope, SessionFunction, Substitution, TableName, What, assignments, diagnostics_request,
-    explained_connection, kill_target, may_use_tables, named_effects, names_local_file, opens_no_table, scoped_assignments,
-    stays_in_session, substitutions, use_schema,
+    explained_connection, kill_target, may_use_tables, named_effects, names_local_file, opens_no_table,
+    scoped_assignments, stays_in_session, substitutions, use_schema,
 };
 pub use dialect::{Dialect, Family, LeadBytes, Server};
 pub use digest::{Digest, DigestOptions, Digester};

@@ -57,6 +57,8 @@ pub struct Bench {
     pub refused: &'static str,
     /// These servers leave their group while it is to decide on an INSERT: error 3100.
     pub cut_off: Vec<usize>,
+    /// Nodes that take no question for what an error has left behind.
+    pub answers_no_question: Vec<usize>,
     /// These servers hand over the primary's role: every statement is answered with error 4094.
     pub handing_over: Vec<usize>,
     /// These servers are read_only: INSERT, CALL and ALTER are answered with error 1290.
@@ -157,6 +159,7 @@ impl Bench {
             own: Vec::new(),
             refused: "\0",
             cut_off: Vec::new(),
+            answers_no_question: Vec::new(),
             handing_over: Vec::new(),
             read_only: Vec::new(),
             fails: 0,
@@ -413,6 +416,9 @@ impl Bench {
         if conn.takes_file {
             conn.takes_file = !payload.is_empty();
             if payload.is_empty() {
+                if self.cut_off.contains(&conn.node) {
+                    answer = super::error(sequence, 3100, CUT_OFF);
+                }
                 self.cores[core].data(id, &mut answer, self.now);
             }
             return true;
@@ -494,7 +500,9 @@ impl Bench {
             }
             Some(Command::Query) => {
                 let text = String::from_utf8_lossy(&payload[1..]).into_owned();
-                if text.contains(self.refused) {
+                if self.answers_no_question.contains(&conn.node) && text.starts_with("SET TRANSACTION") {
+                    answer = super::error(sequence, 1047, OUTSIDE);
+                } else if text.contains(self.refused) {
                     answer = super::error(sequence, 1193, "Unknown system variable");
                 } else if text.starts_with("SET transaction_open") {
                     answer = super::ok(sequence, OkPacket::new(OK_HEADER, IN_TRANSACTION), &[]);
