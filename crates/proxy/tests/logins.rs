@@ -10,6 +10,7 @@ use support::bench::{Bench, Client};
 use weir_config::MysqlVariables;
 use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_protocol::auth::{Credential, StoredPassword, native};
+use weir_protocol::capability::Capabilities;
 use weir_protocol::frame;
 use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting, HandshakeResponse, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER};
@@ -124,4 +125,23 @@ fn a_login_that_shows_a_hash_does_not_take_the_place_of_the_password() {
     let by_hash = connect(&mut bench, MYSQL_NATIVE_PASSWORD, b"old");
     assert!(bench.is_answered(by_hash));
     assert_eq!(known(&bench), password, "it answers every plugin of a server");
+}
+
+/// A server comes with a LOAD that can't do what the servers before it could.
+#[test]
+fn who_was_promised_what_a_server_cannot_do_ends_and_nobody_else_suffers() {
+    let mut bench = Bench::new(1, &[10], support::hostgroup([0]), MysqlVariables::default());
+    bench.servers[0].shared.note_query_attributes(true);
+    let with_attributes = support::MODERN | Capabilities::QUERY_ATTRIBUTES;
+    let promised: Vec<usize> = (0..10).map(|_| bench.client_with(0, "app", with_attributes)).collect();
+    let plain = bench.client(0, "app");
+    for client in promised {
+        let mut query = Vec::new();
+        frame::write_packet(&mut query, &mut 0, b"\x03\x00\x01DO 1");
+        bench.send(client, &query);
+        let (code, message) = bench.error(client).unwrap();
+        assert!(code == 1053 && message.contains("QUERY_ATTRIBUTES"), "{message}");
+    }
+    bench.query(plain, "INSERT INTO t VALUES (1)");
+    assert!(bench.is_answered(plain), "the server is shunned");
 }

@@ -135,6 +135,7 @@ impl Core {
                 }
             }
             BackendStep::Refused { code, message } => self.dial_failed(key, code, &message),
+            BackendStep::Lacks { missing } => self.break_agreement(key, missing),
         }
         Some(end)
     }

@@ -3,6 +3,8 @@
 use weir_protocol::capability::Capabilities;
 
 use super::Core;
+use super::backend::LEASE_LOST;
+use super::model::{BackendKey, Purpose};
 
 /// MariaDB 10.6 and later tell the types that have no number (JSON, UUID, INET6, geometries) to clients that ask for it.
 const EXTENDED_METADATA_SINCE: u16 = 1006;
@@ -47,5 +49,27 @@ impl Core {
         let is_taken = !self.servers.is_empty() && self.servers.iter().all(takes_attributes);
         offered.set(Capabilities::QUERY_ATTRIBUTES, is_taken);
         offered
+    }
+
+    /// A server that has come since can't do what the sessions that wait for this connection agreed on at their login. They
+    /// end, and log in anew with what is offered now; nothing is held against the server.
+    pub(super) fn break_agreement(&mut self, key: BackendKey, missing: Capabilities) {
+        let backend = &self.backends[key];
+        let (server, identity) = (backend.server, backend.identity);
+        let endpoint = self.servers[server].server.endpoint.clone();
+        let message =
+            format!("{endpoint} can't do {missing:?}, which was agreed on at the login: connect again");
+        if matches!(backend.purpose, Purpose::Kill(_)) {
+            return self.dial_failed(key, None, &message);
+        }
+        self.timers.dial_ended(backend.socket);
+        self.discard(key, None);
+        for (key, socket) in self.servers[server].waiters.clone() {
+            if self.is_waiting(key, socket) && self.sessions[key].identity == identity {
+                self.leave_queues(key);
+                self.fail_session(key, LEASE_LOST, &message);
+            }
+        }
+        self.supply(server);
     }
 }

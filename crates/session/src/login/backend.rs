@@ -65,6 +65,11 @@ pub enum BackendStep {
         /// Its words.
         message: String,
     },
+    /// The server can't do what these sessions agreed on with Weir, but can do all that Weir needs.
+    Lacks {
+        /// What it can't do.
+        missing: Capabilities,
+    },
 }
 
 /// What every backend connection asks for, whatever its session can do.
@@ -180,10 +185,13 @@ impl BackendLogin {
         };
         let promised =
             self.capabilities & (Capabilities::MARIADB_EXTENDED_METADATA | Capabilities::QUERY_ATTRIBUTES);
-        let wanted = BACKEND_CAPABILITIES | promised;
-        let missing = wanted - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
+        let missing = BACKEND_CAPABILITIES - greeting.capabilities - Capabilities::LONG_PASSWORD; // MariaDB leaves it out to say that it is MariaDB
         if !missing.is_empty() {
             return broken(&format!("the server can't do {missing:?}, which Weir needs"));
+        }
+        let missing = promised - greeting.capabilities;
+        if !missing.is_empty() {
+            return BackendStep::Lacks { missing };
         }
         self.scramble = greeting.scramble;
         self.plugin = greeting.auth_plugin.to_vec();
