@@ -78,13 +78,12 @@ impl Core {
         let start = HEADER_LEN + 1;
         let rest = session.inbox.get(start..session.command_bytes).unwrap_or_default();
         let (Ok(len), Some(header)) = (query_attributes_len(rest), Header::parse(&session.inbox)) else {
-            let message = "Malformed communication packet (query attributes)";
-            if session.upload.is_some() {
-                self.fail_session(key, error::MALFORMED_PACKET, message);
-            } else {
-                self.reply_error(key, error::MALFORMED_PACKET, message);
-                self.answered_here(key);
-            }
+            let message = match session.upload {
+                Some(_) => "Malformed communication packet (query attributes, or more than 1 MB of them)",
+                None => "Malformed communication packet (query attributes)",
+            };
+            self.reply_error(key, error::MALFORMED_PACKET, message);
+            self.answered_here(key);
             return false;
         };
         let attributes = &rest[..len];
