@@ -63,7 +63,7 @@ pub(crate) struct Session {
     pub inbox: Vec<u8>,
     /// Bytes at the front of the inbox that belong to the running command; 0 when it is no longer needed.
     pub command_bytes: usize,
-    /// Payload bytes of a long command that have not arrived yet; they go straight to the backend.
+    /// What has not arrived yet of a long command: it goes straight to the backend, or to nobody if the command is over.
     pub upload: Option<Upload>,
     /// Bytes are still to come of a command that is over, and they can't be told from the next one: the session ends when
     /// they come.
@@ -250,8 +250,6 @@ pub(crate) struct Upload {
     pub continues: bool,
     /// The command has begun to flow to the backend.
     pub is_flowing: bool,
-    /// The command is answered before all of it has come: the rest is for nobody.
-    pub is_over: bool,
     /// Sequence id of the client's last packet header.
     pub sequence: u8,
     /// Payload bytes that the packet on its way to the server still takes. Packets differ from the client's where

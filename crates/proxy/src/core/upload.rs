@@ -38,7 +38,6 @@ impl Core {
             packet_left: header.len - taken,
             continues: header.is_continued(),
             is_flowing: false,
-            is_over: false,
             sequence: 0,
             room: header.len - taken,
             is_full: header.is_continued(),
@@ -73,11 +72,8 @@ impl Core {
     pub(super) fn leave_upload(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
         session.is_cut_short |= session.infile.take().is_some();
-        let Some(upload) = session.upload.as_mut().filter(|upload| !upload.is_complete()) else {
-            session.upload = None;
-            return;
-        };
-        upload.is_over = true;
+        session.upload = session.upload.take().filter(|upload| !upload.is_complete());
+        let Some(upload) = &session.upload else { return };
         // The server has a part; or the client waits for an answer behind its last packet, whose number is not known yet.
         let is_answered = session.work.kind != WorkKind::LongData;
         session.is_cut_short |= upload.is_flowing || (upload.continues && is_answered);
@@ -244,7 +240,6 @@ mod tests {
             packet_left: first.len - kept,
             continues: first.is_continued(),
             is_flowing: true,
-            is_over: false,
             sequence: 0,
             room: first.len - kept,
             is_full: first.is_continued(),
