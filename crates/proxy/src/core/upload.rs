@@ -294,6 +294,43 @@ mod tests {
     }
 
     #[test]
+    fn what_is_skipped_ends_where_the_command_ends() {
+        let kept = 1 << 20;
+        for (len, piece) in
+            [(kept + 5, 1 << 16), (PAYLOAD_MAX, PAYLOAD_MAX), (2 * PAYLOAD_MAX + 7, 40_000_001)]
+        {
+            let mut stream = Vec::new();
+            frame::write_packet(&mut stream, &mut 0, &vec![b'p'; len]);
+            let command_bytes = stream.len();
+            stream.extend_from_slice(b"\x01\0\0\0\x0e");
+            let first = Header::parse(&stream).unwrap();
+            let mut upload = Upload {
+                packet_left: first.len - kept,
+                continues: first.is_continued(),
+                is_flowing: false,
+                sequence: 0,
+                room: first.len - kept,
+                is_full: first.is_continued(),
+                sent_sequence: 0,
+                total_bytes: first.len,
+            };
+            let (mut inbox, mut at) = (Vec::new(), HEADER_LEN + kept);
+            for bytes in stream[HEADER_LEN + kept..].chunks(piece) {
+                inbox.extend_from_slice(bytes);
+                let used = upload.skip(&inbox, usize::MAX).unwrap();
+                inbox.drain(..used);
+                at += used;
+            }
+            assert!(upload.is_complete());
+            assert_eq!(
+                (at, &inbox[..]),
+                (command_bytes, &b"\x01\0\0\0\x0e"[..]),
+                "{len} in pieces of {piece}"
+            );
+        }
+    }
+
+    #[test]
     fn a_header_in_pieces_waits() {
         let (payload, sequences, _) = passed(PAYLOAD_MAX + 5, PAYLOAD_MAX - 3, 2, 1);
         assert_eq!((payload, sequences), (PAYLOAD_MAX + 7, vec![0, 1]));
