@@ -3,6 +3,7 @@
 //! Each case has a Weir with a single connection to its server. One session changes something in a way that the text
 //! of its statement does not show, and the next one looks. All ways and all states: `make fidelity`.
 
+mod hidden;
 mod mysql;
 
 use std::thread;
@@ -24,6 +25,7 @@ const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     let mut trials = mysql::trials();
+    trials.extend(hidden::trials());
     trials.extend([
         Case::parallel("isolation::what_a_trigger_changes_is_seen_by_nobody_else", triggers),
         Case::parallel("isolation::a_role_ends_with_its_session_however_it_came", roles),

@@ -148,9 +148,10 @@ impl Tokens for Cursor<'_> {
 
 /// The inside of a token in quotes, with doubled quotes made one.
 fn unquote(text: &[u8]) -> Vec<u8> {
-    let Some((&quote, inside)) = text.split_first() else {
+    let Some((&opening, inside)) = text.split_first() else {
         return Vec::new();
     };
+    let quote = if opening == b'[' { b']' } else { opening };
     let inside = inside.strip_suffix(&[quote]).unwrap_or(inside);
     let mut name = Vec::with_capacity(inside.len());
     let mut bytes = inside.iter().copied().peekable();

@@ -9,6 +9,8 @@
 pub struct Dialect {
     /// `sql_mode` contains `ANSI_QUOTES`: `"x"` is an identifier.
     pub ansi_quotes: bool,
+    /// `sql_mode` contains `MSSQL`: `[x]` is an identifier too (MariaDB).
+    pub brackets: bool,
     /// `sql_mode` contains `NO_BACKSLASH_ESCAPES`: `\` is an ordinary byte in strings.
     pub no_backslash_escapes: bool,
     /// `sql_mode` contains `IGNORE_SPACE`, or the client connected with `CLIENT_IGNORE_SPACE`:

@@ -12,6 +12,7 @@ pub fn fuzz_scan(data: &[u8]) {
     let Some((&[modes, charset], text)) = data.split_first_chunk() else { return };
     let dialect = Dialect {
         ansi_quotes: modes & 1 != 0,
+        brackets: modes & 16 != 0,
         no_backslash_escapes: modes & 2 != 0,
         ignore_space: modes & 4 != 0,
         lead_bytes: match charset % 6 {

@@ -19,7 +19,7 @@ pub enum TokenKind {
     End,
     /// An unquoted identifier or keyword.
     Word,
-    /// An identifier in backquotes, or in double quotes under ANSI_QUOTES.
+    /// An identifier in backquotes, in double quotes under ANSI_QUOTES, or in brackets under MSSQL.
     Quoted,
     /// A string, including `x'..'`, `b'..'` and `N'..'`.
     Text,
@@ -137,6 +137,7 @@ enum Class {
     Digit,
     Quote,
     Backquote,
+    Bracket,
     At,
     Dot,
     Slash,
@@ -161,6 +162,7 @@ const CLASSES: [Class; 256] = {
             b'0'..=b'9' => Class::Digit,
             b'\'' | b'"' => Class::Quote,
             b'`' => Class::Backquote,
+            b'[' => Class::Bracket,
             b'@' => Class::At,
             b'.' => Class::Dot,
             b'/' => Class::Slash,
@@ -293,6 +295,7 @@ impl<'a> Lexer<'a> {
                 Class::Dot => self.dot(),
                 Class::Quote => self.quote(byte),
                 Class::Backquote => self.quoted_name(byte),
+                Class::Bracket => self.bracket(),
                 Class::At => self.variable(),
                 Class::Slash | Class::Star | Class::Dash | Class::Hash => {
                     if self.comment(byte) {

@@ -404,6 +404,8 @@ fn use_has_a_schema() {
         ("use `My``Db` ; -- x", dialect(), Some("My`Db")),
         ("USE \"db\"", ansi, Some("db")),
         ("USE \"db\"", dialect(), None),
+        ("USE [My]]`Db]", Dialect { brackets: true, ..dialect() }, Some("My]`Db")),
+        ("USE [db]", dialect(), None),
         ("USE 1db", dialect(), Some("1db")),
         ("USE a.b", dialect(), None),
         ("USE", dialect(), None),

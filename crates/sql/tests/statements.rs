@@ -41,6 +41,7 @@ fn dialect_named(name: &str) -> Dialect {
     match name {
         "default" => default,
         "ansi_quotes" => Dialect { ansi_quotes: true, ..default },
+        "brackets" => Dialect { brackets: true, ansi_quotes: true, ..default },
         "no_backslash_escapes" => Dialect { no_backslash_escapes: true, ..default },
         "ignore_space" => Dialect { ignore_space: true, ..default },
         "mariadb 11.4" => Dialect { server: Server::mariadb(11, 4), ..default },
@@ -213,6 +214,8 @@ const PIECES: &[&str] = &[
     "'",
     "\"",
     "`",
+    "[",
+    "]",
     "\\",
     "/*",
     "*/",

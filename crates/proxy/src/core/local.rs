@@ -227,6 +227,7 @@ pub(super) fn dialect_of(state: &Rc<State>, fallback: Dialect) -> (Dialect, bool
 pub(super) fn apply_sql_mode(dialect: &mut Dialect, mode: &str) {
     let has = |word: &str| mode.split(',').any(|part| part.eq_ignore_ascii_case(word));
     dialect.ansi_quotes = has("ANSI_QUOTES") || has("ANSI");
+    dialect.brackets = has("MSSQL");
     dialect.no_backslash_escapes = has("NO_BACKSLASH_ESCAPES");
     dialect.ignore_space = has("IGNORE_SPACE") || has("ANSI");
 }

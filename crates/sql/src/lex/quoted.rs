@@ -39,7 +39,18 @@ impl Lexer<'_> {
         TokenKind::Text
     }
 
-    /// Skips an identifier, from its opening quote. There are no escapes in it; a quote is doubled.
+    /// A token that begins with `[`, which quotes an identifier of MariaDB with `MSSQL` in `sql_mode`. In any other mode no
+    /// statement has one outside of quotes; but the mode may be another one by then, and what follows be quoted.
+    pub(super) fn bracket(&mut self) -> TokenKind {
+        if self.dialect.brackets {
+            return self.quoted_name(b']');
+        }
+        self.malformed();
+        self.at += 1;
+        TokenKind::Operator
+    }
+
+    /// Skips an identifier, from its opening quote to `quote`. There are no escapes in it; a closing quote is doubled.
     pub(super) fn quoted_name(&mut self, quote: u8) -> TokenKind {
         let start = self.at;
         self.at += 1;

@@ -1,0 +1,46 @@
+//! Statements that stand where only the server's own reading of a text shows them.
+
+use weir_protocol::capability::Capabilities;
+use weir_testkit::wire::Login;
+use weir_testkit::{Account, Weir};
+use weir_tests::{Case, CaseResult, Env, Session, ensure};
+
+use super::{NO_CONNECTION, one_connection};
+
+pub(super) fn trials() -> Vec<Case> {
+    vec![Case::parallel("isolation::a_statement_between_brackets_is_seen", brackets)]
+}
+
+/// Runs `text`, which takes the lock `k`, and has another session ask for the only connection.
+fn holds(weir: &Weir, schema: &str, mode: Option<&str>, text: &str) -> CaseResult {
+    let login = Login::new(Account::APP).schema(schema).with(Capabilities::MULTI_STATEMENTS);
+    let mut session = Session::with(weir.addr(), &login)?;
+    super::wait_free(&mut session)?;
+    if let Some(mode) = mode {
+        session.run(&format!("SET sql_mode = '{mode}'"))?;
+    }
+    session.query(text)?.done().map_err(|error| format!("{text}: {error}"))?;
+    let answer = Session::open(weir.addr(), schema)?.query("DO 0")?;
+    ensure!(
+        answer.error() == Some(NO_CONNECTION),
+        "{text}: another session got the connection with the lock"
+    );
+    let is_held = session.value("SELECT IS_USED_LOCK(0x6B) IS NOT NULL")?;
+    ensure!(is_held == "1", "{text}: took no lock");
+    Ok(())
+}
+
+fn brackets(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let weir = one_connection(env)?;
+    for text in [
+        "SELECT 1 AS [']; DO GET_LOCK(0x6B, 1); SELECT 2 AS [']",
+        "SELECT [a'], GET_LOCK(0x6B, 1), [b'] FROM (SELECT 1 AS [a'], 2 AS [b']) x",
+        "SELECT [/*], GET_LOCK(0x6B, 1), [*/] FROM (SELECT 1 AS [/*], 2 AS [*/]) x",
+    ] {
+        holds(&weir, &schema, Some("MSSQL"), text)?;
+    }
+    // The mode changes before the brackets come.
+    let text = "SET sql_mode = 'MSSQL'; SELECT 1 AS [']; DO GET_LOCK(0x6B, 1); SELECT 2 AS [']";
+    holds(&weir, &schema, None, text)
+}
