@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -47,9 +48,21 @@ class PythonSuite(Suite):
     def python(self) -> Path:
         return self.environment / "bin/python"
 
-    def library(self) -> Path:
-        """Where pip has put the packages."""
-        return next(self.environment.glob("lib/python*/site-packages"))
+    def source(self) -> Path:
+        """The source archive of what is tested, unpacked beside the environment: only there are its tests."""
+        directory = self.cache / f"source-{self.name}-{self.version}"
+        with packages.Lock(self.cache):
+            if not directory.exists():
+                unpacked = Path(tempfile.mkdtemp(dir=self.cache))
+                name = self.version.partition("==")[0]
+                pip = [str(self.python), "-m", "pip", "download", "--quiet", "--no-deps", f"--no-binary={name}", f"--dest={unpacked}"]
+                packages.check([*pip, self.version], "PyPI's source archive")
+                archive = next(unpacked.iterdir())
+                shutil.unpack_archive(archive, unpacked)
+                archive.unlink()
+                next(unpacked.iterdir()).rename(directory)
+                unpacked.rmdir()
+        return directory
 
     def accounts(self) -> list[Account]:
         return [*super().accounts(), Account(USER, PASSWORD)]
@@ -64,32 +77,41 @@ class PythonSuite(Suite):
     def tests(self, stage: Stage) -> list[str]:
         directory, arguments = self.lay_out(stage)
         (directory / "wanted.txt").unlink(missing_ok=True)
-        told = self.pytest(directory, [*arguments, "--collect-only"]).stdout
-        found = [json.loads(line)[0] for line in (directory / "collected.jsonl").read_text().splitlines()]
+        done = self.pytest(stage, directory, [*arguments, "--collect-only"])
+        found = [row[0] for row in rows(directory / "collected.jsonl")]
         if not found:
-            raise Failure(f"pytest has found no test:\n{told[-3000:]}")
+            raise Failure(f"pytest has found no test:\n{(done.stdout + done.stderr)[-3000:]}")
         return found
 
     def run(self, stage: Stage, tests: list[str]) -> list[Result]:
         directory, arguments = self.lay_out(stage)
         (directory / "wanted.txt").write_text("\n".join(tests))
-        told = self.pytest(directory, arguments)
+        told = self.pytest(stage, directory, arguments)
         (directory / "pytest.log").write_text(told.stdout + told.stderr)
-        rows = [json.loads(line) for line in (directory / "outcomes.jsonl").read_text().splitlines()]
         results: dict[str, Result] = {}
-        for test, outcome, output in rows:
+        for test, outcome, output in rows(directory / "outcomes.jsonl"):
             known = results.get(test)
             # Set-up, call and tear-down are told one by one: the worst counts.
             if known is None or known.outcome is Outcome.PASS:
                 results[test] = Result(test, OUTCOMES[outcome], output)
         return list(results.values())
 
-    def pytest(self, directory: Path, arguments: list[str]) -> subprocess.CompletedProcess:
+    def environment_variables(self, stage: Stage) -> dict[str, str]:
+        """For pytest, in addition."""
+        return {}
+
+    def pytest(self, stage: Stage, directory: Path, arguments: list[str]) -> subprocess.CompletedProcess:
         command = [str(self.python), "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_outcomes"]
         env = {**os.environ, "PYTHONPATH": f"{directory}:{HERE}", "WEIR_SUITES_OUTCOMES": str(directory)}
+        env |= self.environment_variables(stage)
         return subprocess.run(
             [*command, f"--timeout={TEST_TIMEOUT_S}", *arguments], cwd=directory, env=env, capture_output=True, text=True
         )
+
+
+def rows(path: Path) -> list:
+    """The lines of JSON that a plugin has written; none if it was never loaded."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 OUTCOMES = {"passed": Outcome.PASS, "failed": Outcome.FAIL, "skipped": Outcome.SKIP}
@@ -120,3 +142,17 @@ class SqlAlchemy(PythonSuite):
     def seed_sql(self) -> str:
         schemas = "".join(f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4;" for name in ("test", "test_schema"))
         return super().seed_sql() + schemas
+
+
+@dataclass
+class Aiomysql(PythonSuite):
+    """aiomysql's tests, with asyncio's and uvloop's loop. By its socket: over TCP each begins by asking the server whether it sees TLS."""
+
+    def lay_out(self, stage: Stage) -> tuple[Path, list[str]]:
+        directory = stage.directory / "suite"
+        shutil.copytree(self.source() / "tests", directory / "tests", dirs_exist_ok=True)
+        return directory, [f"--mysql-unix-socket=server={stage.socket}", "tests"]
+
+    def server_settings(self) -> str:
+        return "local-infile\ncharacter-set-server=utf8mb4"
+
