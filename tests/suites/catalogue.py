@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from client_library import ClientLibrary
+from django_suite import Django
 from go_driver import GoDriver
 from model import Suite
 from python_suites import Aiomysql, SqlAlchemy
@@ -15,12 +16,14 @@ CACHE = Path("/var/tmp/weir-cache" if os.geteuid() == 0 else f"/var/tmp/weir-cac
 
 _SQLALCHEMY = ("SQLAlchemy==2.0.44", "PyMySQL==1.1.1", "cryptography")
 _AIOMYSQL = ("aiomysql==0.3.2", "PyMySQL==1.1.2", "SQLAlchemy==1.3.24", "uvloop==0.22.1", "cryptography")
+_DJANGO = ("Django==5.2.19", "mysqlclient==2.2.7", "tzdata")
 _ALL: list[Suite] = [
     Regression("mariadb", "MariaDB's regression suite, main, text protocol", CACHE),
     Regression("mariadb-ps", "MariaDB's regression suite, main, --ps-protocol", CACHE, ("--ps-protocol",)),
     ClientLibrary("mariadb-client", "the server's tests of its C API (mariadb-client-test)", CACHE),
     SqlAlchemy("sqlalchemy", "SQLAlchemy's suite for dialects, by PyMySQL", CACHE, _SQLALCHEMY),
     Aiomysql("aiomysql", "aiomysql's tests, with asyncio and uvloop", CACHE, _AIOMYSQL),
+    Django("django", "Django's tests of databases, by mysqlclient", CACHE, _DJANGO),
     GoDriver("go", "go-sql-driver/mysql's tests", CACHE),
 ]
 SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}
