@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from client_library import ClientLibrary
+from connector_j import ConnectorJ
 from django_suite import Django
 from go_driver import GoDriver
 from model import Suite
@@ -24,6 +25,7 @@ _ALL: list[Suite] = [
     SqlAlchemy("sqlalchemy", "SQLAlchemy's suite for dialects, by PyMySQL", CACHE, _SQLALCHEMY),
     Aiomysql("aiomysql", "aiomysql's tests, with asyncio and uvloop", CACHE, _AIOMYSQL),
     Django("django", "Django's tests of databases, by mysqlclient", CACHE, _DJANGO),
+    ConnectorJ("connector-j", "MariaDB Connector/J's tests", CACHE),
     GoDriver("go", "go-sql-driver/mysql's tests", CACHE),
 ]
 SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}

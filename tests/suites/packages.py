@@ -10,6 +10,8 @@ from pathlib import Path
 
 from servers import Failure
 
+DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
 
 def check(command: list[str], what: str, **options) -> str:
     """Runs a command that must succeed; its output."""
@@ -49,3 +51,21 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.file.close()
+
+
+def debian_source(name: str, directory: Path) -> None:
+    """The source of Debian's package `name` as its authors have published it, without Debian's changes."""
+    work = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "lists/partial").mkdir(parents=True)
+    # Few machines have lines for sources: they are made of the lines for packages, and known to this run alone.
+    fields = f"deb-src [signed-by={DEBIAN_KEYS}] $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    told = check(["apt-get", "indextargets", "--format", fields, "Created-By: Packages", "Origin: Debian"], "apt's sources")
+    (work / "sources.list").write_text(told)
+    apt = ["apt-get", f"-oDir::Etc::SourceList={work}/sources.list", "-oDir::Etc::SourceParts=/dev/null", f"-oDir::State::Lists={work}/lists"]
+    check([*apt, "update"], "Debian's lists of sources")
+    check([*apt, "source", "--download-only", "--tar-only", name], f"Debian's source package {name}", cwd=work)
+    archive = next(work.glob("*.orig.tar.*"))
+    shutil.unpack_archive(archive, work / "unpacked")
+    next((work / "unpacked").iterdir()).rename(directory)
+    shutil.rmtree(work)
