@@ -200,6 +200,7 @@ mysql_ifaces = "{address}:{ADMIN_PORT}"
 [mysql_variables]
 interfaces = "{address}:{WEIR_PORT};{directory}/weir-listener.sock"
 monitor_username = "{MONITOR}"
+monitor_password = ""
 threads = 1
 {settings}
 
