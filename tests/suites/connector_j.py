@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import packages
-from model import Outcome, Result, Suite
+from model import Result, Suite, settled
 from servers import Account, Failure, Stage, program_path
 
 PACKAGE = "mariadb-connector-java"
 TEST_TIMEOUT_S = 120
 RUNNER = Path(__file__).with_name("JUnitOutcomes.java")
 OUTCOME = re.compile(r"^outcome\t(\S+)\t(\w+)\t(.*)$", re.MULTILINE)
-OUTCOMES = {"passed": Outcome.PASS, "failed": Outcome.FAIL, "skipped": Outcome.SKIP, "started": Outcome.FAIL}
 
 
 @dataclass
@@ -72,12 +71,4 @@ class ConnectorJ(Suite):
         env = {"TEST_DB_HOST": stage.address, "TEST_DB_PORT": str(stage.port), "TEST_DB_USER": "root", "TEST_DB_DATABASE": "testj"}
         told = self.java("run", str(wanted), str(TEST_TIMEOUT_S), env=env)
         (stage.directory / "junit.log").write_text(told)
-        results: dict[str, Result] = {}
-        for test, word, output in OUTCOME.findall(told):
-            # A failure may be told twice, and stays one.
-            if test not in results or not results[test].output or word == "failed":
-                text = "has not ended" if word == "started" else output.replace("\\n", "\n")
-                results[test] = Result(test, OUTCOMES[word], text if word != "passed" else "")
-            if word != "started" and results[test].output == "has not ended":
-                results[test] = Result(test, OUTCOMES[word], output.replace("\\n", "\n"))
-        return list(results.values())
+        return settled(((test, word, output.replace("\\n", "\n")) for test, word, output in OUTCOME.findall(told)), told)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import packages
-from model import Outcome, Result
-from python_suites import HERE, OUTCOMES, PASSWORD, TEST_TIMEOUT_S, USER, PythonSuite, rows
+from model import Result, settled
+from python_suites import HERE, PASSWORD, TEST_TIMEOUT_S, USER, PythonSuite, rows
 from servers import Failure, Stage, program_path
 
 # Below Django's tests/. Left out: what asks no database, or the same of it everywhere (admin, forms, templates, views, ...).
@@ -74,13 +74,7 @@ class Django(PythonSuite):
         apps = sorted({test.partition(".")[0] for test in tests})
         told = self.runtests(directory, [*arguments, *apps])
         (directory / "runtests.log").write_text(told)
-        results: dict[str, Result] = {}
-        for test, outcome, output in rows(directory / "outcomes.jsonl"):
-            if outcome == "started":
-                results[test] = Result(test, Outcome.FAIL, f"has not ended:\n{told[-6000:]}")
-            elif test not in results or results[test].output.startswith("has not ended") or outcome == "failed":
-                results[test] = Result(test, OUTCOMES[outcome], output)
-        return list(results.values())
+        return settled(rows(directory / "outcomes.jsonl"), told)
 
     def runtests(self, directory: Path, arguments: list[str]) -> str:
         program = self.source() / "tests/runtests.py"

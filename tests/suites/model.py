@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -35,6 +36,8 @@ class Suite:
     cache: Path
     # Tests that are handed to one start of the servers, unless one fails.
     batch: ClassVar[int] = 25
+    # Whether a test that fails direct is tried again alone: it may fail for what others have left behind.
+    alone_direct: ClassVar[bool] = True
     # Whether the list of tests depends on the server.
     lists_from_server: ClassVar[bool] = False
     version: str = field(default="", init=False)
@@ -68,6 +71,22 @@ class Suite:
     def run(self, stage: Stage, tests: list[str]) -> list[Result]:
         """Runs `tests` on fresh servers. May stop after a failure: what has no result then is run on servers that are fresh again."""
         raise NotImplementedError
+
+
+WORDS = {"passed": Outcome.PASS, "failed": Outcome.FAIL, "skipped": Outcome.SKIP}
+HANGS = "has not ended"
+
+
+def settled(steps: Iterable[tuple[str, str, str]], log: str = "") -> list[Result]:
+    """Results of a runner that tells step by step (test, word, output): the worst counts, and "started" alone is a test that hangs."""
+    results: dict[str, Result] = {}
+    for test, word, output in steps:
+        known = results.get(test)
+        if word == "started":
+            results[test] = Result(test, Outcome.FAIL, f"{HANGS}\n{log[-6000:]}")
+        elif known is None or known.outcome is Outcome.PASS or known.output.startswith(HANGS):
+            results[test] = Result(test, WORDS[word], output)
+    return list(results.values())
 
 
 def safe_name(test: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import packages
-from model import Outcome, Result, Suite
+from model import Result, Suite, settled
 from servers import Account, Failure, Stage
 
 TEST_TIMEOUT_S = 120
@@ -88,13 +88,7 @@ class PythonSuite(Suite):
         (directory / "wanted.txt").write_text("\n".join(tests))
         told = self.pytest(stage, directory, arguments)
         (directory / "pytest.log").write_text(told.stdout + told.stderr)
-        results: dict[str, Result] = {}
-        for test, outcome, output in rows(directory / "outcomes.jsonl"):
-            known = results.get(test)
-            # Set-up, call and tear-down are told one by one: the worst counts.
-            if known is None or known.outcome is Outcome.PASS:
-                results[test] = Result(test, OUTCOMES[outcome], output)
-        return list(results.values())
+        return settled(rows(directory / "outcomes.jsonl"))
 
     def environment_variables(self, stage: Stage) -> dict[str, str]:
         """For pytest, in addition."""
@@ -112,9 +106,6 @@ class PythonSuite(Suite):
 def rows(path: Path) -> list:
     """The lines of JSON that a plugin has written; none if it was never loaded."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-OUTCOMES = {"passed": Outcome.PASS, "failed": Outcome.FAIL, "skipped": Outcome.SKIP}
 
 
 @dataclass
