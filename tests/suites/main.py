@@ -174,7 +174,7 @@ class Run:
                     with self.lock:
                         way.take(result)
                     # Direct, the first test on a fresh server has had its fair try.
-                    if result.outcome is Outcome.FAIL and (way.weir or position > 0):
+                    if result.outcome is Outcome.FAIL and (way.weir or (position > 0 and self.suite.alone_direct)):
                         doubtful.append(result.test)
                 finished = {result.test for result in results}
                 pending = [test for test in pending if test not in finished]

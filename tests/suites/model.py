@@ -78,7 +78,7 @@ HANGS = "has not ended"
 
 
 def settled(steps: Iterable[tuple[str, str, str]], log: str = "") -> list[Result]:
-    """Results of a runner that tells step by step (test, word, output): the worst counts, and "started" alone is a test that hangs."""
+    """Results of a runner that tells step by step (test, word, output): what is no pass stays, and "started" alone is a test that hangs."""
     results: dict[str, Result] = {}
     for test, word, output in steps:
         known = results.get(test)
