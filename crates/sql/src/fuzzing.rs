@@ -23,7 +23,12 @@ pub fn fuzz_scan(data: &[u8]) {
             4 => LeadBytes::Gbk,
             _ => LeadBytes::Big5,
         },
-        server: if modes & 8 != 0 { Server::mysql(8, 4) } else { Server::mariadb(11, 4) },
+        server: match (modes & 8 != 0, modes & 32 != 0) {
+            (true, true) => Server::mysql(9, 7),
+            (true, false) => Server::mysql(8, 4),
+            (false, true) => Server::UNKNOWN,
+            (false, false) => Server::mariadb(11, 4),
+        },
     };
     check_tokens(text, dialect);
     check_scan(text, dialect);

@@ -4,6 +4,7 @@
 //! MariaDB Knowledge Base, and what a MariaDB 10.11 server answers.
 
 mod comment;
+mod dollar;
 mod number;
 mod quoted;
 
@@ -21,7 +22,7 @@ pub enum TokenKind {
     Word,
     /// An identifier in backquotes, in double quotes under ANSI_QUOTES, or in brackets under MSSQL.
     Quoted,
-    /// A string, including `x'..'`, `b'..'` and `N'..'`.
+    /// A string, including `x'..'`, `b'..'`, `N'..'` and MySQL's `$$..$$`.
     Text,
     /// A number, `0x1F`, `0b01`, or `\N`.
     Number,
@@ -133,6 +134,7 @@ pub struct Lexer<'a> {
 enum Class {
     Space,
     Letter,
+    Dollar,
     High,
     Digit,
     Quote,
@@ -157,7 +159,8 @@ const CLASSES: [Class; 256] = {
     while byte < 256 {
         classes[byte] = match byte as u8 {
             b'\t'..=b'\r' | b' ' => Class::Space,
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' => Class::Letter,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => Class::Letter,
+            b'$' => Class::Dollar,
             0x80..=0xFF => Class::High,
             b'0'..=b'9' => Class::Digit,
             b'\'' | b'"' => Class::Quote,
@@ -190,7 +193,7 @@ const NAME: [bool; 256] = {
     let mut name = [false; 256];
     let mut byte = 0;
     while byte < 128 {
-        name[byte] = matches!(CLASSES[byte], Class::Letter | Class::Digit);
+        name[byte] = matches!(CLASSES[byte], Class::Letter | Class::Dollar | Class::Digit);
         byte += 1;
     }
     name
@@ -286,6 +289,7 @@ impl<'a> Lexer<'a> {
                     continue;
                 }
                 Class::Letter | Class::High => return self.word(),
+                Class::Dollar => return self.dollar(),
                 Class::Single(kind) => {
                     self.at += 1;
                     kind

@@ -47,6 +47,8 @@ fn dialect_named(name: &str) -> Dialect {
         "mariadb 11.4" => Dialect { server: Server::mariadb(11, 4), ..default },
         "gbk" => Dialect { lead_bytes: LeadBytes::Gbk, ..default },
         "mysql 9.7" => Dialect { server: Server::mysql(9, 7), ..default },
+        "mysql 5.7" => Dialect { server: Server::mysql(5, 7), ..default },
+        "either" => Dialect { server: Server::UNKNOWN, ..default },
         "mysql 8.4" => Dialect { server: Server::mysql(8, 4), ..default },
         _ => panic!("unknown dialect {name}"),
     }
@@ -216,6 +218,9 @@ const PIECES: &[&str] = &[
     "`",
     "[",
     "]",
+    "$",
+    "$$",
+    "$a$",
     "\\",
     "/*",
     "*/",

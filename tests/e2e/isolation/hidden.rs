@@ -8,7 +8,10 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure};
 use super::{NO_CONNECTION, one_connection};
 
 pub(super) fn trials() -> Vec<Case> {
-    vec![Case::parallel("isolation::a_statement_between_brackets_is_seen", brackets)]
+    vec![
+        Case::parallel("isolation::a_statement_between_brackets_is_seen", brackets),
+        Case::parallel("isolation::on_mysql_a_statement_between_dollar_signs_is_seen", dollar_signs),
+    ]
 }
 
 /// Runs `text`, which takes the lock `k`, and has another session ask for the only connection.
@@ -43,4 +46,25 @@ fn brackets(env: &Env) -> CaseResult {
     // The mode changes before the brackets come.
     let text = "SET sql_mode = 'MSSQL'; SELECT 1 AS [']; DO GET_LOCK(0x6B, 1); SELECT 2 AS [']";
     holds(&weir, &schema, None, text)
+}
+
+fn dollar_signs(env: &Env) -> CaseResult {
+    let schema = env.mysql_schema()?;
+    let weir = env.mysql_weir_with(1, |config| {
+        config.variable("connect_timeout_server_max", 150);
+    })?;
+    for text in [
+        "CREATE PROCEDURE f1() LANGUAGE JAVASCRIPT AS $$ /* $$; DO GET_LOCK(0x6B, 1); SELECT 1 /*$$ */",
+        "CREATE PROCEDURE f2() LANGUAGE JAVASCRIPT AS $js$ '$$ $js$; DO GET_LOCK(0x6B, 1); SELECT '$js$'",
+        "CREATE PROCEDURE f3() LANGUAGE JAVASCRIPT AS $$ BEGIN $$; DO GET_LOCK(0x6B, 1); \
+         CREATE PROCEDURE p3() BEGIN SELECT 1; END",
+    ] {
+        holds(&weir, &schema, None, text)?;
+    }
+    // A body that has a quote of its own holds nothing.
+    let mut session = Session::open(weir.addr(), &schema)?;
+    super::wait_free(&mut session)?;
+    session.run("CREATE PROCEDURE f4() LANGUAGE JAVASCRIPT AS $$ return \"don't\".length; $$")?;
+    Session::open(weir.addr(), &schema)?.run("DO 0")?;
+    Ok(())
 }
