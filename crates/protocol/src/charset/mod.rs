@@ -9,7 +9,10 @@
 //!   `..._croatian_mysql561_ci` by MariaDB, which has collations of its own under the former
 //!   names. The table has MariaDB's names.
 
+mod encoding;
 mod table;
+
+pub use encoding::Encoding;
 
 use table::COLLATIONS;
 
