@@ -1,5 +1,6 @@
 //! What a session asks about its own past is true, although other sessions use the connection in between.
 
+mod copies;
 mod trio;
 
 use weir_testkit::Account;
@@ -14,7 +15,7 @@ const NO_SUCH_TABLE: u16 = 1146;
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         Case::parallel("diagnostics::last_insert_id_is_the_sessions_own", last_insert_id),
         Case::parallel("diagnostics::last_insert_id_in_statements_that_write", last_insert_id_in_writes),
         Case::parallel("diagnostics::last_insert_id_by_prepared_statements", last_insert_id_prepared),
@@ -49,9 +50,10 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::get_diagnostics_tells_the_truth_at_mysql", |env| {
             get_diagnostics(Trio::at_mysql(env)?)
         }),
-        Case::parallel("diagnostics::get_diagnostics_says_what_it_does_not_know", unknown_diagnostics),
         Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
-    ]
+    ];
+    cases.extend(copies::trials());
+    cases
 }
 
 const ID: &str = "SELECT LAST_INSERT_ID()";
@@ -536,35 +538,6 @@ fn get_diagnostics(mut trio: Trio) -> CaseResult {
     trio.all_same(&["BEGIN", "INSERT INTO t (k) VALUES (1)", FIRST, ALL, SHOW, "COMMIT", ALL, SHOW])?;
     trio.begin_anew()?;
     trio.all_same(&["SELECT * FROM nowhere", "BEGIN", ALL, FIRST, SHOW, "ROLLBACK"])
-}
-
-/// What the copy of the warnings does not tell is refused, and nothing is made up.
-fn unknown_diagnostics(env: &Env) -> CaseResult {
-    let mut trio = Trio::new(env)?;
-    let asked = [
-        "GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE",
-        "GET DIAGNOSTICS CONDITION 1 @a = CLASS_ORIGIN",
-        "GET DIAGNOSTICS CONDITION @i @a = MYSQL_ERRNO",
-    ];
-    for sql in asked {
-        // While the connection is free, it is asked.
-        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
-        trio.mine.run(&sql.replace("@i", "1"))?;
-        trio.mine.reset()?.done()?;
-        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
-        trio.disturb()?;
-        trio.mine.refused(sql, UNKNOWN_ERROR)?;
-        ensure!(trio.mine.value("SELECT @a IS NULL")? == "1", "{sql}: the variable has been set");
-        trio.mine.reset()?.done()?;
-    }
-    // A message in a character set that may lack some of its characters.
-    trio.mine.run("SET NAMES latin1")?;
-    trio.mine.refused("SELECT * FROM `what?`", NO_SUCH_TABLE)?;
-    trio.disturb()?;
-    trio.mine.refused("GET DIAGNOSTICS CONDITION 1 @a = MESSAGE_TEXT", UNKNOWN_ERROR)?;
-    trio.mine.run("GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE")?;
-    ensure!(trio.mine.value("SELECT @a")? == "42S02", "the SQLSTATE is another one");
-    Ok(())
 }
 
 /// Weir answers some functions itself; a result looks as if it did not.

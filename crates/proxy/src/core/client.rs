@@ -18,7 +18,7 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
 use super::Core;
-use super::model::{Keeps, Nanos, Phase, SavedText, Session, SessionKey, Work, WorkKind};
+use super::model::{Keeps, Nanos, Phase, Session, SessionKey, Work, WorkKind};
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::session_id;
@@ -155,7 +155,7 @@ impl Core {
             row_count: 0,
             found_rows: Some(0),
             saved_warnings: None,
-            saved_text: SavedText::default(),
+            saved_encoding: None,
             last_error: None,
             is_autocommit: true,
             is_read_only: false,

@@ -4,20 +4,21 @@
 //! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
 //! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.
 
+use weir_protocol::charset::Encoding;
 use weir_protocol::frame;
 use weir_protocol::ok::{OK_HEADER, OkPacket};
 use weir_protocol::sqlstate;
-use weir_protocol::wire::{Reader, put_lenenc_bytes};
 use weir_sql::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest};
 
 use super::Core;
+use super::conditions::{Condition, put_row};
 use super::local::Outcome;
-use super::model::{Keeps, Kept, SavedText, Session, SessionKey};
+use super::model::{Keeps, Kept, Session, SessionKey};
 
 /// More bytes of conditions are not kept for a session.
 const SAVED_BYTES_MAX: usize = 128 << 10;
 /// A request for a condition that is not there becomes one itself.
-const NO_SUCH_CONDITION: [&[u8]; 3] = [b"Error", b"1758", b"Invalid condition number"];
+const NO_SUCH_CONDITION: [&str; 3] = ["Error", "1758", "Invalid condition number"];
 
 /// What NUMBER is, as an expression that leaves the conditions alone: those beyond max_error_count are counted only.
 const CONDITIONS_OF_MARIADB: &str = "LEAST(@@warning_count,@@max_error_count)";
@@ -42,10 +43,7 @@ impl Core {
             ));
         };
         if session.has_lost_warnings() {
-            return Some(self.refuse_diagnostics(
-                key,
-                "the diagnostics of the last statement are gone with its connection, or were too long to be saved",
-            ));
+            return Some(self.refuse_diagnostics(key, super::saved::LOST));
         }
         let rows: Vec<Vec<u8>> = session.saved_rows(false).map(<[u8]>::to_vec).collect();
         let row = match request.condition {
@@ -120,13 +118,10 @@ impl Core {
                     put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
-                    let message = condition()?.message;
-                    if !session.can_read(message) {
-                        return Err(
-                            "the message came in character_set_results, which lacks some of its characters",
-                        );
-                    }
-                    put_string(&mut set, is_mariadb, message);
+                    let message = condition()?.text(session.saved_encoding).ok_or(
+                        "the message came in character_set_results, which may lack some of its characters",
+                    )?;
+                    put_string(&mut set, is_mariadb, message.as_bytes());
                 }
             }
         }
@@ -135,17 +130,18 @@ impl Core {
 
     /// The servers answer with an OK, set nothing, and add an error to the conditions.
     fn no_such_condition(&mut self, key: SessionKey) -> Outcome {
-        let mut row = Vec::new();
-        frame::packet(&mut row, &mut 0, |out| {
-            NO_SUCH_CONDITION.iter().for_each(|column| put_lenenc_bytes(out, column));
-        });
+        let is_mariadb = self.speaks_mariadb(key);
         let session = &mut self.sessions[key];
         session.row_count = -1;
         let mut saved = session.saved_warnings.take().map(Vec::from).unwrap_or_else(|| {
+            session.saved_encoding = Some(Encoding::Utf8);
             let mut no_columns = Vec::new();
             frame::packet(&mut no_columns, &mut 0, |out| out.push(0));
             no_columns
         });
+        // In the bytes of the others.
+        let mut row = Vec::new();
+        put_row(&mut row, NO_SUCH_CONDITION, session.saved_encoding.unwrap_or(Encoding::Utf8), is_mariadb);
         if saved.len() + row.len() <= SAVED_BYTES_MAX {
             saved.extend_from_slice(&row);
         }
@@ -169,7 +165,7 @@ impl Session {
     /// The state of a saved condition, where it is sure.
     fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
         match self.last_error {
-            Some(error) if condition.is_error && error.code == condition.code => Some(error.sqlstate),
+            Some(error) if condition.is_error() && error.code == condition.code => Some(error.sqlstate),
             _ => sqlstate::of(condition.code, is_mariadb),
         }
     }
@@ -177,31 +173,6 @@ impl Session {
     /// There were warnings, and nobody knows them any more.
     pub(super) fn has_lost_warnings(&self) -> bool {
         self.saved_warnings.as_ref().is_some_and(|saved| saved.is_empty())
-    }
-
-    /// Whether a saved message is all there, and is UTF-8.
-    fn can_read(&self, message: &[u8]) -> bool {
-        match self.saved_text {
-            SavedText::Whole => std::str::from_utf8(message).is_ok(),
-            SavedText::Narrow => message.is_ascii() && !message.contains(&b'?'),
-            SavedText::Foreign => false,
-        }
-    }
-}
-
-/// A row of SHOW WARNINGS.
-struct Condition<'a> {
-    is_error: bool,
-    code: u16,
-    message: &'a [u8],
-}
-
-impl Condition<'_> {
-    fn parse(row: &[u8]) -> Option<Condition<'_>> {
-        let mut reader = Reader::new(row);
-        let is_error = reader.lenenc_bytes().ok()? == b"Error";
-        let code = std::str::from_utf8(reader.lenenc_bytes().ok()?).ok()?.parse().ok()?;
-        Some(Condition { is_error, code, message: reader.lenenc_bytes().ok()? })
     }
 }
 

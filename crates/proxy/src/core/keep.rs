@@ -12,9 +12,7 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
-use super::model::{
-    BackendKey, Expected, Fetch, Keeps, Kept, Phase, SavedText, Session, SessionKey, WorkKind,
-};
+use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, Phase, Session, SessionKey, WorkKind};
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -214,9 +212,9 @@ impl Core {
         let fetch = |core: &mut Self, what: Keeps, text: &[u8], gives_id: bool| {
             let Kept { session, socket, .. } = kept;
             core.send_query(key, text);
-            let text = SavedText::of_charset(core.backends[key].state.variable("character_set_results"));
+            let encoding = core.results_on(key);
             let fetch =
-                Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, text, gives_id };
+                Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, encoding, gives_id };
             core.expect(key, Expected::Fetch(fetch));
             let owner = &mut core.sessions[session];
             owner.fetching += 1;
@@ -369,7 +367,7 @@ impl Core {
             session.fetching -= 1;
             if fetch.what.contains(Keeps::WARNINGS) {
                 // Too long ones are lost.
-                session.saved_text = fetch.text;
+                session.saved_encoding = fetch.encoding;
                 session.saved_warnings = Some(if fetch.is_too_long { [].into() } else { fetch.bytes.into() });
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {

@@ -17,6 +17,7 @@ pub mod census;
 mod client;
 mod command;
 mod completion;
+mod conditions;
 mod counting;
 mod cursor;
 mod defaults;

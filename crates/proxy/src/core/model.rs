@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use weir_config::Listener;
 use weir_protocol::capability::Capabilities;
-use weir_protocol::charset::Collation;
+use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
 use weir_routing::Decision;
@@ -21,7 +21,7 @@ use weir_session::track::TrackPreferences;
 use weir_sql::{Dialect, Effects, Several, Statement, Uses};
 
 pub(crate) use connection::{
-    Backend, Expected, Fetch, HiddenCode, Keeps, Kept, Kill, Poison, Purpose, SavedText, Stage,
+    Backend, Expected, Fetch, HiddenCode, Keeps, Kept, Kill, Poison, Purpose, Stage,
 };
 
 use super::aside::Aside;
@@ -137,8 +137,8 @@ pub(crate) struct Session {
     /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
     /// Nothing but bytes that are no packets, if they are lost.
     pub saved_warnings: Option<Box<[u8]>>,
-    /// What can be told of the saved messages.
-    pub saved_text: SavedText,
+    /// In which bytes the text in them came, if that is known.
+    pub saved_encoding: Option<Encoding>,
     /// The last error of a server's.
     pub last_error: Option<ServerError>,
     pub is_autocommit: bool,

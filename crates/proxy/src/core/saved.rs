@@ -1,15 +1,22 @@
 //! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
 
+use weir_protocol::charset::Encoding;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
-use weir_protocol::wire::{Reader, put_lenenc_bytes};
 use weir_sql::{Kind, Uses};
 
 use super::Core;
+use super::conditions::{Condition, number, put_row};
 use super::local::Outcome;
-use super::model::{Keeps, SavedText, Session, SessionKey};
+use super::model::{Keeps, Session, SessionKey};
+
+/// Why there is no answer where there were warnings.
+pub(super) const LOST: &str =
+    "the diagnostics of the last statement are gone with its connection, or were too long to be saved";
+const UNSHOWN: &str =
+    "the saved messages can't be shown in this character_set_results: set it to what it was, or to utf8mb4";
 
 impl Core {
     /// SHOW WARNINGS and the like, where the connection does not know the answer: it was in use by others, or there
@@ -21,17 +28,17 @@ impl Core {
         if self.sessions[key].keeps.contains(Keeps::WARNINGS) {
             return None;
         }
-        let session = &self.sessions[key];
         let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
         match kind {
             Kind::ShowWarnings | Kind::ShowErrors => {
                 let (offset, count) = limit(self.text(key));
-                let rows: Vec<Vec<u8>> =
-                    session.saved_rows(errors_only).skip(offset).take(count).map(<[u8]>::to_vec).collect();
-                self.reply_saved(key, &rows);
+                match self.shown_rows(key, errors_only, offset, count) {
+                    Some(rows) => self.reply_saved(key, &rows),
+                    None => self.refuse(key, UNSHOWN),
+                }
             }
             Kind::ShowCountWarnings | Kind::ShowCountErrors => {
-                let count = session.saved_rows(errors_only).count().to_string();
+                let count = self.sessions[key].saved_rows(errors_only).count().to_string();
                 let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
                 self.reply_count(key, name, &count);
             }
@@ -51,61 +58,63 @@ impl Core {
         let (mut packets, mut sequence) = (Vec::new(), 0);
         // As a reply without definitions.
         frame::write_packet(&mut packets, &mut sequence, &[0]);
-        frame::packet(&mut packets, &mut sequence, |out| {
-            let code = error.code.to_string();
-            for text in [b"Error", code.as_bytes(), message.as_bytes()] {
-                put_lenenc_bytes(out, text);
-            }
-        });
+        put_row(&mut packets, ["Error", &error.code.to_string(), message], Encoding::Utf8, true);
         let session = &mut self.sessions[key];
         session.saved_warnings = Some(packets.into());
-        session.saved_text = SavedText::Whole;
+        session.saved_encoding = Some(Encoding::Utf8);
         session.last_error = Some(error);
     }
 
     fn reply_count(&mut self, key: SessionKey, name: &str, count: &str) {
         self.outdate(key, Keeps::FOUND_ROWS);
+        let is_mariadb = self.speaks_mariadb(key);
         let session = &mut self.sessions[key];
+        let results = session.result_text(is_mariadb).encoding;
+        let name = results.map_or_else(|| name.into(), |results| results.encode_all(name));
         session.row_count = -1;
         session.found_rows = Some(1);
         let status = session.status();
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let flags = ColumnFlags::UNSIGNED | ColumnFlags::BINARY;
-        let columns = [ColumnDefinition { flags, ..ColumnDefinition::integer(name.as_bytes()) }];
+        let columns = [ColumnDefinition { flags, ..ColumnDefinition::integer(&name) }];
         let mut sequence = 1;
         let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
-        result.row([Some(count.as_bytes())]);
+        result.row([Some(&*number(count, results, is_mariadb))]);
         result.finish(status, 0);
     }
 
-    /// Rows as they were saved, under the columns that SHOW WARNINGS has.
-    fn reply_saved(&mut self, key: SessionKey, rows: &[Vec<u8>]) {
+    /// These rows under the columns that SHOW WARNINGS has.
+    fn reply_saved(&mut self, key: SessionKey, rows: &[[Vec<u8>; 3]]) {
+        let is_mariadb = self.speaks_mariadb(key);
         let session = &mut self.sessions[key];
+        let text = session.result_text(is_mariadb);
+        let names = ["Level", "Code", "Message"]
+            .map(|name| text.encoding.map_or_else(|| name.into(), |encoding| encoding.encode_all(name)));
         session.row_count = -1;
         let status = session.status();
         // Seen on MariaDB 10.11 and MySQL 9.7.
-        let (code_length, decimals) = if self.snapshot.is_mariadb { (4, 39) } else { (5, 31) };
-        let text = |name, length| ColumnDefinition {
+        let (code_length, decimals) = if is_mariadb { (4, 39) } else { (5, 31) };
+        let of_text = |name, characters| ColumnDefinition {
             flags: ColumnFlags::NOT_NULL,
             decimals,
-            ..ColumnDefinition::text(name, length)
+            collation: text.collation,
+            ..ColumnDefinition::text(name, characters * text.width)
         };
         let columns = [
-            text(b"Level", 28),
+            of_text(&names[0], 7),
             ColumnDefinition {
                 column_type: ColumnType::LONG,
                 flags: ColumnFlags::NOT_NULL | ColumnFlags::UNSIGNED | ColumnFlags::BINARY,
                 length: code_length,
-                ..ColumnDefinition::integer(b"Code")
+                ..ColumnDefinition::integer(&names[1])
             },
-            text(b"Message", 2048),
+            of_text(&names[2], 512),
         ];
         let Some(buffer) = self.out.buffer(session.socket) else { return };
         let mut sequence = 1;
         let mut result = TextResult::begin(buffer, &mut sequence, session.capabilities, status, &columns);
         for row in rows {
-            let mut reader = Reader::new(row);
-            result.row((0..columns.len()).map(|_| reader.lenenc_bytes_or_null().ok().flatten()));
+            result.row(row.iter().map(|column| Some(&**column)));
         }
         result.finish(status, 0);
     }
@@ -120,7 +129,7 @@ impl Session {
         packets(saved)
             .skip(1 + columns)
             .filter(|payload| payload.first() != Some(&OK_AS_EOF_HEADER))
-            .filter(move |row| !errors_only || Reader::new(row).lenenc_bytes() == Ok(b"Error"))
+            .filter(move |row| !errors_only || Condition::parse(row).is_some_and(|row| row.is_error()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use weir_protocol::charset::Encoding;
 use weir_protocol::response::ReplyReader;
 use weir_session::defaults::Defaults;
 use weir_session::login::{BackendLogin, Greeted};
@@ -167,29 +168,6 @@ bitflags::bitflags! {
     }
 }
 
-/// In which bytes saved messages came: `character_set_results` of the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SavedText {
-    /// UTF-8: all of the text.
-    #[default]
-    Whole,
-    /// Another character set that writes ASCII as such, with a `?` for what it lacks.
-    Narrow,
-    /// Not readable here.
-    Foreign,
-}
-
-impl SavedText {
-    /// Of text in this character set.
-    pub(crate) fn of_charset(name: Option<&str>) -> SavedText {
-        match name {
-            Some("utf8mb4" | "utf8mb3" | "utf8") => SavedText::Whole,
-            None | Some("ucs2" | "utf16" | "utf16le" | "utf32" | "swe7" | "filename") => SavedText::Foreign,
-            Some(_) => SavedText::Narrow,
-        }
-    }
-}
-
 /// What a connection was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -269,8 +247,8 @@ pub(crate) struct Fetch {
     /// Packets (SHOW WARNINGS) or the text of the first row (SELECT).
     pub bytes: Vec<u8>,
     pub is_too_long: bool,
-    /// What can be told of the messages in them.
-    pub text: SavedText,
+    /// In which bytes the text in them comes: the connection's `character_set_results`, if that is known.
+    pub encoding: Option<Encoding>,
     /// It also sets LAST_INSERT_ID() to that of the session which has the connection now.
     pub gives_id: bool,
 }

@@ -1,0 +1,103 @@
+//! Warnings and numbers that Weir has fetched before another session took the connection: in whatever character set the
+//! session reads, they are what the server would show, or refused.
+
+use weir_tests::{Case, CaseResult, Env, ensure};
+
+use super::{NO_SUCH_TABLE, Trio, UNKNOWN_ERROR};
+
+/// The cases of this module.
+pub(super) fn trials() -> Vec<Case> {
+    vec![
+        Case::parallel("diagnostics::get_diagnostics_says_what_it_does_not_know", unknown_diagnostics),
+        Case::parallel("diagnostics::warnings_are_shown_in_every_character_set", |env| {
+            in_every_set(Trio::new(env)?, &["filename"])
+        }),
+        Case::parallel("diagnostics::warnings_are_shown_in_every_character_set_at_mysql", |env| {
+            in_every_set(Trio::at_mysql(env)?, &[])
+        }),
+        Case::parallel("diagnostics::warnings_follow_a_change_of_the_character_set", in_another_set),
+    ]
+}
+
+/// Sets that write ASCII in other bytes, that have other signs in its place, that lack characters, and others.
+const SETS: [&str; 11] =
+    ["utf16", "ucs2", "utf16le", "utf32", "swe7", "latin1", "gbk", "sjis", "binary", "NULL", "utf8mb4"];
+const SHOWING: [&str; 6] = [
+    "SHOW COUNT(*) ERRORS",
+    "SHOW ERRORS",
+    "SHOW COUNT(*) WARNINGS",
+    "SHOW WARNINGS",
+    "SHOW WARNINGS LIMIT 1, 2",
+    "SELECT @@error_count",
+];
+
+/// An error without a name of a schema.
+const RAISE: &str = "SELECT `nowhereä`";
+
+fn in_every_set(mut trio: Trio, more: &[&str]) -> CaseResult {
+    for set in SETS.iter().chain(more) {
+        trio.same(&format!("SET character_set_results = {set}"))?;
+        trio.same(RAISE)?;
+        trio.all_same(&SHOWING)?;
+        trio.all_same(&["SELECT CAST('ä' AS SIGNED), CAST('b' AS SIGNED)", "SHOW ERRORS", "SHOW WARNINGS"])?;
+        trio.all_same(&["SHOW COUNT(*) ERRORS", "SELECT HEX(@@error_count), HEX(@@warning_count)"])?;
+        // ASCII is certain to be all there.
+        trio.same("SELECT nowhere")?;
+        trio.same("GET DIAGNOSTICS CONDITION 1 @a = MYSQL_ERRNO, @b = MESSAGE_TEXT, @c = RETURNED_SQLSTATE")?;
+        trio.same("SELECT HEX(@a), HEX(@b), HEX(@c)")?;
+        trio.begin_anew()?;
+        trio.same(&format!("SET character_set_results = {set}"))?;
+        trio.all_same(&["SELECT nowhere", "GET DIAGNOSTICS CONDITION 9 @a = MYSQL_ERRNO"])?;
+        trio.all_same(&["SHOW WARNINGS", "SHOW COUNT(*) ERRORS"])?;
+        trio.begin_anew()?;
+    }
+    Ok(())
+}
+
+/// MariaDB keeps its warnings over a SET.
+fn in_another_set(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    for set in ["utf16", "ucs2", "utf16le", "utf32", "latin1", "swe7", "binary", "NULL"] {
+        let set = format!("SET character_set_results = {set}");
+        trio.all_same(&["SET character_set_results = utf8mb4", RAISE, &set])?;
+        trio.all_same(&SHOWING)?;
+        trio.all_same(&[&set, RAISE, "SET character_set_results = utf8mb4"])?;
+        trio.all_same(&SHOWING)?;
+    }
+    // What can't be converted here is refused; in its own character set it is shown.
+    trio.all_same(&["SET character_set_results = gbk", "SELECT `nowhere一`", "SHOW WARNINGS"])?;
+    trio.all_same(&["SET character_set_results = utf8mb4", "SHOW COUNT(*) ERRORS"])?;
+    trio.disturb()?;
+    trio.mine.refused("SHOW WARNINGS", UNKNOWN_ERROR)?;
+    trio.mine.refused("SHOW ERRORS", UNKNOWN_ERROR)?;
+    trio.all_same(&["SET character_set_results = gbk", "SHOW WARNINGS", "SHOW ERRORS"])
+}
+
+/// What the copy of the warnings does not tell is refused, and nothing is made up.
+fn unknown_diagnostics(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    let asked = [
+        "GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE",
+        "GET DIAGNOSTICS CONDITION 1 @a = CLASS_ORIGIN",
+        "GET DIAGNOSTICS CONDITION @i @a = MYSQL_ERRNO",
+    ];
+    for sql in asked {
+        // While the connection is free, it is asked.
+        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
+        trio.mine.run(&sql.replace("@i", "1"))?;
+        trio.mine.reset()?.done()?;
+        trio.mine.run("SIGNAL SQLSTATE '01234'")?;
+        trio.disturb()?;
+        trio.mine.refused(sql, UNKNOWN_ERROR)?;
+        ensure!(trio.mine.value("SELECT @a IS NULL")? == "1", "{sql}: the variable has been set");
+        trio.mine.reset()?.done()?;
+    }
+    // A message in a character set that may lack some of its characters.
+    trio.mine.run("SET NAMES latin1")?;
+    trio.mine.refused("SELECT * FROM `what?`", NO_SUCH_TABLE)?;
+    trio.disturb()?;
+    trio.mine.refused("GET DIAGNOSTICS CONDITION 1 @a = MESSAGE_TEXT", UNKNOWN_ERROR)?;
+    trio.mine.run("GET DIAGNOSTICS CONDITION 1 @a = RETURNED_SQLSTATE")?;
+    ensure!(trio.mine.value("SELECT @a")? == "42S02", "the SQLSTATE is another one");
+    Ok(())
+}
