@@ -16,6 +16,13 @@ pub(super) fn trials() -> Vec<Case> {
             in_every_set(Trio::at_mysql(env)?, &[])
         }),
         Case::parallel("diagnostics::warnings_follow_a_change_of_the_character_set", in_another_set),
+        Case::parallel("diagnostics::values_of_session_track_are_read_in_every_character_set", |env| {
+            track_values(Trio::new(env)?, &["filename"])
+        }),
+        Case::parallel(
+            "diagnostics::values_of_session_track_are_read_in_every_character_set_at_mysql",
+            |env| track_values(Trio::at_mysql(env)?, &[]),
+        ),
     ]
 }
 
@@ -71,6 +78,19 @@ fn in_another_set(env: &Env) -> CaseResult {
     trio.mine.refused("SHOW WARNINGS", UNKNOWN_ERROR)?;
     trio.mine.refused("SHOW ERRORS", UNKNOWN_ERROR)?;
     trio.all_same(&["SET character_set_results = gbk", "SHOW WARNINGS", "SHOW ERRORS"])
+}
+
+fn track_values(mut trio: Trio, more: &[&str]) -> CaseResult {
+    const LIST: &str = "SELECT @@session_track_system_variables, @@session_track_schema";
+    for set in SETS.iter().chain(more) {
+        trio.same(&format!("SET character_set_results = {set}"))?;
+        trio.all_same(&["SET session_track_system_variables = CONCAT('time_zone', ',sql_mode')", LIST])?;
+        trio.all_same(&["SET session_track_schema = 1 - 1", LIST, "SET session_track_schema = 2 - 1", LIST])?;
+        // Names of which the server is asked.
+        trio.all_same(&["SET session_track_system_variables = 'lc_time_names,div_precision_increment'"])?;
+        trio.begin_anew()?;
+    }
+    Ok(())
 }
 
 /// What the copy of the warnings does not tell is refused, and nothing is made up.

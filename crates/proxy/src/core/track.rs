@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::Encoding;
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{ErrPacket, OkPacket};
@@ -20,6 +21,7 @@ use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferenc
 use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
 
 use super::Core;
+use super::conditions::word;
 use super::local::Outcome;
 use super::model::{BackendKey, Ending, Phase, Session, SessionKey, WorkKind};
 
@@ -274,15 +276,16 @@ impl Core {
         // It was a query, which says nothing of the session's own.
         self.backends[key].found_rows = None;
         let capabilities = BACKEND_CAPABILITIES | self.identities.0[self.backends[key].identity].capabilities;
+        let encoding = self.results_on(key);
         let session = &mut self.sessions[holder];
         let Some(tracking) = &mut session.work.tracking else { return true };
         let answer = std::mem::take(&mut tracking.answer);
         match &tracking.asked {
-            None => tracking.take_values(&answer, capabilities),
+            None => tracking.take_values(&answer, capabilities, encoding),
             Some(asked) => {
                 for row in packets(&answer).skip(tracking.columns) {
                     let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
-                    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                    let name = String::from_utf8_lossy(&word(name)).to_ascii_lowercase();
                     if asked.contains(&name) && self.variable_names.len() < NAMES_MAX {
                         self.variable_names.insert(name.into());
                     }
@@ -354,8 +357,9 @@ impl Session {
 }
 
 impl Tracking {
-    /// Takes the values of expressions from the only row of an answer to a connection with these capabilities.
-    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities) {
+    /// Takes the values of expressions from the only row of an answer to a connection with these capabilities, with text
+    /// in this encoding.
+    fn take_values(&mut self, answer: &[u8], capabilities: Capabilities, encoding: Option<Encoding>) {
         let packets: Vec<&[u8]> = packets(answer).collect();
         let (columns, rows) = packets.split_at(self.columns.min(packets.len()));
         let mut values = rows.first().map(|row| TextRow::new(row));
@@ -364,7 +368,7 @@ impl Tracking {
             let column_type = ColumnDefinition::parse(column, capabilities).map(|column| column.column_type);
             let value = values.as_mut().and_then(Iterator::next).and_then(Result::ok);
             item.value = match (column_type, value) {
-                (Ok(column_type), Some(value)) => Some(given(column_type, value)),
+                (Ok(column_type), Some(value)) => Some(given(column_type, value, encoding)),
                 _ => Some(Given::Other),
             };
         }
@@ -375,22 +379,31 @@ impl Tracking {
     }
 }
 
-fn given(column_type: ColumnType, value: Option<&[u8]>) -> Given {
+fn given(column_type: ColumnType, value: Option<&[u8]>, encoding: Option<Encoding>) -> Given {
     let Some(value) = value else { return Given::Null };
-    let text = String::from_utf8_lossy(value).into_owned();
     match column_type {
         ColumnType::TINY
         | ColumnType::SHORT
         | ColumnType::INT24
         | ColumnType::LONG
-        | ColumnType::LONGLONG => text.parse().map_or(Given::Other, Given::Integer),
+        | ColumnType::LONGLONG => {
+            // MySQL (9.7) writes numbers in ASCII under every character set, MariaDB (10.11) does not: `-` is another
+            // word in its `filename`.
+            let digits = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+            let number = digits.or_else(|| encoding?.decode(value)?.parse().ok());
+            number.map_or(Given::Other, Given::Integer)
+        }
         ColumnType::VARCHAR
         | ColumnType::VAR_STRING
         | ColumnType::STRING
         | ColumnType::TINY_BLOB
         | ColumnType::BLOB
         | ColumnType::MEDIUM_BLOB
-        | ColumnType::LONG_BLOB => Given::Text(text),
+        | ColumnType::LONG_BLOB => {
+            // What can't be read is no name of a variable.
+            let text = encoding.and_then(|encoding| encoding.decode(value));
+            Given::Text(text.unwrap_or_else(|| String::from_utf8_lossy(value).into_owned()))
+        }
         _ => Given::Other,
     }
 }
@@ -411,3 +424,22 @@ const GTIDS: &str = "session_track_gtids";
 const NOT_IN_TRANSACTION: ServerError = ServerError { code: 1766, sqlstate: *b"HY000" };
 /// MySQL's error for a variable that is listed twice.
 const DUPLICATE_VARIABLE: ServerError = ServerError { code: 3026, sqlstate: *b"HY000" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_in_the_character_set_of_the_answer() {
+        let text = |value: &[u8], charset| given(ColumnType::VAR_STRING, Some(value), Encoding::of(charset));
+        assert_eq!(text(b"a,b", "latin1"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"\0a\0,\0b", "utf16"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"a\0,\0b\0", "utf16le"), Given::Text("a,b".to_owned()));
+        assert_eq!(text(b"a@002cb", "filename"), Given::Text("a,b".to_owned()));
+        let number = |value: &[u8], charset| given(ColumnType::LONGLONG, Some(value), Encoding::of(charset));
+        assert_eq!(number(b"-1", "utf32"), Given::Integer(-1));
+        assert_eq!(number(b"\0\0\0-\0\0\x001", "utf32"), Given::Integer(-1));
+        assert_eq!(number(b"@002d1", "filename"), Given::Integer(-1));
+        assert_eq!(given(ColumnType::LONGLONG, None, None), Given::Null);
+    }
+}
