@@ -23,6 +23,10 @@ pub(super) fn trials() -> Vec<Case> {
             "diagnostics::values_of_session_track_are_read_in_every_character_set_at_mysql",
             |env| track_values(Trio::at_mysql(env)?, &[]),
         ),
+        Case::parallel("diagnostics::found_rows_in_every_character_set", |env| found_rows(Trio::new(env)?)),
+        Case::parallel("diagnostics::found_rows_in_every_character_set_at_mysql", |env| {
+            found_rows(Trio::at_mysql(env)?)
+        }),
     ]
 }
 
@@ -88,6 +92,26 @@ fn track_values(mut trio: Trio, more: &[&str]) -> CaseResult {
         trio.all_same(&["SET session_track_schema = 1 - 1", LIST, "SET session_track_schema = 2 - 1", LIST])?;
         // Names of which the server is asked.
         trio.all_same(&["SET session_track_system_variables = 'lc_time_names,div_precision_increment'"])?;
+        trio.begin_anew()?;
+    }
+    Ok(())
+}
+
+/// The number goes in front of a statement that may leave it as it is, in a query of Weir's own.
+fn found_rows(mut trio: Trio) -> CaseResult {
+    let settings = [
+        "SET NAMES swe7",
+        "SET NAMES latin1",
+        "SET character_set_connection = utf16",
+        "SET character_set_connection = swe7",
+    ];
+    for setting in settings {
+        trio.same(setting)?;
+        for rows in [2, 10, 11, 100, 101, 250] {
+            let rows = vec!["SELECT 1"; rows].join(" UNION ALL ");
+            trio.all_same(&[&rows, "SHOW CREATE TABLE log"])?;
+            trio.same_found_rows()?;
+        }
         trio.begin_anew()?;
     }
     Ok(())

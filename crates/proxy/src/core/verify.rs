@@ -14,8 +14,8 @@ use super::model::{BackendKey, Expected, Phase, Poison, SessionKey, WorkKind};
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
 /// (MariaDB 10.11). As binary strings, in whatever character set results are.
 const VERIFY: &[u8] = b"SELECT CAST(CONVERT(DATABASE() USING utf8mb4) AS BINARY), \
-    CAST(IF(CURRENT_ROLE() <=> (SELECT ROLE_NAME FROM information_schema.APPLICABLE_ROLES \
-    WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') AS BINARY)";
+    CAST(CONVERT(IF(CURRENT_ROLE() <=> (SELECT ROLE_NAME FROM information_schema.APPLICABLE_ROLES \
+    WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') USING latin1) AS BINARY)";
 
 /// Whether a MySQL tracks as a connection's set-up has asked it to.
 const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND @@session.session_track_schema \
