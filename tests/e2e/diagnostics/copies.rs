@@ -27,6 +27,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::found_rows_in_every_character_set_at_mysql", |env| {
             found_rows(Trio::at_mysql(env)?)
         }),
+        Case::parallel("diagnostics::counting_warnings_ends_them_at_mysql", counted_at_mysql),
     ]
 }
 
@@ -113,6 +114,15 @@ fn found_rows(mut trio: Trio) -> CaseResult {
             trio.same_found_rows()?;
         }
         trio.begin_anew()?;
+    }
+    Ok(())
+}
+
+fn counted_at_mysql(env: &Env) -> CaseResult {
+    let mut trio = Trio::at_mysql(env)?;
+    for counting in ["SELECT @@warning_count", "SELECT HEX(@@error_count), 1", "DO @@error_count"] {
+        trio.all_same(&["SELECT * FROM nowhere", "SHOW WARNINGS", counting, "SHOW COUNT(*) WARNINGS"])?;
+        trio.all_same(&["SHOW WARNINGS", "SELECT @@warning_count, @@error_count"])?;
     }
     Ok(())
 }

@@ -36,7 +36,27 @@ impl Core {
         let has_warned = warnings > 0 || self.sessions[key].work.has_warned;
         if has_warned && self.sessions[key].work.kind != WorkKind::InitDb {
             self.keep_warnings(key);
+        } else if self.has_asked_conditions_away(key) {
+            self.outdate(key, Keeps::WARNINGS);
+            self.sessions[key].saved_warnings = None;
         }
+    }
+
+    /// Whether the session's statement has asked for `@@warning_count` or `@@error_count`, and so ended what they count, as
+    /// every statement of MySQL (9.7) does but those that show it.
+    fn has_asked_conditions_away(&self, key: SessionKey) -> bool {
+        let work = &self.sessions[key].work;
+        work.statement.uses.contains(Uses::DIAGNOSTICS)
+            && matches!(work.kind, WorkKind::Query | WorkKind::Execute)
+            && !matches!(
+                work.statement.kind,
+                Kind::ShowWarnings
+                    | Kind::ShowErrors
+                    | Kind::ShowCountWarnings
+                    | Kind::ShowCountErrors
+                    | Kind::GetDiagnostics
+            )
+            && !self.speaks_mariadb(key)
     }
 
     /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
