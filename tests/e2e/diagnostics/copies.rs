@@ -1,7 +1,9 @@
 //! Warnings and numbers that Weir has fetched before another session took the connection: in whatever character set the
 //! session reads, they are what the server would show, or refused.
 
-use weir_tests::{Case, CaseResult, Env, ensure};
+use std::time::Duration;
+
+use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
 use super::{NO_SUCH_TABLE, Trio, UNKNOWN_ERROR};
 
@@ -28,6 +30,14 @@ pub(super) fn trials() -> Vec<Case> {
             found_rows(Trio::at_mysql(env)?)
         }),
         Case::parallel("diagnostics::counting_warnings_ends_them_at_mysql", counted_at_mysql),
+        Case::parallel("diagnostics::lost_warnings_are_refused", |env| {
+            let node = env.cluster()?.node(1);
+            lost(Trio::new(env)?, |sql| Ok(node.root_query(sql).map(drop)?))
+        }),
+        Case::parallel("diagnostics::lost_warnings_are_refused_at_mysql", |env| {
+            let server = env.mysql()?.source();
+            lost(Trio::at_mysql(env)?, |sql| Ok(server.root_query(sql).map(drop)?))
+        }),
     ]
 }
 
@@ -124,6 +134,27 @@ fn counted_at_mysql(env: &Env) -> CaseResult {
         trio.all_same(&["SELECT * FROM nowhere", "SHOW WARNINGS", counting, "SHOW COUNT(*) WARNINGS"])?;
         trio.all_same(&["SHOW WARNINGS", "SELECT @@warning_count, @@error_count"])?;
     }
+    Ok(())
+}
+
+/// Nobody knows them any more when the connection goes that knew them.
+fn lost(mut trio: Trio, at_server: impl Fn(&str) -> CaseResult) -> CaseResult {
+    const OWN_ID: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%PROCESSLIST%' \
+        AND DB = DATABASE()";
+    let id = trio.mine.value(OWN_ID)?;
+    trio.mine.refused("SELECT * FROM nowhere", NO_SUCH_TABLE)?;
+    at_server(&format!("KILL {id}"))?;
+    eventually("another connection takes the place of that one", Duration::from_secs(15), || {
+        Ok(trio.other.value(OWN_ID).is_ok_and(|other| other != id))
+    })?;
+    for asking in SHOWING.iter().chain(&["SELECT @@warning_count", "GET DIAGNOSTICS @n = NUMBER"]) {
+        let message = trio.mine.refused(asking, UNKNOWN_ERROR)?;
+        ensure!(message.contains("gone with its connection"), "{asking}: {message}");
+    }
+    // Until a statement leaves others.
+    trio.mine.run("INSERT INTO t (v) VALUES (1)")?;
+    ensure!(trio.mine.rows("SHOW WARNINGS")?.is_empty(), "an INSERT has no warnings");
+    ensure!(trio.mine.value("SELECT @@warning_count")? == "0", "nor are any counted");
     Ok(())
 }
 

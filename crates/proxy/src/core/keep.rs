@@ -6,6 +6,7 @@
 
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::ErrPacket;
 use weir_protocol::response::Step;
 use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
@@ -386,9 +387,8 @@ impl Core {
             let session = &mut self.sessions[fetch.session];
             session.fetching -= 1;
             if fetch.what.contains(Keeps::WARNINGS) {
-                // Too long ones are lost.
                 session.saved_encoding = fetch.encoding;
-                session.saved_warnings = Some(if fetch.is_too_long { [].into() } else { fetch.bytes.into() });
+                session.saved_warnings = Some(if fetch.has_rows() { fetch.bytes.into() } else { [].into() });
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
@@ -503,6 +503,11 @@ impl Session {
 }
 
 impl Fetch {
+    /// Whether all the rows are there: too many are not kept, and the server may have refused to show them.
+    fn has_rows(&self) -> bool {
+        !self.is_too_long && self.bytes.get(HEADER_LEN) != Some(&ErrPacket::HEADER)
+    }
+
     /// Takes a piece of the reply.
     pub(super) fn take(&mut self, step: Step, bytes: &[u8]) {
         let wanted = self.what.contains(Keeps::WARNINGS) || matches!(step, Step::Pass(_));

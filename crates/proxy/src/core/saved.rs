@@ -28,6 +28,10 @@ impl Core {
         if self.sessions[key].keeps.contains(Keeps::WARNINGS) {
             return None;
         }
+        if self.sessions[key].has_lost_warnings() {
+            self.refuse(key, LOST);
+            return Some(Outcome::Answered);
+        }
         let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
         match kind {
             Kind::ShowWarnings | Kind::ShowErrors => {
