@@ -36,6 +36,9 @@ pub struct Kill {
 
 /// The target of `KILL [HARD | SOFT] [CONNECTION | QUERY] {<decimal number> | USER <name>}`.
 ///
+/// A negative number is what drivers make of a connection id above 2,147,483,647 that they keep as a signed one (MariaDB
+/// Connector/J 2.7).
+///
 /// `None` for any other text: KILL QUERY ID, users with a host, expressions, several statements.
 pub fn kill_target(text: &[u8], dialect: Dialect) -> Option<Kill> {
     let cursor = Cursor::new(text, dialect);
@@ -53,6 +56,10 @@ pub fn kill_target(text: &[u8], dialect: Dialect) -> Option<Kill> {
     let target = match *rest {
         [id] if id.kind == TokenKind::Number => {
             KillTarget::Connection(std::str::from_utf8(cursor.text_of(id)).ok()?.parse().ok()?)
+        }
+        [sign, id] if cursor.text_of(sign) == b"-" && id.kind == TokenKind::Number => {
+            let number: u32 = std::str::from_utf8(cursor.text_of(id)).ok()?.parse().ok()?;
+            KillTarget::Connection(number.wrapping_neg().into())
         }
         [Token { word: Word::USER, .. }, user] => KillTarget::User(user_name(&cursor, user)?),
         _ => return None,
