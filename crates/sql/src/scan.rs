@@ -35,6 +35,7 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
     };
     let mut ended = false;
     let mut kills = false;
+    let mut is_opaque = false;
     loop {
         scanner.start();
         if scanner.now().kind == TokenKind::End {
@@ -53,12 +54,19 @@ pub fn scan(text: &[u8], dialect: Dialect) -> Statement {
         if scanner.now().kind == TokenKind::End {
             break;
         }
+        if std::mem::take(&mut scanner.has_body) {
+            is_opaque |= more_follows(text, scanner.now().end());
+        }
         if !ended {
             ended = true;
             scanner.multi |= more_follows(text, scanner.now().end());
         }
     }
     statement.multi = scanner.multi;
+    if is_opaque {
+        scanner.effects |= Effects::ROUTINE;
+        scanner.effects -= Effects::ENDINGS;
+    }
     let flaws = scanner.lexer.flaws();
     if flaws.malformed {
         scanner.effects |= Effects::UNKNOWN;
@@ -176,6 +184,8 @@ struct Scanner<'a> {
     reads_tables: bool,
     /// `LAST_INSERT_ID(expr)` has come.
     assigns_insert_id: bool,
+    /// The statement defines a routine, a trigger or an event: where it ends is a guess, if anything follows.
+    has_body: bool,
 
     // Of the current statement:
     /// The last tokens, each where it was put: to copy a token that was just written is what takes longest
@@ -226,6 +236,7 @@ impl<'a> Scanner<'a> {
             multi: false,
             reads_tables: false,
             assigns_insert_id: false,
+            has_body: false,
             recent: [Token::NONE; 4],
             turn: 0,
             depth: 0,

@@ -88,7 +88,8 @@ bitflags! {
         /// Reads or moves a sequence: LASTVAL of this session changes.
         const SEQUENCE = 1 << 18;
         /// Runs code that the text does not show: a stored routine, a prepared statement, or a compound
-        /// statement that may or may not run its parts. Anything may have happened to the session.
+        /// statement that may or may not run its parts. Or it goes on behind the body of a routine, which may end
+        /// elsewhere than it seems. Anything may have happened to the session.
         const ROUTINE = 1 << 19;
         /// LAST_INSERT_ID() may change: INSERT, REPLACE, LOAD DATA, LAST_INSERT_ID(expr), SET last_insert_id.
         const LAST_INSERT_ID_SET = 1 << 20;

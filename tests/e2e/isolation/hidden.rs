@@ -10,6 +10,8 @@ use super::{NO_CONNECTION, one_connection};
 pub(super) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("isolation::a_statement_between_brackets_is_seen", brackets),
+        Case::parallel("isolation::a_statement_behind_a_body_is_seen", bodies),
+        Case::parallel("isolation::on_mysql_a_statement_behind_a_body_is_seen", mysql_bodies),
         Case::parallel("isolation::on_mysql_a_statement_between_dollar_signs_is_seen", dollar_signs),
     ]
 }
@@ -48,11 +50,15 @@ fn brackets(env: &Env) -> CaseResult {
     holds(&weir, &schema, None, text)
 }
 
+fn one_mysql_connection(env: &Env) -> Result<Weir, String> {
+    env.mysql_weir_with(1, |config| {
+        config.variable("connect_timeout_server_max", 150);
+    })
+}
+
 fn dollar_signs(env: &Env) -> CaseResult {
     let schema = env.mysql_schema()?;
-    let weir = env.mysql_weir_with(1, |config| {
-        config.variable("connect_timeout_server_max", 150);
-    })?;
+    let weir = one_mysql_connection(env)?;
     for text in [
         "CREATE PROCEDURE f1() LANGUAGE JAVASCRIPT AS $$ /* $$; DO GET_LOCK(0x6B, 1); SELECT 1 /*$$ */",
         "CREATE PROCEDURE f2() LANGUAGE JAVASCRIPT AS $js$ '$$ $js$; DO GET_LOCK(0x6B, 1); SELECT '$js$'",
@@ -67,4 +73,32 @@ fn dollar_signs(env: &Env) -> CaseResult {
     session.run("CREATE PROCEDURE f4() LANGUAGE JAVASCRIPT AS $$ return \"don't\".length; $$")?;
     Session::open(weir.addr(), &schema)?.run("DO 0")?;
     Ok(())
+}
+
+/// Bodies with names that look like the beginning of a block, which seems to end only behind the lock.
+const BODIES: &[&str] = &[
+    "CREATE PROCEDURE a . begin() SELECT 1; DO GET_LOCK(0x6B, 1); CREATE PROCEDURE p1() BEGIN SELECT 1; END",
+    "CREATE PROCEDURE p2() BEGIN DECLARE begin CONDITION FOR 1051; \
+     DECLARE CONTINUE HANDLER FOR begin SET @a = 1; END; \
+     DO GET_LOCK(0x6B, 1); CREATE PROCEDURE p3() BEGIN SELECT 1; END",
+];
+
+fn hold_behind_bodies(weir: &Weir, schema: &str) -> CaseResult {
+    for text in BODIES {
+        holds(weir, schema, None, &text.replace("a . begin", &format!("{schema} . begin")))?;
+    }
+    // A body alone holds nothing.
+    let mut session = Session::open(weir.addr(), schema)?;
+    super::wait_free(&mut session)?;
+    session.run("CREATE PROCEDURE p4() BEGIN SELECT 1; BEGIN SELECT 2; END; END")?;
+    Session::open(weir.addr(), schema)?.run("DO 0")?;
+    Ok(())
+}
+
+fn bodies(env: &Env) -> CaseResult {
+    hold_behind_bodies(&one_connection(env)?, &env.schema()?)
+}
+
+fn mysql_bodies(env: &Env) -> CaseResult {
+    hold_behind_bodies(&one_mysql_connection(env)?, &env.mysql_schema()?)
 }

@@ -2,7 +2,8 @@
 //! statement, and the statement after it is not taken for a part of the body.
 //!
 //! Only blocks that surely are blocks count. A body that is not followed with certainty ends at its first
-//! semicolon, and the rest is scanned like further statements: too many effects rather than too few.
+//! semicolon, and the rest is scanned like further statements: too many effects rather than too few. Which names a
+//! server allows where is not known wholly, so a text that goes on behind a body is not trusted either (`Scanner::has_body`).
 
 use super::Tokens;
 use crate::lex::{Token, TokenKind};
@@ -25,6 +26,8 @@ pub(crate) fn skip_body<T: Tokens>(tokens: &mut T, object: Word) -> BodyEnd {
             skip_until(tokens, row) && header(tokens)
         }
         Word::EVENT => skip_until(tokens, |now, _| now.word == Word::DO) && header(tokens),
+        // Its routines are declared between semicolons.
+        Word::PACKAGE => false,
         _ => header(tokens),
     };
     let end = if block { blocks(tokens) } else { BodyEnd::Complete };
@@ -57,15 +60,10 @@ fn header<T: Tokens>(tokens: &mut T) -> bool {
             continue;
         }
         match now.word {
-            Word::BEGIN => {
-                let name = matches!(
-                    previous.word,
-                    Word::PROCEDURE | Word::FUNCTION | Word::EXISTS | Word::FOLLOWS | Word::PRECEDES
-                );
-                if !name {
-                    return true;
-                }
-            }
+            _ if is_name_behind(previous) => {}
+            // A label.
+            Word::BEGIN if tokens.now().kind == TokenKind::Colon => {}
+            Word::BEGIN => return true,
             Word::SET if previous.word == Word::CHARACTER => {}
             // IF NOT EXISTS before the name.
             Word::IF if tokens.now().word == Word::NOT => {}
@@ -74,6 +72,15 @@ fn header<T: Tokens>(tokens: &mut T) -> bool {
         }
     }
     false
+}
+
+/// Whether a name stands behind this token of a header, even one like a keyword.
+fn is_name_behind(previous: Token) -> bool {
+    let word = matches!(
+        previous.word,
+        Word::PROCEDURE | Word::FUNCTION | Word::EXISTS | Word::FOLLOWS | Word::PRECEDES | Word::LANGUAGE
+    );
+    word || previous.kind == TokenKind::Dot
 }
 
 /// Words before a body. Every verb is a known word, so an unknown one is a name or a type.
@@ -108,7 +115,7 @@ fn in_header(word: Word) -> bool {
 fn blocks<T: Tokens>(tokens: &mut T) -> BodyEnd {
     let mut open = 1_usize;
     let mut begins = true;
-    // After DECLARE ... HANDLER, as long as only conditions follow.
+    // After DECLARE ... HANDLER FOR, as long as only conditions follow.
     let mut conditions = false;
     while tokens.now().kind != TokenKind::End {
         let (now, previous) = (tokens.now(), tokens.previous());
@@ -121,22 +128,46 @@ fn blocks<T: Tokens>(tokens: &mut T) -> BodyEnd {
                     return BodyEnd::Complete;
                 }
             }
-            Word::BEGIN if was_beginning || previous.kind == TokenKind::Colon || conditions => {
-                open += 1;
+            Word::BEGIN if was_beginning => match tokens.now().kind {
+                // With ORACLE in sql_mode a call of a procedure with this name, or a block.
+                TokenKind::LeftParen => return BodyEnd::Open,
+                // A label, a variable, or such a call.
+                TokenKind::Colon | TokenKind::Assign | TokenKind::Dot | TokenKind::Semicolon => {}
+                _ => begins = true,
+            },
+            Word::BEGIN if previous.kind == TokenKind::Colon => begins = true,
+            // Behind a condition, not in the place of one.
+            Word::BEGIN if conditions && previous.word != Word::FOR && previous.kind != TokenKind::Comma => {
                 begins = true;
-                conditions = false;
             }
-            Word::HANDLER => conditions = true,
-            Word::NONE | Word::FOR | Word::NOT | Word::FOUND => {}
-            Word::SQLSTATE | Word::VALUE | Word::SQLEXCEPTION | Word::SQLWARNING => {}
-            _ => conditions = false,
+            _ => {}
         }
-        if now.kind == TokenKind::Semicolon {
-            begins = true;
-            conditions = false;
-        }
+        conditions = (conditions && !begins && is_of_conditions(now))
+            || (now.word == Word::FOR && previous.word == Word::HANDLER);
+        open += usize::from(begins);
+        begins |= now.kind == TokenKind::Semicolon;
     }
     BodyEnd::Open
+}
+
+/// Whether a token may be of the list of a handler's conditions.
+fn is_of_conditions(token: Token) -> bool {
+    let kind = matches!(
+        token.kind,
+        TokenKind::Word | TokenKind::Quoted | TokenKind::Text | TokenKind::Number | TokenKind::Comma
+    );
+    let word = matches!(
+        token.word,
+        Word::NONE
+            | Word::BEGIN
+            | Word::NOT
+            | Word::FOUND
+            | Word::SQLSTATE
+            | Word::VALUE
+            | Word::SQLEXCEPTION
+            | Word::SQLWARNING
+    );
+    kind && word
 }
 
 /// Whether END before `word` ends IF, CASE or a loop, not a block.

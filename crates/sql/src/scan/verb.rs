@@ -331,6 +331,7 @@ impl Scanner<'_> {
     }
 
     fn body(&mut self, object: Word) -> Kind {
+        self.has_body = true;
         let end = self.not_run(|scanner| skip_body(scanner, object));
         if end == BodyEnd::Open {
             self.effects |= Effects::UNKNOWN;
