@@ -8,7 +8,7 @@ mod several;
 mod verb;
 
 pub(crate) use observe::is_session_track;
-pub(crate) use routine::skip_body;
+pub(crate) use routine::{skip_body, skip_schedule};
 pub(crate) use set::{Item, ItemKind, items};
 pub use several::Several;
 pub(crate) use verb::created_object;

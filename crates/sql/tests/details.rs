@@ -176,6 +176,8 @@ fn a_lock_is_never_overlooked() {
         long.as_str(),
         "BEGIN NOT ATOMIC SELECT GET_LOCK('a', 1); END",
         "IF 1 THEN DO GET_LOCK('a', 1); END IF",
+        "CREATE EVENT e ON SCHEDULE EVERY GET_LOCK('a', 1) DAY DO SELECT 1",
+        "ALTER EVENT e ON SCHEDULE AT (SELECT GET_LOCK('a', 1))",
     ] {
         assert_eq!(named_effects(text.as_bytes(), dialect()), [NamedEffect::LockAcquired(None)]);
     }
@@ -241,6 +243,11 @@ fn places_of_substitutions() {
         "CREATE TABLE t (a INT) AS SELECT [CONNECTION_ID()]",
         "CREATE TABLE t (a INT DEFAULT (CONNECTION_ID()))",
         "CREATE VIEW v AS SELECT CONNECTION_ID()",
+        "CREATE EVENT e ON SCHEDULE EVERY <CONNECTION_ID()> DAY ENDS <@@pseudo_thread_id> DO SELECT CONNECTION_ID(); \
+         DO <ROW_COUNT()>",
+        "CREATE EVENT e ON SCHEDULE EVERY <CONNECTION_ID()> DAY DO BEGIN DO CONNECTION_ID(); END; SELECT [ROW_COUNT()]",
+        "ALTER EVENT s . do ON SCHEDULE AT <CONNECTION_ID()> RENAME TO do DO SELECT CONNECTION_ID()",
+        "ALTER EVENT e DO SELECT CONNECTION_ID()",
         "CREATE PROCEDURE p() BEGIN SELECT 1; SELECT CONNECTION_ID(); END; SELECT [CONNECTION_ID()]",
         "ALTER VIEW v AS SELECT CONNECTION_ID()",
         "SELECT 'CONNECTION_ID()', `CONNECTION_ID`(), db.CONNECTION_ID(), CONNECTION_ID -- CONNECTION_ID()",

@@ -10,6 +10,8 @@ use super::{NO_CONNECTION, one_connection};
 pub(super) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("isolation::a_statement_between_brackets_is_seen", brackets),
+        Case::parallel("isolation::what_a_schedule_does_is_seen", schedules),
+        Case::parallel("isolation::on_mysql_what_a_schedule_does_is_seen", mysql_schedules),
         Case::parallel("isolation::a_statement_behind_a_body_is_seen", bodies),
         Case::parallel("isolation::on_mysql_a_statement_behind_a_body_is_seen", mysql_bodies),
         Case::parallel("isolation::on_mysql_a_statement_between_dollar_signs_is_seen", dollar_signs),
@@ -101,4 +103,21 @@ fn bodies(env: &Env) -> CaseResult {
 
 fn mysql_bodies(env: &Env) -> CaseResult {
     hold_behind_bodies(&one_mysql_connection(env)?, &env.mysql_schema()?)
+}
+
+/// Schedules are evaluated when an event is created or altered.
+const SCHEDULES: &[&str] = &[
+    "CREATE EVENT e1 ON SCHEDULE EVERY GET_LOCK(0x6B, 0) DAY DO SELECT 1",
+    "ALTER EVENT e1 ON SCHEDULE AT FROM_UNIXTIME(2000000000 + GET_LOCK(0x6B, 0)) DO SELECT 2",
+    "CREATE EVENT do ON SCHEDULE EVERY 1 DAY STARTS FROM_UNIXTIME(2000000000 + GET_LOCK(0x6B, 0)) DO SELECT 1",
+];
+
+fn schedules(env: &Env) -> CaseResult {
+    let (weir, schema) = (one_connection(env)?, env.schema()?);
+    SCHEDULES.iter().try_for_each(|text| holds(&weir, &schema, None, text))
+}
+
+fn mysql_schedules(env: &Env) -> CaseResult {
+    let (weir, schema) = (one_mysql_connection(env)?, env.mysql_schema()?);
+    SCHEDULES.iter().try_for_each(|text| holds(&weir, &schema, None, text))
 }

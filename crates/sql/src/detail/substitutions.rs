@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Cursor;
 use crate::dialect::Dialect;
 use crate::lex::{Token, TokenKind};
-use crate::scan::{Tokens as _, created_object, is_session_track, scan, skip_body};
+use crate::scan::{Tokens as _, created_object, is_session_track, scan, skip_body, skip_schedule};
 use crate::words::Word;
 
 /// A function without arguments about the session or its last statement.
@@ -64,8 +64,11 @@ pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
     let mut more = !cursor.at_end() || cursor.next_statement();
     let mut number = 0;
     while more {
-        if evaluates(&mut cursor) {
-            statement(&mut cursor, number, &mut found);
+        if let Some(end) = evaluated(&mut cursor) {
+            statement(&mut cursor, end, number, &mut found);
+            if end != usize::MAX {
+                skip_body(&mut cursor, Word::EVENT);
+            }
         }
         more = cursor.next_statement();
         number += 1;
@@ -73,8 +76,8 @@ pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
     found
 }
 
-/// Goes to where expressions of the statement are evaluated. False if they never are.
-fn evaluates(cursor: &mut Cursor<'_>) -> bool {
+/// Goes to where expressions of the statement are evaluated, and says up to which token they are. `None` if they never are.
+fn evaluated(cursor: &mut Cursor<'_>) -> Option<usize> {
     match cursor.now().word {
         Word::CREATE => {
             cursor.advance();
@@ -84,31 +87,38 @@ fn evaluates(cursor: &mut Cursor<'_>) -> bool {
                     while !cursor.at_end() && cursor.now().word != Word::SELECT {
                         cursor.advance();
                     }
-                    true
+                    Some(usize::MAX)
                 }
-                Word::PROCEDURE | Word::FUNCTION | Word::PACKAGE | Word::TRIGGER | Word::EVENT => {
+                Word::EVENT => Some(schedule_end(cursor)),
+                Word::PROCEDURE | Word::FUNCTION | Word::PACKAGE | Word::TRIGGER => {
                     skip_body(cursor, object);
-                    false
+                    None
                 }
-                _ => false,
+                _ => None,
             }
         }
         Word::ALTER => {
             cursor.advance();
-            if created_object(cursor).0 == Word::EVENT {
-                skip_body(cursor, Word::EVENT);
-            }
-            false
+            (created_object(cursor).0 == Word::EVENT).then(|| schedule_end(cursor))
         }
-        _ => true,
+        _ => Some(usize::MAX),
     }
 }
 
-fn statement(cursor: &mut Cursor<'_>, number: usize, found: &mut Vec<Substitution>) {
+/// The DO of an event, behind its schedule that begins here.
+fn schedule_end(cursor: &mut Cursor<'_>) -> usize {
+    let start = cursor.at;
+    skip_schedule(cursor);
+    let end = cursor.at;
+    (cursor.at, cursor.depth) = (start, 0);
+    end
+}
+
+fn statement(cursor: &mut Cursor<'_>, end: usize, number: usize, found: &mut Vec<Substitution>) {
     let assigns = cursor.now().word == Word::SET;
     let mut in_select_list = false;
     let mut item: Option<Item> = None;
-    while !cursor.at_end() {
+    while !cursor.at_end() && cursor.at < end {
         let now = cursor.now();
         if cursor.depth == 0 {
             if item.is_some() && ends_item(now) {

@@ -25,7 +25,7 @@ pub(crate) fn skip_body<T: Tokens>(tokens: &mut T, object: Word) -> BodyEnd {
             let row = |now: Token, previous: Token| now.word == Word::ROW && previous.word == Word::EACH;
             skip_until(tokens, row) && header(tokens)
         }
-        Word::EVENT => skip_until(tokens, |now, _| now.word == Word::DO) && header(tokens),
+        Word::EVENT => skip_schedule(tokens) && skip_until(tokens, |_, _| true) && header(tokens),
         // Its routines are declared between semicolons.
         Word::PACKAGE => false,
         _ => header(tokens),
@@ -35,6 +35,21 @@ pub(crate) fn skip_body<T: Tokens>(tokens: &mut T, object: Word) -> BodyEnd {
         tokens.advance();
     }
     end
+}
+
+/// Goes from the token after EVENT to the DO of the event's body. False if there is none. What stands before it is evaluated
+/// when the event is created or altered.
+pub(crate) fn skip_schedule<T: Tokens>(tokens: &mut T) -> bool {
+    while !tokens.at_end() {
+        let previous = tokens.previous();
+        let is_name =
+            matches!(previous.word, Word::EVENT | Word::EXISTS | Word::TO) || previous.kind == TokenKind::Dot;
+        if tokens.now().word == Word::DO && tokens.depth() == 0 && !is_name {
+            return true;
+        }
+        tokens.advance();
+    }
+    false
 }
 
 /// Goes behind the token that `found` accepts, outside of parentheses. False at the end of the statement.

@@ -1,6 +1,6 @@
 //! The first words of a statement: what kind it is, and what this alone does to the session.
 
-use super::{Calls, Scanner, Tokens, skip_body};
+use super::{Calls, Scanner, Tokens, skip_body, skip_schedule};
 use crate::lex::TokenKind;
 use crate::scan::routine::BodyEnd;
 use crate::statement::{Effects, Kind, Uses};
@@ -332,6 +332,12 @@ impl Scanner<'_> {
 
     fn body(&mut self, object: Word) -> Kind {
         self.has_body = true;
+        if object == Word::EVENT {
+            // The schedule is no definition: its expressions are evaluated now.
+            self.calls = Calls::Anywhere;
+            self.no_variables_read = false;
+            skip_schedule(self);
+        }
         let end = self.not_run(|scanner| skip_body(scanner, object));
         if end == BodyEnd::Open {
             self.effects |= Effects::UNKNOWN;
