@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use weir_tests::session::Outcome;
 use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
 use super::{NO_SUCH_TABLE, Trio, UNKNOWN_ERROR};
@@ -29,6 +30,7 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::found_rows_in_every_character_set_at_mysql", |env| {
             found_rows(Trio::at_mysql(env)?)
         }),
+        Case::parallel("diagnostics::errors_that_weir_passes_on_keep_their_text", passed_on),
         Case::parallel("diagnostics::counting_warnings_ends_them_at_mysql", counted_at_mysql),
         Case::parallel("diagnostics::lost_warnings_are_refused", |env| {
             let node = env.cluster()?.node(1);
@@ -128,6 +130,33 @@ fn found_rows(mut trio: Trio) -> CaseResult {
     Ok(())
 }
 
+/// A statement is prepared anew on a connection that has the character set of another session, and refused.
+fn passed_on(env: &Env) -> CaseResult {
+    let mut trio = Trio::new(env)?;
+    for (mine, other, shown) in [
+        ("utf8mb4", "latin1", "nowhereä'"),
+        ("utf8mb4", "swe7", "nowhereä'"),
+        ("swe7", "utf8mb4", "nowhere{'"),
+    ] {
+        trio.mine.run(&format!("SET character_set_results = {mine}"))?;
+        trio.other.run(&format!("SET character_set_results = {other}"))?;
+        trio.mine.run("CREATE TABLE `nowhereä` (a INT)")?;
+        let prepared = trio.mine.prepare("SELECT * FROM `nowhereä`")?;
+        let id = trio.mine.value(OWN_ID)?;
+        trio.mine.run("DROP TABLE `nowhereä`")?;
+        env.cluster()?.node(1).root_query(&format!("KILL {id}"))?;
+        eventually("another connection takes the place of that one", Duration::from_secs(15), || {
+            Ok(trio.other.value(OWN_ID).is_ok_and(|other| other != id))
+        })?;
+        let answer = trio.mine.execute(&prepared, &[])?;
+        let Some(Outcome::Err { code, message, .. }) = answer.results.first() else {
+            return Err("a table that is gone was read".into());
+        };
+        ensure!(*code == NO_SUCH_TABLE && message.contains(shown), "{mine} behind {other}: {code} {message}");
+    }
+    Ok(())
+}
+
 fn counted_at_mysql(env: &Env) -> CaseResult {
     let mut trio = Trio::at_mysql(env)?;
     for counting in ["SELECT @@warning_count", "SELECT HEX(@@error_count), 1", "DO @@error_count"] {
@@ -137,10 +166,12 @@ fn counted_at_mysql(env: &Env) -> CaseResult {
     Ok(())
 }
 
+/// The server's id of the connection.
+const OWN_ID: &str =
+    "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%PROCESSLIST%' AND DB = DATABASE()";
+
 /// Nobody knows them any more when the connection goes that knew them.
 fn lost(mut trio: Trio, at_server: impl Fn(&str) -> CaseResult) -> CaseResult {
-    const OWN_ID: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%PROCESSLIST%' \
-        AND DB = DATABASE()";
     let id = trio.mine.value(OWN_ID)?;
     trio.mine.refused("SELECT * FROM nowhere", NO_SUCH_TABLE)?;
     at_server(&format!("KILL {id}"))?;

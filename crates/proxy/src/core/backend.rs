@@ -308,7 +308,7 @@ impl Core {
     /// A server refuses a statement of Weir's own.
     fn own_statement_failed(&mut self, key: BackendKey, payload: &[u8]) {
         let Ok(err) = ErrPacket::parse(payload) else { return };
-        let text = String::from_utf8_lossy(err.message).into_owned();
+        let text = self.message_from(key, err.message);
         let (code, sqlstate) = (err.code, err.sqlstate.unwrap_or(*b"HY000"));
         let backend = &mut self.backends[key];
         let server = self.servers[backend.server].server.endpoint.clone();

@@ -458,12 +458,13 @@ impl Core {
         self.note_error_text(key, message.as_bytes());
         self.keep_own_error(key, error, message);
         let session = &mut self.sessions[key];
+        let message = session.message_to(message);
         session.row_count = -1;
         session.work.own_errno = error.code;
         // A long command may have taken several packets.
         let mut sequence = session.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
         if let Some(buffer) = self.out.buffer(session.socket) {
-            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, &message).write(out));
         }
     }
 

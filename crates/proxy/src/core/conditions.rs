@@ -126,12 +126,28 @@ impl Session {
         };
         ResultText { encoding: Encoding::of(name), collation, width: width(name) }
     }
+
+    /// The message of an error, in its character set. Where that writes ASCII in several bytes servers (MariaDB 10.11,
+    /// MySQL 9.7) send no message, or its first letter: there it stays readable.
+    pub(super) fn message_to<'m>(&self, message: &'m str) -> Cow<'m, [u8]> {
+        let encoding = self.state.variable("character_set_results").and_then(Encoding::of);
+        match encoding.filter(|encoding| !encoding.is_wide() && *encoding != Encoding::Utf8) {
+            Some(encoding) => encoding.encode_all(message).into(),
+            None => message.as_bytes().into(),
+        }
+    }
 }
 
 impl Core {
     /// In which bytes text comes from this connection.
     pub(super) fn results_on(&self, key: BackendKey) -> Option<Encoding> {
         Encoding::of(self.backends[key].state.variable("character_set_results")?)
+    }
+
+    /// The message of an error that this connection has sent.
+    pub(super) fn message_from(&self, key: BackendKey, message: &[u8]) -> String {
+        let text = self.results_on(key).and_then(|encoding| encoding.decode(message));
+        text.unwrap_or_else(|| String::from_utf8_lossy(message).into_owned())
     }
 
     /// The saved rows of SHOW WARNINGS in the session's character set, or None if one can't be converted.

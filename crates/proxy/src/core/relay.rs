@@ -122,9 +122,10 @@ impl Core {
         if control == Control::Err {
             let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
             let error = ServerError { code: err.code, sqlstate: err.sqlstate.unwrap_or(*b"HY000") };
+            let text = self.message_from(key, err.message);
             let session = &mut self.sessions[holder];
             session.work.ending = Ending::Err(err.code);
-            session.owed_error = Some((error, String::from_utf8_lossy(err.message).into()));
+            session.owed_error = Some((error, text.into()));
             return Ok(());
         }
         let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
