@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::error::CON_COUNT_ERROR;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, FakeGreeting, FakeServer, Script, Step, Weir, WeirConfig};
+use weir_testkit::{Account, FakeGreeting, FakeServer, Script, Step, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     let mut cases = vec![
         Case::parallel("servers::one_that_refuses_logins_is_shunned", logins_refused),
+        Case::parallel("servers::a_monitor_that_cannot_log_in_is_told", blind_monitor),
         Case::parallel("servers::offline_soft_lets_transactions_end", offline_soft),
         Case::parallel("servers::offline_hard_cuts_at_once", offline_hard),
         Case::parallel("servers::more_online_than_there_may_be_serve_nobody", too_many_online),
@@ -269,4 +270,19 @@ fn hangs(env: &Env) -> CaseResult {
     ensure!(weir.log().contains("probes in a row without an answer (SHUNNED)"), "{}", weir.log());
     env.cluster()?.node(3).resume()?;
     eventually("it serves again", PATIENCE, || Ok(answered_by(&mut reader, "n3", 10)? > 0))
+}
+
+/// Without a cluster it shows nowhere else.
+fn blind_monitor(env: &Env) -> CaseResult {
+    let mut config = WeirConfig::new(env.free_address()?);
+    config.server(env.cluster()?.node(1).addr(), hostgroup::WRITER, &[]);
+    config.user(Account::APP, hostgroup::WRITER, &[]);
+    config.variable("monitor_username", "nobody").variable("monitor_password", "wrong");
+    let weir = env.weir_with(&config)?;
+    let told = "the monitor can't log in";
+    weir.wait_log(told, Duration::from_secs(10))?;
+    thread::sleep(Duration::from_secs(3));
+    let log = weir.log();
+    ensure!(log.matches(told).count() == 1, "{log}");
+    Ok(())
 }

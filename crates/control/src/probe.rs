@@ -85,6 +85,8 @@ pub(crate) struct Probe {
     /// The last attempt to make a new connection.
     connected_at: Option<Instant>,
     attempts: Vec<Attempt>,
+    /// The server lives, and does not let the monitor in: the log has been told.
+    is_kept_out: bool,
 }
 
 impl Probe {
@@ -99,6 +101,7 @@ impl Probe {
             ping: None,
             connected_at: None,
             attempts: Vec::new(),
+            is_kept_out: false,
         }
     }
 
@@ -151,10 +154,31 @@ impl Probe {
             self.connection = None;
         }
         match result {
-            Ok(state) => Ok(state),
-            Err(error) if self.kind == Kind::Ping && is_alive(&error) => Ok(ServerState::Alive),
+            Ok(state) => {
+                self.is_kept_out = false;
+                Ok(state)
+            }
+            Err(error) if self.kind == Kind::Ping && is_alive(&error) => {
+                self.tell_kept_out(&error);
+                Ok(ServerState::Alive)
+            }
             Err(error) => Err(self.fault(&error)),
         }
+    }
+
+    /// Without a cluster nothing else shows that the monitor is blind, and with it all that goes by what it sees.
+    fn tell_kept_out(&mut self, error: &Error) {
+        if is_full(error) || std::mem::replace(&mut self.is_kept_out, true) {
+            return;
+        }
+        let (host, port, user) = (&self.options.host, self.options.port, &self.options.user);
+        tracing::warn!(
+            server = %format_args!("{host}:{port}"),
+            monitor_username = user,
+            %error,
+            "the monitor can't log in: changes of accounts and defaults go unnoticed until login_max_age_ms is over, and \
+             settings of the server are not known"
+        );
     }
 
     fn ask(&mut self) -> Result<ServerState, Error> {
