@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weir_protocol::command::Command;
-use weir_testkit::{Account, Weir, WeirConfig};
+use weir_testkit::{Account, Family, Weir, WeirConfig, hostgroup};
 use weir_tests::session::{Outcome, Param, Prepared};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -14,6 +14,7 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 pub(crate) fn trials() -> Vec<Case> {
     let mut cases = vec![
         Case::parallel("prepared::many_sessions_share_one_connection", many_sessions_share_one),
+        Case::serial("prepared::closed_statements_make_room_for_others", make_room),
         Case::parallel(
             "prepared::types_sent_once_are_remembered_on_another_connection",
             types_are_remembered,
@@ -412,5 +413,29 @@ fn half_prepared(env: &Env) -> CaseResult {
     ensure!(answer.error() == Some(1049), "the schema is gone: {answer:?}");
     let seen = session.rows("SELECT @@sql_mode, DATABASE(), @held")?.concat();
     ensure!(seen == ["NO_BACKSLASH_ESCAPES", &*schema, "1"], "the session has {seen:?}");
+    Ok(())
+}
+
+/// What a client has closed is kept for others, but not where the server has no room for more.
+fn make_room(env: &Env) -> CaseResult {
+    let servers = env.own_servers(Family::Mariadb, 1, false)?;
+    servers.source().root_query("SET GLOBAL max_prepared_stmt_count = 10")?;
+    let mut config = WeirConfig::new(env.free_address()?);
+    config.server(servers.source().addr(), hostgroup::WRITER, &[("max_connections", 1.into())]);
+    config.user(Account::APP, hostgroup::WRITER, &[]).variable("threads", 1);
+    let weir = env.weir_with(&config)?;
+    eventually("a statement runs", Duration::from_secs(20), || {
+        Ok(Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0")).is_ok())
+    })?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    let first = session.prepare("SELECT 'first'")?;
+    for number in 0..30 {
+        let statement = session.prepare(&format!("SELECT {number}"))?;
+        let rows = session.execute(&statement, &[])?.binary_rows()?;
+        ensure!(rows == [[number.to_string()]], "{number}: {rows:?}");
+        session.close(&statement)?;
+    }
+    let rows = session.execute(&first, &[])?.binary_rows()?;
+    ensure!(rows == [["first"]], "prepared once more: {rows:?}");
     Ok(())
 }

@@ -281,6 +281,11 @@ impl BackendStatements {
         closed
     }
 
+    /// Gives them all up. Returns the server's ids, which have to be closed.
+    pub fn give_up(&mut self) -> Vec<u32> {
+        self.entries.drain(..).map(|entry| entry.id).collect()
+    }
+
     /// The server has dropped them all (COM_RESET_CONNECTION, COM_CHANGE_USER).
     pub fn clear(&mut self) {
         self.entries.clear();

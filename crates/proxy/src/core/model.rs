@@ -489,6 +489,8 @@ pub(crate) enum Refusal {
     ReadOnly,
     /// The server is about to hand its role to another: the statement has done nothing.
     HandsOver,
+    /// The server keeps no more statements, and this connection has some that nobody uses: it goes on without them.
+    StatementsFull,
     /// The server has undone what its group may commit all the same.
     OutcomeUnknown,
     /// As LeftCluster, but the statement runs others, some of which may have committed.

@@ -142,6 +142,22 @@ impl Core {
     fn own_statement(&mut self, key: BackendKey, prepared: &Prepared, id: u32) {
         let limit = self.snapshot.variables.max_stmts_per_connection as usize;
         let closed = self.backends[key].statements.insert(prepared, id, limit);
+        self.close_statements(key, closed);
+    }
+
+    /// Whether a server refuses to prepare a statement for want of room that this connection can make: what clients have
+    /// closed is kept for others (`max_prepared_stmt_count` counts it all the same).
+    pub(super) fn can_make_room(&self, key: BackendKey, code: u16) -> bool {
+        code == error::MAX_PREPARED_STMT_COUNT_REACHED.code && !self.backends[key].statements.is_empty()
+    }
+
+    /// Closes all statements that are kept on this connection.
+    pub(super) fn make_room(&mut self, key: BackendKey) {
+        let closed = self.backends[key].statements.give_up();
+        self.close_statements(key, closed);
+    }
+
+    fn close_statements(&mut self, key: BackendKey, closed: Vec<u32>) {
         let socket = self.backends[key].socket;
         for id in closed {
             if let Some(buffer) = self.out.buffer(socket) {

@@ -6,6 +6,7 @@
 //! | 1290 with `read-only` in its text | a writer that has been made read_only | before a statement that would write; or when such a statement, begun before, is about to commit, which undoes it as a whole | the same |
 //! | 4094 with `group_replication_set_as_primary` in its text | the old primary of a group, from when it is asked to hand over with a time-out until it has (MySQL 9.7) | before any statement that begins a transaction, reads too | another server takes it |
 //! | 3100 with `before_commit` in its text | a member of a Group Replication group that has left it while its group was to decide on a commit | it has undone the transaction; the others may have got it and commit it | nobody knows (08007) |
+//! | 1461 | a server with `max_prepared_stmt_count` statements | instead of preparing one | the connection closes those that nobody uses, and it is prepared once more |
 //! | 1180 with `Not connected to Primary Component` in its text | a Galera node that leaves its component while it replicates a write set | the node has undone it; whether the others have got it is not told | the same |
 //!
 //! 1290 is raised for other options too (INTO OUTFILE), and by routines that have done something before. So it counts
@@ -42,8 +43,11 @@ impl Core {
         if !self.backends[key].reply.is_done() {
             return None;
         }
-        let group = self.groups.get(&session.work.hostgroup)?;
         let err = ErrPacket::parse(payload).ok()?;
+        if session.work.kind == WorkKind::Prepare && self.can_make_room(key, err.code) {
+            return Some(Refusal::StatementsFull);
+        }
+        let group = self.groups.get(&session.work.hostgroup)?;
         if group.is_replicated && is_cut_off(err.code, err.message) {
             return Some(Refusal::OutcomeUnknown);
         }
@@ -100,6 +104,10 @@ impl Core {
         error: ServerError,
         text: &str,
     ) {
+        if self.can_make_room(key, error.code) {
+            // It is prepared once more as soon as this answer is dealt with.
+            return self.make_room(key);
+        }
         let session = &self.sessions[holder];
         let group = self.groups.get(&session.work.hostgroup);
         if group.is_some_and(|group| group.is_replicated)
@@ -116,9 +124,16 @@ impl Core {
     /// is left alone until the monitor has had a look.
     pub(super) fn refused(&mut self, key: BackendKey, holder: SessionKey, refusal: Refusal) {
         let server = self.backends[key].server;
-        self.suspect(server);
+        if refusal != Refusal::StatementsFull {
+            self.suspect(server);
+        }
         let endpoint = self.servers[server].server.endpoint.clone();
         let because = match refusal {
+            Refusal::StatementsFull => {
+                self.make_room(key);
+                self.sessions[holder].work.is_sent = false;
+                return self.converge(key);
+            }
             Refusal::LeftCluster => "has left its cluster",
             Refusal::ReadOnly => "has become read_only",
             Refusal::HandsOver => "hands over its role",
