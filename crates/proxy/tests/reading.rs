@@ -9,6 +9,8 @@ use std::sync::Arc;
 use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_protocol::command::put_stmt_prepare;
+use weir_protocol::ok::{OK_HEADER, OkPacket};
+use weir_protocol::status::StatusFlags;
 use weir_proxy::snapshot::Hostgroup;
 
 /// MariaDB skips what is in this comment, MySQL executes it.
@@ -67,4 +69,30 @@ fn the_same_text_is_two_prepared_statements_where_it_is_read_in_two_ways() {
         bench.send(client, &prepare);
         assert_eq!(bench.prepared[before..], [node]);
     }
+}
+
+/// Whether a session holds a connection once a server has answered this text with so many OKs.
+fn is_held_after(sql: &str, results: u8) -> bool {
+    let mut bench = two_families();
+    let app = bench.client(0, "app");
+    run(&mut bench, app, "UPDATE t SET a = 1");
+    bench.holds = true;
+    bench.query(app, sql);
+    bench.holds = false;
+    let mut answer = Vec::new();
+    for sequence in 1..=results {
+        let mut status = StatusFlags::AUTOCOMMIT;
+        status.set(StatusFlags::MORE_RESULTS_EXISTS, sequence < results);
+        answer.extend(support::ok(sequence, OkPacket::new(OK_HEADER, status), &[]));
+    }
+    bench.release_with(answer);
+    assert!(bench.is_answered(app), "{sql}");
+    bench.cores[0].census().leases == 1
+}
+
+#[test]
+fn a_result_too_many_holds_the_session() {
+    assert!(!is_held_after("UPDATE t SET a = 2", 1));
+    assert!(is_held_after("UPDATE t SET a = 2", 2), "the server has found a second statement");
+    assert!(!is_held_after("UPDATE t SET a = 2; UPDATE t SET a = 3", 2));
 }

@@ -191,6 +191,18 @@ impl Session {
         self.work.statement.multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
     }
 
+    /// The server says that another result follows. Where the text seemed to be one statement, it has statements that the
+    /// scan has taken for a part of something else, and nobody knows what they do.
+    pub(crate) fn note_unseen_statements(&mut self) {
+        let statement = &mut self.work.statement;
+        let is_explained = statement.multi || statement.effects.contains(Effects::ROUTINE);
+        if self.work.kind == WorkKind::Query && !is_explained {
+            statement.multi = true;
+            statement.effects |= Effects::ROUTINE;
+            statement.effects -= Effects::ENDINGS;
+        }
+    }
+
     /// What lies between Weir and its client.
     pub(crate) fn channel(&self) -> Channel {
         match self.peer {

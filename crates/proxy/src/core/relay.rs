@@ -151,6 +151,9 @@ impl Core {
         }
         let session = &mut self.sessions[holder];
         session.take_status(ok.status, self.now);
+        if ok.status.contains(StatusFlags::MORE_RESULTS_EXISTS) {
+            session.note_unseen_statements();
+        }
         session.work.ending = Ending::Ok {
             affected_rows: ok.affected_rows,
             insert_id: ok.last_insert_id,
