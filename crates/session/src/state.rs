@@ -36,7 +36,7 @@ const CHARSET_VARIABLES: [&str; 4] =
 
 impl State {
     /// The state of a session right after its login.
-    pub fn at_login(schema: &[u8], collation: Collation) -> Self {
+    pub fn at_login(schema: &[u8], collation: &Collation) -> Self {
         let values = [collation.charset, collation.charset, collation.charset, collation.name];
         let variables = CHARSET_VARIABLES
             .iter()
@@ -291,7 +291,7 @@ mod tests {
     fn login() -> State {
         State::at_login(
             b"shop",
-            Collation { id: 45, charset: "utf8mb4", name: "utf8mb4_general_ci", is_default: true },
+            &Collation { id: 45, charset: "utf8mb4", name: "utf8mb4_general_ci", is_default: true },
         )
     }
 

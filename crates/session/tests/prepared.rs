@@ -8,7 +8,7 @@ use weir_session::state::{Difference, State, difference};
 use weir_sql::{Dialect, Server};
 
 fn state(schema: &[u8]) -> State {
-    State::at_login(schema, *charset::by_name(b"utf8mb4_general_ci").expect("a collation"))
+    State::at_login(schema, charset::by_name(b"utf8mb4_general_ci").expect("a collation"))
 }
 
 fn prepare(registry: &mut Registry, text: &str, state: &State) -> Rc<Prepared> {

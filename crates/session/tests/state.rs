@@ -9,8 +9,8 @@ use weir_session::state::{Difference, Interner, State, difference, is_restorable
 const CHARSETS: [(&str, &str); 3] =
     [("latin1", "latin1_swedish_ci"), ("utf8mb4", "utf8mb4_general_ci"), ("binary", "binary")];
 
-fn collation(name: &str) -> Collation {
-    *charset::by_name(name.as_bytes()).expect("a collation that exists")
+fn collation(name: &str) -> &'static Collation {
+    charset::by_name(name.as_bytes()).expect("a collation that exists")
 }
 
 /// A connection as a server sees it: schema and variables that are not at their defaults.

@@ -27,8 +27,8 @@ impl Core {
         self.outdate_kept(key);
         let session = &mut self.sessions[key];
         let is_answered = session.work.kind != super::model::WorkKind::LongData;
-        if is_answered && let Some((error, text)) = session.owed_error.take() {
-            self.reply_error(key, error, &text);
+        if is_answered && let Some(owed) = session.owed_error.take() {
+            self.reply_error(key, owed.0, &owed.1);
             self.answered_here(key);
             return false;
         }
@@ -175,7 +175,7 @@ impl Core {
         session.phase = Phase::Idle;
         session.command_bytes = 0;
         session.upload = None;
-        session.decided = Some(session.work.decision);
+        session.decided = Some(Box::new(session.work.decision));
         if session.fetching == 0 {
             self.runnable.push_back((key, session.socket));
         }

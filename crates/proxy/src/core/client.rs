@@ -32,8 +32,8 @@ pub(super) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sql
 /// An idle session keeps no larger buffer than this.
 const INBOX_BYTES_KEPT: usize = 4 << 10;
 
-/// Stands in a session until its login has said better.
-const LOGIN_COLLATION: Collation = Collation {
+/// Stands in a session until its login has said better, and in one whose login and configuration name none.
+pub(super) static LOGIN_COLLATION: Collation = Collation {
     id: charset::UTF8MB4_GENERAL_CI,
     charset: "utf8mb4",
     name: "utf8mb4_general_ci",
@@ -123,7 +123,7 @@ impl Core {
             is_text_certain: true,
             knows_sql_mode: false,
             program: None,
-            login_collation: LOGIN_COLLATION,
+            login_collation: &LOGIN_COLLATION,
             scramble,
             caller: None,
             scope: None,
@@ -155,7 +155,6 @@ impl Core {
             row_count: 0,
             found_rows: Some(0),
             saved_warnings: None,
-            saved_encoding: None,
             last_error: None,
             is_autocommit: true,
             is_read_only: false,

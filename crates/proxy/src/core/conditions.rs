@@ -162,7 +162,7 @@ impl Core {
         let session = &self.sessions[key];
         let to = session.result_text(is_mariadb).encoding;
         let shown = |row| {
-            let columns = Condition::parse(row)?.shown(session.saved_encoding, to, is_mariadb)?;
+            let columns = Condition::parse(row)?.shown(session.saved_encoding(), to, is_mariadb)?;
             Some(columns.map(Cow::into_owned))
         };
         session.saved_rows(errors_only).skip(offset).take(count).map(shown).collect()

@@ -404,7 +404,7 @@ impl Core {
         let Some(holder) = backend.holder else { return };
         let session = &mut self.sessions[holder];
         if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
-            session.owed_error = Some((error, text.into()));
+            session.owed_error = Some(Box::new((error, text.into())));
         }
     }
 

@@ -13,7 +13,7 @@ use weir_sql::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest};
 use super::Core;
 use super::conditions::{Condition, put_row};
 use super::local::Outcome;
-use super::model::{Keeps, Kept, Session, SessionKey};
+use super::model::{Keeps, Kept, SavedWarnings, Session, SessionKey};
 
 /// More bytes of conditions are not kept for a session.
 const SAVED_BYTES_MAX: usize = 128 << 10;
@@ -118,7 +118,7 @@ impl Core {
                     put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
-                    let message = condition()?.text(session.saved_encoding).ok_or(
+                    let message = condition()?.text(session.saved_encoding()).ok_or(
                         "the message came in character_set_results, which may lack some of its characters",
                     )?;
                     put_string(&mut set, is_mariadb, message.as_bytes());
@@ -133,19 +133,17 @@ impl Core {
         let is_mariadb = self.speaks_mariadb(key);
         let session = &mut self.sessions[key];
         session.row_count = -1;
-        let mut saved = session.saved_warnings.take().map(Vec::from).unwrap_or_else(|| {
-            session.saved_encoding = Some(Encoding::Utf8);
+        let saved = session.saved_warnings.get_or_insert_with(|| {
             let mut no_columns = Vec::new();
             frame::packet(&mut no_columns, &mut 0, |out| out.push(0));
-            no_columns
+            Box::new(SavedWarnings { packets: no_columns, encoding: Some(Encoding::Utf8) })
         });
         // In the bytes of the others.
         let mut row = Vec::new();
-        put_row(&mut row, NO_SUCH_CONDITION, session.saved_encoding.unwrap_or(Encoding::Utf8), is_mariadb);
-        if saved.len() + row.len() <= SAVED_BYTES_MAX {
-            saved.extend_from_slice(&row);
+        put_row(&mut row, NO_SUCH_CONDITION, saved.encoding.unwrap_or(Encoding::Utf8), is_mariadb);
+        if saved.packets.len() + row.len() <= SAVED_BYTES_MAX {
+            saved.packets.extend_from_slice(&row);
         }
-        session.saved_warnings = Some(saved.into());
         let capabilities = session.capabilities;
         let ok = OkPacket { warnings: 1, ..OkPacket::new(OK_HEADER, session.status()) };
         let mut sequence = 1;
@@ -172,7 +170,7 @@ impl Session {
 
     /// There were warnings, and nobody knows them any more.
     pub(super) fn has_lost_warnings(&self) -> bool {
-        self.saved_warnings.as_ref().is_some_and(|saved| saved.is_empty())
+        self.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
     }
 }
 

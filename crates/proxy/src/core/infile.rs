@@ -109,7 +109,7 @@ impl Core {
         let socket = session.socket;
         self.out.send(socket, bytes);
         let server_sequence = self.backends[key].reply.server_sequence();
-        session.infile = Some(Infile::new(sequence.wrapping_add(1), server_sequence));
+        session.infile = Some(Box::new(Infile::new(sequence.wrapping_add(1), server_sequence)));
         // A client that does not wait for the question has sent the beginning already.
         let mut ahead = session.inbox.split_off(session.command_bytes.min(session.inbox.len()));
         self.out.pause(socket, false);

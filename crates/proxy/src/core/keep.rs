@@ -13,7 +13,9 @@ use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
 use super::Core;
-use super::model::{BackendKey, Expected, Fetch, Keeps, Kept, Phase, Session, SessionKey, WorkKind};
+use super::model::{
+    BackendKey, Expected, Fetch, Keeps, Kept, Phase, SavedWarnings, Session, SessionKey, WorkKind,
+};
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -311,7 +313,7 @@ impl Core {
         if matches!(session.phase, Phase::Running) && !session.work.is_sent {
             return self.refused_in_front(key, holder, error, text);
         }
-        session.owed_error = Some((error, text.into()));
+        session.owed_error = Some(Box::new((error, text.into())));
     }
 
     /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
@@ -387,8 +389,9 @@ impl Core {
             let session = &mut self.sessions[fetch.session];
             session.fetching -= 1;
             if fetch.what.contains(Keeps::WARNINGS) {
-                session.saved_encoding = fetch.encoding;
-                session.saved_warnings = Some(if fetch.has_rows() { fetch.bytes.into() } else { [].into() });
+                let mut packets = if fetch.has_rows() { fetch.bytes } else { Vec::new() };
+                packets.shrink_to_fit();
+                session.saved_warnings = Some(Box::new(SavedWarnings { packets, encoding: fetch.encoding }));
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Keeps::INSERT_ID) {
                     session.last_insert_id = insert_id;
@@ -497,7 +500,7 @@ impl Session {
             self.found_rows = None;
         }
         if what.contains(Keeps::WARNINGS) {
-            self.saved_warnings = Some([].into());
+            self.saved_warnings = Some(Box::default());
         }
     }
 }

@@ -127,7 +127,7 @@ impl Core {
         let state =
             if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
         let message = format!("{endpoint}: {LAPSED}; the statement was still on its way{state}: {fate}");
-        let file_at = session.infile.as_ref().map(super::infile::Infile::next_sequence);
+        let file_at = session.infile.as_deref().map(super::infile::Infile::next_sequence);
         self.out.abort(self.backends[lease].socket);
         self.backends[lease].holder = None;
         self.discard(lease, Some(Poison::Lapsed));

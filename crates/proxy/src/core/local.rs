@@ -12,6 +12,7 @@ use weir_session::state::State;
 use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use super::Core;
+use super::client::LOGIN_COLLATION;
 use super::model::{Keeps, SessionKey, WorkKind};
 use super::several::is_known_before;
 use super::typed;
@@ -177,7 +178,7 @@ impl Core {
     }
 
     /// The collation of a login; ids that servers do not know mean their default.
-    pub(super) fn collation_for_login(&self, id: u16, hostgroup: u32) -> Collation {
+    pub(super) fn collation_for_login(&self, id: u16, hostgroup: u32) -> &'static Collation {
         let is_mariadb = self.speaks_mariadb_in(hostgroup);
         let known = charset::by_id(id).filter(|known| {
             // MySQL's own collations mean nothing to a MariaDB, and the other way round.
@@ -185,14 +186,9 @@ impl Core {
             let is_mariadb_only = known.name.contains("_nopad_") || known.name.contains("uca1400");
             if is_mariadb { !is_mysql_only } else { !is_mariadb_only }
         });
-        known.or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes())).copied().unwrap_or(
-            Collation {
-                id: charset::UTF8MB4_GENERAL_CI,
-                charset: "utf8mb4",
-                name: "utf8mb4_general_ci",
-                is_default: true,
-            },
-        )
+        known
+            .or_else(|| charset::by_name(self.snapshot.default_collation.as_bytes()))
+            .unwrap_or(&LOGIN_COLLATION)
     }
 
     /// What the attributes of a user set when a session begins.

@@ -88,7 +88,7 @@ impl Core {
             return self.long_data_sent(holder);
         }
         self.start_flow(holder);
-        if self.sessions[holder].upload.as_ref().is_some_and(Upload::is_complete) {
+        if self.sessions[holder].upload.as_deref().is_some_and(Upload::is_complete) {
             self.long_data_sent(holder);
         }
     }

@@ -220,7 +220,7 @@ impl Session {
 
     /// Whether its client knows, or will with its next statement, that its transaction is rolled back: 1213 says so.
     fn knows_of_rollback(&self) -> bool {
-        let is_owed = self.owed_error.as_ref().is_some_and(|(error, _)| error.code == LOCK_DEADLOCK.code);
+        let is_owed = self.owed_error.as_ref().is_some_and(|owed| owed.0.code == LOCK_DEADLOCK.code);
         self.work.ending == Ending::Err(LOCK_DEADLOCK.code) || is_owed
     }
 }

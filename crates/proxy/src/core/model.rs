@@ -64,12 +64,12 @@ pub(crate) struct Session {
     /// Bytes at the front of the inbox that belong to the running command; 0 when it is no longer needed.
     pub command_bytes: usize,
     /// What has not arrived yet of a long command: it goes straight to the backend, or to nobody if the command is over.
-    pub upload: Option<Upload>,
+    pub upload: Option<Box<Upload>>,
     /// Bytes are still to come of a command that is over, and they can't be told from the next one: the session ends when
     /// they come.
     pub is_cut_short: bool,
     /// A file for the server that the client is sending.
-    pub infile: Option<Infile>,
+    pub infile: Option<Box<Infile>>,
     pub account: Option<Arc<Account>>,
     pub identity: usize,
     pub state: Rc<State>,
@@ -86,7 +86,7 @@ pub(crate) struct Session {
     /// What the client calls itself (the connection attribute program_name), for the log.
     pub program: Option<Box<str>>,
     /// The collation of the login, to which COM_RESET_CONNECTION goes back.
-    pub login_collation: Collation,
+    pub login_collation: &'static Collation,
     /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
     /// (3.3) answers with a proof for the greeting's, whatever it is sent, and MariaDB's own servers send that one again.
     pub scramble: Scramble,
@@ -97,7 +97,7 @@ pub(crate) struct Session {
     /// flagIN of its next statement.
     pub next_flag_in: u32,
     /// What was decided of the command that is about to be looked at anew.
-    pub decided: Option<Decision>,
+    pub decided: Option<Box<Decision>>,
     /// A timer looks at its running statement at this time; 0 for none.
     pub watched_at: Nanos,
     pub lease: Option<BackendKey>,
@@ -134,11 +134,8 @@ pub(crate) struct Session {
     pub row_count: i64,
     /// FOUND_ROWS(), unless only a connection knows it ([`Keeps::FOUND_ROWS`]). None: nobody knows it any more.
     pub found_rows: Option<u64>,
-    /// SHOW WARNINGS as it was when the connection had to go to another session: the packets of the reply.
-    /// Nothing but bytes that are no packets, if they are lost.
-    pub saved_warnings: Option<Box<[u8]>>,
-    /// In which bytes the text in them came, if that is known.
-    pub saved_encoding: Option<Encoding>,
+    /// SHOW WARNINGS as it was when the connection had to go to another session.
+    pub saved_warnings: Option<Box<SavedWarnings>>,
     /// The last error of a server's.
     pub last_error: Option<ServerError>,
     pub is_autocommit: bool,
@@ -164,7 +161,7 @@ pub(crate) struct Session {
     /// When the open transaction began.
     pub transaction_since: Nanos,
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
-    pub owed_error: Option<(ServerError, Box<str>)>,
+    pub owed_error: Option<Box<(ServerError, Box<str>)>>,
     /// What it had on a lost connection is gone: its next command is told, and ends it.
     pub farewell: Option<Box<Farewell>>,
     /// The session has killed itself: it ends with its reply.
@@ -252,6 +249,15 @@ pub(crate) struct Asking {
     pub victims: Victims,
     /// What has become of it so far.
     pub outcome: KillOutcome,
+}
+
+/// SHOW WARNINGS as it was.
+#[derive(Default)]
+pub(crate) struct SavedWarnings {
+    /// The packets of the reply. None at all: nobody knows them any more.
+    pub packets: Vec<u8>,
+    /// In which bytes the text in them came, if that is known.
+    pub encoding: Option<Encoding>,
 }
 
 /// The rest of a command that is too long to be kept.
@@ -518,6 +524,6 @@ mod tests {
     /// There are ten thousand of them, most of them idle: what only some need is boxed.
     #[test]
     fn a_session_is_small() {
-        assert!(size_of::<Session>() <= 1536, "{} bytes", size_of::<Session>());
+        assert!(size_of::<Session>() <= 1024, "{} bytes", size_of::<Session>());
     }
 }

@@ -125,7 +125,7 @@ impl Core {
             let text = self.message_from(key, err.message);
             let session = &mut self.sessions[holder];
             session.work.ending = Ending::Err(err.code);
-            session.owed_error = Some((error, text.into()));
+            session.owed_error = Some(Box::new((error, text.into())));
             return Ok(());
         }
         let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;

@@ -44,7 +44,7 @@ impl Core {
         let session = &mut self.sessions[key];
         if let Some(decision) = session.decided.take() {
             // The same command, looked at anew.
-            session.work.decision = decision;
+            session.work.decision = *decision;
             return Routed::GoesOn;
         }
         if session.is_bound() {

@@ -10,7 +10,7 @@ use weir_sql::{Kind, Uses};
 use super::Core;
 use super::conditions::{Condition, number, put_row};
 use super::local::Outcome;
-use super::model::{Keeps, Session, SessionKey};
+use super::model::{Keeps, SavedWarnings, Session, SessionKey};
 
 /// Why there is no answer where there were warnings.
 pub(super) const LOST: &str =
@@ -64,8 +64,7 @@ impl Core {
         frame::write_packet(&mut packets, &mut sequence, &[0]);
         put_row(&mut packets, ["Error", &error.code.to_string(), message], Encoding::Utf8, true);
         let session = &mut self.sessions[key];
-        session.saved_warnings = Some(packets.into());
-        session.saved_encoding = Some(Encoding::Utf8);
+        session.saved_warnings = Some(Box::new(SavedWarnings { packets, encoding: Some(Encoding::Utf8) }));
         session.last_error = Some(error);
     }
 
@@ -125,9 +124,14 @@ impl Core {
 }
 
 impl Session {
+    /// In which bytes the text of the saved rows came, if that is known.
+    pub(super) fn saved_encoding(&self) -> Option<Encoding> {
+        self.saved_warnings.as_ref().and_then(|saved| saved.encoding)
+    }
+
     /// The saved rows of SHOW WARNINGS, or those of errors among them.
     pub(super) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
-        let saved = self.saved_warnings.as_deref().unwrap_or_default();
+        let saved = self.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
         let columns =
             packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
         packets(saved)

@@ -101,7 +101,7 @@ impl Core {
     pub(super) fn schema_checked(&mut self, key: BackendKey, holder: SessionKey) {
         let session = &mut self.sessions[holder];
         match (session.work.ending, session.owed_error.take()) {
-            (Ending::Err(_), Some((error, text))) => self.schema_unchecked(holder, error, &text),
+            (Ending::Err(_), Some(owed)) => self.schema_unchecked(holder, owed.0, &owed.1),
             _ => {
                 if let (Some(account), Some(schema)) = (&session.account, &session.work.rewritten) {
                     self.known_schemas.insert(&account.user.username, schema, self.now + KNOWN_NS);

@@ -34,7 +34,7 @@ impl Core {
         let here = session.inbox.len() - HEADER_LEN;
         let taken = here.min(header.len);
         session.command_bytes = HEADER_LEN + taken;
-        session.upload = Some(Upload {
+        session.upload = Some(Box::new(Upload {
             packet_left: header.len - taken,
             continues: header.is_continued(),
             is_flowing: false,
@@ -43,7 +43,7 @@ impl Core {
             is_full: header.is_continued(),
             sent_sequence: 0,
             total_bytes: header.len,
-        });
+        }));
         session.last_active_at = self.now;
         let socket = session.socket;
         self.out.pause(socket, true);
@@ -94,7 +94,7 @@ impl Core {
             return false;
         };
         session.inbox.drain(..count);
-        let is_complete = session.upload.as_ref().is_none_or(Upload::is_complete);
+        let is_complete = session.upload.as_deref().is_none_or(Upload::is_complete);
         if is_complete {
             session.upload = None;
         }
