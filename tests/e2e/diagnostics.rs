@@ -2,6 +2,7 @@
 
 mod copies;
 mod trio;
+mod ways;
 
 use weir_testkit::Account;
 use weir_testkit::wire::Login;
@@ -53,6 +54,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
     ];
     cases.extend(copies::trials());
+    cases.extend(ways::trials());
     cases
 }
 

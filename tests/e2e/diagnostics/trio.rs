@@ -64,16 +64,18 @@ impl Trio {
     pub(crate) fn with_several(mut self) -> Result<Trio, Box<dyn Error>> {
         let [mine, reference] = self.schemas.clone();
         let other = self.other.value("SELECT DATABASE()")?;
-        let again = |session: &mut Session, server: SocketAddrV4, schema: &str| -> CaseResult {
-            let mut login = Login::new(Account::APP).schema(schema);
-            login.capabilities |= Capabilities::MULTI_STATEMENTS;
-            *session = Session::with(server, &login)?;
-            Ok(())
-        };
-        again(&mut self.mine, self.weir.addr(), &mine)?;
-        again(&mut self.other, self.weir.addr(), &other)?;
-        again(&mut self.reference, self.server, &reference)?;
+        self.mine = several_at(self.weir.addr(), &mine)?;
+        self.other = several_at(self.weir.addr(), &other)?;
+        self.reference = several_at(self.server, &reference)?;
         Ok(self)
+    }
+
+    /// The session under test and the reference end, and others come, which may send several statements in one text.
+    pub(super) fn log_in_anew(&mut self) -> CaseResult {
+        self.mine.reset()?.done()?; // it may hold the connection
+        self.mine = several_at(self.weir.addr(), &self.schemas[0])?;
+        self.reference = several_at(self.server, &self.schemas[1])?;
+        Ok(())
     }
 
     /// Both answers to a text, the reference's with the schema of the other, after another session's turn.
@@ -181,6 +183,12 @@ impl Trio {
     pub(super) fn all_same(&mut self, statements: &[&str]) -> CaseResult {
         statements.iter().try_for_each(|sql| self.same(sql))
     }
+}
+
+fn several_at(server: SocketAddrV4, schema: &str) -> Result<Session, Box<dyn Error>> {
+    let mut login = Login::new(Account::APP).schema(schema);
+    login.capabilities |= Capabilities::MULTI_STATEMENTS;
+    Ok(Session::with(server, &login)?)
 }
 
 /// All results, with what an application can see of each.

@@ -311,6 +311,7 @@ impl Core {
         let text = self.message_from(key, err.message);
         let (code, sqlstate) = (err.code, err.sqlstate.unwrap_or(*b"HY000"));
         let backend = &mut self.backends[key];
+        (backend.row_count, backend.has_conditions) = (None, true);
         let server = self.servers[backend.server].server.endpoint.clone();
         let is_pinned = backend.holder.is_some_and(|holder| !self.sessions[holder].pins.is_empty());
         match backend.expected.front() {

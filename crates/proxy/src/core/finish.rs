@@ -93,6 +93,7 @@ impl Core {
                     self.take_option(key, holder);
                 }
                 if warnings > 0 {
+                    self.backends[key].has_conditions = true;
                     self.keep_warnings(holder);
                 }
             }
@@ -105,6 +106,8 @@ impl Core {
                     Kind::GetDiagnostics if !statement.multi => -1,
                     _ => count,
                 };
+                self.backends[key].row_count = Some(session.row_count);
+                self.backends[key].has_conditions |= warnings > 0 || session.work.has_warned;
                 self.note_kept(holder, insert_id, warnings, has_rows);
                 let counted = self.counted(holder, has_rows.then_some(rows));
                 self.note_found_rows(key, holder, counted);
@@ -119,6 +122,8 @@ impl Core {
                     self.backends[key].statements.forget_types(prepared);
                 }
                 self.note_error(holder);
+                self.backends[key].row_count = Some(self.sessions[holder].row_count);
+                self.backends[key].has_conditions = true;
             }
             Ending::None => {}
         }
@@ -152,6 +157,7 @@ impl Core {
         backend.is_turned_away = false;
         backend.settle_refusals = 0;
         backend.found_rows = None;
+        (backend.row_count, backend.has_conditions) = (None, true);
         // A KILL may be on its way.
         if backend.kills_pending == 0 && backend.expected.is_empty() {
             self.recycle(key, Pins::empty());

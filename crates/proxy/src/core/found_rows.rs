@@ -225,7 +225,7 @@ fn runs_no_query(kind: Kind) -> bool {
 }
 
 /// A query after which FOUND_ROWS() is this. With one row or none it uses no table, and so leaves older warnings alone.
-fn query_of(rows: u64) -> String {
+pub(super) fn query_of(rows: u64) -> String {
     match rows {
         0 => "SELECT 1 LIMIT 0".to_owned(),
         1 => "SELECT 1".to_owned(),

@@ -331,7 +331,7 @@ impl Core {
             // A query of Weir's own.
             WorkKind::Track => Keeps::FOUND_ROWS | Keeps::WARNINGS | Keeps::INSERT_ID,
             // What ends the conditions is a query itself.
-            _ if session.work.needs_no_conditions && !session.work.has_ended_conditions => Keeps::FOUND_ROWS,
+            _ if self.needs_no_conditions(key, holder) => Keeps::FOUND_ROWS,
             _ => return false,
         };
         if !session.keeps.intersects(ends) {
@@ -351,6 +351,7 @@ impl Core {
         let mut needed = Keeps::empty();
         needed.set(Keeps::INSERT_ID, session.depends_on_insert_id());
         needed.set(Keeps::FOUND_ROWS, self.needs_found_rows(holder));
+        needed.set(Keeps::WARNINGS, session.executes_question());
         if needed.is_empty() {
             return false;
         }
@@ -478,6 +479,8 @@ impl Core {
         {
             "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
              that may have run a query or not"
+        } else if session.asks_for_copied_conditions() && !self.has_own_conditions(key, holder) {
+            "another session has used the connection: ask for warnings in a statement that is not prepared"
         } else {
             return false;
         };

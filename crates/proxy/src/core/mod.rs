@@ -38,6 +38,7 @@ pub(crate) mod model;
 mod offer;
 mod old_eof;
 mod parameters;
+mod past;
 mod prepared;
 mod query_attributes;
 mod read_only;

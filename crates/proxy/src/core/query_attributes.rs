@@ -98,7 +98,12 @@ impl Core {
 
     /// Appends a COM_QUERY of Weir's own, as this connection takes it.
     pub(super) fn put_own_query(&mut self, key: BackendKey, text: &[u8]) {
-        let backend = &self.backends[key];
+        let backend = &mut self.backends[key];
+        backend.row_count = match text {
+            _ if text.starts_with(b"SELECT") => Some(-1),
+            _ if text.starts_with(b"SET") || text.starts_with(b"DO") => Some(0),
+            _ => None,
+        };
         let capabilities = self.identities.0[backend.identity].capabilities;
         let Some(buffer) = self.out.buffer(backend.socket) else { return };
         if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {

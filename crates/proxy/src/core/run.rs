@@ -71,7 +71,10 @@ impl Core {
         let state = self.state_to_run_in(key, holder);
         let (backend, session) = (&self.backends[key], &self.sessions[holder]);
         if Rc::ptr_eq(&backend.state, &state) {
-            if self.before_insert_id(key, holder) || self.before_found_rows(key, holder) {
+            if self.before_insert_id(key, holder)
+                || self.before_found_rows(key, holder)
+                || self.before_row_count(key, holder)
+            {
                 return;
             }
             return self.run(key, holder);
@@ -81,7 +84,8 @@ impl Core {
             && session.upload.is_none()
             && work.kind == WorkKind::Query
             && !session.depends_on_insert_id()
-            && !self.needs_found_rows(holder);
+            && !self.needs_found_rows(holder)
+            && !self.needs_row_count(key, holder);
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
             self.run(key, holder);
@@ -154,6 +158,7 @@ impl Core {
         let Some(buffer) = self.out.buffer(socket) else { return false };
         if let Some(schema) = &schema {
             command::put_init_db(buffer, schema);
+            self.backends[key].row_count = None;
             self.statistics.totals.server_init_db += 1;
         }
         if both {

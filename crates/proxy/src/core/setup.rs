@@ -35,6 +35,7 @@ impl Core {
             self.send_query(key, statement.as_bytes());
             self.expect(key, Expected::Init);
             self.backends[key].found_rows = None;
+            (self.backends[key].row_count, self.backends[key].has_conditions) = (None, true);
         }
         self.ask_for_defaults(key);
     }

@@ -5,11 +5,7 @@ use weir_sql::{Kind, SessionFunction, Substitution, Uses, What};
 
 use super::Core;
 use super::local::Outcome;
-use super::model::{BackendKey, Expected, Keeps, SessionKey};
-
-/// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
-/// nothing itself.
-const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
+use super::model::{Keeps, SessionKey};
 
 /// Statements with one of these may give rows, and so set FOUND_ROWS().
 const GIVING_ROWS: [&[u8]; 15] = [
@@ -70,18 +66,6 @@ impl Core {
     fn counts_diagnostics_first(&self, key: SessionKey) -> bool {
         let places = weir_sql::substitutions(self.text(key), self.sessions[key].dialect);
         places.iter().any(|place| place.statement == 0 && matches!(place.what, What::DiagnosticsCount { .. }))
-    }
-
-    /// Ends the conditions that the connection has from others. True if the reply has to be waited for.
-    pub(super) fn end_conditions(&mut self, key: BackendKey, holder: SessionKey) -> bool {
-        let work = &mut self.sessions[holder].work;
-        if !work.needs_no_conditions || work.has_ended_conditions {
-            return false;
-        }
-        work.has_ended_conditions = true;
-        self.send_query(key, END_CONDITIONS);
-        self.expect(key, Expected::Sync(None));
-        true
     }
 }
 

@@ -281,6 +281,8 @@ impl Core {
             next_identity: None,
             insert_id: Some(0),
             found_rows: Some(0),
+            row_count: None,
+            has_conditions: false,
             reply_rows: 0,
             settle_bytes: Vec::new(),
             settle_again: false,

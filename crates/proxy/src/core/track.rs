@@ -275,6 +275,7 @@ impl Core {
         self.apply_effects(holder);
         // It was a query, which says nothing of the session's own.
         self.backends[key].found_rows = None;
+        (self.backends[key].row_count, self.backends[key].has_conditions) = (None, true);
         let capabilities = BACKEND_CAPABILITIES | self.identities.0[self.backends[key].identity].capabilities;
         let encoding = self.results_on(key);
         let session = &mut self.sessions[holder];

@@ -75,6 +75,10 @@ pub(crate) struct Backend {
     pub insert_id: Option<u64>,
     /// What FOUND_ROWS() is on this connection; `None` where only the server knows.
     pub found_rows: Option<u64>,
+    /// What ROW_COUNT() is on this connection; `None` where only the server knows.
+    pub row_count: Option<i64>,
+    /// It may know conditions (errors, warnings, notes), of whomever.
+    pub has_conditions: bool,
     /// Rows of the last result of the last reply.
     pub reply_rows: u64,
     /// The rows of an answer to [`Expected::Settle`].
@@ -97,6 +101,8 @@ impl Backend {
         self.statements.clear();
         self.insert_id = Some(0);
         self.found_rows = None;
+        self.row_count = None;
+        self.has_conditions = true;
         self.is_suspect = false;
         self.unproven = None;
         self.last_holder = None;
