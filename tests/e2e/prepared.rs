@@ -10,6 +10,9 @@ use weir_testkit::{Account, Family, Weir, WeirConfig, hostgroup};
 use weir_tests::session::{Outcome, Param, Prepared};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
+/// Weir's number for a statement whose server went away.
+const CONNECTION_LOST: u16 = 1053;
+
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
     let mut cases = vec![
@@ -32,6 +35,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("prepared::settings_behind_a_preparation_that_failed_are_the_sessions", half_prepared),
         Case::parallel("prepared::reads_go_to_readers_and_writes_to_the_writer", split),
         Case::parallel("prepared::inserts_tell_their_ids", insert_ids),
+        Case::parallel("prepared::preparing_commit_release_ends_nothing", released),
+        Case::parallel("prepared::a_text_too_long_to_prepare_is_refused_and_the_session_goes_on", too_long),
     ];
     cases.extend(types::trials());
     cases
@@ -437,5 +442,32 @@ fn make_room(env: &Env) -> CaseResult {
     }
     let rows = session.execute(&first, &[])?.binary_rows()?;
     ensure!(rows == [["first"]], "prepared once more: {rows:?}");
+    Ok(())
+}
+
+fn released(env: &Env) -> CaseResult {
+    let schema = env.schema()?;
+    let weir = env.narrow_weir_with(&[1], 1, |_| ())?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    let prepared = session.prepare("COMMIT AND NO CHAIN RELEASE")?;
+    ensure!(session.value("SELECT 1")? == "1", "the session has ended with the PREPARE");
+    // The server (MariaDB 10.11) just closes the connection.
+    let told = session.execute(&prepared, &[])?.error();
+    ensure!(told == Some(CONNECTION_LOST), "{told:?}");
+    Ok(())
+}
+
+fn too_long(env: &Env) -> CaseResult {
+    const MIB: usize = 1 << 20;
+    let schema = env.schema()?;
+    let weir = env.narrow_weir_with(&[1], 1, |_| ())?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    for bytes in [MIB, 3 * MIB, 15 * MIB] {
+        let refused = session.try_prepare(&format!("SELECT 1{}", " ".repeat(bytes)))?;
+        let Err(Outcome::Err { code: 1153, .. }) = refused else {
+            return Err(format!("{bytes} bytes: {refused:?}").into());
+        };
+        ensure!(session.value("SELECT 1")? == "1", "the session does not go on");
+    }
     Ok(())
 }

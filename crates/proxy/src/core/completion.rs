@@ -27,13 +27,13 @@ impl Core {
     pub(super) fn closes(&self, key: BackendKey, holder: SessionKey) -> Closes {
         let session = &self.sessions[holder];
         let work = &session.work;
+        if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
+            return Closes::No;
+        }
         let has_succeeded = matches!(work.ending, Ending::Ok { .. });
         if work.statement.effects.contains(Effects::DISCONNECT) && has_succeeded {
             // COMMIT or ROLLBACK with RELEASE.
             return Closes::Yes;
-        }
-        if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
-            return Closes::No;
         }
         let statement = work.statement;
         let may_hide_more = statement.multi

@@ -21,14 +21,11 @@ impl Core {
             return false;
         }
         let Some(code) = session.inbox.get(HEADER_LEN) else { return false };
-        if !matches!(
+        let may_be_long = matches!(
             Command::parse(*code),
             Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData)
-        ) {
-            self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
-            return false;
-        }
-        if session.inbox.len() < COMMAND_BYTES_KEPT {
+        );
+        if may_be_long && session.inbox.len() < COMMAND_BYTES_KEPT {
             return false;
         }
         let here = session.inbox.len() - HEADER_LEN;
@@ -45,6 +42,17 @@ impl Core {
             total_bytes: header.len,
         }));
         session.last_active_at = self.now;
+        if !may_be_long {
+            // A text to prepare has to be kept: connections that lack it get it again.
+            session.work.reset(self.now);
+            session.last_prepared = 0;
+            let message = format!(
+                "Got a packet bigger than {COMMAND_BYTES_KEPT} bytes, which only statements and their parameters may be"
+            );
+            self.reply_error(key, error::NET_PACKET_TOO_LARGE, &message);
+            self.command_done(key);
+            return true;
+        }
         let socket = session.socket;
         self.out.pause(socket, true);
         self.dispatch(key)
