@@ -12,6 +12,8 @@ from servers import Failure
 
 KNOWN = Path(__file__).with_name("known-differences.toml")
 KINDS = ("inherent: ", "limit: ")
+# The same tests in another protocol.
+SAME_TESTS = {"mariadb-ps": "mariadb"}
 
 
 @dataclass
@@ -22,7 +24,8 @@ class Reason:
     tests: dict[str, list[str]]
 
     def names(self, suite: str, test: str) -> bool:
-        return any(fnmatch.fnmatchcase(test, pattern) for pattern in self.tests.get(suite, []))
+        suites = (suite, SAME_TESTS.get(suite, suite))
+        return any(fnmatch.fnmatchcase(test, pattern) for name in suites for pattern in self.tests.get(name, []))
 
 
 def known_reasons() -> list[Reason]:

@@ -167,16 +167,27 @@ fn a_transaction_that_is_only_being_begun_begins_elsewhere() {
 
 /// Servers with so many idle connections each.
 fn with_idle(servers: &[u32], idle: usize, variables: MysqlVariables) -> Bench {
+    with_idle_of(support::MODERN, servers, idle, variables, &support::plain_ok(1))
+}
+
+/// The same, of clients with these capabilities, whose last statement had this answer.
+fn with_idle_of(
+    capabilities: Capabilities,
+    servers: &[u32],
+    idle: usize,
+    variables: MysqlVariables,
+    answer: &[u8],
+) -> Bench {
     let mut bench = Bench::new(1, servers, support::hostgroup(0..servers.len()), variables);
     bench.holds = true;
     for _ in 0..idle * servers.len() {
-        let client = bench.client(0, "app");
+        let client = bench.client_with(0, "app", capabilities);
         bench.query(client, "SELECT 1");
     }
     bench.pass_ms(20);
     bench.holds = false;
     while bench.conns.iter().any(|conn| conn.held) {
-        bench.release_one();
+        bench.release_with(answer.to_vec());
     }
     // Nobody is to ask for what their statements have left there.
     for client in std::mem::take(&mut bench.clients) {
@@ -349,8 +360,10 @@ fn what_was_announced_is_sent_again_in_front_of_a_read() {
 /// Conditions that other sessions have left on a connection are ended on each that a text of several statements gets.
 #[test]
 fn other_sessions_conditions_are_ended_on_the_next_connection_too() {
-    let mut bench = with_idle(&[8], 2, MysqlVariables::default());
-    let client = bench.client_with(0, "app", support::MODERN | Capabilities::MULTI_STATEMENTS);
+    let failed = support::error(1, 1146, "Table 'nothing' doesn't exist");
+    let several = support::MODERN | Capabilities::MULTI_STATEMENTS;
+    let mut bench = with_idle_of(several, &[8], 2, MysqlVariables::default(), &failed);
+    let client = bench.client_with(0, "app", several);
     let text = "SELECT 1; SHOW WARNINGS";
     bench.hangs_up = true;
     bench.query(client, text);
