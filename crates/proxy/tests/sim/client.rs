@@ -495,10 +495,11 @@ impl Client {
             1317 | 1927 => rules.kills,
             1053 => rules.loses_connections || rules.kills,
             9001 => rules.may_starve,
-            // LAST_INSERT_ID() went with a connection: no answer is better than an older one.
+            // It went with a connection: no answer is better than an older one.
             1105 => {
                 let loses = rules.loses_connections || rules.turns_away;
-                loses && message.contains("LAST_INSERT_ID() is not known")
+                let lost = ["LAST_INSERT_ID() is not known", "the diagnostics of the last statement are gone"];
+                loses && lost.iter().any(|what| message.contains(what))
             }
             1094 | 1095 => matches!(op, Op::Query(text) if text.starts_with("KILL")),
             _ => false,
