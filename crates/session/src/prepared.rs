@@ -132,32 +132,11 @@ impl Registry {
         (statement, reads_as): (Statement, Server),
         bytes_max: usize,
     ) -> Option<Rc<Prepared>> {
-        self.intern_meaning(Meaning::new(text, state, reads_as), statement, bytes_max)
-    }
-
-    /// The same with another text in the place of a statement's.
-    pub fn intern_with(
-        &mut self,
-        other: &Prepared,
-        text: &[u8],
-        statement: Statement,
-        bytes_max: usize,
-    ) -> Option<Rc<Prepared>> {
-        let meaning = Meaning { text: text.into(), ..Meaning::clone(&other.meaning) };
-        self.intern_meaning(meaning, statement, bytes_max)
-    }
-
-    fn intern_meaning(
-        &mut self,
-        meaning: Meaning,
-        statement: Statement,
-        bytes_max: usize,
-    ) -> Option<Rc<Prepared>> {
-        let len = meaning.text.len();
+        let meaning = Meaning::new(text, state, reads_as);
         if let Some(known) = self.statements.get(&meaning).and_then(Weak::upgrade) {
             return Some(known);
         }
-        let held = self.held_bytes.get() + len;
+        let held = self.held_bytes.get() + text.len();
         if held > bytes_max {
             return None;
         }
@@ -168,7 +147,7 @@ impl Registry {
         }
         self.next_id += 1;
         self.held_bytes.set(held);
-        self.bytes += len;
+        self.bytes += text.len();
         let meaning = Rc::new(meaning);
         let prepared = Rc::new(Prepared {
             id: self.next_id,

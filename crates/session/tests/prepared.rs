@@ -63,17 +63,6 @@ fn a_statement_without_a_schema_can_be_prepared_in_any() {
 }
 
 #[test]
-fn another_text_in_the_place_of_a_statements_means_what_that_one_meant() {
-    let mut registry = Registry::default();
-    let there = state(b"a").with_variable("sql_mode", "ANSI");
-    let asks = prepare(&mut registry, "SELECT ROW_COUNT()", &there);
-    let with = registry.intern_with(&asks, b"SELECT 2", asks.statement, usize::MAX).expect("no limit");
-    assert!(with.can_be_prepared_in(&there) && !with.can_be_prepared_in(&state(b"a")));
-    assert!(Rc::ptr_eq(&with, &prepare(&mut registry, "SELECT 2", &there)));
-    assert!(registry.intern_with(&asks, b"SELECT 3", asks.statement, 10).is_none());
-}
-
-#[test]
 fn the_registry_forgets_what_nobody_holds() {
     let mut registry = Registry::default();
     let held = prepare(&mut registry, "SELECT 'held'", &state(b"a"));

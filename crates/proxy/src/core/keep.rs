@@ -481,6 +481,8 @@ impl Core {
              that may have run a query or not"
         } else if session.asks_for_copied_conditions() && !self.has_own_conditions(key, holder) {
             "another session has used the connection: ask for warnings in a statement that is not prepared"
+        } else if self.asks_for_lost_row_count(key, holder) {
+            "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
         } else {
             return false;
         };

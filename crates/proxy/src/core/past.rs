@@ -3,15 +3,11 @@
 //! answered from it; this is about those for which that is not enough: executions of prepared statements, and code
 //! whose text nobody sees. (FOUND_ROWS() and LAST_INSERT_ID() are brought to the connection: see `found_rows` and `run`.)
 
-use std::rc::Rc;
-
-use weir_session::prepared::Prepared;
 use weir_sql::{Effects, Uses};
 
 use super::Core;
 use super::found_rows::query_of;
 use super::model::{BackendKey, Expected, Keeps, Session, SessionKey, WorkKind};
-use super::prepared::WORKER_STATEMENT_BYTES_MAX;
 
 /// Ends the conditions of the statement before, as a statement that uses a table does (MariaDB 10.11), and says
 /// nothing itself.
@@ -19,43 +15,7 @@ const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
 /// Behind it ROW_COUNT() is 0, and nothing else is another one.
 const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
 
-/// There is no room for another text.
-pub(super) struct NoRoom;
-
 impl Core {
-    /// The statement to execute in place of one that asks for numbers which the session knows, and its connection may
-    /// not: the same with the numbers in it. None if nothing is to be put in.
-    pub(super) fn with_numbers(
-        &mut self,
-        key: SessionKey,
-        id: u32,
-        prepared: &Prepared,
-    ) -> Result<Option<Rc<Prepared>>, NoRoom> {
-        let session = &self.sessions[key];
-        let asked = Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS;
-        // Its long data or its cursor are the server's.
-        let has_own = session.statements.get(&id).is_some_and(|found| found.own.is_some());
-        if !prepared.statement.uses.intersects(asked) || has_own || session.upload.is_some() {
-            return Ok(None);
-        }
-        let Some(text) = self.substituted(key, prepared.text(), false) else { return Ok(None) };
-        let mut statement = prepared.statement;
-        statement.uses -= Uses::ROW_COUNT;
-        if !session.keeps.contains(Keeps::WARNINGS) && !session.has_lost_warnings() {
-            statement.uses -= Uses::DIAGNOSTICS;
-        }
-        if !session.keeps.contains(Keeps::FOUND_ROWS) && session.found_rows.is_some() {
-            statement.uses -= Uses::FOUND_ROWS;
-        }
-        let with = self
-            .registry
-            .intern_with(prepared, &text, statement, WORKER_STATEMENT_BYTES_MAX)
-            .ok_or(NoRoom)?;
-        with.digest.set(prepared.digest.get());
-        with.digest_text.borrow_mut().clone_from(&prepared.digest_text.borrow());
-        Ok(Some(with))
-    }
-
     /// Ends the conditions that the connection has from others, or from Weir, in front of a statement that may show
     /// them. True if the reply has to be waited for.
     pub(super) fn end_conditions(&mut self, key: BackendKey, holder: SessionKey) -> bool {
@@ -88,11 +48,22 @@ impl Core {
     }
 
     /// Whether the session's statement may ask for ROW_COUNT() where no number can be put in its place, and the
-    /// connection has another one.
+    /// connection has another one, which a statement in front can change.
     pub(super) fn needs_row_count(&self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
         let known = self.backends[key].row_count;
-        session.runs_code() && known != Some(session.row_count) && known != Some(session.row_count.min(0))
+        let asks = session.runs_code() || session.executes_with(Uses::ROW_COUNT);
+        let is_near = session.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
+        asks && known != Some(session.row_count) && known != Some(session.row_count.min(0)) && !is_near
+    }
+
+    /// Whether the session's statement is one that was prepared and asks for a ROW_COUNT() that the connection has not, and
+    /// that nothing in front can make.
+    pub(super) fn asks_for_lost_row_count(&self, key: BackendKey, holder: SessionKey) -> bool {
+        let session = &self.sessions[holder];
+        session.executes_with(Uses::ROW_COUNT)
+            && self.backends[key].row_count != Some(session.row_count)
+            && (session.row_count > 0 || session.row_count < 0 && session.rows_of_a_query().is_none())
     }
 
     /// A statement that may ask for ROW_COUNT() gets one in front that makes it the session's, or 0 where that is a
@@ -105,16 +76,18 @@ impl Core {
         }
         let session = &self.sessions[holder];
         let waits = !session.pins.is_empty();
-        if session.row_count >= 0 {
-            self.send_query(key, NO_ROWS);
-            self.expect(key, Expected::InsertId);
-            return waits;
-        }
         // A query makes it -1, and has a number of rows itself.
-        let Some(rows) = session.found_rows.filter(|rows| *rows <= 1) else { return false };
-        self.send_query(key, query_of(rows).as_bytes());
-        self.backends[key].found_rows = Some(rows);
-        self.expect(key, Expected::FoundRows);
+        match session.rows_of_a_query().filter(|_| session.row_count < 0) {
+            Some(rows) => {
+                self.send_query(key, query_of(rows).as_bytes());
+                self.backends[key].found_rows = Some(rows);
+                self.expect(key, Expected::FoundRows);
+            }
+            None => {
+                self.send_query(key, NO_ROWS);
+                self.expect(key, Expected::InsertId);
+            }
+        }
         waits
     }
 }
@@ -127,9 +100,23 @@ impl Session {
             && self.upload.is_none()
     }
 
+    fn executes_with(&self, uses: Uses) -> bool {
+        self.work.kind == WorkKind::Execute && self.work.statement.uses.contains(uses)
+    }
+
+    /// The rows of a query that uses no table, after which FOUND_ROWS() is the session's; or, where the statement does not
+    /// ask for that too, can be made so later.
+    fn rows_of_a_query(&self) -> Option<u64> {
+        let rows = self.found_rows.filter(|_| !self.keeps.contains(Keeps::FOUND_ROWS))?;
+        match self.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
+            true => (rows <= 1).then_some(rows),
+            false => Some(rows.min(1)),
+        }
+    }
+
     /// Whether its statement is one that was prepared and asks for the conditions of the one before.
     pub(super) fn executes_question(&self) -> bool {
-        self.work.kind == WorkKind::Execute && self.work.statement.uses.contains(Uses::DIAGNOSTICS)
+        self.executes_with(Uses::DIAGNOSTICS)
     }
 
     fn may_show_conditions(&self) -> bool {

@@ -14,7 +14,6 @@ use super::Core;
 use super::command::statement_id;
 use super::local::KILL_ALONE;
 use super::model::{BackendKey, Expected, SessionKey, WorkKind};
-use super::past::NoRoom;
 use super::route::Routed;
 use super::track::{PLAIN_ONLY, plain_set};
 
@@ -23,7 +22,7 @@ const STATEMENTS_MAX: usize = 16_384;
 /// And with so many bytes of text and types.
 const STATEMENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes of text that all sessions of a worker may have prepared; the same text under the same settings counts once.
-pub(super) const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
+const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
 /// The id of the statement prepared last.
 const LAST_PREPARED: [u8; 4] = [0xFF; 4];
 
@@ -224,11 +223,6 @@ impl Core {
             return self.execute_session_track(key, id);
         }
         if let Some(prepared) = prepared {
-            let prepared = match self.with_numbers(key, id, &prepared) {
-                Ok(with) => with.unwrap_or(prepared),
-                Err(NoRoom) => return self.refuse_prepare(key, &too_many_bytes()),
-            };
-            let session = &mut self.sessions[key];
             session.work.kind = WorkKind::Execute;
             session.work.statement_id = id;
             session.work.statement = prepared.statement;

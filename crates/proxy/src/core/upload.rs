@@ -25,6 +25,11 @@ impl Core {
             Command::parse(*code),
             Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData)
         );
+        let is_prepare = Command::parse(*code) == Some(Command::StmtPrepare);
+        if !may_be_long && !is_prepare {
+            self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
+            return false;
+        }
         if may_be_long && session.inbox.len() < COMMAND_BYTES_KEPT {
             return false;
         }
@@ -42,12 +47,12 @@ impl Core {
             total_bytes: header.len,
         }));
         session.last_active_at = self.now;
-        if !may_be_long {
+        if is_prepare {
             // A text to prepare has to be kept: connections that lack it get it again.
             session.work.reset(self.now);
             session.last_prepared = 0;
             let message = format!(
-                "Got a packet bigger than {COMMAND_BYTES_KEPT} bytes, which only statements and their parameters may be"
+                "Got a packet bigger than {COMMAND_BYTES_KEPT} bytes, which a text to prepare may not be"
             );
             self.reply_error(key, error::NET_PACKET_TOO_LARGE, &message);
             self.command_done(key);
