@@ -52,6 +52,8 @@ const BEFORE: [&str; 6] = [
     "SELECT SQL_CALC_FOUND_ROWS * FROM t LIMIT 1",
 ];
 
+/// More than is kept of a command.
+const LONG_BYTES: usize = 1 << 20;
 /// One of them.
 const FAILING: &str = "SELECT nothing";
 /// What code asks for that finds nothing any more.
@@ -73,6 +75,8 @@ enum Way {
     TextPreparedBefore,
     /// CALL of a procedure that asks.
     Call,
+    /// The same in a text that is not kept in memory.
+    LongCall,
     /// EXECUTE IMMEDIATE.
     Immediate,
     /// BEGIN NOT ATOMIC.
@@ -80,7 +84,7 @@ enum Way {
 }
 
 impl Way {
-    const EVERYWHERE: [Way; 7] = [
+    const EVERYWHERE: [Way; 8] = [
         Way::Text,
         Way::Several,
         Way::Prepared,
@@ -88,6 +92,7 @@ impl Way {
         Way::TextPrepared,
         Way::TextPreparedBefore,
         Way::Call,
+        Way::LongCall,
     ];
 
     /// What the session says first.
@@ -105,9 +110,10 @@ impl Way {
             }
             Way::Text => Asking::Query(question.to_owned()),
             Way::Several => Asking::Query(format!("{question}; SELECT 1")),
-            Way::Call => {
+            Way::Call | Way::LongCall => {
                 let number = QUESTIONS.iter().position(|known| known.split(';').next() == Some(question));
-                Asking::Query(format!("CALL asked_{}()", number.ok_or("no such question")?))
+                let padding = if self == Way::LongCall { " ".repeat(LONG_BYTES) } else { String::new() };
+                Asking::Query(format!("CALL asked_{}(){padding}", number.ok_or("no such question")?))
             }
             Way::Immediate => Asking::Query(format!("EXECUTE IMMEDIATE '{question}'")),
             Way::Compound => Asking::Query(format!("BEGIN NOT ATOMIC {question}; END")),

@@ -97,7 +97,6 @@ impl Session {
     fn runs_code(&self) -> bool {
         matches!(self.work.kind, WorkKind::Query | WorkKind::Execute)
             && self.work.statement.effects.contains(Effects::ROUTINE)
-            && self.upload.is_none()
     }
 
     fn executes_with(&self, uses: Uses) -> bool {
