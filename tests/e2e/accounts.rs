@@ -43,6 +43,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("accounts::a_role_of_a_login_is_nobody_elses_on_mysql", |env| {
             roles_stay(env, Family::Mysql)
         }),
+        Case::serial("accounts::settings_that_only_some_may_change_are_noticed_too", settings_of_some),
         Case::serial("accounts::servers_with_other_settings_are_not_told_apart", other_settings),
         Case::serial("accounts::what_a_name_of_a_character_set_means_is_the_sessions_own", names_of_sets),
         Case::serial("accounts::a_read_on_another_server_leaves_no_settings_behind", settings_aside),
@@ -216,6 +217,25 @@ fn settings_stay(env: &Env, family: Family) -> CaseResult {
         ensure!(oldest.value("SELECT @@time_zone")? == "+05:00", "not set");
         oldest.reset()?.done()?;
         ensure!(oldest.value(show)? == at_first, "globals are as they were at first, this session is not");
+    }
+    Ok(())
+}
+
+/// Neither application nor monitor may set them for a session.
+fn settings_of_some(env: &Env) -> CaseResult {
+    for (family, name) in
+        [(Family::Mariadb, "gtid_domain_id"), (Family::Mysql, "binlog_rows_query_log_events")]
+    {
+        let stage = Stage::new(env, family, 1, 1)?;
+        // What is changed back before the monitor looks is not seen.
+        for (changes, value) in ["1", "0", "1"].into_iter().enumerate() {
+            stage.change(false, &format!("SET GLOBAL {name} = {value}"))?;
+            eventually("the change is noticed", NOTICED, || {
+                Ok(stage.weir.log().matches(&format!("changed=\"{name}\"")).count() > changes)
+            })?;
+            let seen = stage.login(Account::APP)?.value(&format!("SELECT @@session.{name}"))?;
+            ensure!(seen == value, "a new session has {name} = {seen}, not {value}");
+        }
     }
     Ok(())
 }

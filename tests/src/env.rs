@@ -16,6 +16,7 @@ use weir_testkit::{
 };
 
 use crate::harness::CaseResult;
+use crate::logs;
 
 /// How long a schema may take to appear on all nodes.
 const REPLICATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -140,8 +141,9 @@ impl Env {
         let mut config = config.clone();
         // Both I/O drivers have to do, io_uring where the kernel allows it.
         config.variable("io_driver", if number.is_multiple_of(2) { "auto" } else { "epoll" });
-        Weir::start(&weir_binary().map_err(text)?, &config, self.dir()?, &format!("weir-{number}"))
-            .map_err(text)
+        let (dir, name) = (self.dir()?, format!("weir-{number}"));
+        logs::of_this_case(dir.join(format!("{name}.log")));
+        Weir::start(&weir_binary().map_err(text)?, &config, dir, &name).map_err(text)
     }
 
     /// An address of 127.0.0.1 that nobody uses.

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::env::Env;
+use crate::logs;
 
 /// Cases that run side by side unless `--test-threads` says otherwise.
 const THREADS: usize = 4;
@@ -87,6 +88,7 @@ fn run_case(case: &Case, env: &Env, floor: &RwLock<()>) -> Result<(), Failed> {
     if env.is_aborted() {
         return Err(Failed::from("interrupted"));
     }
+    logs::take();
     let result = match case.phase {
         Phase::Parallel => {
             let _shared = floor.read().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +101,7 @@ fn run_case(case: &Case, env: &Env, floor: &RwLock<()>) -> Result<(), Failed> {
             result.and(env.repair_cluster())
         }
     };
-    result.map_err(|error| Failed::from(error.to_string()))
+    result.map_err(|error| Failed::from(format!("{error}{}", logs::ends(&logs::take()))))
 }
 
 /// Ends the servers on Ctrl-C and SIGTERM, then this program.

@@ -7,6 +7,7 @@ mod env;
 mod forwarder;
 mod gate;
 mod harness;
+mod logs;
 mod mysql;
 mod narrow;
 pub mod session;

@@ -4,7 +4,7 @@
 //! | what | how it is seen |
 //! | --- | --- |
 //! | accounts, rights, roles | the server counts the statements that change them (`Com_grant` and the like), also those that come by replication (seen on MariaDB 10.11, alone and on Galera, and MySQL 9.7) |
-//! | defaults of sessions | the global values of all variables that a session may set |
+//! | defaults of sessions | the global values of all variables that a session has |
 //!
 //! On MariaDB SET PASSWORD counts as any other SET, and an account may change by time alone (a password expires): for
 //! these there is `login_max_age_ms`.
@@ -33,7 +33,8 @@ const NAMES: &str = "SHOW GLOBAL VARIABLES";
 /// A Galera node that takes no statements now: it says nothing about a variable.
 const NOT_PREPARED: u16 = 1047;
 
-/// Not to be carried from connection to connection, even where the monitor's account may set them.
+/// Not to be carried from connection to connection, even where the monitor's account may set them. A change of their global
+/// values is seen all the same. (MariaDB's SET GLOBAL wsrep_on is one of the session that says it, too.)
 const LEFT_OUT: [&str; 42] = [
     // Of a login, or of the schema.
     "character_set_client",
@@ -119,6 +120,8 @@ pub(crate) struct Watch {
     version: String,
     known: Option<Known>,
     learning: Option<JoinHandle<Option<Known>>>,
+    /// How much of [`ServerShared::renewal`] this has seen or done.
+    renewals: u64,
 }
 
 /// The variables of a server, and their global values.
@@ -129,7 +132,15 @@ struct Known {
 
 impl Watch {
     pub(crate) fn new(shared: Arc<ServerShared>) -> Self {
-        Self { shared, looked_at: None, counters: None, version: String::new(), known: None, learning: None }
+        Self {
+            shared,
+            looked_at: None,
+            counters: None,
+            version: String::new(),
+            known: None,
+            learning: None,
+            renewals: 0,
+        }
     }
 
     /// Asks the server, if it is time. Faults are for the next look to find.
@@ -146,6 +157,7 @@ impl Watch {
             self.known = None;
         }
         self.take_learnt();
+        self.renew_again();
         let looked = self.look_at_accounts(connection).and_then(|()| self.look_at_globals(connection));
         if let Err(error) = looked {
             tracing::debug!(server = %self.shared.endpoint, %error, "accounts and defaults can't be watched");
@@ -155,6 +167,21 @@ impl Watch {
         }
     }
 
+    /// What a statement of a session has changed may have been changed back since, between two looks. Connections of that
+    /// time have it still.
+    fn renew_again(&mut self) {
+        let renewals = self.shared.renewal();
+        if self.renewals != renewals {
+            self.renewals = renewals;
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        self.renewals += 1;
+        self.shared.renew();
+    }
+
     fn look_at_accounts(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let result = connection.query(COUNTERS)?;
         let counters: Vec<String> = result.pairs().map(|(name, count)| format!("{name}={count}")).collect();
@@ -162,7 +189,7 @@ impl Watch {
         if self.counters.as_ref() != Some(&counters) {
             // Also the first time: there may be connections from before.
             tracing::debug!(server = %self.shared.endpoint, counters, "accounts may have changed");
-            self.shared.renew();
+            self.renew();
             self.counters = Some(counters);
         }
         Ok(())
@@ -188,7 +215,7 @@ impl Watch {
                 "global variables have changed: connections are logged in anew before other sessions get them"
             );
             known.globals = globals;
-            self.shared.renew();
+            self.renew();
         }
         Ok(())
     }
@@ -234,18 +261,29 @@ fn ask_for_variables(options: &Options) -> Result<Known, Error> {
         names => (names?, &[]),
     };
     let names = (0..names.rows.len()).filter_map(|row| names.text(row, 0)).map(str::to_ascii_lowercase);
-    let mut taken = Vec::new();
-    for name in names.filter(|name| !is_left_out(name) && !left_out.contains(&&**name)) {
-        match connection.query(&format!("SET SESSION {name}=@@global.{name}")) {
-            Ok(_) => taken.push(name),
-            // Not a session's, not with this account, not to this value, or no plain name.
-            Err(error) if error.code().is_some_and(|code| code != NOT_PREPARED) => {}
-            Err(error) => return Err(error),
+    let (mut taken, mut watched) = (Vec::new(), Vec::new());
+    for name in names {
+        let is_taken = !is_left_out(&name) && !left_out.contains(&&*name);
+        // Not a session's, not with this account, not to this value, or no plain name.
+        if is_taken && takes(&mut connection, &format!("SET SESSION {name}=@@global.{name}"))? {
+            taken.push(name);
+        } else if takes(&mut connection, &format!("SELECT @@session.{name}, @@global.{name}"))? {
+            watched.push(name);
         }
     }
-    let variables = Arc::new(SessionVariables::new(taken.iter().map(String::as_str)));
+    let variables =
+        SessionVariables::new(taken.iter().map(String::as_str), watched.iter().map(String::as_str));
     let globals = connection.query(variables.global_question())?;
-    Ok(Known { globals: globals.first().unwrap_or_default().to_owned(), variables })
+    Ok(Known { globals: globals.first().unwrap_or_default().to_owned(), variables: Arc::new(variables) })
+}
+
+/// Whether the server takes this statement.
+fn takes(connection: &mut Connection, sql: &str) -> Result<bool, Error> {
+    match connection.query(sql) {
+        Ok(_) => Ok(true),
+        Err(error) if error.code().is_some_and(|code| code != NOT_PREPARED) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_left_out(name: &str) -> bool {
@@ -256,7 +294,7 @@ fn is_left_out(name: &str) -> bool {
 fn changed_names(variables: &SessionVariables, before: &str, now: &str) -> String {
     let values = |text: &str| text.split(char::from(SEPARATOR)).map(str::to_owned).collect::<Vec<_>>();
     let (before, now) = (values(before), values(now));
-    let names = ["init_connect"].into_iter().chain(variables.names().iter().map(|name| &**name));
+    let names = ["init_connect"].into_iter().chain(variables.global_names());
     let changed = names.enumerate().filter(|(at, _)| before.get(*at) != now.get(*at)).map(|(_, name)| name);
     changed.collect::<Vec<_>>().join(", ")
 }
@@ -267,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_log_names_what_has_changed() {
-        let variables = SessionVariables::new(["sql_mode", "time_zone", "wait_timeout"]);
+        let variables = SessionVariables::new(["sql_mode", "time_zone"], ["wait_timeout"]);
         let changed = |before, now| changed_names(&variables, before, now);
         assert_eq!(
             changed("0\u{1}\u{1}SYSTEM\u{1}60", "0\u{1}ANSI\u{1}SYSTEM\u{1}5"),

@@ -88,7 +88,8 @@ impl Core {
             return self.long_data_sent(holder);
         }
         self.start_flow(holder);
-        if self.sessions[holder].upload.as_deref().is_some_and(Upload::is_complete) {
+        let session = self.sessions.get(holder); // what follows may have ended it
+        if session.and_then(|session| session.upload.as_deref()).is_some_and(Upload::is_complete) {
             self.long_data_sent(holder);
         }
     }

@@ -5,7 +5,7 @@ use weir_protocol::error::ServerError;
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::OK_AS_EOF_HEADER;
 use weir_protocol::resultset::{ColumnDefinition, ColumnFlags, ColumnType, TextResult};
-use weir_sql::{Kind, Uses};
+use weir_sql::{Dialect, Kind, Lexer, TokenKind, Uses};
 
 use super::Core;
 use super::conditions::{Condition, number, put_row};
@@ -35,7 +35,7 @@ impl Core {
         let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
         match kind {
             Kind::ShowWarnings | Kind::ShowErrors => {
-                let (offset, count) = limit(self.text(key));
+                let (offset, count) = limit(self.text(key), self.sessions[key].dialect);
                 match self.shown_rows(key, errors_only, offset, count) {
                     Some(rows) => self.reply_saved(key, &rows),
                     None => self.refuse(key, UNSHOWN),
@@ -142,18 +142,26 @@ impl Session {
 }
 
 /// The offset and the number of rows of a `LIMIT` at the end of SHOW WARNINGS or SHOW ERRORS.
-fn limit(text: &[u8]) -> (usize, usize) {
-    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
-    let Some((_, limit)) = text.rsplit_once("limit") else { return (0, usize::MAX) };
-    let mut numbers = limit
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|part| !part.is_empty())
-        .map(|part| part.parse().unwrap_or(usize::MAX));
-    match (numbers.next(), numbers.next()) {
-        (Some(count), Some(offset)) if limit.contains("offset") => (offset, count),
-        (Some(offset), Some(count)) => (offset, count),
-        (Some(count), None) => (0, count),
-        (None, _) => (0, usize::MAX),
+fn limit(text: &[u8], dialect: Dialect) -> (usize, usize) {
+    let mut lexer = Lexer::new(text, dialect);
+    let (mut numbers, mut count_first) = (Vec::new(), false);
+    loop {
+        let token = lexer.token();
+        let part = &text[token.range()];
+        match token.kind {
+            TokenKind::End => break,
+            TokenKind::Number => {
+                numbers.push(str::from_utf8(part).ok().and_then(|n| n.parse().ok()).unwrap_or(usize::MAX));
+            }
+            TokenKind::Word => count_first |= part.eq_ignore_ascii_case(b"offset"),
+            _ => {}
+        }
+    }
+    match numbers[..] {
+        [count, offset, ..] if count_first => (offset, count),
+        [offset, count, ..] => (offset, count),
+        [count] => (0, count),
+        [] => (0, usize::MAX),
     }
 }
 
@@ -170,13 +178,26 @@ fn packets(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use weir_sql::Dialect;
+
     use super::limit;
 
     #[test]
     fn limits_are_read_in_all_their_forms() {
-        assert_eq!(limit(b"SHOW WARNINGS"), (0, usize::MAX));
-        assert_eq!(limit(b"SHOW WARNINGS LIMIT 3"), (0, 3));
-        assert_eq!(limit(b"show errors limit 2, 5"), (2, 5));
-        assert_eq!(limit(b"SHOW WARNINGS LIMIT 5 OFFSET 2;"), (2, 5));
+        let limit = |text: &str| limit(text.as_bytes(), Dialect::default());
+        assert_eq!(limit("SHOW WARNINGS"), (0, usize::MAX));
+        assert_eq!(limit("SHOW WARNINGS LIMIT 3"), (0, 3));
+        assert_eq!(limit("show errors limit 2, 5"), (2, 5));
+        assert_eq!(limit("SHOW WARNINGS LIMIT 5 OFFSET 2;"), (2, 5));
+        assert_eq!(limit("SHOW WARNINGS LIMIT 99999999999999999999"), (0, usize::MAX));
+    }
+
+    #[test]
+    fn what_comments_say_is_no_limit() {
+        let limit = |text: &str| limit(text.as_bytes(), Dialect::default());
+        assert_eq!(limit("SHOW WARNINGS /* LIMIT 1 */"), (0, usize::MAX));
+        assert_eq!(limit("/* 7 */ SHOW WARNINGS LIMIT 5 -- limit 1, 2"), (0, 5));
+        assert_eq!(limit("SHOW WARNINGS LIMIT /* OFFSET */ 5, /* 1 */ 2"), (5, 2));
+        assert_eq!(limit("SHOW WARNINGS /*!50000 LIMIT 4 */"), (0, 4));
     }
 }
