@@ -1,6 +1,7 @@
 //! What a session asks about its own past is true, although other sessions use the connection in between.
 
 mod copies;
+mod released;
 mod trio;
 mod ways;
 
@@ -54,6 +55,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("diagnostics::names_of_columns_are_as_written", column_names),
     ];
     cases.extend(copies::trials());
+    cases.extend(released::trials());
     cases.extend(ways::trials());
     cases
 }
@@ -151,27 +153,36 @@ fn last_insert_id_prepared(env: &Env) -> CaseResult {
 /// more, whether the id was given or generated.
 fn last_insert_id_cost(env: &Env) -> CaseResult {
     const TURNS: u64 = 20;
+    const ATTEMPTS: u64 = 5;
     let Trio { weir, mut mine, schemas, .. } = Trio::new(env)?;
     // In the same schema, so that nothing else differs.
     let mut other = Session::open(weir.addr(), &schemas[0])?;
     for [first, second] in
-        [["(id, v) VALUES (100 + %, 1)", "(id, v) VALUES (200 + %, 1)"], ["(v) VALUES (%)"; 2]]
+        [["(id, v) VALUES (1000 + %, 1)", "(id, v) VALUES (2000 + %, 1)"], ["(v) VALUES (%)"; 2]]
     {
-        let mut questions = Vec::new();
-        for turn in 0..=TURNS {
-            let insert = |values: &str| {
-                format!("INSERT INTO {}.t {}", schemas[0], values.replace('%', &turn.to_string()))
-            };
-            mine.run(&insert(first))?;
-            other.run(&insert(second))?;
-            if turn == 0 || turn == TURNS {
-                let row = &other.rows("SHOW SESSION STATUS LIKE 'Questions'")?[0];
-                questions.push(row[1].parse::<u64>()?);
+        let inserts = 2 * TURNS;
+        let mut extra = None;
+        for attempt in 0..ATTEMPTS {
+            let mut questions = Vec::new();
+            for turn in 0..=TURNS {
+                let number = (attempt * (TURNS + 1) + turn).to_string();
+                let insert =
+                    |values: &str| format!("INSERT INTO {}.t {}", schemas[0], values.replace('%', &number));
+                mine.run(&insert(first))?;
+                other.run(&insert(second))?;
+                if turn == 0 || turn == TURNS {
+                    let row = &other.rows("SHOW SESSION STATUS LIKE 'Questions'")?[0];
+                    questions.push(row[1].parse::<u64>()?);
+                }
+            }
+            // Fewer where the connection was logged in anew meanwhile, because another case has made an account.
+            extra = questions[1].checked_sub(questions[0] + inserts);
+            if extra.is_some() {
+                break;
             }
         }
-        let inserts = 2 * TURNS;
         // The last but one SHOW and what it took to get there count as well.
-        let extra = questions[1] - questions[0] - inserts;
+        let extra = extra.ok_or("time and again logged in anew")?;
         ensure!(extra <= inserts + 4, "{first}: {extra} statements of Weir's own for {inserts} INSERTs");
     }
     Ok(())

@@ -179,6 +179,15 @@ impl Session {
         self.results()
     }
 
+    /// COM_STMT_EXECUTE with a cursor, from which nothing is fetched.
+    pub fn open_cursor(&mut self, statement: &Prepared) -> Result<Answer, TestkitError> {
+        let mut payload = Vec::new();
+        StmtExecute { stmt_id: statement.id, flags: StmtExecute::CURSOR_TYPE_READ_ONLY, iteration_count: 1 }
+            .write(&mut payload);
+        self.raw.send_command(&payload)?;
+        self.results()
+    }
+
     /// COM_STMT_CLOSE, which is not answered.
     pub fn close(&mut self, statement: &Prepared) -> Result<(), TestkitError> {
         let mut packet = Vec::new();

@@ -233,6 +233,10 @@ impl Watch {
     fn take_learnt(&mut self) {
         if let Some(learnt) = self.learning.take_if(|learning| learning.is_finished()) {
             self.known = learnt.join().ok().flatten();
+            if self.known.is_some() {
+                // Connections from before know nothing of their defaults.
+                self.renew();
+            }
         }
     }
 }
@@ -243,8 +247,6 @@ fn learn(options: &Options, shared: &ServerShared) -> Option<Known> {
             let count = known.variables.names().len();
             tracing::info!(server = %shared.endpoint, count, "session variables are known");
             shared.learn_session_variables(known.variables.clone());
-            // Connections from before know nothing of their defaults.
-            shared.renew();
             Some(known)
         }
         Err(error) => {

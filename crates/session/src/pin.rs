@@ -40,7 +40,7 @@ bitflags! {
         const NEXT_STATEMENT = 1 << 13;
         /// An XA transaction is open.
         const XA = 1 << 14;
-        /// Profiling data is kept for this connection.
+        /// Profiles or optimizer traces of the session's statements, with their texts, are on this connection.
         const PROFILING = 1 << 15;
         /// The server says that state has changed and nobody knows which.
         const STATE_CHANGE = 1 << 16;
@@ -65,8 +65,9 @@ bitflags! {
 
 impl Pins {
     /// What COM_RESET_CONNECTION does not end. A role even outlives COM_CHANGE_USER to a user who does not have
-    /// it (seen on MariaDB 10.11), so that a connection with a role is closed in the end, never handed on.
-    pub const OUTLIVE_RESET: Pins = Pins::ROLE;
+    /// it (seen on MariaDB 10.11), and profiles (MariaDB) or traces (MySQL 9.7) a reset, so that such a connection is
+    /// closed in the end, never handed on.
+    pub const OUTLIVE_RESET: Pins = Pins::ROLE.union(Pins::PROFILING);
 
     /// What stands for changes that nobody can name: a connection that a session with one of these leaves behind is
     /// proven clean before anybody else gets it.
@@ -245,7 +246,7 @@ fn named_effects() -> Effects {
 
 /// Pins that a statement's text calls for and that last.
 fn lasting_pins(effects: Effects) -> Pins {
-    const MAP: [(Effects, Pins); 12] = [
+    const MAP: [(Effects, Pins); 13] = [
         (Effects::USER_VARIABLE, Pins::USER_VARIABLE),
         (Effects::TABLES_LOCKED, Pins::TABLE_LOCK),
         (Effects::BACKUP_STAGE.union(Effects::BACKUP_LOCKED), Pins::BACKUP),
@@ -257,6 +258,7 @@ fn lasting_pins(effects: Effects) -> Pins {
         (Effects::UNTRACKED, Pins::UNREADABLE_VARIABLE),
         (Effects::ONE_SHOT, Pins::NEXT_STATEMENT),
         (Effects::XA, Pins::XA),
+        (Effects::PROFILING, Pins::PROFILING),
         (Effects::UNKNOWN, Pins::STATE_CHANGE),
     ];
     MAP.iter()

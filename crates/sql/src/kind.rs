@@ -205,6 +205,11 @@ impl Kind {
         )
     }
 
+    /// Whether a statement of this kind changes rows itself, which runs the triggers of their table.
+    pub fn may_run_triggers(self) -> bool {
+        matches!(self, Self::Insert | Self::Replace | Self::Update | Self::Delete | Self::LoadData)
+    }
+
     /// The access of a statement of this kind; for the four query kinds, if it proves to be a sure read.
     pub(crate) fn access(self) -> Access {
         match self {

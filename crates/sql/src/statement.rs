@@ -95,7 +95,7 @@ bitflags! {
         const LAST_INSERT_ID_SET = 1 << 20;
         /// SQL_CALC_FOUND_ROWS: FOUND_ROWS() afterwards is more than the number of rows sent.
         const FOUND_ROWS_CALC = 1 << 21;
-        /// SET profiling.
+        /// SET profiling, or optimizer_trace.
         const PROFILING = 1 << 22;
         /// An XA statement other than RECOVER.
         const XA = 1 << 23;
@@ -150,6 +150,8 @@ bitflags! {
         const USER_VARIABLE = 1 << 6;
         /// Reads a system variable (`@@x`), whose value may differ from server to server.
         const SYSTEM_VARIABLE = 1 << 7;
+        /// Reads `@@last_gtid` (MariaDB).
+        const LAST_GTID = 1 << 8;
     }
 }
 

@@ -48,7 +48,6 @@ impl Core {
             && !self.step_aside(key, lease)
             && self.should_move(key, lease)
         {
-            self.keep(lease, key);
             self.release(key);
         }
         if let Some(lease) = self.sessions[key].lease {

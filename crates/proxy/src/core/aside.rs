@@ -72,11 +72,9 @@ impl Core {
         if session.keeps.contains(Keeps::FOUND_ROWS) || has_rows {
             aside.keeps -= Keeps::FOUND_ROWS;
         }
-        if let Some(other) = session.lease.take() {
-            self.backends[other].holder = None;
+        if let Some(other) = self.detach(key) {
             if pins.is_empty() {
                 // The session asks the lease from now on: what the other connection knows is fetched at once.
-                self.keep(other, key);
                 self.fetch_kept(other, SessionKey::MAX);
                 self.offer(other);
             } else {

@@ -407,7 +407,7 @@ impl Core {
         if self.sessions[holder].pins.pins().contains(Pins::TRANSACTION) {
             return self.settle_after_error(key, holder);
         }
-        self.stop_running(key, holder);
+        self.stop_running(holder);
     }
 
     /// The session's state could not be brought to a connection: a schema that is gone, a variable that this
@@ -475,12 +475,10 @@ impl Core {
     }
 
     /// The session's work ends with an error that has been queued; its lease stays if it must.
-    pub(super) fn stop_running(&mut self, key: BackendKey, holder: SessionKey) {
+    pub(super) fn stop_running(&mut self, holder: SessionKey) {
         let stays = !self.sessions[holder].pins.is_empty();
         if !stays {
-            self.keep(key, holder);
-            self.sessions[holder].lease = None;
-            self.backends[key].holder = None;
+            self.detach(holder);
         }
         self.answered_here(holder);
     }

@@ -152,6 +152,7 @@ impl Core {
             long_data_bytes: 0,
             track: None,
             last_insert_id: 0,
+            last_gtid: String::new(),
             row_count: 0,
             found_rows: Some(0),
             saved_warnings: None,
@@ -409,6 +410,7 @@ impl Core {
         session.long_data_bytes = 0;
         session.track = None;
         session.last_insert_id = 0;
+        session.last_gtid = String::new();
         session.is_insert_id_lost = false;
         session.row_count = 0;
         session.saved_warnings = None;

@@ -142,6 +142,7 @@ impl Core {
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS
             | Uses::SESSION_TRACK
+            | Uses::LAST_GTID
             | Uses::DIAGNOSTICS;
         if statement.effects.contains(Effects::SESSION_TRACK)
             || statement.effects.contains(Effects::KILL)

@@ -74,7 +74,7 @@ impl Core {
         }
         match kind {
             WorkKind::Execute => self.note_executed(key, holder),
-            WorkKind::LoginSchema => return self.schema_checked(key, holder),
+            WorkKind::LoginSchema => return self.schema_checked(holder),
             WorkKind::Fetch => self.note_fetched(key, holder),
             WorkKind::StmtReset => self.note_statement_reset(key, holder),
             _ => {}
@@ -107,7 +107,11 @@ impl Core {
                     _ => count,
                 };
                 self.backends[key].row_count = Some(session.row_count);
-                self.backends[key].has_conditions |= warnings > 0 || session.work.has_warned;
+                let has_warned = warnings > 0 || session.work.has_warned;
+                let changes_rows = statement.kind.may_run_triggers() && !statement.multi;
+                // A statement that changes rows ends those of before, on either family.
+                self.backends[key].has_conditions =
+                    has_warned || (self.backends[key].has_conditions && !changes_rows);
                 self.note_kept(holder, insert_id, warnings, has_rows);
                 let counted = self.counted(holder, has_rows.then_some(rows));
                 self.note_found_rows(key, holder, counted);
@@ -138,7 +142,7 @@ impl Core {
             settle = Settle::Status;
         }
         if settle == Settle::Nothing {
-            return self.settle_down(key, holder);
+            return self.settle_down(holder);
         }
         self.sessions[holder].phase = Phase::Settling;
         if settle == Settle::Collation && self.sessions[holder].keeps.contains(Keeps::FOUND_ROWS) {
@@ -175,18 +179,29 @@ impl Core {
         let is_opaque = left.intersects(Pins::OPAQUE) || self.backends[key].is_suspect;
         self.finish_reset(holder);
         if is_opaque && !self.backends[key].greeted.is_mariadb {
-            // Whether a role is left can't be asked there: the connection is not handed on.
-            self.sessions[holder].pins.insert(Pins::ROLE);
+            return self.finish_reset_by_login(key, holder);
         }
         let stays = is_opaque || !self.sessions[holder].pins.is_empty();
         if !stays && self.forgets_its_sql_mode(key) {
             self.backends[key].poison = Some(Poison::Stale);
         }
         if !stays {
-            self.sessions[holder].lease = None;
-            self.backends[key].holder = None;
+            self.detach(holder);
         }
         self.set_up_again(key, is_opaque);
+        self.answered_here(holder);
+    }
+
+    /// The same where a role may be left, for which MySQL can't be asked: a login gives those that the user should have.
+    fn finish_reset_by_login(&mut self, key: BackendKey, holder: SessionKey) {
+        if !self.sessions[holder].pins.is_empty() {
+            // The connection is closed in the end.
+            self.sessions[holder].pins.insert(Pins::ROLE);
+            self.set_up_again(key, true);
+        } else {
+            self.detach(holder);
+            self.recycle(key, Pins::OPAQUE);
+        }
         self.answered_here(holder);
     }
 
@@ -422,7 +437,7 @@ impl Core {
             // Its other half, now that it is certain that no transaction is open.
             Settle::Pending if self.backends[key].greeted.is_mariadb && !is_refused => {
                 let is_open = self.sessions[holder].pins.pins().contains(Pins::TRANSACTION);
-                return if is_open { self.settle_down(key, holder) } else { self.ask(key, Settle::Undone) };
+                return if is_open { self.settle_down(holder) } else { self.ask(key, Settle::Undone) };
             }
             Settle::Undone => return, // the last answer is still to come
             _ => {}
@@ -441,7 +456,7 @@ impl Core {
             // No answer is to be had: the session keeps the connection, of which nothing is known.
             self.backends[key].settle_refusals = 0;
             self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE);
-            return self.settle_down(key, holder);
+            return self.settle_down(holder);
         }
         self.backends[key].settle_refusals = 0;
         if settle == Settle::Collation {
@@ -459,7 +474,7 @@ impl Core {
             // Now that it is known that no transaction is open.
             return self.ask(key, Settle::Pending);
         }
-        self.settle_down(key, holder);
+        self.settle_down(holder);
     }
 
     fn take_collation(&mut self, key: BackendKey, holder: SessionKey, charset: &str, collation: &str) {
@@ -513,7 +528,7 @@ impl Core {
     }
 
     /// The session's command is over; its lease stays if a pin says so.
-    pub(super) fn settle_down(&mut self, key: BackendKey, holder: SessionKey) {
+    pub(super) fn settle_down(&mut self, holder: SessionKey) {
         let session = &self.sessions[holder];
         // A lease that was put aside takes the place of this one.
         let stays = session.aside.is_some() || self.stays(holder);
@@ -523,7 +538,6 @@ impl Core {
             return self.close_session(holder);
         }
         if !stays {
-            self.keep(key, holder);
             self.release(holder);
         }
         let session = &self.sessions[holder];

@@ -112,13 +112,31 @@ impl Core {
         }
     }
 
+    /// The session's statement is about to run on this connection. Where that may end older warnings or not, as several in one
+    /// text and code may, and others have used the connection since, nobody knows them behind it.
+    pub(super) fn lose_warnings_behind_code(&mut self, key: BackendKey, holder: SessionKey) {
+        let session = &self.sessions[holder];
+        let has_some = session.keeps.contains(Keeps::WARNINGS) || session.saved_warnings.is_some();
+        let runs_code = matches!(
+            session.work.statement.kind,
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
+        );
+        let may_end = session.work.kind != WorkKind::Prepare && (session.runs_several() || runs_code);
+        if has_some && may_end && !self.has_own_conditions(key, holder) {
+            self.outdate(holder, Keeps::WARNINGS);
+            self.sessions[holder].saved_warnings = Some(Box::default());
+        }
+    }
+
     /// Whether the session's statement leaves older warnings where they are, as those do on MariaDB (10.11) that use
     /// no table and raise none.
     pub(super) fn leaves_warnings(&self, key: SessionKey) -> bool {
         let session = &self.sessions[key];
         let statement = session.work.statement;
         if session.runs_several() {
-            return false;
+            // Not if one of them changes rows. Else the connection has the answer.
+            let kinds = || weir_sql::kinds(self.statement_text(key), session.dialect);
+            return self.speaks_mariadb(key) && !kinds().into_iter().any(Kind::may_run_triggers);
         }
         if (session.work.kind.is_harmless()
             && !matches!(session.work.kind, WorkKind::Prepare | WorkKind::FieldList))
@@ -175,10 +193,8 @@ impl Core {
             | Kind::Revoke
             | Kind::Show
             | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(key), session.dialect),
-            // Who knows what they run; the lease has the answer.
-            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => {
-                session.lease.is_some() || session.work.kind == WorkKind::Prepare
-            }
+            // Who knows what they run; the connection has the answer.
+            Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => true,
             _ => false,
         }
     }
@@ -275,11 +291,20 @@ impl Core {
         }
     }
 
+    /// Whether LAST_INSERT_ID() must be the session's where its statement runs.
+    pub(super) fn needs_insert_id(&self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let may_ask = self.snapshot.variables.reset_after_hidden_code
+            && session.work.statement.hidden_code
+            && matches!(session.work.kind, WorkKind::Query | WorkKind::Execute);
+        may_ask || session.depends_on_insert_id()
+    }
+
     /// The LAST_INSERT_ID() that the taker's statement needs on its connection, if it needs it and it is known.
     fn id_to_give(&self, taker: SessionKey) -> Option<u64> {
         let session = self.sessions.get(taker)?;
         let is_elsewhere = session.fetching > 0 || session.keeps.contains(Keeps::INSERT_ID);
-        let needs = session.depends_on_insert_id() && !session.has_own_insert_id;
+        let needs = self.needs_insert_id(taker) && !session.has_own_insert_id;
         (needs && !is_elsewhere && !session.is_insert_id_lost).then_some(session.last_insert_id)
     }
 
@@ -349,7 +374,7 @@ impl Core {
             return false;
         }
         let mut needed = Keeps::empty();
-        needed.set(Keeps::INSERT_ID, session.depends_on_insert_id());
+        needed.set(Keeps::INSERT_ID, self.needs_insert_id(holder));
         needed.set(Keeps::FOUND_ROWS, self.needs_found_rows(holder));
         needed.set(Keeps::WARNINGS, session.executes_question());
         if needed.is_empty() {

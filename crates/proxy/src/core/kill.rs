@@ -93,7 +93,7 @@ impl Core {
             return false;
         }
         self.reply_error(holder, error::QUERY_INTERRUPTED, "Query execution was interrupted");
-        self.stop_running(key, holder);
+        self.stop_running(holder);
         self.go_on(key);
         true
     }

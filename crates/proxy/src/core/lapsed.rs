@@ -158,11 +158,8 @@ impl Core {
             self.timers.unpark(self.now + LOOK_EVERY_NS);
             return true;
         }
-        self.keep(lease, holder);
-        let session = &mut self.sessions[holder];
-        session.lease = None;
-        session.phase = Phase::Waiting(self.now);
-        self.backends[lease].holder = None;
+        self.detach(holder);
+        self.sessions[holder].phase = Phase::Waiting(self.now);
         self.offer(lease);
         self.acquire(holder);
         true

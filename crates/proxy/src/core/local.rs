@@ -9,7 +9,7 @@ use weir_protocol::error::ServerError;
 use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_session::state::State;
-use weir_sql::{Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
+use weir_sql::{Access, Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use super::Core;
 use super::client::LOGIN_COLLATION;
@@ -103,6 +103,8 @@ impl Core {
         }
         // Read again by Weir itself.
         let is_kill = session.work.statement.kind == Kind::Kill;
+        let speaks_mariadb = self.speaks_mariadb(key);
+        let writes = session.work.statement.access != Access::Read;
         let native_found_rows = session.keeps.contains(Keeps::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let is_opaque = session.is_opaque();
@@ -143,6 +145,9 @@ impl Core {
                 What::DiagnosticsCount { errors_only } => {
                     typed::variable(session.saved_rows(*errors_only).count())
                 }
+                // A server that does not know it says so; and statements before may have written.
+                What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,
+                What::LastGtid => typed::gtid(&session.last_gtid),
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(key);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);

@@ -91,7 +91,9 @@ impl Core {
             "Lost connection to {endpoint} (hostgroup {hostgroup}) while the statement ran{state}: {fate}"
         );
         if is_answering {
-            return self.break_off(key, breaks_off, error, &message);
+            // Behind what it has sent of its file the client waits for an answer.
+            let file_at = session.infile.as_deref().map(super::infile::Infile::next_sequence);
+            return self.break_off(key, breaks_off.or(file_at), error, &message);
         }
         self.fail_session(key, error, &message);
     }

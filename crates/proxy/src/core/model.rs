@@ -18,7 +18,7 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::prepared::{ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
-use weir_sql::{Dialect, Effects, Several, Statement, Uses};
+use weir_sql::{Dialect, Effects, Kind, Several, Statement, Uses};
 
 pub(crate) use connection::{
     Backend, Expected, Fetch, HiddenCode, Keeps, Kept, Kill, Poison, Purpose, Stage,
@@ -131,6 +131,8 @@ pub(crate) struct Session {
     /// A reply with kept diagnostics is on its way.
     pub fetching: u32,
     pub last_insert_id: u64,
+    /// `@@last_gtid`, as its last reply with one has told (MariaDB).
+    pub last_gtid: String,
     pub row_count: i64,
     /// FOUND_ROWS(), unless only a connection knows it ([`Keeps::FOUND_ROWS`]). None: nobody knows it any more.
     pub found_rows: Option<u64>,
@@ -168,7 +170,18 @@ pub(crate) struct Session {
     pub close_when_done: bool,
 }
 
+/// A longer one is none.
+const GTID_BYTES_MAX: usize = 64;
+
 impl Session {
+    /// The reply tells what the session has written last. In place, as every write does.
+    pub(crate) fn take_last_gtid(&mut self, value: &[u8]) {
+        self.last_gtid.clear();
+        if let Some(text) = std::str::from_utf8(value).ok().filter(|text| text.len() <= GTID_BYTES_MAX) {
+            self.last_gtid.push_str(text);
+        }
+    }
+
     /// Whether its statement may mean LAST_INSERT_ID(): see [`Work::depends_on_insert_id`]. With `sql_auto_is_null` every
     /// statement may.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
@@ -407,12 +420,16 @@ impl Work {
         self.is_sent || self.is_being_prepared
     }
 
-    /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is.
+    /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is; its
+    /// triggers may ask for it, or those of the transaction that it begins.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
+        let Statement { kind, uses, effects, multi, .. } = self.statement;
         self.kind != WorkKind::Prepare
-            && (self.statement.uses.contains(Uses::LAST_INSERT_ID)
-                || self.statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
-                || self.statement.multi)
+            && (uses.contains(Uses::LAST_INSERT_ID)
+                || effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
+                || multi
+                || kind.may_run_triggers()
+                || matches!(kind, Kind::Begin | Kind::XaStart))
     }
 }
 

@@ -25,6 +25,9 @@ const STATEMENT_BYTES_MAX: usize = 32 << 20;
 const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
 /// The id of the statement prepared last.
 const LAST_PREPARED: [u8; 4] = [0xFF; 4];
+/// What is put in the place of it changes with every write.
+const GTID_IN_TEXT: &str =
+    "@@last_gtid may be that of another session's write in a prepared statement: ask for it in a COM_QUERY";
 
 impl Core {
     /// MariaDB (since 10.2) has an id that means the statement of the last COM_STMT_PREPARE, for clients that do not wait for
@@ -75,6 +78,11 @@ impl Core {
         }
         if statement.kind == Kind::Kill {
             self.refuse(key, KILL_ALONE);
+            self.command_done(key);
+            return true;
+        }
+        if statement.uses.contains(Uses::LAST_GTID) && self.speaks_mariadb(key) {
+            self.refuse(key, GTID_IN_TEXT);
             self.command_done(key);
             return true;
         }

@@ -167,9 +167,9 @@ impl Core {
     /// The COMMIT in front of a statement that ends a read-only transaction has been answered. Should it have failed,
     /// nothing is lost but the connection.
     pub(super) fn left_reader(&mut self, key: BackendKey) {
-        let Some(holder) = self.backends[key].holder.take() else { return self.go_on(key) };
+        let Some(holder) = self.backends[key].holder else { return self.go_on(key) };
+        self.detach(holder);
         let session = &mut self.sessions[holder];
-        session.lease = None;
         session.is_pinned_to_reader = false;
         session.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);

@@ -279,7 +279,9 @@ impl Core {
                 SessionTrack::SystemVariable { name, value } => {
                     // Reported after statements that have not set a variable: the one by MariaDB, the other by MySQL 9.
                     reported.variable |= name != b"last_gtid" && name != b"statement_id";
-                    if takes_variables {
+                    if name == b"last_gtid" {
+                        self.sessions[holder].take_last_gtid(value);
+                    } else if takes_variables {
                         self.take_variable(key, holder, name, value, &mut next);
                     }
                 }
@@ -351,7 +353,8 @@ impl Core {
             Meaning::State if !is_restorable(value) => session.pins.insert(Pins::UNREADABLE_VARIABLE),
             Meaning::State => {
                 match &*name {
-                    "profiling" => session.pins.set(Pins::PROFILING, text == "ON"),
+                    "profiling" if text == "ON" => session.pins.insert(Pins::PROFILING),
+                    "optimizer_trace" if text.contains("enabled=on") => session.pins.insert(Pins::PROFILING),
                     "sql_auto_is_null" => session.pins.set(Pins::AUTO_IS_NULL, text == "ON"),
                     _ => {}
                 }

@@ -59,6 +59,7 @@ impl Core {
         if self.saves_first(key, holder) {
             return;
         }
+        self.lose_warnings_behind_code(key, holder);
         if self.asks_if_it_tracks(key, holder)
             || self.put_announced(key, holder)
             || self.end_conditions(key, holder)
@@ -83,7 +84,7 @@ impl Core {
         let is_safe = work.is_read
             && session.upload.is_none()
             && work.kind == WorkKind::Query
-            && !session.depends_on_insert_id()
+            && !self.needs_insert_id(holder)
             && !self.needs_found_rows(holder)
             && !self.needs_row_count(key, holder);
         if self.sync(key, &state) && is_safe {
@@ -175,9 +176,9 @@ impl Core {
     /// COM_CHANGE_USER to the same user: the only way back to no default schema.
     fn wipe(&mut self, key: BackendKey) {
         let identity = self.backends[key].identity;
-        let Some(holder) = self.backends[key].holder.take() else { return };
+        let Some(holder) = self.backends[key].holder else { return };
+        self.detach(holder);
         let session = &mut self.sessions[holder];
-        session.lease = None;
         session.phase = Phase::Waiting(self.now);
         let socket = session.socket;
         let server = self.backends[key].server;
@@ -244,14 +245,14 @@ impl Core {
         }
     }
 
-    /// A statement that asks for LAST_INSERT_ID(), or may change it, on a connection where it is not this
-    /// session's gets it set in front. That can't fail, so it may go in the same write.
+    /// A statement that asks for LAST_INSERT_ID(), itself or by its triggers, or may change it, on a connection where it is
+    /// not this session's gets it set in front. That can't fail, so it may go in the same write.
     ///
     /// True if the statement has to wait for its OK: inside a transaction Galera may answer any command with 1213,
     /// and then the statement behind it would run on its own.
     fn before_insert_id(&mut self, key: BackendKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
-        if !session.depends_on_insert_id() || session.has_own_insert_id {
+        if !self.needs_insert_id(holder) || session.has_own_insert_id {
             return false;
         }
         let waits = !session.pins.is_empty();

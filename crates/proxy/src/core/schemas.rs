@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weir_protocol::error::{self, ServerError};
 
 use super::Core;
-use super::model::{BackendKey, Ending, Nanos, Session, SessionKey, WorkKind};
+use super::model::{Ending, Nanos, Session, SessionKey, WorkKind};
 use super::renewal::is_about_user;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// The server has answered.
-    pub(super) fn schema_checked(&mut self, key: BackendKey, holder: SessionKey) {
+    pub(super) fn schema_checked(&mut self, holder: SessionKey) {
         let session = &mut self.sessions[holder];
         match (session.work.ending, session.owed_error.take()) {
             (Ending::Err(_), Some(owed)) => self.schema_unchecked(holder, owed.0, &owed.1),
@@ -109,7 +109,7 @@ impl Core {
                 self.login_done(holder);
             }
         }
-        self.settle_down(key, holder);
+        self.settle_down(holder);
     }
 
     /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is

@@ -77,6 +77,7 @@ pub(super) fn is_known_before(place: &Substitution) -> bool {
         | What::DiagnosticsCount { .. } => false,
         What::Function(SessionFunction::ConnectionId)
         | What::ThreadIdVariable
+        | What::LastGtid
         | What::SessionTrackVariable(_) => true,
     }
 }

@@ -566,10 +566,19 @@ impl Core {
 
     /// A session leaves its lease behind, in order.
     pub(super) fn release(&mut self, key: SessionKey) {
-        let Some(lease) = self.sessions[key].lease.take() else { return };
-        self.backends[lease].holder = None;
+        let Some(lease) = self.detach(key) else { return };
         self.statistics.totals.pool_returns += 1;
         self.offer(lease);
+    }
+
+    /// A session leaves a lease that goes on as it is: what only that knows of the session is marked on it. Every lease
+    /// ends either here, or with [`Core::lose_lease`], or with its session.
+    pub(super) fn detach(&mut self, key: SessionKey) -> Option<BackendKey> {
+        let lease = self.sessions[key].lease?;
+        self.keep(lease, key);
+        self.sessions[key].lease = None;
+        self.backends[lease].holder = None;
+        Some(lease)
     }
 }
 

@@ -162,9 +162,7 @@ impl Core {
             self.backends[key].holder = None;
             self.discard(key, Some(Poison::TurnedAway));
         } else {
-            self.keep(key, holder);
-            self.sessions[holder].lease = None;
-            self.backends[key].holder = None;
+            self.detach(holder);
             self.offer(key);
         }
         let session = &mut self.sessions[holder];

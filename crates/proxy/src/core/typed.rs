@@ -26,3 +26,9 @@ pub(super) fn thread_id(id: u32, own: u32) -> String {
 pub(super) fn variable(value: impl Display) -> String {
     format!("NULLIF({value}|0,-1)")
 }
+
+/// `@@last_gtid`: digits and hyphens, in the character set of system variables.
+pub(super) fn gtid(value: &str) -> String {
+    let plain: String = value.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
+    format!("CONVERT('{plain}' USING utf8mb3)")
+}

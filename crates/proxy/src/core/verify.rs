@@ -95,9 +95,7 @@ impl Core {
     fn release_when_idle(&mut self, key: BackendKey, holder: SessionKey) {
         let is_idle = matches!(self.sessions[holder].phase, Phase::Idle);
         if is_idle && self.sessions[holder].lease == Some(key) && !self.stays(holder) {
-            self.keep(key, holder);
-            self.sessions[holder].lease = None;
-            self.backends[key].holder = None;
+            self.detach(holder);
         }
     }
 

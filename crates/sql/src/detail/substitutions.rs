@@ -31,6 +31,8 @@ pub enum What {
         /// The latter.
         errors_only: bool,
     },
+    /// `@@last_gtid`.
+    LastGtid,
     /// The session's value of a `session_track_*` variable; its name in lower case.
     SessionTrackVariable(String),
 }
@@ -53,8 +55,8 @@ pub struct Substitution {
 }
 
 /// The places of `CONNECTION_ID()`, `ROW_COUNT()`, `FOUND_ROWS()` and of `@@session_track_*`,
-/// `@@pseudo_thread_id`, `@@warning_count` and `@@error_count`, in their order. Not in definitions of views, routines and the like, which would keep the literal, and not
-/// where a variable is assigned. Nothing if the text cannot be read with certainty.
+/// `@@pseudo_thread_id`, `@@last_gtid`, `@@warning_count` and `@@error_count`, in their order. Not in definitions of views,
+/// routines and the like, which would keep the literal, and not where a variable is assigned. Nothing if the text cannot be read with certainty.
 pub fn substitutions(text: &[u8], dialect: Dialect) -> Vec<Substitution> {
     let mut found = Vec::new();
     let mut cursor = Cursor::new(text, dialect);
@@ -229,6 +231,9 @@ fn variable(cursor: &Cursor<'_>, assigns: bool) -> Option<(usize, What)> {
     }
     if text.eq_ignore_ascii_case(b"pseudo_thread_id") {
         return Some((length, What::ThreadIdVariable));
+    }
+    if text.eq_ignore_ascii_case(b"last_gtid") {
+        return Some((length, What::LastGtid));
     }
     let errors_only = text.eq_ignore_ascii_case(b"error_count");
     if errors_only || text.eq_ignore_ascii_case(b"warning_count") {

@@ -253,6 +253,8 @@ impl Scanner<'_> {
             self.uses |= Uses::DIAGNOSTICS;
         } else if is(b"pseudo_thread_id") {
             self.uses |= Uses::CONNECTION_ID;
+        } else if is(b"last_gtid") {
+            self.uses |= Uses::LAST_GTID;
         } else if is_session_track(name) {
             self.uses |= Uses::SESSION_TRACK;
         }

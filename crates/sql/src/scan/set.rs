@@ -290,7 +290,7 @@ fn effects_of(item: &Item, name: &[u8]) -> Effects {
         Effects::ONE_SHOT | untracked
     } else if is(&["last_insert_id", "identity"]) {
         Effects::LAST_INSERT_ID_SET | untracked
-    } else if is(&["profiling", "profiling_history_size"]) {
+    } else if is(&["profiling", "profiling_history_size", "optimizer_trace"]) {
         Effects::PROFILING | untracked
     } else if is(&["rand_seed1", "rand_seed2", "pseudo_slave_mode", "pseudo_replica_mode"])
         || is(&["debug", "debug_dbug", "debug_sync"])
