@@ -261,7 +261,7 @@ fn places_of_substitutions() {
 #[test]
 fn substitutions_know_what_they_are() {
     let text = b"SELECT CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), @@session_track_SCHEMA, @@session.warning_count, \
-                 @@Error_Count, @@pseudo_thread_id";
+                 @@Error_Count, @@pseudo_thread_id, @@Last_Gtid";
     let found: Vec<What> = substitutions(text, dialect()).into_iter().map(|found| found.what).collect();
     let expected = [
         What::Function(SessionFunction::ConnectionId),
@@ -271,6 +271,7 @@ fn substitutions_know_what_they_are() {
         What::DiagnosticsCount { errors_only: false },
         What::DiagnosticsCount { errors_only: true },
         What::ThreadIdVariable,
+        What::LastGtid,
     ];
     assert_eq!(found, expected);
 }
