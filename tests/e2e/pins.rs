@@ -37,6 +37,8 @@ enum End {
     Statement(&'static str),
     /// By COM_RESET_CONNECTION only.
     Reset,
+    /// Not even by that: the connection is closed behind the session.
+    Gone,
 }
 
 /// A reason to stay, and something that only the connection can answer.
@@ -49,7 +51,7 @@ struct Reason {
     end: End,
 }
 
-use End::{Reset, Statement};
+use End::{Gone, Reset, Statement};
 
 /// `#` stands for something different in every case, in names that all sessions of a server share.
 const REASONS: &[Reason] = &[
@@ -156,7 +158,13 @@ const REASONS: &[Reason] = &[
         look: None,
         end: Statement("SET sql_auto_is_null = 0"),
     },
-    Reason { name: "profiling", begin: &["SET profiling = 1"], look: None, end: Reset },
+    Reason { name: "profiling", begin: &["SET profiling = 1", "SET profiling = 0"], look: None, end: Gone },
+    Reason {
+        name: "optimizer_trace",
+        begin: &["SET optimizer_trace = 'enabled=on'", "SELECT v FROM t", "SET optimizer_trace = DEFAULT"],
+        look: Some(("SELECT COUNT(*) > 0 FROM information_schema.OPTIMIZER_TRACE", "1")),
+        end: Gone,
+    },
 ];
 
 const OBJECTS: [&str; 6] = [
@@ -217,6 +225,13 @@ fn holds_and_ends(weir: &Weir, schema: &str, reason: &Reason) -> CaseResult {
     match reason.end {
         Statement(sql) => drop(holder.run(&text(sql))?),
         Reset => drop(holder.reset()?.done()?),
+        Gone => {
+            holder.reset()?.done()?;
+            let answer = other.query("DO 0")?;
+            ensure!(answer.error() == Some(NO_CONNECTION), "{name} ends with a reset: {answer:?}");
+            drop(holder);
+            return wait_free(&mut other);
+        }
     }
     other.run("DO 0").map_err(|error| format!("{name} still holds the connection: {error}"))?;
     holder.run("DO 0").map_err(|error| format!("{name}, the holder after its end: {error}"))?;
