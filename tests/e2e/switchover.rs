@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_testkit::{Weir, weir_binary};
+use weir_testkit::{Weir, WeirConfig, weir_binary};
 use weir_tests::session::Param;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("switchover::a_transaction_is_waited_for", transaction),
         Case::parallel("switchover::sessions_of_a_primary_listener_move_with_their_next_statement", bound),
         Case::parallel("switchover::what_can_not_be_is_explained", faults),
+        Case::parallel("switchover::nothing_else_waits_for_one", meanwhile),
     ]
 }
 
@@ -206,6 +207,42 @@ fn transaction(env: &Env) -> CaseResult {
     // On the new writer, with everything there.
     inside.run("INSERT INTO t VALUES (3)")?;
     ensure!(inside.value("SELECT COUNT(*) FROM t FOR UPDATE")? == "3", "rows are missing");
+    Ok(())
+}
+
+/// While a switchover waits for a transaction another configuration is taken, and a signal ends Weir.
+fn meanwhile(env: &Env) -> CaseResult {
+    let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    let weir = env.weir_with(&config)?;
+    let schema = env.schema()?;
+    wait_writer(&weir)?;
+    let before = writer(&weir)?;
+    let mut inside = Session::open(weir.addr(), &schema)?;
+    inside.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    inside.run("BEGIN")?;
+    inside.run("INSERT INTO t VALUES (1)")?;
+    thread::scope(|scope| -> CaseResult {
+        let switch = scope.spawn(|| {
+            run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "30000"]).map_err(|error| error.to_string())
+        });
+        eventually("the switchover waits", PATIENCE, || Ok(weir.log().contains("switchover begins")))?;
+        let second = run(&weir, &["switchover", HOSTGROUP])?;
+        let wanted = "a switchover of hostgroup 100 is under way";
+        ensure!(text(&second.stderr).contains(wanted), "{second:?}");
+        config.variable("max_connections", 1234);
+        weir.reload(&config)?;
+        ensure!(!switch.is_finished(), "the switchover has not waited");
+        weir.sigterm()?;
+        let undone = switch.join().map_err(|_| "the switchover has panicked")??;
+        ensure!(text(&undone.stderr).contains("weir is ending: undone"), "{undone:?}");
+        Ok(())
+    })?;
+    // The transaction comes to its end where it began.
+    inside.run("COMMIT")?;
+    weir.wait_exit(PATIENCE)?;
+    let at_writer: std::net::SocketAddrV4 = before.parse()?;
+    let count = Session::open(at_writer, &schema)?.value("SELECT COUNT(*) FROM t")?;
+    ensure!(count == "1", "the transaction is lost: {count}");
     Ok(())
 }
 

@@ -54,5 +54,5 @@ mod watch;
 
 pub use clock::monotonic_ns;
 pub use examination::{Examined, Finding, Remedy, examine};
-pub use monitor::{Monitor, Reporter};
+pub use monitor::{Monitor, Planner, Reporter};
 pub use probe_log::{GaleraSeen, GroupSeen, LagSeen, ProbeCounts, ProbeLog, Probed};

@@ -76,30 +76,9 @@ impl Monitor {
         }
     }
 
-    /// Has `to` come before the present writer of a cluster, if it can write; returns when the next roles have been
-    /// published. With an epoch the role moves when the epoch row says so, and until then the order stands: see
-    /// [`Monitor::switch_ends`].
-    pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
-        self.order(writer_hostgroup, to, SwitchStep::Move);
-    }
-
-    /// Has the other Weirs in front of a cluster hold for a switchover to `to`, if there are any. Those that may still
-    /// write are in [`weir_topology::Tenure::awaited`].
-    pub fn ask_to_hold(&self, writer_hostgroup: u32, to: &Endpoint) {
-        self.order(writer_hostgroup, to, SwitchStep::Ask);
-    }
-
-    /// A planned change is given up; one that has been made stays.
-    pub fn switch_ends(&self) {
-        let _ = self.events.send(Event::SwitchEnds);
-    }
-
-    fn order(&self, writer_hostgroup: u32, to: &Endpoint, step: SwitchStep) {
-        let (published, is_published) = sync_channel(0);
-        let switch = Switch { writer_hostgroup, to: to.clone(), step };
-        if self.events.send(Event::Switch { switch, published }).is_ok() {
-            let _ = is_published.recv();
-        }
+    /// A way to plan changes of writers from any thread.
+    pub fn planner(&self) -> Planner {
+        Planner { events: self.events.clone() }
     }
 
     /// What the probes have seen lately.
@@ -134,6 +113,46 @@ impl Drop for Monitor {
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Monitor").finish_non_exhaustive()
+    }
+}
+
+/// Has the monitor make planned changes of writers.
+#[derive(Clone)]
+pub struct Planner {
+    events: SyncSender<Event>,
+}
+
+impl Planner {
+    /// Has `to` come before the present writer of a cluster, if it can write; returns when the next roles have been
+    /// published. With an epoch the role moves when the epoch row says so, and until then the order stands: see
+    /// [`Planner::switch_ends`].
+    pub fn switch(&self, writer_hostgroup: u32, to: &Endpoint) {
+        self.order(writer_hostgroup, to, SwitchStep::Move);
+    }
+
+    /// Has the other Weirs in front of a cluster hold for a switchover to `to`, if there are any. Those that may still
+    /// write are in [`weir_topology::Tenure::awaited`].
+    pub fn ask_to_hold(&self, writer_hostgroup: u32, to: &Endpoint) {
+        self.order(writer_hostgroup, to, SwitchStep::Ask);
+    }
+
+    /// A planned change is given up; one that has been made stays.
+    pub fn switch_ends(&self, writer_hostgroup: u32) {
+        let _ = self.events.send(Event::SwitchEnds { writer_hostgroup });
+    }
+
+    fn order(&self, writer_hostgroup: u32, to: &Endpoint, step: SwitchStep) {
+        let (published, is_published) = sync_channel(0);
+        let switch = Switch { writer_hostgroup, to: to.clone(), step };
+        if self.events.send(Event::Switch { switch, published }).is_ok() {
+            let _ = is_published.recv();
+        }
+    }
+}
+
+impl fmt::Debug for Planner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Planner").finish_non_exhaustive()
     }
 }
 

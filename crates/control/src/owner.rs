@@ -103,7 +103,10 @@ pub(crate) enum Event {
         published: SyncSender<()>,
     },
     /// A planned change is given up, or was made.
-    SwitchEnds,
+    SwitchEnds {
+        /// Names the cluster.
+        writer_hostgroup: u32,
+    },
     /// The end.
     Stop,
 }
@@ -132,7 +135,7 @@ pub(crate) fn run(
         hurry: Arc::new(AtomicBool::new(false)),
         epoch,
         accords: BTreeMap::new(),
-        switch: None,
+        switches: Vec::new(),
         cleared: Vec::new(),
         has_news: false,
     };
@@ -194,8 +197,8 @@ struct Owner {
     epoch: EpochPolicy,
     /// By writer hostgroup.
     accords: BTreeMap<u32, Accord>,
-    /// A planned change that has not been made yet.
-    switch: Option<Switch>,
+    /// Planned changes that have not been made yet, of each cluster one at most.
+    switches: Vec<Switch>,
     cleared: Vec<Cleared>,
     /// Something was heard since the last decision that the next one may depend on.
     has_news: bool,
@@ -234,10 +237,11 @@ impl Owner {
                 return Some(published);
             }
             Event::Switch { switch, published } => {
-                self.switch = Some(switch);
+                self.forget_switch(switch.writer_hostgroup);
+                self.switches.push(switch);
                 return Some(published);
             }
-            Event::SwitchEnds => self.switch = None,
+            Event::SwitchEnds { writer_hostgroup } => self.forget_switch(writer_hostgroup),
             Event::Epoch { endpoint, generation, result } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
                     self.epoch_read(&endpoint, result);
@@ -393,7 +397,7 @@ impl Owner {
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);
-        self.end_switch();
+        self.end_switches();
         self.limit_writes();
         if changed {
             log(&self.roles, &previous);

@@ -51,7 +51,7 @@ pub(crate) fn decide(
         previous,
         now: judge.now,
         unconfirmed_failover_ms: policy.choices.unconfirmed_failover_ms,
-        switch: judge.policy.switch.as_ref(),
+        switch: judge.policy.switch_of(policy.writer_hostgroup),
         epoch: judge.policy.epoch_of(policy),
         cleared: &judge.policy.cleared,
         tenure: None,
@@ -212,7 +212,7 @@ impl<'a> Cluster<'a> {
             heavier.map(|(member, _)| member.endpoint).collect()
         };
         // Else the present writers come first and in their order.
-        let switch = self.switch_here().filter(|_| self.tenure.is_none());
+        let switch = self.switch.filter(|_| self.tenure.is_none());
         candidates.sort_by_key(|(member, state)| {
             (
                 switch.is_none_or(|switch| switch.to != *member.endpoint || switch.step != SwitchStep::Move),
@@ -269,10 +269,6 @@ impl<'a> Cluster<'a> {
         let held_up = self.held_up.iter().find(|(known, _)| known == endpoint);
         held_up.is_some_and(|(_, since)| self.now.since(*since) >= PAUSED_LONG_MS)
             && self.healthy().count() > self.held_up.len()
-    }
-
-    fn switch_here(&self) -> Option<&'a Switch> {
-        self.switch.filter(|switch| switch.writer_hostgroup == self.policy.writer_hostgroup)
     }
 
     /// A lost writer has been waited for long enough, although the cluster still has it.

@@ -30,7 +30,7 @@ pub(crate) fn decide(
         before: previous.before(policy.writer_hostgroup, Flavour::GroupReplication),
         previous,
         now: judge.now,
-        switch: judge.policy.switch.as_ref(),
+        switch: judge.policy.switch_of(policy.writer_hostgroup),
         view: None,
     };
     cluster.drop_other_groups();
@@ -251,9 +251,7 @@ impl<'a> Cluster<'a> {
     /// The members whose obstacle to writing (none: no obstacle) is accepted, the best writer first.
     fn candidates(&self, accepted: impl Fn(Option<Reason>) -> bool) -> Vec<Endpoint> {
         let before = self.before.last_writers();
-        let switch = self.switch.filter(|switch| {
-            switch.writer_hostgroup == self.policy.writer_hostgroup && switch.step == SwitchStep::Move
-        });
+        let switch = self.switch.filter(|switch| switch.step == SwitchStep::Move);
         let mut candidates: Vec<_> =
             healthy(&self.members).filter(|(member, _)| accepted(self.cannot_write(member))).collect();
         candidates.sort_by_key(|(member, state)| {

@@ -19,8 +19,8 @@ pub struct Policy {
     pub shun_on_failures: u32,
     /// How long it then rests at least.
     pub shun_recovery_ms: u64,
-    /// A planned change of a writer.
-    pub switch: Option<Switch>,
+    /// Planned changes of writers, of each cluster one at most.
+    pub switches: Vec<Switch>,
     /// How this Weir agrees with others in front of the same Galera clusters; none: it goes by facts alone.
     pub epoch: Option<EpochPolicy>,
     /// Clusters, by writer hostgroup, in which the epoch can't be read or written: facts alone must do there.
@@ -69,7 +69,7 @@ impl Default for Policy {
             ping_failures_max: 3,
             shun_on_failures: 5,
             shun_recovery_ms: 9_000,
-            switch: None,
+            switches: Vec::new(),
             epoch: None,
             by_facts: Vec::new(),
             cleared: Vec::new(),
@@ -82,6 +82,11 @@ impl Policy {
     pub(crate) fn epoch_of(&self, cluster: &ClusterPolicy) -> Option<&EpochPolicy> {
         let is_in_force = cluster.has_epoch() && !self.by_facts.contains(&cluster.writer_hostgroup);
         self.epoch.as_ref().filter(|_| is_in_force)
+    }
+
+    /// The planned change of a cluster's writer.
+    pub(crate) fn switch_of(&self, writer_hostgroup: u32) -> Option<&Switch> {
+        self.switches.iter().find(|switch| switch.writer_hostgroup == writer_hostgroup)
     }
 
     /// Whether a hostgroup belongs to a cluster, by whose rules its servers get their roles.

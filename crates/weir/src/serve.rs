@@ -9,11 +9,13 @@ mod leaving;
 mod materials;
 mod office;
 mod opening;
+mod operations;
 mod pause;
 pub(crate) mod peers;
 mod reload;
 mod switchover;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -36,6 +38,7 @@ use self::handover::{Handover, UNDER_WAY};
 pub(crate) use self::intake::Intake;
 use self::intake::Offer;
 use self::opening::Opened;
+use self::operations::{Operations, Request};
 use self::reload::Reloader;
 use self::switchover::Successions;
 use crate::addresses::Unresolved;
@@ -105,6 +108,8 @@ enum Event {
     Order(Order),
     /// Another thread has a configuration to go by.
     Offer(Offer),
+    /// An operation wants something, or has ended.
+    Operation(Request),
     Signal(i32),
     /// The workers have ended.
     Ended(std::io::Result<()>),
@@ -159,6 +164,9 @@ struct Server {
     drained: Drained,
     failbacks: Failbacks,
     successions: Successions,
+    operations: Operations,
+    /// The way to this thread.
+    events: Sender<Event>,
     publisher: Publisher,
     tally: Arc<Tally>,
     web: Web,
@@ -186,8 +194,11 @@ impl Server {
                 Event::Roles => {
                     // Of many changes that came together the last one has been followed with the first.
                     self.follow_roles();
-                    self.fail_back();
-                    self.see_to_successions();
+                    self.see_to_clusters();
+                }
+                Event::Operation(request) => {
+                    self.oblige(request);
+                    self.see_to_clusters();
                 }
                 Event::Order(order) => self.obey(order, &mut service),
                 Event::Offer(offer) => self.consider(offer, &mut service),
@@ -208,6 +219,12 @@ impl Server {
         self.drain(service, events, inbox)
     }
 
+    /// Begins what roles call for.
+    fn see_to_clusters(&mut self) {
+        self.fail_back();
+        self.see_to_successions();
+    }
+
     /// The next event; meanwhile what is due is done. None when nobody is left who could tell something.
     fn next_event(&mut self, inbox: &Receiver<Event>) -> Option<Event> {
         loop {
@@ -215,8 +232,7 @@ impl Server {
             let Some(due) = due else { return inbox.recv().ok() };
             match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
-                    self.fail_back();
-                    self.see_to_successions();
+                    self.see_to_clusters();
                 }
                 event => return event.ok(),
             }
@@ -231,6 +247,7 @@ impl Server {
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
         self.web.leave();
+        self.operations.end();
         let ended = events.clone();
         let mut is_told = self.handover != Handover::Done;
         let drain = if is_told { Drain::Stop } else { Drain::HandedOver };
@@ -246,9 +263,11 @@ impl Server {
         })?;
         // Whoever takes over from this Weir has a scheduler of its own.
         self.scheduler.stop();
+        let mut workers_ended = None;
         for event in inbox {
             match event {
                 Event::Roles => self.follow_roles(),
+                Event::Operation(request) => self.oblige(request),
                 // Whoever ordered is told that by the end of the channel.
                 Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
@@ -258,14 +277,17 @@ impl Server {
                     tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
                     return Ok(());
                 }
-                Event::Ended(result) => {
-                    self.monitor.stop();
-                    tracing::info!("drained");
-                    return Ok(result?);
-                }
+                Event::Ended(result) => workers_ended = Some(result),
+            }
+            // What was begun with servers is brought to an end, or undone.
+            if workers_ended.is_some() && self.operations.any().is_none() {
+                break;
             }
         }
-        Ok(())
+        self.control.finish();
+        self.monitor.stop();
+        tracing::info!("drained");
+        Ok(workers_ended.unwrap_or(Ok(()))?)
     }
 
     /// Publishes new roles, if there are any.
@@ -287,9 +309,24 @@ impl Server {
         let done = match deed {
             Deed::HandOver(wish) => return self.obey_successor(wish, service),
             _ if self.handover != Handover::None => Err(UNDER_WAY.to_owned()),
-            Deed::Drain(endpoint) => self.drain_server(&endpoint, &steps),
-            Deed::Undrain(endpoint) => self.undrain_server(&endpoint),
-            Deed::Switchover(switchover) => self.switchover(&switchover, &steps),
+            Deed::Drain(endpoint) => {
+                let clusters = self.clusters_of(&endpoint);
+                return self.operate_for(steps, "drain", clusters, move |operator, steps| {
+                    operator.drain_server(&endpoint, steps)
+                });
+            }
+            Deed::Undrain(endpoint) => {
+                let clusters = self.clusters_of(&endpoint);
+                return self.operate_for(steps, "undrain", clusters, move |operator, _| {
+                    operator.undrain_server(&endpoint)
+                });
+            }
+            Deed::Switchover(wanted) => {
+                let clusters = BTreeSet::from([wanted.writer_hostgroup]);
+                return self.operate_for(steps, "switchover", clusters, move |operator, steps| {
+                    operator.switchover(&wanted, steps)
+                });
+            }
             Deed::Pause => self.pause(true, service),
             Deed::Resume => self.pause(false, service),
             Deed::ReloadTls(certificate) => self.reload_tls(certificate),

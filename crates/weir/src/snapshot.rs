@@ -45,8 +45,8 @@ pub(crate) struct Snapshots {
     users: (Arc<Vec<Arc<MysqlUser>>>, Arc<Users>),
     /// This Weir's name.
     pub(crate) instance: Arc<str>,
-    /// A writer hostgroup whose statements wait, and why.
-    pub(crate) held: Option<(u32, String)>,
+    /// Writer hostgroups whose statements wait, and why.
+    pub(crate) held: BTreeMap<u32, String>,
 }
 
 impl Snapshots {
@@ -62,7 +62,7 @@ impl Snapshots {
             rules: Arc::default(),
             users: Default::default(),
             instance: Arc::from(""),
-            held: None,
+            held: BTreeMap::new(),
         }
     }
 
@@ -168,9 +168,7 @@ impl Snapshots {
             if let Some(attributes) = attributes {
                 limit_online(hostgroup, attributes.max_num_online_servers);
             }
-            if let Some((held, because)) = &self.held
-                && held == id
-            {
+            if let Some(because) = self.held.get(id) {
                 hostgroup.members.clear();
                 hostgroup.absent = because.clone();
             }

@@ -45,18 +45,22 @@ impl Owner {
             |hostgroup: &u32| self.accords.get(hostgroup).is_some_and(|accord| !accord.is_denied());
         let hostgroups = policy.galera.iter().map(|cluster| cluster.writer_hostgroup);
         policy.by_facts = hostgroups.filter(|hostgroup| !in_force(hostgroup)).collect();
-        policy.switch = self.switch.clone();
+        policy.switches.clone_from(&self.switches);
         policy.cleared = self.cleared.clone();
     }
 
     /// A planned change is over when one decision has made it, or the row names its target.
-    pub(super) fn end_switch(&mut self) {
-        let Some(switch) = &self.switch else { return };
-        let group = self.roles.group(switch.writer_hostgroup);
-        let row = group.and_then(|group| group.tenure.as_ref()).and_then(|tenure| tenure.row.as_ref());
-        if row.is_none_or(|row| row.writer == switch.to && switch.step == SwitchStep::Move) {
-            self.switch = None;
-        }
+    pub(super) fn end_switches(&mut self) {
+        self.switches.retain(|switch| {
+            let group = self.roles.group(switch.writer_hostgroup);
+            let row = group.and_then(|group| group.tenure.as_ref()).and_then(|tenure| tenure.row.as_ref());
+            row.is_some_and(|row| row.writer != switch.to || switch.step != SwitchStep::Move)
+        });
+    }
+
+    /// A planned change is given up.
+    pub(super) fn forget_switch(&mut self, writer_hostgroup: u32) {
+        self.switches.retain(|switch| switch.writer_hostgroup != writer_hostgroup);
     }
 
     pub(super) fn epoch_read(&mut self, endpoint: &Endpoint, result: Result<EpochRead, Fault>) {

@@ -56,7 +56,7 @@ impl Cluster<'_> {
             return;
         }
         tenure.deposed = None;
-        let switched_here = self.switch_here().filter(|switch| switch.step == SwitchStep::Move);
+        let switched_here = self.switch.filter(|switch| switch.step == SwitchStep::Move);
         let switched_there =
             known.switching.as_ref().filter(|_| tenure.announcement.clear_of == known.version);
         let is_switched = switched_here.is_some_and(|switch| switch.to == row.writer)
@@ -82,7 +82,7 @@ impl Cluster<'_> {
         // What is asked below looks at what was known before, too.
         let (Some(policy), Some(mut tenure)) = (self.epoch, self.tenure.clone()) else { return };
         let first = candidates.first().copied();
-        let switch = self.switch_here().and_then(|switch| {
+        let switch = self.switch.and_then(|switch| {
             let (_, state) = candidates.iter().find(|(endpoint, _)| **endpoint == switch.to)?;
             Some((switch, state.own_address()))
         });

@@ -54,7 +54,7 @@ impl Cluster<'_> {
     pub(super) fn gave_way_to_weight(&self, from: &Endpoint) -> bool {
         let candidates = self.candidates(|obstacle| obstacle.is_none());
         self.policy.choices.failback == Failback::Immediate
-            && self.switch_here().is_none()
+            && self.switch.is_none()
             && candidates.iter().any(|(member, _)| member.endpoint == from)
     }
 

@@ -515,9 +515,9 @@ fn a_writer_gives_way_to_a_joiner_once_and_not_for_a_dead_reader() {
             seen: world.seen.clone(),
             ..World::unseen(world.policy.clone())
         };
-        world.policy.switch = Some(Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Move });
+        world.policy.switches = vec![Switch { writer_hostgroup: 100, to: node(1), step: SwitchStep::Move }];
         see(&mut world, 5, 3);
-        world.policy.switch = None;
+        world.policy.switches = Vec::new();
         for keeps in [[14, 90], [90, 14], [14, 90]] {
             for index in [0, 1] {
                 world.see_changed(index, |s| {

@@ -366,8 +366,8 @@ fn who_starts_later_goes_by_the_row() {
 #[test]
 fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     let (mut a, mut b, tables) = two();
-    let switch = |step| Some(Switch { writer_hostgroup: 100, to: node(2), step });
-    a.world.policy.switch = switch(SwitchStep::Ask);
+    let switch = |step| vec![Switch { writer_hostgroup: 100, to: node(2), step }];
+    a.world.policy.switches = switch(SwitchStep::Ask);
     a.settle();
     assert_eq!(a.tenure().awaited, ["b".into()]);
     b.settle();
@@ -376,7 +376,7 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     assert_eq!((&*switching.by, switching.to), ("a", node(2)));
     assert_eq!(b.world.writer(), Some(0), "held by who carries statements, not by the roles");
     // Not before b is clear.
-    a.world.policy.switch = switch(SwitchStep::Move);
+    a.world.policy.switches = switch(SwitchStep::Move);
     a.settle();
     assert_eq!(tables.borrow().row.as_ref().unwrap().epoch, 1);
     b.world.policy.cleared = vec![Cleared { writer_hostgroup: 100, version }];
@@ -387,7 +387,7 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     assert_eq!((b.world.writer(), b.tenure().announcement.clear_of), (Some(2), 0));
     assert_eq!([&a, &b].map(|weir| &weir.tenure().deposed), [&None, &None], "nobody had it any more");
     // One that dies in the middle of it is not waited for.
-    a.world.policy.switch = Some(Switch { to: node(0), ..switch(SwitchStep::Ask).unwrap() });
+    a.world.policy.switches = vec![Switch { to: node(0), ..switch(SwitchStep::Ask).remove(0) }];
     a.settle();
     b.settle();
     assert!(b.tenure().foreign_switch(&asked).is_some());
@@ -402,7 +402,7 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     a.settle();
     a.settle();
     b.settle();
-    a.world.policy.switch = None;
+    a.world.policy.switches = Vec::new();
     a.settle();
     b.settle();
     assert!(tables.borrow().row.as_ref().unwrap().switching.is_none());

@@ -132,11 +132,8 @@ impl Weir {
         {
             *step = SwitchStep::Move;
         }
-        self.settings.policy.switch = self.accord.switch.map(|(to, step, _)| Switch {
-            writer_hostgroup: WRITERS,
-            to: endpoint(to),
-            step,
-        });
+        let switch = |(to, step, _)| Switch { writer_hostgroup: WRITERS, to: endpoint(to), step };
+        self.settings.policy.switches = self.accord.switch.into_iter().map(switch).collect();
     }
 }
 

@@ -298,7 +298,7 @@ impl Weir {
         self.writers.clear();
         self.waiting.clear();
         self.accord = Accord::default();
-        (self.settings.policy.switch, self.settings.policy.cleared) = (None, Vec::new());
+        (self.settings.policy.switches, self.settings.policy.cleared) = (Vec::new(), Vec::new());
         self.probes = vec![Probe::default(); nodes];
         for node in 0..nodes {
             context.within(0..5 * MS, Event::Probe { weir: index, life, node, turn: 0 });
@@ -376,7 +376,7 @@ impl Weir {
             None => roles(&self.settings.policy, &self.settings.intents, &self.seen, &self.roles, now),
             Some(breach) => breach.roles(self, now),
         };
-        self.settings.policy.switch = None;
+        self.settings.policy.switches = Vec::new();
         std::mem::swap(&mut self.roles, &mut decided);
         let previous = decided;
         if !self.roles.same_as(&previous) {
@@ -475,8 +475,8 @@ impl Weir {
             self.accord.switch = Some((node, SwitchStep::Ask, now));
             return;
         }
-        self.settings.policy.switch =
-            Some(Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move });
+        self.settings.policy.switches =
+            vec![Switch { writer_hostgroup: WRITERS, to: endpoint(node), step: SwitchStep::Move }];
     }
 
     /// Begins the switchover that a Weir makes by itself, where the role goes back in order; whether it has.

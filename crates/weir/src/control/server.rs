@@ -1,4 +1,5 @@
-//! The server's side: a thread of its own, which answers one request after the other.
+//! The server's side: a thread that takes clients, and one for each of them: an order takes as long as it takes, and
+//! nobody who asks for something else waits for it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -7,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,10 @@ use crate::takeover::{self, Seal};
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A request must be there after this time, however slowly its bytes come.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// More clients at a time are answered one after the other.
+const CLIENTS_MAX: usize = 32;
+/// How often it is looked at the end whether all have their answers.
+const FINISH_PAUSE: Duration = Duration::from_millis(5);
 /// After a failed accept (no descriptors are left, mostly) it is tried again after this pause.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -38,6 +43,7 @@ pub(crate) struct Control {
     /// The file's inode: a Weir that comes after this one may have put its own there. None: another process's.
     inode: Mutex<Option<u64>>,
     end: Arc<End>,
+    clients: Arc<AtomicUsize>,
 }
 
 /// How the thread that answers learns of its end.
@@ -78,7 +84,8 @@ impl Control {
         listener.set_nonblocking(true)?;
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let end = Arc::new(End { has_come: AtomicBool::new(false), waker });
-        Ok(Self { path: path.into(), listener, inode: Mutex::new(None), end })
+        let clients = Arc::default();
+        Ok(Self { path: path.into(), listener, inode: Mutex::new(None), end, clients })
     }
 
     /// The file goes with this process.
@@ -108,10 +115,17 @@ impl Control {
     /// When the system gives no thread or descriptor.
     pub(crate) fn start(&self, reporter: Reporter, orders: Orders, seal: Seal) -> io::Result<()> {
         let (listener, end) = (self.listener.try_clone()?, self.end.clone());
-        thread::Builder::new()
-            .name("control".into())
-            .spawn(move || serve(&listener, &end, &Desk { reporter, orders, seal }))?;
+        let desk = Desk { reporter, orders, seal, clients: self.clients.clone() };
+        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &end, &desk))?;
         Ok(())
+    }
+
+    /// Waits until those who have asked have their answers, but not for long.
+    pub(crate) fn finish(&self) {
+        let until = Instant::now() + CLIENT_TIMEOUT;
+        while self.clients.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            thread::sleep(FINISH_PAUSE);
+        }
     }
 }
 
@@ -146,10 +160,21 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// What requests are answered with.
+#[derive(Clone)]
 struct Desk {
     reporter: Reporter,
     orders: Orders,
     seal: Seal,
+    clients: Arc<AtomicUsize>,
+}
+
+/// A client that is being served.
+struct Served(Arc<AtomicUsize>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
@@ -163,8 +188,7 @@ fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
             return;
         }
         match listener.accept() {
-            // Whatever is wrong with a client is its own affair.
-            Ok((client, _)) => drop(serve_client(client, desk)),
+            Ok((client, _)) => serve_apart(client, desk),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the control socket took no client");
@@ -174,9 +198,27 @@ fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
     }
 }
 
+/// On a thread of its own, as long as there are not too many. Whatever is wrong with a client is its own affair.
+fn serve_apart(client: UnixStream, desk: &Desk) {
+    let count = desk.clients.fetch_add(1, Ordering::Relaxed);
+    let served = Served(desk.clients.clone());
+    if count >= CLIENTS_MAX {
+        return drop(serve_client(client, desk));
+    }
+    let own = desk.clone();
+    let thread = thread::Builder::new().name("control client".into()).spawn(move || {
+        drop(serve_client(client, &own));
+        drop(served);
+    });
+    if let Err(error) = thread {
+        // The client reads the end of the connection.
+        tracing::warn!(%error, "can't start a thread for a client of the control socket");
+    }
+}
+
 /// One request, one answer, and before it the steps of what takes time.
 fn serve_client(mut client: UnixStream, desk: &Desk) -> io::Result<()> {
-    let Desk { reporter, orders, seal } = desk;
+    let Desk { reporter, orders, seal, .. } = desk;
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {

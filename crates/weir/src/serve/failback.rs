@@ -1,12 +1,13 @@
 //! Switchovers that Weir begins by itself: failback `drained`, and of a writer that is about to be a donor.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, Group};
 
 use super::Server;
 use super::handover::Handover;
+use super::operations::{Operator, Outcome};
 use crate::control::{Steps, Switchover};
 
 /// One that failed is tried again after this time: statements of the cluster wait during each try.
@@ -17,6 +18,15 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(super) struct Failbacks(HashMap<u32, Instant>);
 
 impl Failbacks {
+    /// A switchover that was begun has ended.
+    pub(super) fn ended(&mut self, hostgroup: u32, is_done: bool) {
+        if is_done {
+            self.0.remove(&hostgroup);
+        } else {
+            self.rest(hostgroup, PAUSE);
+        }
+    }
+
     /// Whether nothing that has failed is to rest.
     pub(super) fn is_due(&self, hostgroup: u32) -> bool {
         self.0.get(&hostgroup).is_none_or(|at| *at <= Instant::now())
@@ -49,7 +59,7 @@ impl Server {
             .keep(|hostgroup| roles.group(hostgroup).is_some_and(|group| proposal(group).is_some()));
         for group in &roles.groups {
             let hostgroup = group.writer_hostgroup;
-            let is_due = self.failbacks.is_due(hostgroup);
+            let is_due = self.failbacks.is_due(hostgroup) && !self.operations.is_busy(hostgroup);
             let Some((to, why)) = proposal(group).filter(|_| is_due) else { continue };
             tracing::info!(hostgroup, %to, "{why}");
             let wanted = Switchover {
@@ -59,10 +69,14 @@ impl Server {
                 dry_run: false,
                 grace_ms: None,
             };
-            match self.switchover(&wanted, &Steps::unheard()) {
-                Ok(_) => drop(self.failbacks.0.remove(&hostgroup)),
-                // The cause has been logged where it was found.
-                Err(_) => self.failbacks.rest(hostgroup, PAUSE),
+            let work = move |operator: &Operator| {
+                // A cause has been logged where it was found.
+                let is_done = operator.switchover(&wanted, &Steps::unheard()).is_ok();
+                Outcome::FailedBack { hostgroup, is_done }
+            };
+            if let Err(cause) = self.operate("failback", BTreeSet::from([hostgroup]), work) {
+                tracing::error!(hostgroup, %cause, "can't start a thread");
+                self.failbacks.rest(hostgroup, PAUSE);
             }
         }
     }

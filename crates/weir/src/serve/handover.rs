@@ -28,6 +28,10 @@ pub(super) enum Handover {
 impl Server {
     pub(super) fn obey_successor(&mut self, wish: Wish, service: &mut Service) {
         match (wish, self.handover) {
+            (Wish::Begin(call), Handover::None) if self.operations.any().is_some() => {
+                let name = self.operations.any().unwrap_or_default();
+                call.answer(Err(format!("a {name} is under way: try again when it has ended")));
+            }
             (Wish::Begin(call), Handover::None) => {
                 self.handover = Handover::Begun;
                 call.answer(Ok(self.standing()));

@@ -91,8 +91,8 @@ impl Intake {
         Self { events, resolver: addresses::system(), datadir: datadir.into() }
     }
 
-    /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while a
-    /// switchover is under way, names of servers are hard to resolve, or a disk is slow. What only a restart can change stays as it is,
+    /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while
+    /// names of servers are hard to resolve, or a disk is slow. What only a restart can change stays as it is,
     /// with a warning for each. The same configuration as before disturbs nothing.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Server {
             != (&config.weir_topology, &config.replication_hostgroups, &config.servers);
         self.config = config;
         if changes {
-            self.announce_failovers();
+            self.operator().announce_failovers();
         }
         self.publish();
         if !self.publisher.settle() {

@@ -2,16 +2,16 @@
 
 use weir_topology::{Endpoint, Flavour};
 
-use super::Server;
+use super::operations::{Operator, Request};
 use crate::control::{Steps, Switchover};
 
-impl Server {
+impl Operator {
     /// Takes a server out. When this returns, all workers go by it. The role of a writer moves first, while statements
     /// wait.
     ///
     /// # Errors
     /// Why it was not, in words; then everything is as before.
-    pub(super) fn drain_server(&mut self, endpoint: &Endpoint, steps: &Steps) -> Result<String, String> {
+    pub(super) fn drain_server(&self, endpoint: &Endpoint, steps: &Steps) -> Result<String, String> {
         self.is_configured(endpoint)?;
         if !self.drained.all().contains(endpoint) {
             self.hand_over(endpoint, steps)?;
@@ -23,7 +23,7 @@ impl Server {
     ///
     /// # Errors
     /// Why it was not, in words.
-    pub(super) fn undrain_server(&mut self, endpoint: &Endpoint) -> Result<String, String> {
+    pub(super) fn undrain_server(&self, endpoint: &Endpoint) -> Result<String, String> {
         self.is_configured(endpoint)?;
         self.set_drained(endpoint, false, "not drained: it gets work again")
     }
@@ -36,7 +36,7 @@ impl Server {
     /// Moves the writer role away from a server wherever it has it alone. Where Galera's sessions keep the server for
     /// longer than a switchover waits, the next writer takes over beside them: nothing is lost, but a transaction that
     /// ends on the old one may meet with a conflict (error 1213).
-    fn hand_over(&mut self, endpoint: &Endpoint, steps: &Steps) -> Result<(), String> {
+    fn hand_over(&self, endpoint: &Endpoint, steps: &Steps) -> Result<(), String> {
         let roles = self.roles.latest();
         for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
             let hostgroup = group.writer_hostgroup;
@@ -66,7 +66,7 @@ impl Server {
         Ok(())
     }
 
-    fn set_drained(&mut self, endpoint: &Endpoint, is_drained: bool, words: &str) -> Result<String, String> {
+    fn set_drained(&self, endpoint: &Endpoint, is_drained: bool, words: &str) -> Result<String, String> {
         let changes = self.drained.set(endpoint, is_drained).map_err(|error| {
             format!(
                 "{}: the list of drained servers can't be written: {error}",
@@ -77,8 +77,7 @@ impl Server {
             tracing::info!(server = %endpoint, is_drained, "a user has a server drained, or not");
             let change = if is_drained { "drain" } else { "undrain" };
             self.log.event(None, change, format!("{endpoint} is {words}"));
-            self.apply(&self.config);
-            self.publish();
+            self.ask(|done| Request::Drained { done })?;
             self.publisher.settle();
         }
         Ok(format!("{endpoint} is {words}{}", if changes { "" } else { " (as before)" }))

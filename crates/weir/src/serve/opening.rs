@@ -13,6 +13,7 @@ use weir_proxy::service::{Publisher, Service};
 use super::failback::Failbacks;
 use super::ground::{Doors, Ground};
 use super::handover::Handover;
+use super::operations::Operations;
 use super::reload::Reloader;
 use super::switchover::Successions;
 use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
@@ -86,6 +87,8 @@ pub(super) fn open(
         drained,
         failbacks: Failbacks::default(),
         successions: Successions::default(),
+        operations: Operations::default(),
+        events: events.clone(),
         publisher,
         tally,
         web,
@@ -98,7 +101,7 @@ pub(super) fn open(
         handover: Handover::default(),
         program,
     };
-    server.announce_failovers();
+    server.operator().announce_failovers();
     Ok(Opened { server, service, journal })
 }
 

@@ -11,11 +11,10 @@ use weir_proxy::statistics::ReportPart;
 use weir_topology::{Endpoint, Group, InstanceId, Roles};
 
 use super::Server;
+use super::operations::{LOOK_EVERY, Operator};
 use super::switchover::Plan;
 use crate::latest_roles::LatestRoles;
 
-/// How often it is looked whether somebody still writes.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long the other Weirs may take to say that they hold, once their sessions write no more.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -95,14 +94,16 @@ impl Server {
             tracing::error!(hostgroup, %cause, "can't start a thread");
         }
     }
+}
 
-    /// Has the other Weirs hold; [`Server::wait_others`] waits until they do.
+impl Operator {
+    /// Has the other Weirs hold; [`Operator::wait_others`] waits until they do.
     pub(super) fn ask_others(&self, plan: &Plan<'_>) {
-        self.monitor.ask_to_hold(plan.wanted.writer_hostgroup, &plan.to);
+        self.planner.ask_to_hold(plan.wanted.writer_hostgroup, &plan.to);
     }
 
     /// Waits until no other Weir's session may write to the old writer.
-    pub(super) fn wait_others(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+    pub(super) fn wait_others(&self, plan: &Plan<'_>) -> Result<(), String> {
         let until = Instant::now() + plan.grace + ANSWER_WAIT;
         let mut told = false;
         loop {
@@ -124,8 +125,7 @@ impl Server {
                 plan.steps.tell(format!("waiting for other Weirs: {}", names.join(", ")));
                 told = true;
             }
-            self.follow_roles();
-            sleep(LOOK_EVERY);
+            self.look_again()?;
         }
     }
 

@@ -21,18 +21,16 @@ mod replication;
 
 pub(super) use failover::Successions;
 
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_proxy::statistics::{ReportPart, WritingRow};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
-use super::Server;
+use super::operations::{LOOK_EVERY, Operator, Request};
 use super::peers::silent_peers;
 use crate::control::{Steps, Switchover};
 
-/// How often it is looked whether something has come to pass.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take until the monitor sees that the role has moved: some looks at each server.
@@ -60,12 +58,12 @@ enum Mover {
     Replication(Box<replication::Mover>),
 }
 
-impl Server {
+impl Operator {
     /// Moves the writer role. Returns what was done.
     ///
     /// # Errors
     /// Why it was not, in words; then everything is as before.
-    pub(super) fn switchover(&mut self, wanted: &Switchover, steps: &Steps) -> Result<String, String> {
+    pub(super) fn switchover(&self, wanted: &Switchover, steps: &Steps) -> Result<String, String> {
         let plan = self.plan(wanted, steps)?;
         let mut mover = self.get_ready(&plan)?;
         let (hostgroup, Plan { from, to, .. }) = (wanted.writer_hostgroup, &plan);
@@ -86,7 +84,7 @@ impl Server {
         match moved {
             Ok(()) => {
                 tracing::info!(hostgroup, %from, %to, held_ms, "switchover is done");
-                let left = self.finish(&plan, mover);
+                let left = Self::finish(&plan, mover);
                 left.iter()
                     .for_each(|left| tracing::warn!(hostgroup, left, "left to do after the switchover"));
                 let left: String = left.iter().map(|left| format!("\n{left}")).collect();
@@ -155,21 +153,19 @@ impl Server {
 
     /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
     /// has not answered.
-    fn hold(&mut self, because: Option<String>, hostgroup: u32) -> bool {
-        self.snapshots.held = because.map(|because| (hostgroup, because));
-        self.publish();
-        self.publisher.settle()
+    fn hold(&self, because: Option<String>, hostgroup: u32) -> bool {
+        self.ask(|done| Request::Hold { hostgroup, because, done }).is_ok() && self.publisher.settle()
     }
 
     /// What happens while statements are held.
-    fn move_writer(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    fn move_writer(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         self.ask_others(plan);
         let moved = self.move_when_clear(plan, mover);
-        self.monitor.switch_ends();
+        self.planner.switch_ends(plan.wanted.writer_hostgroup);
         moved
     }
 
-    fn move_when_clear(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    fn move_when_clear(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         self.wait_until_nobody_writes(plan)?;
         self.wait_others(plan)?;
         match mover {
@@ -180,15 +176,15 @@ impl Server {
     }
 
     /// What happens after statements have been released. Returns what could not be done.
-    fn finish(&mut self, plan: &Plan<'_>, mover: Mover) -> Vec<String> {
+    fn finish(plan: &Plan<'_>, mover: Mover) -> Vec<String> {
         match mover {
             Mover::Weir | Mover::Group(_) => Vec::new(),
-            Mover::Replication(mover) => self.follow_new_source(plan, *mover),
+            Mover::Replication(mover) => Self::follow_new_source(plan, *mover),
         }
     }
 
     /// Before this has returned, sessions may write to the old writer.
-    fn wait_until_nobody_writes(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+    fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), String> {
         let Plan { wanted, from, steps, .. } = plan;
         let mut writing = self.wait_writers(from, plan.grace, steps)?;
         if !writing.is_empty() && wanted.force {
@@ -210,7 +206,7 @@ impl Server {
     }
 
     /// Waits until the monitor has seen that another server writes now.
-    fn wait_writer(&mut self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), String> {
+    fn wait_writer(&self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), String> {
         let until = Instant::now() + FOLLOW_WAIT;
         while self.writers(plan) != [server.clone()] {
             if Instant::now() >= until {
@@ -222,32 +218,16 @@ impl Server {
                     FOLLOW_WAIT.as_secs()
                 ));
             }
-            let reporter = self.monitor.reporter();
-            reporter.suspect(&plan.from);
-            reporter.suspect(&plan.to);
-            self.follow_roles();
+            self.reporter.suspect(&plan.from);
+            self.reporter.suspect(&plan.to);
             sleep(LOOK_EVERY);
         }
-        self.follow_roles();
         Ok(())
-    }
-
-    /// Does something that waits for servers, and follows roles meanwhile.
-    fn meanwhile<T: Send>(&mut self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
-        thread::scope(|scope| {
-            let thread = thread::Builder::new().name("switchover".to_owned()).spawn_scoped(scope, work);
-            let thread = thread.map_err(|error| format!("can't start a thread: {error}"))?;
-            while !thread.is_finished() {
-                self.follow_roles();
-                sleep(LOOK_EVERY);
-            }
-            thread.join().map_err(|_| "a thread of the switchover has panicked".to_owned())
-        })
     }
 
     /// Waits until nobody may write to a server, for so long; returns who may then.
     fn wait_writers(
-        &mut self,
+        &self,
         from: &Endpoint,
         grace: Duration,
         steps: &Steps,
@@ -263,8 +243,7 @@ impl Server {
                 steps.tell(format!("waiting for {}", in_words(&writing)));
                 told = writing;
             }
-            self.follow_roles();
-            sleep(LOOK_EVERY);
+            self.look_again()?;
         }
     }
 

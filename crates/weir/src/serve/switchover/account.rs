@@ -5,12 +5,12 @@ use std::time::Duration;
 use weir_client::{Connection, Options};
 use weir_topology::Endpoint;
 
-use super::Server;
+use super::Operator;
 
 /// How long an answer may take that needs no wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-impl Server {
+impl Operator {
     /// How to connect to a server with the account that may move the role: `weir_topology.switchover_username`, else
     /// the monitor's.
     pub(super) fn account_at(&self, hostgroup: u32, server: &Endpoint) -> Options {
@@ -20,10 +20,9 @@ impl Server {
             Some(own) => (own.username.as_str(), own.password.expose()),
             None => (variables.monitor_username.as_str(), variables.monitor_password.expose()),
         };
-        let tls = self.snapshots.servers_tls.for_monitor();
         Options::new(&server.host, server.port, user, password)
             .timeouts(variables.monitor_connect_timeout, ANSWER_WAIT)
-            .tls(tls.get(server).cloned())
+            .tls(self.servers_tls.get(server).cloned())
     }
 }
 

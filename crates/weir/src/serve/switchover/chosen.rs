@@ -1,23 +1,22 @@
 //! A writer that Weir chooses among servers of which each can write: Galera, and a group with several primaries.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_topology::Endpoint;
 
-use super::{LOOK_EVERY, Plan, Server, why_not};
+use super::{Operator, Plan, why_not};
 
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
 
-impl Server {
+impl Operator {
     /// Has the target be the writer as soon as it has applied everything.
-    pub(super) fn choose(&mut self, plan: &Plan<'_>) -> Result<(), String> {
+    pub(super) fn choose(&self, plan: &Plan<'_>) -> Result<(), String> {
         let Plan { wanted, to, .. } = plan;
         plan.steps.tell(format!("waiting until {to} has applied everything"));
         self.wait_caught_up(to)?;
-        self.monitor.switch(wanted.writer_hostgroup, to);
+        self.planner.switch(wanted.writer_hostgroup, to);
         if self.has_epoch(wanted.writer_hostgroup) {
             return self.wait_writer(plan, to);
         }
@@ -30,11 +29,11 @@ impl Server {
     }
 
     /// Waits until everything that was acknowledged before now is visible on a server.
-    fn wait_caught_up(&mut self, to: &Endpoint) -> Result<(), String> {
+    fn wait_caught_up(&self, to: &Endpoint) -> Result<(), String> {
         let now = clock_gettime(ClockId::Monotonic);
         let now_ns =
             u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
-        let shared = self.snapshots.registry.server(to);
+        let shared = self.registry.server(to);
         // Others may have written, too.
         shared.note_write(now_ns);
         let until = Instant::now() + CATCH_UP_WAIT;
@@ -42,8 +41,7 @@ impl Server {
             if Instant::now() >= until {
                 return Err(format!("{to} has not applied everything within {} s", CATCH_UP_WAIT.as_secs()));
             }
-            self.follow_roles();
-            sleep(LOOK_EVERY);
+            self.look_again()?;
         }
         Ok(())
     }

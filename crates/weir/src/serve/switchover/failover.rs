@@ -15,7 +15,7 @@
 //! old writer: if it has such transactions it is never made a replica by force.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,13 @@ use weir_client::{Connection, Error, Options};
 use weir_config::ServerStatus;
 use weir_topology::{Endpoint, Group, Link, Succession};
 
+use super::super::Server;
 use super::super::failback::Failbacks;
 use super::super::handover::Handover;
+use super::super::operations::Outcome;
 use super::replication::server::{Login, ReplicationServer, Source};
 use super::replication::wait_connected;
-use super::{LOOK_EVERY, Server};
+use super::{LOOK_EVERY, Operator};
 
 /// How long the next writer may take to apply what it has received.
 const APPLY_WAIT: Duration = Duration::from_secs(45);
@@ -58,37 +60,44 @@ impl Successions {
     pub(in super::super) fn next(&self) -> Option<Instant> {
         self.pauses.next()
     }
+
+    /// Nothing is done there for a while.
+    pub(in super::super) fn rest(&mut self, hostgroup: u32, pause: Duration) {
+        self.pauses.rest(hostgroup, pause);
+    }
 }
 
 /// What there is to do.
-enum Deed<'r> {
-    Replace(&'r Endpoint, &'r str),
-    TakeBack(&'r [Endpoint], &'r Endpoint),
-    Reconnect(&'r [Endpoint]),
+enum Deed {
+    Replace { lost: Endpoint, id: String },
+    TakeBack { returned: Vec<Endpoint>, writer: Endpoint },
+    Reconnect(Vec<Endpoint>),
 }
 
-impl<'r> Deed<'r> {
-    fn of(group: &'r Group) -> Option<Self> {
+impl Deed {
+    fn of(group: &Group) -> Option<Self> {
         let Succession { due, returned, unconnected, writer_id, .. } = group.succession.as_ref()?;
         match (due, &*group.writers) {
-            (Some(lost), _) => Some(Self::Replace(lost, writer_id)),
-            (None, [writer]) if !returned.is_empty() => Some(Self::TakeBack(returned, writer)),
-            _ => (!unconnected.is_empty()).then_some(Self::Reconnect(unconnected)),
+            (Some(lost), _) => Some(Self::Replace { lost: lost.clone(), id: writer_id.clone() }),
+            (None, [writer]) if !returned.is_empty() => {
+                Some(Self::TakeBack { returned: returned.clone(), writer: writer.clone() })
+            }
+            _ => (!unconnected.is_empty()).then(|| Self::Reconnect(unconnected.clone())),
         }
     }
 
     fn pause(&self) -> Duration {
         match self {
-            Self::Replace(..) => FAILOVER_PAUSE,
-            Self::TakeBack(..) => RETURN_PAUSE,
+            Self::Replace { .. } => FAILOVER_PAUSE,
+            Self::TakeBack { .. } => RETURN_PAUSE,
             Self::Reconnect(_) => CONNECT_PAUSE,
         }
     }
 
     fn name(&self) -> &'static str {
         match self {
-            Self::Replace(..) => "failover",
-            Self::TakeBack(..) => "return",
+            Self::Replace { .. } => "failover",
+            Self::TakeBack { .. } => "return",
             Self::Reconnect(_) => "reconnect",
         }
     }
@@ -107,27 +116,36 @@ impl Server {
         self.successions.told.retain(|hostgroup, _| is_wanted(*hostgroup));
         for group in &roles.groups {
             let hostgroup = group.writer_hostgroup;
-            let Some(deed) = Deed::of(group) else { continue };
+            let Some(deed) = Deed::of(group).filter(|_| !self.operations.is_busy(hostgroup)) else {
+                continue;
+            };
             let is_new = self.successions.last.insert(hostgroup, deed.name()) != Some(deed.name());
-            if is_new && matches!(deed, Deed::TakeBack(..)) {
+            if is_new && matches!(deed, Deed::TakeBack { .. }) {
                 self.successions.pauses.rest(hostgroup, RETURN_DELAY);
                 continue;
             }
             if !is_new && !self.successions.pauses.is_due(hostgroup) {
                 continue;
             }
-            let done = match &deed {
-                Deed::Replace(lost, id) => self.replace(hostgroup, lost, id).map(Some),
-                Deed::TakeBack(returned, writer) => self.take_back(hostgroup, returned, writer).map(Some),
-                Deed::Reconnect(replicas) => self.reconnect(hostgroup, replicas).map(|()| None),
+            let (name, pause) = (deed.name(), deed.pause());
+            let work = move |operator: &Operator| {
+                let done = operator.do_deed(hostgroup, &deed);
+                Outcome::Succeeded { hostgroup, name, pause, done }
             };
-            self.successions.pauses.rest(hostgroup, deed.pause());
-            self.tell(hostgroup, deed.name(), done);
+            if let Err(cause) = self.operate(name, BTreeSet::from([hostgroup]), work) {
+                self.successions.rest(hostgroup, pause);
+                self.tell_succession(hostgroup, name, Err(format!("can't start a thread: {cause}")));
+            }
         }
     }
 
     /// Logs what was done, or why it was not, unless that is known.
-    fn tell(&mut self, hostgroup: u32, name: &str, done: Result<Option<String>, String>) {
+    pub(in super::super) fn tell_succession(
+        &mut self,
+        hostgroup: u32,
+        name: &str,
+        done: Result<Option<String>, String>,
+    ) {
         match done {
             Ok(None) => {}
             Ok(Some(done)) => {
@@ -142,6 +160,16 @@ impl Server {
                     self.log.event(Some(hostgroup), &format!("{name} not done"), cause);
                 }
             }
+        }
+    }
+}
+
+impl Operator {
+    fn do_deed(&self, hostgroup: u32, deed: &Deed) -> Result<Option<String>, String> {
+        match deed {
+            Deed::Replace { lost, id } => self.replace(hostgroup, lost, id).map(Some),
+            Deed::TakeBack { returned, writer } => self.take_back(hostgroup, returned, writer).map(Some),
+            Deed::Reconnect(replicas) => self.reconnect(hostgroup, replicas).map(|()| None),
         }
     }
 
@@ -202,7 +230,7 @@ impl Server {
     }
 
     /// Makes a replica the writer.
-    fn replace(&mut self, hostgroup: u32, lost: &Endpoint, id: &str) -> Result<String, String> {
+    fn replace(&self, hostgroup: u32, lost: &Endpoint, id: &str) -> Result<String, String> {
         let members = self.members(hostgroup);
         let majority = members.len() / 2 + 1;
         let others = members.into_iter().filter(|(server, _)| server != lost);
@@ -219,38 +247,29 @@ impl Server {
             lost_options: self.account_at(hostgroup, lost),
         };
         tracing::warn!(hostgroup, %lost, "failover begins");
-        self.meanwhile(|| failover.make())?
+        failover.make()
     }
 
     /// Has servers replicate from the writer that have no part in its line: they are made read_only first.
-    fn take_back(
-        &mut self,
-        hostgroup: u32,
-        returned: &[Endpoint],
-        writer: &Endpoint,
-    ) -> Result<String, String> {
+    fn take_back(&self, hostgroup: u32, returned: &[Endpoint], writer: &Endpoint) -> Result<String, String> {
         let (lock, login) = (lock_name(hostgroup), self.replication_login(hostgroup, writer));
         let writers_options = self.account_at(hostgroup, writer);
         let with_options = |server: &Endpoint| (server.clone(), self.account_at(hostgroup, server));
         let returned: Vec<_> = returned.iter().map(with_options).collect();
-        self.meanwhile(|| {
-            let mut done = Vec::new();
-            for (server, options) in &returned {
-                done.push(take_back(server, options, writer, &writers_options, &login, &lock)?);
-            }
-            Ok(done.join("; "))
-        })?
+        let mut done = Vec::new();
+        for (server, options) in &returned {
+            done.push(take_back(server, options, writer, &writers_options, &login, &lock)?);
+        }
+        Ok(done.join("; "))
     }
 
-    fn reconnect(&mut self, hostgroup: u32, replicas: &[Endpoint]) -> Result<(), String> {
+    fn reconnect(&self, hostgroup: u32, replicas: &[Endpoint]) -> Result<(), String> {
         let with_options = |server: &Endpoint| (server.clone(), self.account_at(hostgroup, server));
         let replicas: Vec<_> = replicas.iter().map(with_options).collect();
-        self.meanwhile(|| {
-            for (server, options) in &replicas {
-                ReplicationServer::connect(server, options)?.reconnect()?;
-            }
-            Ok(())
-        })?
+        for (server, options) in &replicas {
+            ReplicationServer::connect(server, options)?.reconnect()?;
+        }
+        Ok(())
     }
 }
 

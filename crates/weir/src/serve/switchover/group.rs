@@ -6,14 +6,13 @@
 //! move at some later time. So it is asked only when no transaction is left, which needs PROCESS to be seen; and it gets
 //! a time-out, after which it closes the connections of those that began since.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error};
 use weir_sql::literal;
 
 use super::account::connect;
-use super::{LOOK_EVERY, Plan, Server};
+use super::{Operator, Plan};
 
 /// Asks for nothing: this is no member's id. The answer tells whether the account may ask at all.
 const MAY_IT: &str = "SELECT group_replication_set_as_primary('none')";
@@ -40,7 +39,7 @@ pub(super) struct Mover {
     id: String,
 }
 
-impl Server {
+impl Operator {
     /// Whether each member is a primary, so that Weir chooses among them.
     pub(super) fn has_several_primaries(&self, plan: &Plan<'_>) -> bool {
         let roles = self.roles.latest();
@@ -77,13 +76,13 @@ impl Server {
     }
 
     /// Has the group move its primary, and waits until the monitor has seen it.
-    pub(super) fn move_with_group(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    pub(super) fn move_with_group(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         let Mover { from, to, id } = mover;
         self.wait_transactions(plan, from)?;
         plan.steps.tell(format!("the group makes {} its primary", plan.to));
         let call =
             format!("SELECT group_replication_set_as_primary({}, {})", literal::text(id), timeout_s(plan));
-        let answer = self.meanwhile(|| to.query(&call).map(drop))?;
+        let answer = to.query(&call).map(drop);
         match answer {
             Err(error @ Error::Server { .. }) => return Err(format!("the group refuses: {error}")),
             // Nobody knows whether the group has got it: its members will tell.
@@ -95,7 +94,7 @@ impl Server {
     }
 
     /// Waits until no transaction is left on the old primary, within the grace.
-    fn wait_transactions(&mut self, plan: &Plan<'_>, from: &mut Connection) -> Result<(), String> {
+    fn wait_transactions(&self, plan: &Plan<'_>, from: &mut Connection) -> Result<(), String> {
         let until = Instant::now() + plan.grace;
         let mut told = String::new();
         loop {
@@ -117,8 +116,7 @@ impl Server {
             }
             let again = Instant::now() + LIST_AGE;
             while Instant::now() < again {
-                self.follow_roles();
-                sleep(LOOK_EVERY);
+                self.look_again()?;
             }
         }
     }

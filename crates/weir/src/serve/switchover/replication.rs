@@ -17,7 +17,7 @@ use weir_config::MysqlServer;
 use weir_topology::{Endpoint, ReadOnlyCheck};
 
 use self::server::{Login, ReplicationServer, Source};
-use super::{LOOK_EVERY, Plan, Server};
+use super::{LOOK_EVERY, Operator, Plan};
 
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ enum Done {
     TargetWrites,
 }
 
-impl Server {
+impl Operator {
     /// Logs in everywhere, and sees whether the target can follow and the account may do everything.
     pub(super) fn replication_mover(&self, plan: &Plan<'_>) -> Result<Mover, String> {
         let hostgroup = plan.wanted.writer_hostgroup;
@@ -133,11 +133,11 @@ impl Server {
     }
 
     /// Moves the role while statements are held. On failure everything is undone.
-    pub(super) fn move_replication(&mut self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    pub(super) fn move_replication(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
         let mut done = Vec::new();
         let moved = self.move_read_only(plan, mover, &mut done);
         let Err(cause) = moved else { return Ok(()) };
-        let undone = self.meanwhile(|| undo(mover, &done))?;
+        let undone = undo(mover, &done);
         if !done.is_empty() && undone.is_empty() {
             self.wait_writer(plan, &plan.from).map_err(|error| format!("{cause}; {error}"))?;
         }
@@ -145,23 +145,16 @@ impl Server {
         Err(format!("{cause}{left}"))
     }
 
-    fn move_read_only(
-        &mut self,
-        plan: &Plan<'_>,
-        mover: &mut Mover,
-        done: &mut Vec<Done>,
-    ) -> Result<(), String> {
+    fn move_read_only(&self, plan: &Plan<'_>, mover: &mut Mover, done: &mut Vec<Done>) -> Result<(), String> {
         plan.steps.tell(format!("{} is made read_only", plan.from));
         // Also if it fails: the answer may be lost.
         done.push(Done::OldIsReadOnly);
-        self.meanwhile(|| mover.from.set_read_only(true))??;
+        mover.from.set_read_only(true)?;
         plan.steps.tell(format!("waiting until {} has applied everything", plan.to));
-        let position = self.meanwhile(|| {
-            let position = mover.from.position()?;
-            mover.to.wait_for(&position, CATCH_UP_WAIT).map(|()| position)
-        })??;
+        let position = mover.from.position()?;
+        mover.to.wait_for(&position, CATCH_UP_WAIT)?;
         done.push(Done::TargetStopped);
-        self.meanwhile(|| mover.to.stop_replication())??;
+        mover.to.stop_replication()?;
         if mover.from.position()? != position {
             return Err(format!(
                 "somebody still writes to {} beside Weir, although it is read_only",
@@ -169,15 +162,14 @@ impl Server {
             ));
         }
         done.push(Done::TargetWrites);
-        self.meanwhile(|| mover.to.set_read_only(false))??;
+        mover.to.set_read_only(false)?;
         self.wait_writer(plan, &plan.to)
     }
 
     /// What is left to do once the role has moved. Returns what could not be done.
-    pub(super) fn follow_new_source(&mut self, plan: &Plan<'_>, mover: Mover) -> Vec<String> {
-        let steps = plan.steps;
-        steps.tell(format!("{} takes writes; the others replicate from it", plan.to));
-        self.meanwhile(|| mover.repoint(plan)).unwrap_or_else(|error| vec![error])
+    pub(super) fn follow_new_source(plan: &Plan<'_>, mover: Mover) -> Vec<String> {
+        plan.steps.tell(format!("{} takes writes; the others replicate from it", plan.to));
+        mover.repoint(plan)
     }
 }
 
