@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, Signal, Weir, WeirConfig};
+use weir_testkit::{Account, Signal, Weir, WeirConfig, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Gate, Session, ensure, eventually};
 
 use crate::switchover::{run, text, wait_writer, while_written, writer};
@@ -23,6 +23,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("several_weirs::one_that_was_stopped_writes_by_no_old_epoch", stopped),
         Case::serial("several_weirs::a_killed_one_leaves_the_other_alone", killed_weir),
         Case::serial("several_weirs::without_the_privilege_facts_must_do", no_privilege),
+        Case::serial("several_weirs::one_that_can_not_read_the_epoch_writes_nothing", unread),
+        Case::serial("several_weirs::rows_that_no_weir_has_written_stop_nobody", ghosts),
     ]
 }
 
@@ -301,5 +303,102 @@ fn no_privilege(env: &Env) -> CaseResult {
     let before = writer(&weir)?;
     let done = run(&weir, &["switchover", HOSTGROUP, "--grace-ms", "8000"])?;
     ensure!(done.status.success() && writer(&weir)? != before, "{done:?}");
+    Ok(())
+}
+
+/// Takes the right to use the tables away from an account, or gives it back.
+fn allow(env: &Env, account: Account, is_allowed: bool) -> CaseResult {
+    let user = account.user;
+    let sql = match is_allowed {
+        true => format!("GRANT ALL ON *.* TO {user}@'%'"),
+        false => format!("REVOKE ALL PRIVILEGES ON *.* FROM {user}@'%'; GRANT ALL ON test.* TO {user}@'%'"),
+    };
+    env.cluster()?.node(1).root_query(&sql)?;
+    env.wait_applied()?;
+    // Who is logged in keeps what the account could do.
+    for node in env.cluster()?.nodes() {
+        node.root_query(&format!("KILL CONNECTION USER {user}@'%'"))?;
+    }
+    Ok(())
+}
+
+fn unread(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let account = weirs.weirs[0].1;
+    for at in [0, 1] {
+        weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.unread (id INT)")?;
+    }
+    allow(env, account, false)?;
+    let says_so = |weir: &Weir| -> Result<bool, Box<dyn Error>> {
+        let trouble = status(weir)?["epoch_trouble"].as_str().unwrap_or_default().to_owned();
+        Ok(trouble.contains("denied") && trouble.contains("NO WRITE IS SENT"))
+    };
+    for round in ["running", "restarted"] {
+        eventually(&format!("{round}: it says that it sends no write"), PATIENCE, || says_so(weirs.weir(0)))?;
+        eventually(&format!("{round}: writes wait"), PATIENCE, || {
+            let mut session = weirs.session(0)?;
+            Ok(session.query("INSERT INTO test.unread VALUES (1)")?.error() == Some(9001))
+        })?;
+        weirs.session(0)?.value("SELECT COUNT(*) FROM test.unread")?;
+        weirs.session(1)?.run("INSERT INTO test.unread VALUES (2)")?;
+        if round == "running" {
+            let (weir, account) = weirs.weirs.remove(0);
+            weirs.weirs.insert(0, (weir.restart(&weir_binary()?)?, account));
+        }
+    }
+    weirs.weir(0).wait_log("NO WRITE IS SENT to this cluster", PATIENCE)?;
+    allow(env, account, true)?;
+    eventually("it writes again", PATIENCE, || {
+        let answer = weirs.session(0)?.query("INSERT INTO test.unread VALUES (3)")?;
+        Ok(answer.error().is_none())
+    })?;
+    eventually("and has nothing to say", PATIENCE, || Ok(status(weirs.weir(0))?["epoch_trouble"].is_null()))
+}
+
+fn ghosts(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let root = |sql: &str| -> Result<(), Box<dyn Error>> {
+        env.cluster()?.node(2).root_query(sql)?;
+        Ok(())
+    };
+    for at in [0, 1] {
+        weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.ghosts (id INT)")?;
+    }
+    root(
+        "ALTER TABLE weir.instances MODIFY lease_ms VARCHAR(20) NOT NULL; \
+         INSERT INTO weir.instances SELECT 100, CONCAT('ghost-', seq), 1, 1, 300000, 0, 0 FROM test.seq_1_to_100; \
+         INSERT INTO weir.instances VALUES (100, 'nonsense', 1, 1, 'x', 0, 0)",
+    )?;
+    weirs.weir(0).wait_log("a row of weir.instances is passed over", PATIENCE)?;
+    // Longer than a lease.
+    for _ in 0..14 {
+        for at in [0, 1] {
+            weirs.session(at)?.run("INSERT INTO test.ghosts VALUES (1)")?;
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    // One that is started among ghosts goes by the row like the others.
+    root("DELETE FROM weir.instances WHERE instance = 'nonsense'")?;
+    let (weir, account) = weirs.weirs.remove(1);
+    weirs.weirs.push((weir.restart(&weir_binary()?)?, account));
+    eventually("it writes among ghosts", PATIENCE, || {
+        Ok(weirs.session(1)?.query("INSERT INTO test.ghosts VALUES (2)")?.error().is_none())
+    })?;
+    // An epoch that can't be understood is nobody's, and everybody says so.
+    root("UPDATE weir.topology SET writer = 'db1' WHERE writer_hostgroup = 100")?;
+    for at in [0, 1] {
+        eventually("writes wait", PATIENCE, || {
+            Ok(weirs.session(at)?.query("INSERT INTO test.ghosts VALUES (3)")?.error() == Some(9001))
+        })?;
+        let trouble = status(weirs.weir(at))?["epoch_trouble"].to_string();
+        ensure!(trouble.contains("db1") && trouble.contains("NO WRITE IS SENT"), "{trouble}");
+    }
+    root("DELETE FROM weir.instances WHERE instance LIKE 'ghost-%'; DELETE FROM weir.topology")?;
+    for at in [0, 1] {
+        eventually("they have agreed anew", PATIENCE, || {
+            Ok(weirs.session(at)?.query("INSERT INTO test.ghosts VALUES (4)")?.error().is_none())
+        })?;
+    }
+    weirs.wait_agreement(&[0, 1], "")?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weir_topology::{Choices, DonorReads, Failback, ReadOnlyCheck};
+use weir_topology::{Choices, DonorReads, EpochUse, Failback, ReadOnlyCheck};
 
 use crate::clusters::{Cluster, ClusterHostgroup};
 use crate::error::Report;
@@ -158,6 +158,8 @@ fn choices(f: &mut Fields<'_, '_>) -> Choices {
     let defaults = Choices::default();
     let failbacks =
         [("never", Failback::Never), ("drained", Failback::Drained), ("immediate", Failback::Immediate)];
+    let epochs =
+        [("auto", EpochUse::Auto), ("required", EpochUse::Required), ("optional", EpochUse::Optional)];
     let donors = [("read", DonorReads::WhileQueueIsShort), ("avoid", DonorReads::AsLastResort)];
     Choices {
         failback: word(f, "failback", &failbacks, defaults.failback),
@@ -171,17 +173,19 @@ fn choices(f: &mut Fields<'_, '_>) -> Choices {
             defaults.unconfirmed_failover_ms,
             1000..=WAIT_MS_MAX,
         ),
+        epoch: word(f, "epoch", &epochs, defaults.epoch),
     }
 }
 
 /// Keys that mean something for some kinds of clusters only.
 fn fits_cluster(f: &mut Fields<'_, '_>, config: &Config, writer_hostgroup: u32) {
-    const OF_GALERA: [&str; 8] = [
+    const OF_GALERA: [&str; 9] = [
         "failback",
         "min_uptime_s",
         "prefer_segment",
         "donor",
         "unconfirmed_failover_ms",
+        "epoch",
         "assist",
         "assist_username",
         "assist_password",

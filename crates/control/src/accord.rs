@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use weir_client::Options;
 use weir_topology::{
     Announcement, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Millis, Peer, Role,
@@ -26,10 +27,18 @@ const BEAT_RETRY_MS: u64 = 200;
 /// How long after a failure a change of the epoch row is proposed again. Statements are held meanwhile: what has waited
 /// in vain for a new view must not miss it when it comes.
 const CLAIM_RETRY_MS: u64 = 20;
-/// The same for both if the account may not.
+/// The same for both if the account may not, and facts must do.
 const DENIED_RETRY_MS: u64 = 30_000;
+/// The same where writes need the epoch.
+const REQUIRED_RETRY_MS: u64 = 1_000;
 /// Rows of Weirs that have been silent for so long are removed; their leases have long ended.
 const SILENT_MS: u64 = 3_600_000;
+/// Of more silent Weirs those are removed, too, whose leases have ended.
+const SILENT_KEPT: usize = 16;
+/// With one beat no more rows are removed than these.
+const PURGED_MAX: usize = 100;
+/// For so long the tables may not be read before that is said.
+const UNREAD_MS: u64 = 5_000;
 
 /// See the module's documentation.
 pub(crate) struct Accord {
@@ -48,7 +57,16 @@ pub(crate) struct Accord {
     claim_at: Millis,
     /// The account may not, and why.
     denied: Option<String>,
+    /// Writes need the epoch.
+    is_required: bool,
     is_begun: bool,
+    /// When the tables were last read or written, and what has come between since.
+    read_at: Option<Millis>,
+    fault: Option<String>,
+    /// What is wrong, as it was said.
+    trouble: Option<Arc<str>>,
+    /// A row that was passed over, as it was said.
+    malformed: Option<String>,
     /// The epoch up to which the sessions on a deposed writer have been closed.
     cut_until: u64,
 }
@@ -79,19 +97,32 @@ impl Accord {
             beat_at: Millis(0),
             claim_at: Millis(0),
             denied: None,
+            is_required: false,
             is_begun: false,
+            read_at: None,
+            fault: None,
+            trouble: None,
+            malformed: None,
             cut_until: 0,
         })
     }
 
-    /// Whether facts alone must do.
-    pub(crate) fn is_denied(&self) -> bool {
-        self.denied.is_some()
+    /// Whether facts alone must do: the account may not use the tables, and nobody wants them to be used.
+    pub(crate) fn goes_by_facts(&self) -> bool {
+        self.denied.is_some() && !self.is_required
+    }
+
+    /// Whether writes need the epoch from now on.
+    pub(crate) fn require(&mut self, is_required: bool) {
+        if is_required && !self.is_required && self.denied.is_some() {
+            (self.beat_at, self.claim_at) = (Millis(0), Millis(0));
+        }
+        self.is_required = is_required;
     }
 
     /// Whether a causal read should look at the tables.
     pub(crate) fn wants_reads(&self) -> bool {
-        self.is_registered && !self.is_denied()
+        self.is_registered && self.denied.is_none()
     }
 
     pub(crate) fn cut(&mut self, epoch: u64) {
@@ -122,6 +153,7 @@ impl Accord {
     fn written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         match written.result {
             Ok(read) => {
+                self.has_read(&read.1, now);
                 if self.denied.take().is_some() || !self.is_begun {
                     self.is_begun = true;
                     let (hostgroup, instance) = (self.hostgroup, &self.instance);
@@ -136,15 +168,56 @@ impl Accord {
         }
     }
 
+    /// The tables have been read.
+    pub(crate) fn has_read(&mut self, read: &EpochRead, now: Millis) {
+        (self.read_at, self.fault) = (Some(now), None);
+        if read.malformed.is_some() && self.malformed != read.malformed {
+            let (hostgroup, row) = (self.hostgroup, read.malformed.as_deref().unwrap_or_default());
+            warn!(
+                hostgroup,
+                "a row of weir.instances is passed over: {row}; no Weir has written it: DELETE it"
+            );
+        }
+        self.malformed.clone_from(&read.malformed);
+    }
+
+    /// What is to be known of an epoch that can't be read; said once where it changes.
+    pub(crate) fn look_for_trouble(&mut self, now: Millis) -> Option<Arc<str>> {
+        let since = *self.read_at.get_or_insert(now);
+        let cause = self.denied.clone().or_else(|| self.fault.clone());
+        let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
+        let trouble = match cause.filter(|_| is_late) {
+            Some(cause) if self.goes_by_facts() => Some(format!(
+                "weir.topology can't be used ({cause}): the writer is chosen by what this Weir sees"
+            )),
+            Some(cause) => {
+                Some(format!("weir.topology can't be read ({cause}): NO WRITE IS SENT to this cluster"))
+            }
+            None => None,
+        };
+        if trouble.as_deref() != self.trouble.as_deref() {
+            let hostgroup = self.hostgroup;
+            match &trouble {
+                Some(trouble) if !self.goes_by_facts() => error!(hostgroup, "{trouble}"),
+                None => info!(hostgroup, "weir.topology can be read again"),
+                // Said with what ends it, by `refused`.
+                Some(_) => {}
+            }
+            self.trouble = trouble.map(Into::into);
+        }
+        self.trouble.clone()
+    }
+
     /// A fault of a read or of a write.
     pub(crate) fn refused(&mut self, fault: &Fault, now: Millis) {
+        self.fault = Some(fault.to_string());
         let cause = match fault {
             Fault::Denied(_) | Fault::Unfit(_) => fault.to_string(),
             _ => return,
         };
-        let later = Millis(now.0 + DENIED_RETRY_MS);
+        let later = Millis(now.0 + if self.is_required { REQUIRED_RETRY_MS } else { DENIED_RETRY_MS });
         (self.beat_at, self.claim_at) = (later, later);
-        if self.denied.is_none() {
+        if self.denied.is_none() && !self.is_required {
             let hostgroup = self.hostgroup;
             warn!(
                 hostgroup,
@@ -176,9 +249,7 @@ impl Accord {
         let is_due = self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says };
         if is_due && now >= self.beat_at && !self.beats_busy {
-            let is_silent = |peer: &&Peer| now.since(peer.beat_since) >= SILENT_MS;
-            let silent = tenure.peers.iter().filter(is_silent);
-            let purge = silent.map(|peer| (peer.instance.clone(), peer.beat)).collect();
+            let purge = to_purge(tenure, policy, now);
             let task = Task {
                 servers: servers(group, roles, options, None),
                 deed: Deed::Beat { purge },
@@ -206,9 +277,7 @@ impl Accord {
     /// Tells the data path until when it may write where.
     pub(crate) fn limit_writes(&self, roles: &Roles, members: &[Endpoint], registry: &ServerRegistry) {
         let Some(group) = roles.group(self.hostgroup) else { return };
-        let lease_ns = |tenure: &Tenure| {
-            tenure.writes_until().map_or(u64::MAX, |until| until.0.saturating_mul(1_000_000))
-        };
+        let lease_ns = |tenure: &Tenure| tenure.writes_until().0.saturating_mul(1_000_000);
         for endpoint in members {
             let until_ns = match &group.tenure {
                 None => u64::MAX,
@@ -239,6 +308,17 @@ impl Accord {
         }
         vec![self.beats.end(), self.claims.end()]
     }
+}
+
+/// The rows of Weirs that have ended without taking theirs away, with the beats that they have.
+fn to_purge(tenure: &Tenure, policy: &EpochPolicy, now: Millis) -> Vec<(InstanceId, u64)> {
+    let silent = tenure.peers.iter().filter(|peer| !peer.is_live(policy, now)).count();
+    let is_over = |peer: &&Peer| {
+        let is_crowded = silent > SILENT_KEPT && now >= peer.may_write_until();
+        is_crowded || now.since(peer.beat_since) >= SILENT_MS
+    };
+    let over = tenure.peers.iter().filter(is_over).take(PURGED_MAX);
+    over.map(|peer| (peer.instance.clone(), peer.beat)).collect()
 }
 
 /// The servers that work, `first` before the others and the writer last: it has enough to do, and is the one that may

@@ -8,7 +8,7 @@ use weir_client::Tls;
 use weir_config::Config;
 use weir_topology::{Cleared, Endpoint, EpochPolicy, Roles, ServerRegistry, Switch, SwitchStep};
 
-use crate::owner::{self, Event};
+use crate::owner::{self, Epochs, Event};
 use crate::probe_log::ProbeLog;
 use crate::settings::Settings;
 
@@ -27,7 +27,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts watching. `instance` is this Weir's name among those in front of the same clusters. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
+    /// Starts watching. `instance` is this Weir's name among those in front of the same clusters; `known_epochs` are the
+    /// writer hostgroups of those whose epoch has been in force for it, so that it does not write without. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
     ///
     /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
     /// then whenever they change; it must not block. The probes keep `registry` up to date.
@@ -37,6 +38,7 @@ impl Monitor {
     pub fn start(
         config: &Config,
         instance: &str,
+        known_epochs: BTreeSet<u32>,
         drained: &BTreeSet<Endpoint>,
         tls: &BTreeMap<Endpoint, Tls>,
         registry: ServerRegistry,
@@ -45,13 +47,13 @@ impl Monitor {
         let (events, inbox) = sync_channel(EVENTS_MAX);
         let settings = Settings::of(config, drained, tls);
         let applied = Mutex::new(settings.clone());
-        let epoch = EpochPolicy::new(instance);
+        let epochs = Epochs { policy: EpochPolicy::new(instance), known: known_epochs };
         let log = Arc::new(ProbeLog::default());
         log.keep(config.variables.monitor_history);
         let owners_log = log.clone();
         let probes_events = events.clone();
         let owner = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
-            owner::run(settings, epoch, registry, probes_events, inbox, owners_log, publish)
+            owner::run(settings, epochs, registry, probes_events, inbox, owners_log, publish)
         })?;
         Ok(Self { events, owner: Some(owner), log, applied })
     }

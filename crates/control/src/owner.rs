@@ -2,7 +2,7 @@
 
 mod epoch;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -111,10 +111,17 @@ pub(crate) enum Event {
     Stop,
 }
 
+/// How this Weir agrees with others.
+pub(crate) struct Epochs {
+    pub(crate) policy: EpochPolicy,
+    /// Writer hostgroups of clusters whose epoch has been in force here.
+    pub(crate) known: BTreeSet<u32>,
+}
+
 /// Runs until [`Event::Stop`].
 pub(crate) fn run(
     settings: Settings,
-    epoch: EpochPolicy,
+    epochs: Epochs,
     registry: ServerRegistry,
     events: SyncSender<Event>,
     inbox: Receiver<Event>,
@@ -133,7 +140,8 @@ pub(crate) fn run(
         suspicions: HashMap::new(),
         roles: Arc::new(Roles::default()),
         hurry: Arc::new(AtomicBool::new(false)),
-        epoch,
+        epoch: epochs.policy,
+        known_epochs: epochs.known,
         accords: BTreeMap::new(),
         switches: Vec::new(),
         cleared: Vec::new(),
@@ -195,6 +203,8 @@ struct Owner {
     /// Probes go as fast as they can: the cluster is about to form a new view.
     hurry: Arc<AtomicBool>,
     epoch: EpochPolicy,
+    /// Writer hostgroups of clusters whose epoch has been in force here.
+    known_epochs: BTreeSet<u32>,
     /// By writer hostgroup.
     accords: BTreeMap<u32, Accord>,
     /// Planned changes that have not been made yet, of each cluster one at most.
@@ -393,11 +403,14 @@ impl Owner {
             let of_group =
                 |assist: &&AssistHandle| assist.settings.writer_hostgroup == group.writer_hostgroup;
             group.assist = self.assists.iter().find(of_group).and_then(AssistHandle::standing);
+            let accord = self.accords.get_mut(&group.writer_hostgroup);
+            group.epoch_trouble = accord.and_then(|accord| accord.look_for_trouble(now));
         }
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
         let previous = std::mem::replace(&mut self.roles, decided);
         self.end_switches();
+        self.note_epochs();
         self.limit_writes();
         if changed {
             log(&self.roles, &previous);

@@ -9,8 +9,8 @@ use weir_client::{Connection, Error, QueryResult};
 use weir_sql::literal;
 use weir_topology::{Announcement, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching};
 
-/// More rows of Weirs than this are not of Weirs in use.
-const INSTANCES_MAX: usize = 64;
+/// More rows of Weirs than this are not of Weirs in use, and passed over.
+const INSTANCES_MAX: usize = 10_000;
 /// ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR.
 const MISSING: [u16; 2] = [1146, 1049];
 /// ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR, ER_DBACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR.
@@ -90,46 +90,74 @@ pub(crate) fn understand(result: &QueryResult, asked_at: Millis) -> Result<Epoch
 }
 
 fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
-    let mut read = EpochRead { asked_at, row: None, instances: Vec::new() };
+    let mut read = EpochRead { asked_at, row: None, instances: Vec::new(), malformed: None };
     for row in 0..result.rows.len() {
-        let text = |column: usize| {
-            result.text(row, column).ok_or_else(|| format!("weir.topology: no text in column {column}"))
-        };
-        let number = |column: usize| {
-            let text = text(column)?;
-            text.parse::<u64>().map_err(|_| format!("weir.topology: '{text}' is no number"))
-        };
-        if number(0)? == 0 {
-            let endpoint = |column| -> Result<Endpoint, String> {
-                text(column)?.parse().map_err(|error| format!("weir.topology: {error}"))
-            };
-            let address = text(4)?;
-            let is_switching = !text(7)?.is_empty();
-            read.row = Some(EpochRow {
-                epoch: number(1)?,
-                version: number(2)?,
-                writer: endpoint(3)?,
-                writer_address: (!address.is_empty()).then(|| address.to_owned()),
-                claimed_by: text(5)?.into(),
-                is_open: number(6)? != 0,
-                switching: match is_switching {
-                    true => Some(Switching { to: endpoint(7)?, by: text(8)?.into() }),
-                    false => None,
-                },
-            });
-        } else if read.instances.len() < INSTANCES_MAX {
-            let says = Announcement {
-                epoch: number(1)?,
-                lease_ms: number(5)?,
-                sees_writer: number(6)? != 0,
-                clear_of: number(7)?,
-            };
-            read.instances.push(InstanceRow { instance: text(3)?.into(), beat: number(2)?, says });
-        } else {
-            return Err(format!("weir.instances has more than {INSTANCES_MAX} rows of one cluster"));
+        let row = Row { result, row };
+        if row.number(0)? == 0 {
+            read.row = Some(row.epoch()?);
+            continue;
+        }
+        // Whose row can't be understood is no Weir, or one that writes its row anew and writes nothing else until then.
+        match row.instance() {
+            Ok(instance) if read.instances.len() < INSTANCES_MAX => read.instances.push(instance),
+            Ok(_) => {
+                read.malformed = Some(format!("there are more than {INSTANCES_MAX} rows of one cluster"))
+            }
+            Err(fault) => read.malformed = Some(fault),
         }
     }
     Ok(read)
+}
+
+/// A row of what [`question`] brings.
+struct Row<'r> {
+    result: &'r QueryResult,
+    row: usize,
+}
+
+impl Row<'_> {
+    fn text(&self, column: usize) -> Result<&str, String> {
+        let text = self.result.text(self.row, column);
+        text.ok_or_else(|| format!("weir.topology: no text in column {column}"))
+    }
+
+    fn number(&self, column: usize) -> Result<u64, String> {
+        let text = self.text(column)?;
+        text.parse().map_err(|_| format!("weir.topology: '{text}' is no number"))
+    }
+
+    fn endpoint(&self, column: usize) -> Result<Endpoint, String> {
+        self.text(column)?.parse().map_err(|error| format!("weir.topology: {error}"))
+    }
+
+    fn epoch(&self) -> Result<EpochRow, String> {
+        let address = self.text(4)?;
+        let is_switching = !self.text(7)?.is_empty();
+        Ok(EpochRow {
+            epoch: self.number(1)?,
+            version: self.number(2)?,
+            writer: self.endpoint(3)?,
+            writer_address: (!address.is_empty()).then(|| address.to_owned()),
+            claimed_by: self.text(5)?.into(),
+            is_open: self.number(6)? != 0,
+            switching: match is_switching {
+                true => Some(Switching { to: self.endpoint(7)?, by: self.text(8)?.into() }),
+                false => None,
+            },
+        })
+    }
+
+    fn instance(&self) -> Result<InstanceRow, String> {
+        let fault = |fault: String| format!("{fault} (instance '{}')", self.text(3).unwrap_or_default());
+        let number = |column| self.number(column).map_err(fault);
+        let says = Announcement {
+            epoch: number(1)?,
+            lease_ms: number(5)?,
+            sees_writer: number(6)? != 0,
+            clear_of: number(7)?,
+        };
+        Ok(InstanceRow { instance: self.text(3)?.into(), beat: number(2)?, says })
+    }
 }
 
 /// Writes the row of this Weir.
@@ -235,8 +263,15 @@ mod tests {
             row[at] = bad;
             assert!(parse(&result(&[&row]), Millis(5)).is_err(), "{at} {bad}");
         }
+        // Of instances one bad row, or thousands of them, keep nobody from reading the others.
+        let bad = ["1", "7", "99", "weir-b", "", "x", "1", "12", ""];
+        let read = parse(&result(&[&epoch, &bad, &own]), Millis(5)).unwrap();
+        assert_eq!((read.instances.len(), read.row.is_some()), (1, true));
+        assert_eq!(read.malformed.as_deref(), Some("weir.topology: 'x' is no number (instance 'weir-b')"));
         let many: Vec<&[&str]> = vec![&own; INSTANCES_MAX + 1];
-        assert!(parse(&result(&many), Millis(5)).unwrap_err().contains("more than 64 rows"));
+        let read = parse(&result(&many), Millis(5)).unwrap();
+        assert_eq!(read.instances.len(), INSTANCES_MAX);
+        assert!(read.malformed.unwrap().contains("more than 10000 rows"));
         assert!(parse(&result(&[&["0", "1"]]), Millis(5)).is_err());
     }
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail as the test does")]
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +39,7 @@ impl World {
         let monitor = Monitor::start(
             &config(&cluster, ""),
             "test",
+            BTreeSet::new(),
             &Default::default(),
             &Default::default(),
             registry.clone(),

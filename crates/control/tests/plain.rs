@@ -1,6 +1,7 @@
 //! The monitor on servers of plain hostgroups that are not there, silent, or only half a server.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail as the test does")]
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -21,7 +22,8 @@ fn monitor(address: SocketAddr, probe_every_ms: u32) -> (Monitor, Receiver<Arc<R
     let (published, roles) = channel();
     let publish = move |roles| published.send(roles).unwrap_or_default();
     let (drained, tls) = (Default::default(), Default::default());
-    let started = Monitor::start(&config, "test", &drained, &tls, ServerRegistry::default(), publish);
+    let started =
+        Monitor::start(&config, "test", BTreeSet::new(), &drained, &tls, ServerRegistry::default(), publish);
     (started.unwrap(), roles)
 }
 

@@ -104,6 +104,8 @@ pub struct EpochRead {
     pub row: Option<EpochRow>,
     /// All Weirs that have registered, this one too.
     pub instances: Vec<InstanceRow>,
+    /// What is wrong with a row that was passed over, or that there are too many.
+    pub malformed: Option<String>,
 }
 
 /// Another Weir.

@@ -81,8 +81,8 @@ pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
 pub use observation::{Back, Observation, ProbeError, ServerState};
 pub use policy::{
-    Choices, Cleared, ClusterPolicy, DonorReads, Failback, Intent, Policy, ReadOnlyCheck, ReplicationPolicy,
-    Switch, SwitchStep, Wish, WriterReads,
+    Choices, Cleared, ClusterPolicy, DonorReads, EpochUse, Failback, Intent, Policy, ReadOnlyCheck,
+    ReplicationPolicy, Switch, SwitchStep, Wish, WriterReads,
 };
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};

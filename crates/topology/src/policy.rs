@@ -136,6 +136,20 @@ pub struct Choices {
     pub donor_reads: DonorReads,
     /// How long a lost writer is waited for if a Galera cluster goes on without a new view.
     pub unconfirmed_failover_ms: u64,
+    /// Whether writes need the epoch. Galera only.
+    pub epoch: EpochUse,
+}
+
+/// Whether writes need the epoch on which several Weirs agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EpochUse {
+    /// From the first time on that this Weir has read it. Where its account has never been allowed to, facts must do.
+    #[default]
+    Auto,
+    /// Always.
+    Required,
+    /// Never: where it can't be read, facts must do, whatever other Weirs do.
+    Optional,
 }
 
 impl Default for Choices {
@@ -147,6 +161,7 @@ impl Default for Choices {
             readers_min: 1,
             donor_reads: DonorReads::default(),
             unconfirmed_failover_ms: 10_000,
+            epoch: EpochUse::default(),
         }
     }
 }

@@ -126,6 +126,8 @@ pub struct Group {
     /// How it stands with the eviction of dead nodes, in words, where that is wanted. No role goes by it: whoever decides
     /// adds it for those who look.
     pub assist: Option<Arc<str>>,
+    /// Why the epoch can't be read or written, and what follows; none where it can, or there is none.
+    pub epoch_trouble: Option<Arc<str>>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -283,8 +285,15 @@ impl Group {
             });
             (group.waits_for.as_ref().map(discriminant), votes)
         };
-        (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist)
-            == (&other.writers, &other.hold, &other.failback, &other.yields_to, &other.assist)
+        (&self.writers, &self.hold, &self.failback, &self.yields_to, &self.assist, &self.epoch_trouble)
+            == (
+                &other.writers,
+                &other.hold,
+                &other.failback,
+                &other.yields_to,
+                &other.assist,
+                &other.epoch_trouble,
+            )
             && self.donors == other.donors
             && deeds(self) == deeds(other)
             && awaited(self) == awaited(other)

@@ -15,8 +15,6 @@ use crate::epoch::{
 };
 use crate::{Endpoint, InstanceId, Millis, Reason, Switch, SwitchStep, View};
 
-/// How long the first decision waits for the first read of the epoch row. Then facts must do.
-const FIRST_READ_MS: u64 = 5_000;
 /// Without a read as fresh as this nothing is known of other Weirs, and no reachable writer is taken for lost.
 const READ_AGE_MAX_MS: u64 = 1_000;
 /// A writer that another Weir has just chosen is not replaced for a wish within this time: users who want opposite
@@ -94,8 +92,6 @@ pub(crate) struct Case<'a> {
     pub(crate) switch: Option<(&'a Switch, Option<&'a str>)>,
     /// A server that is to take the role from the row's writer, which goes on until it has; and its address.
     pub(crate) returns: Option<(&'a Endpoint, Option<&'a str>)>,
-    /// When this cluster's roles were decided for the first time.
-    pub(crate) begun: Millis,
     pub(crate) now: Millis,
 }
 
@@ -117,11 +113,11 @@ impl Tenure {
         u32::try_from(self.peers.iter().filter(before).count()).unwrap_or(u32::MAX)
     }
 
-    /// Until when writes may be sent; none: without limit, since there is no epoch yet.
-    pub fn writes_until(&self) -> Option<Millis> {
-        self.row.as_ref()?;
+    /// Until when writes may be sent: one lease from the last read that confirms the epoch, or that there is none yet.
+    /// Without such a read none may.
+    pub fn writes_until(&self) -> Millis {
         let until = |confirmed: Confirmed| Millis(confirmed.at.0.saturating_add(confirmed.lease_ms));
-        Some(self.confirmed.map_or(Millis(0), until))
+        self.confirmed.map(until).unwrap_or_default()
     }
 
     /// A switchover that another Weir has announced and for which this one is to hold.
@@ -161,11 +157,21 @@ impl Tenure {
 
     fn learn_row<'a>(
         &mut self,
-        reads: impl Iterator<Item = &'a EpochRead>,
+        reads: impl Iterator<Item = &'a EpochRead> + Clone,
         former_view: Option<&View>,
         now: Millis,
     ) {
         let number = |row: &EpochRow| (row.epoch, row.version);
+        if self.row.is_some()
+            && let Some(last) = reads.clone().max_by_key(|read| read.asked_at)
+            && last.row.is_none()
+            && last.asked_at > self.learned_at
+        {
+            // Somebody has removed the row: what was agreed on is over, and reads of before tell nothing.
+            (self.row, self.confirmed, self.ahead, self.since) = (None, None, None, now);
+        }
+        let since = if self.row.is_none() { self.since } else { Millis(0) };
+        let reads = reads.filter(|read| read.asked_at >= since);
         let newest =
             reads.filter_map(|read| Some((number(read.row.as_ref()?), read))).max_by_key(|(n, _)| *n);
         let Some((newest, read)) = newest else { return };
@@ -199,13 +205,13 @@ impl Tenure {
         self.peers = peers.collect();
     }
 
-    /// A read confirms the epoch from the moment at which it was sent, if the others could see this Weir in it.
+    /// A read confirms the epoch, or that there is none yet, from the moment at which it was sent, if the others could see this Weir in it.
     fn confirm(&mut self, read: &EpochRead, policy: &EpochPolicy, lease_ms: u64) {
         let epoch = |row: &Option<EpochRow>| row.as_ref().map(|row| row.epoch);
         let own = read.instances.iter().find(|row| row.instance == policy.instance);
-        let Some(own) = own.filter(|_| epoch(&read.row) == epoch(&self.row) && read.row.is_some()) else {
-            return;
-        };
+        let Some(own) = own.filter(|_| epoch(&read.row) == epoch(&self.row)) else { return };
+        // Who comes later and claims the first epoch is to wait for a short lease only.
+        let lease_ms = if self.row.is_some() { lease_ms } else { lease_ms.min(policy.lease_ms) };
         let is_fresh = read.asked_at.0.saturating_sub(own.beat) <= BEAT_AGE_MAX_MS;
         if is_fresh && self.confirmed.is_none_or(|known| known.at <= read.asked_at) {
             self.confirmed = Some(Confirmed { at: read.asked_at, lease_ms: lease_ms.min(own.says.lease_ms) });
@@ -215,8 +221,7 @@ impl Tenure {
     /// Whether what the facts choose is to write now; notes what is to be written and said.
     pub(crate) fn rule(&mut self, case: &Case<'_>, policy: &EpochPolicy) -> Verdict {
         if self.read_at.is_none() {
-            let is_new = case.now.since(case.begun) < FIRST_READ_MS;
-            return if is_new { Verdict::Wait(Reason::AwaitsEpoch) } else { Verdict::Publish };
+            return Verdict::Wait(Reason::AwaitsEpoch);
         }
         self.announcement.epoch = self.row.as_ref().map_or(0, |row| row.epoch);
         self.announcement.sees_writer = case.sees_writer;
@@ -282,7 +287,8 @@ impl Tenure {
     fn claim_first(&mut self, case: &Case<'_>, to: &Endpoint, ground: Ground) -> Verdict {
         let from = self.row.as_ref().map_or((0, 0), |row| (row.epoch, row.version));
         let address = case.address.map(str::to_owned);
-        let is_open = ground != Ground::Unconfirmed;
+        // Who goes by no epoch yet may write where it wants.
+        let is_open = ground != Ground::Unconfirmed && (self.row.is_some() || self.is_alone(case.now));
         self.proposal = Some(Proposal::Claim { from, to: to.clone(), address, is_open });
         if self.ahead.as_ref() == Some(to) {
             return Verdict::Publish;

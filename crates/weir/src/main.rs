@@ -10,6 +10,7 @@ mod donor;
 mod drain;
 mod drained;
 mod engine;
+mod epochs;
 mod files;
 mod glance;
 mod historian;

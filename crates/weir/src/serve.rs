@@ -44,6 +44,7 @@ use self::switchover::Successions;
 use crate::addresses::Unresolved;
 use crate::control::{Control, ControlError, Deed, Order, Orders};
 use crate::drained::{Drained, DrainedError};
+use crate::epochs::{Epochs, EpochsError};
 use crate::historian::Keeping;
 use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
@@ -92,6 +93,8 @@ pub(crate) enum ServeError {
     Http(#[from] HttpError),
     #[error("drained servers: {0}")]
     Drained(#[from] DrainedError),
+    #[error("agreement with other Weirs: {0}")]
+    Epochs(#[from] EpochsError),
     #[error("this Weir's name, in the datadir: {0}")]
     Instance(std::io::Error),
     #[error("takeover: {0}")]
@@ -162,6 +165,7 @@ struct Server {
     published: Arc<Roles>,
     log: TopologyLog,
     drained: Drained,
+    epochs: Epochs,
     failbacks: Failbacks,
     successions: Successions,
     operations: Operations,
@@ -301,6 +305,7 @@ impl Server {
         let before = std::mem::replace(&mut self.published, self.roles.latest());
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
+        self.epochs.note(&self.published);
         self.follow_epoch(&before);
     }
 

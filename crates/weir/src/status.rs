@@ -96,6 +96,9 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
             };
             writeln!(out, "  epoch {epoch}, {others}")?;
         }
+        if let Some(trouble) = &cluster.epoch_trouble {
+            writeln!(out, "  {trouble}")?;
+        }
         if let Some(assist) = &cluster.assist {
             writeln!(out, "  eviction of dead nodes is {assist}")?;
         }

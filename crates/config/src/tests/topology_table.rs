@@ -1,6 +1,6 @@
 //! `weir_topology`.
 
-use weir_topology::{Choices, DonorReads, Failback};
+use weir_topology::{Choices, DonorReads, EpochUse, Failback};
 
 use super::*;
 use crate::{Assist, WeirTopology};
@@ -27,6 +27,7 @@ fn faults_of_weir_topology() {
         ("drain_grace_ms = \"5s\"", "drain_grace_ms: \"5s\" is not an integer"),
         ("switchover_pin_grace_ms = 30001", "switchover_pin_grace_ms: 30001 is out of range (0..30000)"),
         ("unconfirmed_failover_ms = 999", "unconfirmed_failover_ms: 999 is out of range (1000..3600000)"),
+        ("epoch = \"on\"", "epoch: unknown word \"on\" (one of: auto, required, optional)"),
         ("assist = \"on\"", "assist: unknown word \"on\" (one of: off, dead, hung)"),
         ("assist_username = \"\"", "assist_username: is empty"),
         ("assist_password = \"x\"", "assist_password: is of no use without assist_username"),
@@ -91,6 +92,7 @@ fn what_a_row_becomes() {
     let all = "failback = \"drained\"\nmin_uptime_s = 5\nprefer_segment = 2\nmin_readers = 3\ndonor = \"avoid\"\n\
                slow_start_ms = 0\nhold_timeout_ms = 30000\nmax_held = 7\nretry_buffer_bytes = 4096\n\
                drain_grace_ms = 60000\nswitchover_pin_grace_ms = 500\nunconfirmed_failover_ms = 2000\n\
+               epoch = \"required\"\n\
                assist = \"hung\"\nassist_username = \"evictor\"\nassist_password = \"secret\"\n";
     let config = parse(&format!("{SERVER}{GALERA}{ROW}{all}"), "weir.toml").unwrap();
     let row = config.topology_of(0);
@@ -101,6 +103,7 @@ fn what_a_row_becomes() {
         readers_min: 3,
         donor_reads: DonorReads::AsLastResort,
         unconfirmed_failover_ms: 2000,
+        epoch: EpochUse::Required,
     };
     assert_eq!(config.policy().galera[0].choices, choices);
     assert_eq!((row.slow_start, row.hold_timeout), (Duration::ZERO, Some(Duration::from_secs(30))));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 use weir_client::Options;
-use weir_topology::{Endpoint, EpochRead, Intent, Millis, ReplicationPolicy, SwitchStep};
+use weir_topology::{Endpoint, EpochRead, EpochUse, Intent, Millis, ReplicationPolicy, SwitchStep};
 
 use super::Owner;
 use crate::accord::Accord;
@@ -41,12 +41,37 @@ impl Owner {
     pub(super) fn prepare_policy(&mut self) {
         let policy = &mut self.settings.policy;
         policy.epoch = Some(self.epoch.clone());
-        let in_force =
-            |hostgroup: &u32| self.accords.get(hostgroup).is_some_and(|accord| !accord.is_denied());
-        let hostgroups = policy.galera.iter().map(|cluster| cluster.writer_hostgroup);
-        policy.by_facts = hostgroups.filter(|hostgroup| !in_force(hostgroup)).collect();
+        policy.by_facts.clear();
+        for cluster in &policy.galera {
+            let hostgroup = cluster.writer_hostgroup;
+            let is_known = self.known_epochs.contains(&hostgroup);
+            let is_required = match cluster.choices.epoch {
+                EpochUse::Auto => is_known,
+                EpochUse::Required => true,
+                EpochUse::Optional => false,
+            };
+            let by_facts = match self.accords.get_mut(&hostgroup) {
+                Some(accord) => {
+                    accord.require(is_required);
+                    accord.goes_by_facts()
+                }
+                None => !is_required,
+            };
+            if by_facts {
+                policy.by_facts.push(hostgroup);
+            }
+        }
         policy.switches.clone_from(&self.switches);
         policy.cleared = self.cleared.clone();
+    }
+
+    /// Which epochs have been in force here; from then on they have to be, where the configuration leaves that open.
+    pub(super) fn note_epochs(&mut self) {
+        for group in &self.roles.groups {
+            if group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()) {
+                self.known_epochs.insert(group.writer_hostgroup);
+            }
+        }
     }
 
     /// A planned change is over when one decision has made it, or the row names its target.
@@ -66,7 +91,13 @@ impl Owner {
     pub(super) fn epoch_read(&mut self, endpoint: &Endpoint, result: Result<EpochRead, Fault>) {
         let now = self.now();
         match result {
-            Ok(read) => self.take_read(Some((endpoint.clone(), read))),
+            Ok(read) => {
+                let hostgroup = self.cluster_of(endpoint);
+                if let Some(accord) = hostgroup.and_then(|hostgroup| self.accords.get_mut(&hostgroup)) {
+                    accord.has_read(&read, now);
+                }
+                self.take_read(Some((endpoint.clone(), read)));
+            }
             Err(fault) => {
                 let hostgroup = self.cluster_of(endpoint);
                 if let Some(accord) = hostgroup.and_then(|hostgroup| self.accords.get_mut(&hostgroup)) {

@@ -146,6 +146,7 @@ pub(super) const TABLES: &[Declared] = &[
             ("min_readers", "INT"),
             ("donor", ANY_TEXT),
             ("unconfirmed_failover_ms", "INT"),
+            ("epoch", ANY_TEXT),
             ("slow_start_ms", "INT"),
             ("hold_timeout_ms", "INT"),
             ("max_held", "INT"),

@@ -97,7 +97,6 @@ impl Cluster<'_> {
             sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
             switch,
             returns: self.returning(&candidates),
-            begun: self.before.begun.unwrap_or(self.now).max(tenure.since),
             now: self.now,
         };
         let verdict = tenure.rule(&case, policy);

@@ -51,7 +51,7 @@ impl Weir {
     /// Reads the tables on a node.
     fn read(&mut self, index: usize) {
         let Tables { row, instances } = self.tables.borrow().clone();
-        let read = EpochRead { asked_at: self.world.now, row, instances };
+        let read = EpochRead { asked_at: self.world.now, row, instances, malformed: None };
         let seen = self.world.seen.iter_mut().find(|seen| seen.endpoint == node(index)).unwrap();
         seen.epoch = Some(read);
     }
@@ -85,7 +85,7 @@ impl Weir {
     }
 
     fn writes_at(&self, now: Millis) -> bool {
-        self.tenure().writes_until().is_none_or(|until| now < until)
+        now < self.tenure().writes_until()
     }
 }
 
@@ -140,13 +140,75 @@ fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
 }
 
 #[test]
-fn without_an_answer_facts_must_do() {
+fn without_an_answer_nothing_is_written() {
     let tables = Rc::new(RefCell::new(Tables::default()));
     let mut weir = Weir::new("a", &tables);
-    weir.world.decide();
-    weir.world.pass(5000);
+    for _ in 0..1000 {
+        weir.world.decide();
+        weir.world.pass(5000);
+        assert_eq!((weir.world.writer(), weir.writes_at(weir.world.now)), (None, false));
+    }
+    // Once it has seen that there is no epoch yet, it may write for a moment, and no longer.
+    weir.beat();
+    weir.read(1);
     weir.world.decide();
     assert_eq!(weir.world.writer(), Some(0));
+    assert!(weir.writes_at(weir.world.now));
+    weir.world.pass(5001);
+    weir.world.decide();
+    assert!(!weir.writes_at(weir.world.now));
+}
+
+#[test]
+fn a_row_that_somebody_removes_is_founded_anew() {
+    let (mut a, mut b, tables) = two();
+    pass(&mut [&mut a, &mut b], 100);
+    // One node has been read before, and is not read again.
+    a.read(1);
+    a.world.decide();
+    pass(&mut [&mut a, &mut b], 100);
+    tables.borrow_mut().row = None;
+    a.beat();
+    b.beat();
+    a.read(2);
+    a.world.decide();
+    assert_eq!(a.tenure().row, None);
+    assert!(a.carry_out());
+    for _ in 0..4 {
+        pass(&mut [&mut a, &mut b], 100);
+        b.settle();
+        a.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(0), Some(0)));
+    assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.is_open)), Some((1, true)));
+    assert!(a.writes_at(a.world.now) && b.writes_at(b.world.now));
+}
+
+#[test]
+fn who_founds_the_row_beside_others_waits_until_they_go_by_it() {
+    let tables = Rc::new(RefCell::new(Tables::default()));
+    let (mut a, mut b) = (Weir::new("a", &tables), Weir::new("b", &tables));
+    // Both have registered, and b sees no row yet; it may write where it wants.
+    b.read(1);
+    b.world.decide();
+    assert!(b.writes_at(b.world.now));
+    a.read(2);
+    a.world.decide();
+    assert!(a.carry_out(), "a claims the first epoch");
+    assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.is_open)), Some((1, false)));
+    a.read(2);
+    a.world.decide();
+    assert_eq!(
+        (a.world.writer(), a.waits_for().contains("can be writing")),
+        (None, true),
+        "{}",
+        a.waits_for()
+    );
+    for _ in 0..3 {
+        b.settle();
+        a.settle();
+    }
+    assert_eq!((a.world.writer(), b.world.writer()), (Some(0), Some(0)));
 }
 
 #[test]
@@ -183,7 +245,7 @@ fn an_unconfirmed_claim_waits_for_the_leases_of_those_who_may_not_know() {
     let (mut a, mut b, tables) = two();
     let stopped_at = b.world.now;
     assert!(b.writes_at(stopped_at));
-    let b_until = b.tenure().writes_until().unwrap();
+    let b_until = b.tenure().writes_until();
     // b is stopped, and a loses its path: b's beat is still, so a does not wait for it to see the writer.
     a.loses_path_to_writer();
     a.world.decide();

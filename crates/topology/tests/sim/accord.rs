@@ -90,7 +90,7 @@ impl Weir {
 
     /// Whether it may send a write at this moment.
     pub(crate) fn may_write(&self, now: Time, breach: Option<Breach>) -> bool {
-        let until = self.tenure().and_then(Tenure::writes_until);
+        let until = self.tenure().map(Tenure::writes_until);
         let is_over = until.is_some_and(|until| self.clock(now) > until);
         (!is_over || breach == Some(Breach::IgnoresLease)) && !self.accord.holds
     }
@@ -181,7 +181,7 @@ impl World {
         match read {
             Some(_) if path.back_broken => self.context.queue.add(deadline, again),
             Some(Tables { row, instances }) => {
-                let read = Box::new(EpochRead { asked_at, row, instances });
+                let read = Box::new(EpochRead { asked_at, row, instances, malformed: None });
                 let slow = if path.delay > 0 { self.context.random.within(0..path.delay) } else { 0 };
                 self.context.within(slow + 100..slow + 1500, Event::Read { weir, life, node, read });
             }

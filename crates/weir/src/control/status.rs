@@ -30,6 +30,9 @@ pub(crate) struct ClusterStatus {
     /// The epoch of the writer, where several Weirs may agree on it; else this Weir goes by what it sees alone.
     #[serde(default)]
     pub epoch: Option<u64>,
+    /// Why the epoch can't be read or written, and what follows.
+    #[serde(default)]
+    pub epoch_trouble: Option<String>,
     /// Other Weirs in front of the cluster.
     #[serde(default)]
     pub other_weirs: Vec<String>,
@@ -129,6 +132,7 @@ fn cluster(group: &Group) -> ClusterStatus {
         writers: group.writers.iter().map(ToString::to_string).collect(),
         waits_for: group.waits_for.as_ref().map(ToString::to_string),
         epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
+        epoch_trouble: group.epoch_trouble.as_deref().map(str::to_owned),
         other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
         assist: group.assist.as_deref().map(str::to_owned),
         donors: group.donors.clone(),

@@ -15,6 +15,7 @@ use super::entry::Entry;
 use super::{Event, ServeError};
 use crate::addresses::{self, Addresses, Known};
 use crate::drained::Drained;
+use crate::epochs::Epochs;
 use crate::latest_roles::LatestRoles;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
@@ -34,6 +35,7 @@ pub(super) struct Ground {
     pub log: TopologyLog,
     pub unopened_log: Unopened,
     pub drained: Drained,
+    pub epochs: Epochs,
     pub roles: LatestRoles,
     /// It looks at the servers already.
     pub monitor: Monitor,
@@ -57,12 +59,20 @@ impl Ground {
             tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
         }
         let roles = LatestRoles::default();
+        let epochs = Epochs::load(&config.datadir)?;
         let publish = publish(roles.clone(), log.clone(), events.clone());
         let servers_tls = snapshots.servers_tls.for_monitor();
-        let monitor =
-            Monitor::start(&config, entry.instance(), &drained.all(), &servers_tls, registry, publish)?;
+        let monitor = Monitor::start(
+            &config,
+            entry.instance(),
+            epochs.known(),
+            &drained.all(),
+            &servers_tls,
+            registry,
+            publish,
+        )?;
         let store = Arc::new(Mutex::new(store));
-        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, roles, monitor })
+        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, monitor })
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn open(
     program: Program,
     events: &Sender<Event>,
 ) -> Result<Opened, ServeError> {
-    let Ground { config, store, tls, snapshots, log, unopened_log, drained, roles, monitor } = ground;
+    let Ground { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, monitor } = ground;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
     let Doors { mut service, mut admin, web } = doors;
@@ -85,6 +85,7 @@ pub(super) fn open(
         published: Arc::default(),
         log,
         drained,
+        epochs,
         failbacks: Failbacks::default(),
         successions: Successions::default(),
         operations: Operations::default(),
