@@ -82,7 +82,7 @@ pub(crate) fn weir_with(
     change(&mut config);
     let weir = env.weir_with(&config)?;
     Session::open(weir.addr(), "test")?
-        .run("CREATE TABLE numbers (writer INT, number INT, PRIMARY KEY (writer, number))")?;
+        .run("CREATE TABLE IF NOT EXISTS numbers (writer INT, number INT, PRIMARY KEY (writer, number))")?;
     Ok(weir)
 }
 
@@ -115,12 +115,20 @@ pub(crate) struct Written {
 }
 
 /// Writes numbered rows until it is told to stop. Each is read back at once.
-fn write(weir: &Weir, writer: usize, stop: &AtomicBool) -> Written {
+fn write(weir: &Weir, writer: usize, in_transactions: bool, stop: &AtomicBool) -> Written {
     let mut rows = 0;
     let mut all = || -> Result<(), Box<dyn Error>> {
         let mut session = Session::open(weir.addr(), "test")?;
         while !stop.load(Ordering::Relaxed) {
-            session.run(&format!("INSERT INTO numbers VALUES ({writer}, {rows})"))?;
+            let insert = format!("INSERT INTO numbers VALUES ({writer}, {rows})");
+            if in_transactions && rows % 2 == 0 {
+                session.run("BEGIN")?;
+                session.run(&insert)?;
+                session.value("SELECT COUNT(*) FROM numbers WHERE number = 0")?;
+                session.run("COMMIT")?;
+            } else {
+                session.run(&insert)?;
+            }
             rows += 1;
             let seen = session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {writer}"))?;
             ensure!(seen == rows.to_string(), "{rows} rows written, {seen} seen");
@@ -136,10 +144,28 @@ pub(crate) fn under_load(
     weir: &Weir,
     happen: impl FnOnce() -> CaseResult,
 ) -> Result<Vec<Written>, Box<dyn Error>> {
+    load(&[weir], false, happen)
+}
+
+/// The same with as many sessions of each of several Weirs, which also write in transactions.
+pub(crate) fn under_load_of(
+    weirs: &[&Weir],
+    happen: impl FnOnce() -> CaseResult,
+) -> Result<Vec<Written>, Box<dyn Error>> {
+    load(weirs, true, happen)
+}
+
+fn load(
+    weirs: &[&Weir],
+    in_transactions: bool,
+    happen: impl FnOnce() -> CaseResult,
+) -> Result<Vec<Written>, Box<dyn Error>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop = &stop;
-        let threads: Vec<_> = (0..WRITERS).map(|at| scope.spawn(move || write(weir, at, stop))).collect();
+        let writers = (0..WRITERS * weirs.len()).map(|at| (at, weirs[at / WRITERS]));
+        let threads: Vec<_> =
+            writers.map(|(at, weir)| scope.spawn(move || write(weir, at, in_transactions, stop))).collect();
         thread::sleep(Duration::from_millis(500));
         let happened = happen();
         stop.store(true, Ordering::Relaxed);

@@ -6,10 +6,11 @@ use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
 use weir_testkit::{Account, Family, Mysql, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, Written, id, readers, under_load, weir_with, writer};
+use crate::replication::{PATIENCE, Written, id, readers, under_load, under_load_of, weir_with, writer};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -20,6 +21,12 @@ pub(crate) fn trials() -> Vec<Case> {
         }),
         Case::serial("replication_switchover::under_load_on_mariadb_without_an_error", |env| {
             without_an_error(env, Family::Mariadb)
+        }),
+        Case::serial("replication_switchover::by_either_of_two_weirs_without_an_error", |env| {
+            of_two(env, Family::Mysql)
+        }),
+        Case::serial("replication_switchover::by_either_of_two_weirs_on_mariadb_without_an_error", |env| {
+            of_two(env, Family::Mariadb)
         }),
         Case::serial("replication_switchover::what_can_not_be_is_refused_or_undone", |env| {
             refused(env, Family::Mysql)
@@ -51,7 +58,12 @@ fn start(env: &Env, family: Family) -> Result<(Mysql, Weir), Box<dyn Error>> {
     if family == Family::Mysql {
         mysql.remember_password(MOVER)?;
     }
-    let weir = weir_with(env, &mysql, false, |config| {
+    let weir = another(env, &mysql)?;
+    Ok((mysql, weir))
+}
+
+fn another(env: &Env, mysql: &Mysql) -> Result<Weir, Box<dyn Error>> {
+    weir_with(env, mysql, false, |config| {
         config.push(
             "weir_topology",
             &[
@@ -62,8 +74,7 @@ fn start(env: &Env, family: Family) -> Result<(Mysql, Weir), Box<dyn Error>> {
                 ("replication_password", REPLICATION.password.into()),
             ],
         );
-    })?;
-    Ok((mysql, weir))
+    })
 }
 
 fn grant(mysql: &Mysql) -> CaseResult {
@@ -117,6 +128,45 @@ fn without_an_error(env: &Env, family: Family) -> CaseResult {
         Ok(counts.collect::<Result<Vec<_>, _>>()?.iter().all(|rows| *rows == [[count.clone()]]))
     })?;
     eventually("the two others read", PATIENCE, || Ok(readers(&weir, &mysql)?.len() == 2))
+}
+
+/// Two Weirs, each with open transactions: switchovers and drains by either of them are nobody's error.
+fn of_two(env: &Env, family: Family) -> CaseResult {
+    let (mysql, one) = start(env, family)?;
+    grant(&mysql)?;
+    let monitor = Account::MONITOR.user;
+    let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE";
+    mysql.source().root_query(&format!("GRANT {privileges} ON weir.* TO {monitor}@'%'"))?;
+    mysql.wait_replicated()?;
+    let two = another(env, &mysql)?;
+    let weirs = [&one, &two];
+    eventually("the Weirs know each other", PATIENCE, || {
+        let knows = |weir: &&Weir| -> Result<bool, Box<dyn Error>> {
+            let status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+            Ok(status["clusters"][0]["other_weirs"].as_array().is_some_and(|others| others.len() == 1))
+        };
+        Ok(knows(&weirs[0])? && knows(&weirs[1])?)
+    })?;
+    let written = under_load_of(&weirs, || {
+        for round in 0..SWITCHOVERS {
+            let by = weirs[round % 2];
+            wait_ready(by)?;
+            let before = writer(by)?;
+            let done = switchover(by, &["--grace-ms", "8000"])?;
+            ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+            for weir in weirs {
+                eventually("both have another writer", PATIENCE, || Ok(writer(weir)? != before))?;
+            }
+        }
+        Ok(())
+    })?;
+    ensure!(written.iter().all(|written| written.error.is_none()), "{written:?}");
+    let mut session = Session::open(one.addr(), "test")?;
+    for (at, Written { rows, .. }) in written.iter().enumerate() {
+        let found = session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {at} FOR UPDATE"))?;
+        ensure!(found == rows.to_string(), "writer {at}: {rows} acknowledged, {found} found");
+    }
+    Ok(())
 }
 
 fn refused(env: &Env, family: Family) -> CaseResult {

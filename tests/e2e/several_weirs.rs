@@ -24,6 +24,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("several_weirs::a_killed_one_leaves_the_other_alone", killed_weir),
         Case::serial("several_weirs::without_the_privilege_facts_must_do", no_privilege),
         Case::serial("several_weirs::one_that_can_not_read_the_epoch_writes_nothing", unread),
+        Case::serial("several_weirs::a_drain_by_either_is_one_for_both", drains),
+        Case::serial("several_weirs::a_writer_that_leaves_ends_the_transactions_of_all", leaves),
         Case::serial("several_weirs::rows_that_no_weir_has_written_stop_nobody", ghosts),
     ]
 }
@@ -400,5 +402,109 @@ fn ghosts(env: &Env) -> CaseResult {
         })?;
     }
     weirs.wait_agreement(&[0, 1], "")?;
+    Ok(())
+}
+
+/// The places of a server, as a Weir has them.
+fn places(weir: &Weir, server: &str) -> Result<Vec<Value>, Box<dyn Error>> {
+    let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+    let servers = status["servers"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    Ok(servers.into_iter().filter(|row| row["server"] == server).collect())
+}
+
+fn is_out(weir: &Weir, server: &str) -> Result<bool, Box<dyn Error>> {
+    Ok(places(weir, server)?.iter().all(|row| row["status"] == "OFFLINE_SOFT"))
+}
+
+fn drains(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let third = env.cluster()?.node(3).addr().to_string();
+    let node = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
+    // A transaction of the second Weir's is on the third node.
+    let mut holder = weirs.session(1)?;
+    eventually("a transaction is on n3", PATIENCE, || {
+        holder.run("ROLLBACK")?;
+        holder.run("START TRANSACTION READ ONLY")?;
+        Ok(holder.rows(node)?[0][0] == "n3")
+    })?;
+    let waiting = run(weirs.weir(0), &["drain", &third, "--timeout-s", "3"])?;
+    let said = text(&waiting.stderr);
+    ensure!(
+        waiting.status.code() == Some(3),
+        "{waiting:?} {:?} {:?}",
+        places(weirs.weir(1), &third)?,
+        holder.rows(node)?
+    );
+    ensure!(said.contains("1 session is still there (") && said.contains(": 1)"), "{said}");
+    ensure!(is_out(weirs.weir(1), &third)?, "{:?}", places(weirs.weir(1), &third)?);
+    let mut session = weirs.session(1)?;
+    for _ in 0..20 {
+        ensure!(session.rows(node)?[0][0] != "n3", "the other Weir reads from the drained node");
+    }
+    ensure!(holder.rows(node)?[0][0] == "n3", "the transaction goes on elsewhere");
+    holder.run("COMMIT")?;
+    let done = run(weirs.weir(0), &["drain", &third, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
+    // Only who has drained it lets it in again.
+    let refused = run(weirs.weir(1), &["undrain", &third])?;
+    ensure!(!refused.status.success() && text(&refused.stderr).contains("wants it out"), "{refused:?}");
+    run(weirs.weir(0), &["undrain", &third])?;
+    for at in [0, 1] {
+        eventually("it gets work again", PATIENCE, || Ok(!is_out(weirs.weir(at), &third)?))?;
+    }
+    // Under load, by either, readers and the writer.
+    let (one, two) = (weirs.weir(0), weirs.weir(1));
+    while_written(one, &env.schema()?, || {
+        while_written(two, &env.schema()?, || {
+            for round in 0..4 {
+                let by = weirs.weir(round % 2);
+                let server = if round < 2 { third.clone() } else { writer(by)? };
+                let done = run(by, &["drain", &server, "--timeout-s", "30"])?;
+                ensure!(done.status.success(), "{done:?}");
+                for at in [0, 1] {
+                    ensure!(is_out(weirs.weir(at), &server)?, "{server} is not out everywhere");
+                    ensure!(writer(weirs.weir(at))? != server, "{server} still writes");
+                }
+                run(by, &["undrain", &server])?;
+                for at in [0, 1] {
+                    eventually("it gets work again", PATIENCE, || Ok(!is_out(weirs.weir(at), &server)?))?;
+                    wait_writer(weirs.weir(at))?;
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// OFFLINE_SOFT in the configuration of one Weir: the transactions of the other go on where they are.
+fn leaves(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let schema = env.schema()?;
+    let first = weirs.first.to_string();
+    let mut inside = weirs.session(1)?;
+    inside.run(&format!("CREATE TABLE {schema}.t (id INT PRIMARY KEY)"))?;
+    inside.run("BEGIN")?;
+    inside.run(&format!("INSERT INTO {schema}.t VALUES (1)"))?;
+    let config = std::fs::read_to_string(weirs.weir(0).config_path())?;
+    let mut document: toml_edit::DocumentMut = config.parse()?;
+    let servers = document["mysql_servers"].as_array_of_tables_mut().ok_or("no servers")?;
+    for row in servers.iter_mut() {
+        if row["port"].as_integer() == Some(i64::from(weirs.first.port())) {
+            row["status"] = toml_edit::value("OFFLINE_SOFT");
+        }
+    }
+    std::fs::write(weirs.weir(0).config_path(), document.to_string())?;
+    while_written(weirs.weir(0), &schema, || {
+        while_written(weirs.weir(1), &env.schema()?, || {
+            weirs.weir(0).sighup()?;
+            weirs.wait_agreement(&[0, 1], &first)?;
+            inside.run(&format!("INSERT INTO {schema}.t VALUES (2)"))?;
+            inside.run("COMMIT")?;
+            Ok(())
+        })
+    })?;
+    ensure!(is_out(weirs.weir(1), &first)?, "{:?}", places(weirs.weir(1), &first)?);
+    let count = weirs.session(1)?.value(&format!("SELECT COUNT(*) FROM {schema}.t FOR UPDATE"))?;
+    ensure!(count == "2", "{count} rows");
     Ok(())
 }

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 use weir_client::Options;
 use weir_topology::{
-    Announcement, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Millis, Peer, Role,
-    Roles, ServerRegistry, Tenure,
+    Announcement, DrainRow, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Millis, Peer,
+    Role, Roles, ServerRegistry, Tenure,
 };
 
 use crate::owner::Event;
-use crate::scribe::{Deed, Scribe, Task, Written};
+use crate::scribe::{Deed, GALERA_WAITS, Scribe, Task, Written};
 use crate::tables::Fault;
 
 /// How often a Weir says that it is there, while there are others.
@@ -40,9 +40,25 @@ const PURGED_MAX: usize = 100;
 /// For so long the tables may not be read before that is said.
 const UNREAD_MS: u64 = 5_000;
 
+/// How often the tables are read at the only writer of servers with replication, while there are other Weirs or a
+/// switchover is planned. Of Galera's nodes causal probes read them.
+const LOOK_MS: u64 = 100;
+/// Sessions on a server that leaves are told no more often.
+const DRAINS_PAUSE_MS: u64 = 200;
+
+/// What the agreement is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matter {
+    /// Who writes, and what is planned: Galera.
+    Writer,
+    /// What is planned, at a writer that `read_only` tells: replication.
+    Plans,
+}
+
 /// See the module's documentation.
 pub(crate) struct Accord {
     hostgroup: u32,
+    pub(crate) matter: Matter,
     instance: InstanceId,
     beats: Scribe,
     claims: Scribe,
@@ -52,6 +68,12 @@ pub(crate) struct Accord {
     is_registered: bool,
     /// What was written last, and when.
     said: Option<(Announcement, Millis)>,
+    /// When the tables were last read for no other reason.
+    looked_at: Millis,
+    /// What was written last of servers that leave, and when.
+    said_drains: Option<(Vec<DrainRow>, Millis)>,
+    /// `weir.drains` can be read.
+    has_drains: bool,
     /// Not before these moments is anything written or proposed again.
     beat_at: Millis,
     claim_at: Millis,
@@ -74,19 +96,21 @@ pub(crate) struct Accord {
 impl Accord {
     pub(crate) fn start(
         hostgroup: u32,
+        matter: Matter,
         instance: &InstanceId,
         events: &SyncSender<Event>,
     ) -> io::Result<Self> {
-        let beats = Scribe::start("beat", hostgroup, events.clone(), |hostgroup, written| Event::Beat {
-            hostgroup,
-            written,
-        })?;
-        let claims = Scribe::start("claim", hostgroup, events.clone(), |hostgroup, written| Event::Claim {
-            hostgroup,
-            written,
-        })?;
+        let waiting = (matter == Matter::Writer).then_some(GALERA_WAITS);
+        let beat = |hostgroup, written| Event::Beat { hostgroup, written };
+        let beats = Scribe::start("beat", hostgroup, waiting, events.clone(), beat)?;
+        let claim = |hostgroup, written| Event::Claim { hostgroup, written };
+        let claims = Scribe::start("claim", hostgroup, waiting, events.clone(), claim)?;
         Ok(Self {
             hostgroup,
+            matter,
+            looked_at: Millis(0),
+            said_drains: None,
+            has_drains: false,
             instance: instance.clone(),
             beats,
             claims,
@@ -125,6 +149,11 @@ impl Accord {
         self.is_registered && self.denied.is_none()
     }
 
+    /// Whether it should look at the table of servers that leave, too.
+    pub(crate) fn has_drains(&self) -> bool {
+        self.has_drains
+    }
+
     pub(crate) fn cut(&mut self, epoch: u64) {
         self.cut_until = self.cut_until.max(epoch);
     }
@@ -133,7 +162,7 @@ impl Accord {
     pub(crate) fn beat_written(&mut self, written: Written, now: Millis) -> Option<(Endpoint, EpochRead)> {
         self.beats_busy = false;
         if written.result.is_err() {
-            self.said = None;
+            (self.said, self.said_drains) = (None, None);
             self.beat_at = Millis(now.0 + BEAT_RETRY_MS);
         }
         let read = self.written(written, now)?;
@@ -154,10 +183,18 @@ impl Accord {
         match written.result {
             Ok(read) => {
                 self.has_read(&read.1, now);
+                self.has_drains = read.1.drains.is_some();
                 if self.denied.take().is_some() || !self.is_begun {
                     self.is_begun = true;
                     let (hostgroup, instance) = (self.hostgroup, &self.instance);
-                    info!(hostgroup, %instance, "weir.topology tells which server writes, to all Weirs alike");
+                    match self.matter {
+                        Matter::Writer => {
+                            info!(hostgroup, %instance, "weir.topology tells which server writes, to all Weirs alike");
+                        }
+                        Matter::Plans => {
+                            info!(hostgroup, %instance, "weir.topology tells all Weirs of planned changes");
+                        }
+                    }
                 }
                 Some(read)
             }
@@ -187,6 +224,7 @@ impl Accord {
         let cause = self.denied.clone().or_else(|| self.fault.clone());
         let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
         let trouble = match cause.filter(|_| is_late) {
+            Some(_) if self.matter == Matter::Plans => None,
             Some(cause) if self.goes_by_facts() => Some(format!(
                 "weir.topology can't be used ({cause}): the writer is chosen by what this Weir sees"
             )),
@@ -211,14 +249,24 @@ impl Accord {
     /// A fault of a read or of a write.
     pub(crate) fn refused(&mut self, fault: &Fault, now: Millis) {
         self.fault = Some(fault.to_string());
+        if matches!(fault, Fault::Missing(_)) {
+            self.has_drains = false;
+        }
         let cause = match fault {
             Fault::Denied(_) | Fault::Unfit(_) => fault.to_string(),
             _ => return,
         };
         let later = Millis(now.0 + if self.is_required { REQUIRED_RETRY_MS } else { DENIED_RETRY_MS });
         (self.beat_at, self.claim_at) = (later, later);
-        if self.denied.is_none() && !self.is_required {
-            let hostgroup = self.hostgroup;
+        let (is_new, hostgroup) = (self.denied.is_none() && !self.is_required, self.hostgroup);
+        if is_new && self.matter == Matter::Plans {
+            info!(
+                hostgroup,
+                "the monitor's account can't use weir.topology ({cause}): other Weirs in front of these servers are not \
+                 asked to hold in a switchover, nor told of a drain; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON \
+                 weir.* ends that"
+            );
+        } else if is_new {
             warn!(
                 hostgroup,
                 "the monitor's account can't use weir.topology ({cause}): with several Weirs in front of this cluster, two \
@@ -236,6 +284,7 @@ impl Accord {
         policy: &EpochPolicy,
         roles: &Roles,
         options: &BTreeMap<Endpoint, Options>,
+        drains: Vec<DrainRow>,
         now: Millis,
     ) {
         let Some(group) = roles.group(self.hostgroup) else { return };
@@ -243,20 +292,39 @@ impl Accord {
         let tenure = group.tenure.as_ref().unwrap_or(&nothing);
         let says = match group.tenure {
             Some(_) => tenure.announcement,
+            None if self.matter == Matter::Plans => {
+                Announcement { lease_ms: policy.lease_ms, ..Announcement::default() }
+            }
             None => Announcement { lease_ms: policy.lone_lease_ms, ..Announcement::default() },
         };
+        let drains = self.changed_drains(tenure, drains, now);
         let pause_ms = if tenure.peers.is_empty() { LONE_BEAT_MS } else { BEAT_MS };
-        let is_due = self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
+        let is_due =
+            drains.is_some() || self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says };
         if is_due && now >= self.beat_at && !self.beats_busy {
             let purge = to_purge(tenure, policy, now);
             let task = Task {
-                servers: servers(group, roles, options, None),
+                servers: self.servers(group, roles, options, None),
                 deed: Deed::Beat { purge },
                 own: own.clone(),
+                drains: drains.clone(),
             };
             if !task.servers.is_empty() && self.beats.give(task) {
                 (self.beats_busy, self.said) = (true, Some((says, now)));
+                if let Some(drains) = drains {
+                    self.said_drains = Some((drains, now));
+                }
+            }
+        } else if self.is_to_look(tenure, policy, now) {
+            let task = Task {
+                servers: self.servers(group, roles, options, None),
+                deed: Deed::Look,
+                own: own.clone(),
+                drains: None,
+            };
+            if !task.servers.is_empty() && self.beats.give(task) {
+                (self.beats_busy, self.looked_at) = (true, now);
             }
         }
         let may_claim = now >= self.claim_at && self.wants_reads() && !self.claims_busy;
@@ -266,16 +334,60 @@ impl Accord {
                 _ => None,
             };
             let task = Task {
-                servers: servers(group, roles, options, to),
+                servers: self.servers(group, roles, options, to),
                 deed: Deed::Propose(proposal.clone()),
                 own,
+                drains: None,
             };
             self.claims_busy = !task.servers.is_empty() && self.claims.give(task);
         }
     }
 
+    /// Whether it is time to read at the writer what others have written.
+    fn is_to_look(&self, tenure: &Tenure, policy: &EpochPolicy, now: Millis) -> bool {
+        let is_wanted = tenure.has_live_peers(policy, now) || tenure.foreign_switch(policy).is_some();
+        self.matter == Matter::Plans
+            && is_wanted
+            && self.wants_reads()
+            && !self.beats_busy
+            && now >= self.beat_at
+            && now.since(self.looked_at) >= LOOK_MS
+    }
+
+    /// The rows about servers that leave, if others are to be written than are there.
+    fn changed_drains(&self, tenure: &Tenure, rows: Vec<DrainRow>, now: Millis) -> Option<Vec<DrainRow>> {
+        let there = tenure.drains.as_ref()?;
+        let own: Vec<&DrainRow> = there.iter().filter(|row| row.instance == self.instance).collect();
+        let is_there = own.len() == rows.len() && rows.iter().all(|row| own.contains(&row));
+        let is_told = self.said_drains.as_ref().is_some_and(|(said, at)| {
+            now.since(*at) < DRAINS_PAUSE_MS || (*said == rows && now.since(*at) < BEAT_MS)
+        });
+        (!is_there && !is_told).then_some(rows)
+    }
+
+    /// Where something can be written: with replication only at the writer.
+    fn servers(
+        &self,
+        group: &Group,
+        roles: &Roles,
+        options: &BTreeMap<Endpoint, Options>,
+        first: Option<&Endpoint>,
+    ) -> Vec<(Endpoint, Options)> {
+        match (self.matter, &*group.writers) {
+            (Matter::Writer, _) => servers(group, roles, options, first),
+            (Matter::Plans, [writer]) => {
+                let own = options.get(writer).map(|options| (writer.clone(), options.clone()));
+                own.into_iter().collect()
+            }
+            (Matter::Plans, _) => Vec::new(),
+        }
+    }
+
     /// Tells the data path until when it may write where.
     pub(crate) fn limit_writes(&self, roles: &Roles, members: &[Endpoint], registry: &ServerRegistry) {
+        if self.matter == Matter::Plans {
+            return;
+        }
         let Some(group) = roles.group(self.hostgroup) else { return };
         let lease_ns = |tenure: &Tenure| tenure.writes_until().0.saturating_mul(1_000_000);
         for endpoint in members {
@@ -304,7 +416,8 @@ impl Accord {
             && let Some(group) = roles.group(self.hostgroup)
         {
             let own = InstanceRow { instance: self.instance.clone(), beat: 0, says: Announcement::default() };
-            self.beats.give(Task { servers: servers(group, roles, options, None), deed: Deed::Leave, own });
+            let servers = self.servers(group, roles, options, None);
+            self.beats.give(Task { servers, deed: Deed::Leave, own, drains: None });
         }
         vec![self.beats.end(), self.claims.end()]
     }

@@ -43,12 +43,23 @@ const UNFIT_PAUSE: Duration = Duration::from_secs(10);
 /// A read of the epoch's tables that shows nothing new is told so often.
 const EPOCH_PAUSE: Duration = Duration::from_millis(200);
 
+/// Which rows of the epoch's tables are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// The cluster's writer hostgroup.
+    pub(crate) hostgroup: u32,
+    /// Those of `weir.drains`, too.
+    pub(crate) with_drains: bool,
+}
+
 /// What the owner tells a causal probe of its server.
 #[derive(Default)]
 pub(crate) struct Standing {
     works: AtomicBool,
     /// The cluster whose epoch is to be read, plus one; 0: none.
     epoch_of: AtomicU64,
+    /// And servers that leave.
+    with_drains: AtomicBool,
     /// Other Weirs may wait for this one to read it.
     has_peers: AtomicBool,
     writer: Mutex<Option<Writer>>,
@@ -71,14 +82,17 @@ impl Standing {
     }
 
     /// Of which cluster the epoch's tables are to be read, if of any, and whether other Weirs live by them.
-    pub(crate) fn read_epoch_of(&self, hostgroup: Option<u32>, has_peers: bool) {
+    pub(crate) fn read_epoch_of(&self, tables: Option<Tables>, has_peers: bool) {
         self.has_peers.store(has_peers, Ordering::Relaxed);
-        self.epoch_of.store(hostgroup.map_or(0, |hostgroup| u64::from(hostgroup) + 1), Ordering::Relaxed);
+        self.with_drains.store(tables.is_some_and(|tables| tables.with_drains), Ordering::Relaxed);
+        let stored = tables.map_or(0, |tables| u64::from(tables.hostgroup) + 1);
+        self.epoch_of.store(stored, Ordering::Relaxed);
     }
 
-    fn epoch_of(&self) -> Option<u32> {
+    fn epoch_of(&self) -> Option<Tables> {
         let stored = self.epoch_of.load(Ordering::Relaxed);
-        stored.checked_sub(1).and_then(|hostgroup| u32::try_from(hostgroup).ok())
+        let hostgroup = stored.checked_sub(1).and_then(|hostgroup| u32::try_from(hostgroup).ok())?;
+        Some(Tables { hostgroup, with_drains: self.with_drains.load(Ordering::Relaxed) })
     }
 
     fn is_awaited(&self) -> bool {
@@ -135,7 +149,7 @@ pub(crate) struct Told {
 impl Told {
     fn tell(&mut self, result: Result<EpochRead, Fault>) {
         if let (Ok(read), Some((last, at))) = (&result, &self.last)
-            && (&read.row, &read.instances) == (&last.row, &last.instances)
+            && (&read.row, &read.instances, &read.drains) == (&last.row, &last.instances, &last.drains)
             && at.elapsed() < EPOCH_PAUSE
         {
             return;

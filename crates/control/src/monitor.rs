@@ -178,6 +178,11 @@ impl Reporter {
         let _ = self.events.send(Event::Cleared(Cleared { writer_hostgroup, version }));
     }
 
+    /// So many sessions have a connection to these servers, which are to leave.
+    pub fn used(&self, counts: Vec<(Endpoint, u64)>) {
+        let _ = self.events.send(Event::Used(counts));
+    }
+
     /// The sessions that could still write to a writer deposed by this epoch have been closed.
     pub fn cut(&self, hostgroup: u32, epoch: u64) {
         let _ = self.events.send(Event::Cut { hostgroup, epoch });

@@ -77,6 +77,8 @@ pub(crate) enum Event {
     },
     /// None of this Weir's sessions may write to a cluster's writer any more.
     Cleared(Cleared),
+    /// So many sessions have a connection to these servers, which are to leave.
+    Used(Vec<(Endpoint, u64)>),
     /// The sessions on a deposed writer have been closed.
     Cut {
         /// Names the cluster.
@@ -145,6 +147,7 @@ pub(crate) fn run(
         accords: BTreeMap::new(),
         switches: Vec::new(),
         cleared: Vec::new(),
+        used: HashMap::new(),
         has_news: false,
     };
     owner.configure(settings);
@@ -210,6 +213,8 @@ struct Owner {
     /// Planned changes that have not been made yet, of each cluster one at most.
     switches: Vec<Switch>,
     cleared: Vec<Cleared>,
+    /// How many sessions have a connection to servers that are to leave.
+    used: HashMap<Endpoint, u64>,
     /// Something was heard since the last decision that the next one may depend on.
     has_news: bool,
 }
@@ -278,6 +283,7 @@ impl Owner {
                     accord.cut(epoch);
                 }
             }
+            Event::Used(counts) => self.used = counts.into_iter().collect(),
             Event::Stop => {}
         }
         None
@@ -396,9 +402,10 @@ impl Owner {
         let now = self.now();
         self.has_news = false;
         self.prepare_policy();
-        let Settings { policy, intents, .. } = &self.settings;
+        let Settings { policy, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
-        let mut decided = roles(policy, intents, &self.seen, &self.roles, now);
+        let intents = self.intents_of_all();
+        let mut decided = roles(policy, &intents, &self.seen, &self.roles, now);
         for group in &mut decided.groups {
             let of_group =
                 |assist: &&AssistHandle| assist.settings.writer_hostgroup == group.writer_hostgroup;
@@ -424,7 +431,8 @@ impl Owner {
         for (endpoint, probe) in &self.probes {
             probe.shunned.store(shunned.contains(endpoint), Ordering::Relaxed);
             let epoch_of = self.epoch_to_read(endpoint);
-            probe.standing.read_epoch_of(epoch_of, epoch_of.is_some_and(|of| self.has_peers(of, now)));
+            let has_peers = epoch_of.is_some_and(|of| self.has_peers(of.hostgroup, now));
+            probe.standing.read_epoch_of(epoch_of, has_peers);
         }
         self.rank_assists(now);
         let hurry = self.is_in_hurry(now);

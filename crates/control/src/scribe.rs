@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::debug;
 use weir_client::{Connection, Options};
-use weir_topology::{Endpoint, EpochRead, InstanceId, InstanceRow, Millis, Proposal};
+use weir_topology::{DrainRow, Endpoint, EpochRead, InstanceId, InstanceRow, Millis, Proposal};
 
 use crate::clock::monotonic_ms;
 use crate::owner::Event;
@@ -19,7 +19,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Servers that are tried for one task.
 const TRIES_MAX: usize = 3;
 /// Makes a session's reads wait for everything that the cluster has ordered before (Galera manual).
-const WAITING: &str = "SET SESSION wsrep_sync_wait = 1";
+pub(crate) const GALERA_WAITS: &str = "SET SESSION wsrep_sync_wait = 1";
 
 /// What a scribe is to do.
 pub(crate) struct Task {
@@ -28,6 +28,8 @@ pub(crate) struct Task {
     pub(crate) deed: Deed,
     /// The row of this Weir; its beat is set when it is written.
     pub(crate) own: InstanceRow,
+    /// Its rows about servers that leave, where they have changed.
+    pub(crate) drains: Option<Vec<DrainRow>>,
 }
 
 pub(crate) enum Deed {
@@ -35,13 +37,15 @@ pub(crate) enum Deed {
     Beat { purge: Vec<(InstanceId, u64)> },
     /// Make a change of the epoch row, and write the own one.
     Propose(Proposal),
+    /// Only read.
+    Look,
     /// Remove the own row: the end.
     Leave,
 }
 
 /// What has come of a task.
 pub(crate) struct Written {
-    /// Where, and what a causal read has shown afterwards.
+    /// Where, and what a causal read has shown afterwards. With replication the read is of the writer.
     pub(crate) result: Result<(Endpoint, EpochRead), Fault>,
 }
 
@@ -56,13 +60,14 @@ impl Scribe {
     pub(crate) fn start(
         name: &str,
         hostgroup: u32,
+        waiting: Option<&'static str>,
         events: SyncSender<Event>,
         which: fn(u32, Written) -> Event,
     ) -> io::Result<Self> {
         let (tasks, inbox) = sync_channel(1);
         let thread = thread::Builder::new()
             .name(format!("{name} {hostgroup}"))
-            .spawn(move || run(hostgroup, &inbox, &events, which))?;
+            .spawn(move || run(hostgroup, waiting, &inbox, &events, which))?;
         Ok(Self { tasks, thread })
     }
 
@@ -80,11 +85,17 @@ impl Scribe {
     }
 }
 
-fn run(hostgroup: u32, tasks: &Receiver<Task>, events: &SyncSender<Event>, which: fn(u32, Written) -> Event) {
-    let mut session: Option<(Endpoint, Connection)> = None;
+fn run(
+    hostgroup: u32,
+    waiting: Option<&'static str>,
+    tasks: &Receiver<Task>,
+    events: &SyncSender<Event>,
+    which: fn(u32, Written) -> Event,
+) {
+    let mut session: Option<(Endpoint, Session)> = None;
     for task in tasks {
         let is_last = matches!(task.deed, Deed::Leave);
-        let result = carry_out(hostgroup, &task, &mut session);
+        let result = carry_out(hostgroup, waiting, &task, &mut session);
         if let Err(fault) = &result {
             debug!(hostgroup, %fault, "weir.topology was not written");
         }
@@ -97,29 +108,31 @@ fn run(hostgroup: u32, tasks: &Receiver<Task>, events: &SyncSender<Event>, which
 /// Does it on the first server that lets it be done.
 fn carry_out(
     hostgroup: u32,
+    waiting: Option<&'static str>,
     task: &Task,
-    session: &mut Option<(Endpoint, Connection)>,
+    session: &mut Option<(Endpoint, Session)>,
 ) -> Result<(Endpoint, EpochRead), Fault> {
     let mut fault = Fault::Nonsense("no server works".to_owned());
     for (endpoint, options) in task.servers.iter().take(TRIES_MAX) {
-        let known = session.take().filter(|(known, connection)| known == endpoint && !connection.is_broken());
+        let known =
+            session.take().filter(|(known, session)| known == endpoint && !session.connection.is_broken());
         let mut options = options.clone();
         options.read_timeout = Some(WRITE_TIMEOUT);
         options.connect_timeout = options.connect_timeout.min(WRITE_TIMEOUT);
         let opened = match known {
-            Some((_, connection)) => Ok(connection),
-            None => open(&options),
+            Some((_, session)) => Ok(session),
+            None => Session::open(&options, waiting),
         };
-        let mut connection = match opened {
-            Ok(connection) => connection,
+        let mut known = match opened {
+            Ok(known) => known,
             Err(error) => {
                 fault = error;
                 continue;
             }
         };
-        match write(hostgroup, task, &mut connection) {
+        match known.write(hostgroup, task) {
             Ok(read) => {
-                *session = Some((endpoint.clone(), connection));
+                *session = Some((endpoint.clone(), known));
                 return Ok((endpoint.clone(), read));
             }
             Err(error @ Fault::Denied(_)) => return Err(error),
@@ -129,35 +142,66 @@ fn carry_out(
     Err(fault)
 }
 
-fn open(options: &Options) -> Result<Connection, Fault> {
-    let mut connection = Connection::connect(options)?;
-    connection.query(WAITING)?;
-    Ok(connection)
+struct Session {
+    connection: Connection,
+    /// `weir.drains` can be used; none: that has not been looked at.
+    has_drains: Option<bool>,
 }
 
-fn write(hostgroup: u32, task: &Task, connection: &mut Connection) -> Result<EpochRead, Fault> {
-    match write_once(hostgroup, task, connection) {
-        Err(Fault::Missing(_)) => {
-            tables::make(connection)?;
-            write_once(hostgroup, task, connection)?;
+impl Session {
+    fn open(options: &Options, waiting: Option<&'static str>) -> Result<Self, Fault> {
+        let mut connection = Connection::connect(options)?;
+        if let Some(waiting) = waiting {
+            connection.query(waiting)?;
         }
-        other => other?,
+        Ok(Self { connection, has_drains: None })
     }
-    let asked_at = monotonic_ms();
-    tables::read(connection, hostgroup, asked_at)
-}
 
-fn write_once(hostgroup: u32, task: &Task, connection: &mut Connection) -> Result<(), Fault> {
-    let instance: &Arc<str> = &task.own.instance;
-    match &task.deed {
-        Deed::Leave => return tables::forget(connection, hostgroup, instance, None),
-        Deed::Propose(proposal) => tables::propose(connection, hostgroup, instance, proposal)?,
-        Deed::Beat { purge } => {
-            for (silent, beat) in purge {
-                tables::forget(connection, hostgroup, silent, Some(*beat))?;
+    fn write(&mut self, hostgroup: u32, task: &Task) -> Result<EpochRead, Fault> {
+        match self.write_once(hostgroup, task) {
+            Err(Fault::Missing(_)) => {
+                tables::make(&mut self.connection)?;
+                self.has_drains = None;
+                self.write_once(hostgroup, task)
             }
+            other => other,
         }
     }
-    let Millis(beat) = monotonic_ms();
-    tables::beat(connection, hostgroup, &InstanceRow { beat, ..task.own.clone() })
+
+    fn write_once(&mut self, hostgroup: u32, task: &Task) -> Result<EpochRead, Fault> {
+        let instance: &Arc<str> = &task.own.instance;
+        let connection = &mut self.connection;
+        match &task.deed {
+            Deed::Leave => {
+                tables::forget(connection, hostgroup, instance, None)?;
+                if self.has_drains == Some(true) {
+                    tables::forget_drains(connection, hostgroup, instance)?;
+                }
+                return tables::read(connection, hostgroup, false, monotonic_ms());
+            }
+            Deed::Propose(proposal) => tables::propose(connection, hostgroup, instance, proposal)?,
+            Deed::Beat { purge } => {
+                for (silent, beat) in purge {
+                    tables::forget(connection, hostgroup, silent, Some(*beat))?;
+                    if self.has_drains == Some(true) {
+                        tables::forget_drains(connection, hostgroup, silent)?;
+                    }
+                }
+            }
+            Deed::Look => {}
+        }
+        if !matches!(task.deed, Deed::Look) {
+            let Millis(beat) = monotonic_ms();
+            tables::beat(connection, hostgroup, &InstanceRow { beat, ..task.own.clone() })?;
+        }
+        let has_drains = match self.has_drains {
+            Some(has_drains) => has_drains,
+            None => tables::has_drains(connection)?,
+        };
+        self.has_drains = Some(has_drains);
+        if let Some(rows) = task.drains.as_ref().filter(|_| has_drains) {
+            tables::write_drains(connection, hostgroup, instance, rows)?;
+        }
+        tables::read(connection, hostgroup, has_drains, monotonic_ms())
+    }
 }

@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use weir_client::{Connection, Error, QueryResult};
 use weir_sql::literal;
-use weir_topology::{Announcement, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching};
+use weir_topology::{
+    Announcement, DrainRow, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Switching,
+};
 
+/// Rows about servers that leave beyond these are passed over.
+const DRAINS_MAX: usize = 10_000;
 /// More rows of Weirs than this are not of Weirs in use, and passed over.
 const INSTANCES_MAX: usize = 10_000;
 /// ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR.
@@ -27,6 +31,11 @@ const MAKE: [&str; 3] = [
      TINYINT UNSIGNED NOT NULL, clear_of BIGINT UNSIGNED NOT NULL, PRIMARY KEY (writer_hostgroup, instance)) \
      ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
 ];
+
+/// The third, which was not there from the beginning: without it the others go on.
+const MAKE_DRAINS: &str = "CREATE TABLE IF NOT EXISTS weir.drains (writer_hostgroup INT UNSIGNED NOT NULL, server VARCHAR(255) NOT NULL, \
+     instance VARCHAR(100) NOT NULL, wants_out TINYINT UNSIGNED NOT NULL, sessions BIGINT UNSIGNED NOT NULL, PRIMARY KEY \
+     (writer_hostgroup, server, instance)) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
 /// Why the tables could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -66,36 +75,122 @@ pub(crate) fn make(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether `weir.drains` can be used; makes it where it is missing and the account may.
+pub(crate) fn has_drains(connection: &mut Connection) -> Result<bool, Fault> {
+    let look = |connection: &mut Connection| {
+        connection.query("SELECT 1 FROM weir.drains LIMIT 1").map(drop).map_err(Fault::from)
+    };
+    let seen = match look(connection) {
+        Err(Fault::Missing(_)) => match connection.query(MAKE_DRAINS).map(drop).map_err(Fault::from) {
+            Ok(()) => look(connection),
+            fault => fault,
+        },
+        seen => seen,
+    };
+    match seen {
+        Ok(()) => Ok(true),
+        Err(Fault::Denied(_) | Fault::Missing(_)) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Writes the rows of this Weir about servers that leave, and removes those about others.
+pub(crate) fn write_drains(
+    connection: &mut Connection,
+    hostgroup: u32,
+    instance: &str,
+    rows: &[DrainRow],
+) -> Result<(), Fault> {
+    for DrainRow { server, wants_out, sessions, .. } in rows {
+        connection.query(&format!(
+            "INSERT INTO weir.drains (writer_hostgroup, server, instance, wants_out, sessions) VALUES ({hostgroup}, {}, {}, \
+             {}, {sessions}) ON DUPLICATE KEY UPDATE wants_out = VALUES(wants_out), sessions = VALUES(sessions)",
+            literal::text(&server.to_string()),
+            literal::text(instance),
+            u8::from(*wants_out),
+        ))?;
+    }
+    let kept: Vec<String> = rows.iter().map(|row| literal::text(&row.server.to_string())).collect();
+    let others =
+        if kept.is_empty() { String::new() } else { format!(" AND server NOT IN ({})", kept.join(", ")) };
+    connection.query(&format!(
+        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {}{others}",
+        literal::text(instance)
+    ))?;
+    Ok(())
+}
+
+/// Removes what a Weir has said of servers that others want out.
+pub(crate) fn forget_drains(
+    connection: &mut Connection,
+    hostgroup: u32,
+    instance: &str,
+) -> Result<(), Fault> {
+    connection.query(&format!(
+        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {} AND wants_out = 0",
+        literal::text(instance)
+    ))?;
+    Ok(())
+}
+
 /// Reads a cluster's rows. The session must be one that waits before it reads.
 pub(crate) fn read(
     connection: &mut Connection,
     hostgroup: u32,
+    with_drains: bool,
     asked_at: Millis,
 ) -> Result<EpochRead, Fault> {
-    understand(&connection.query(&question(hostgroup))?, asked_at)
+    understand(&connection.query(&question(hostgroup, with_drains))?, with_drains, asked_at)
 }
 
 /// What reads a cluster's rows.
-pub(crate) fn question(hostgroup: u32) -> String {
+pub(crate) fn question(hostgroup: u32, with_drains: bool) -> String {
+    let drains = match with_drains {
+        true => format!(
+            " UNION ALL SELECT 2, wants_out, sessions, server, instance, '', 0, '', '' FROM weir.drains WHERE \
+             writer_hostgroup = {hostgroup}"
+        ),
+        false => String::new(),
+    };
     format!(
         "SELECT 0, epoch, version, writer, writer_address, claimed_by, is_open, switching_to, switching_by FROM \
          weir.topology WHERE writer_hostgroup = {hostgroup} UNION ALL SELECT 1, epoch, beat, instance, '', lease_ms, \
-         sees_writer, clear_of, '' FROM weir.instances WHERE writer_hostgroup = {hostgroup}"
+         sees_writer, clear_of, '' FROM weir.instances WHERE writer_hostgroup = {hostgroup}{drains}"
     )
 }
 
 /// What the answer to [`question`] says.
-pub(crate) fn understand(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, Fault> {
-    parse(result, asked_at).map_err(Fault::Nonsense)
+pub(crate) fn understand(
+    result: &QueryResult,
+    with_drains: bool,
+    asked_at: Millis,
+) -> Result<EpochRead, Fault> {
+    let mut read = parse(result, asked_at).map_err(Fault::Nonsense)?;
+    if with_drains {
+        read.drains.get_or_insert_default();
+    }
+    Ok(read)
 }
 
 fn parse(result: &QueryResult, asked_at: Millis) -> Result<EpochRead, String> {
-    let mut read = EpochRead { asked_at, row: None, instances: Vec::new(), malformed: None };
+    let mut read = EpochRead { asked_at, row: None, instances: Vec::new(), drains: None, malformed: None };
     for row in 0..result.rows.len() {
         let row = Row { result, row };
-        if row.number(0)? == 0 {
-            read.row = Some(row.epoch()?);
-            continue;
+        match row.number(0)? {
+            0 => {
+                read.row = Some(row.epoch()?);
+                continue;
+            }
+            2 => {
+                let drains = read.drains.get_or_insert_default();
+                match row.drain() {
+                    Ok(drain) if drains.len() < DRAINS_MAX => drains.push(drain),
+                    Ok(_) => read.malformed = Some(format!("weir.drains has more than {DRAINS_MAX} rows")),
+                    Err(fault) => read.malformed = Some(fault),
+                }
+                continue;
+            }
+            _ => {}
         }
         // Whose row can't be understood is no Weir, or one that writes its row anew and writes nothing else until then.
         match row.instance() {
@@ -144,6 +239,15 @@ impl Row<'_> {
                 true => Some(Switching { to: self.endpoint(7)?, by: self.text(8)?.into() }),
                 false => None,
             },
+        })
+    }
+
+    fn drain(&self) -> Result<DrainRow, String> {
+        Ok(DrainRow {
+            server: self.endpoint(3)?,
+            instance: self.text(4)?.into(),
+            wants_out: self.number(1)? != 0,
+            sessions: self.number(2)?,
         })
     }
 
@@ -273,6 +377,13 @@ mod tests {
         assert_eq!(read.instances.len(), INSTANCES_MAX);
         assert!(read.malformed.unwrap().contains("more than 10000 rows"));
         assert!(parse(&result(&[&["0", "1"]]), Millis(5)).is_err());
+        let drain = ["2", "1", "4", "db3:3306", "weir-b", "", "0", "", ""];
+        let bad = ["2", "1", "4", "db3", "weir-b", "", "0", "", ""];
+        let read = parse(&result(&[&drain, &bad]), Millis(5)).unwrap();
+        let server = Endpoint::new("db3", 3306);
+        let row = DrainRow { server, instance: "weir-b".into(), wants_out: true, sessions: 4 };
+        assert_eq!((read.drains, read.malformed.is_some()), (Some(vec![row]), true));
+        assert_eq!(understand(&result(&[]), true, Millis(5)).unwrap().drains, Some(Vec::new()));
     }
 
     #[test]

@@ -95,6 +95,20 @@ pub struct Announcement {
     pub clear_of: u64,
 }
 
+/// The row of a Weir about a server that leaves, in `weir.drains`. A server that one Weir wants out is out for all; each
+/// has a row about it, so that the others know that it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainRow {
+    /// The server, as all Weirs must name it in `mysql_servers`.
+    pub server: Endpoint,
+    /// Whose row it is.
+    pub instance: InstanceId,
+    /// This Weir's user wants it out; else another's does.
+    pub wants_out: bool,
+    /// How many of its sessions still have a connection to the server.
+    pub sessions: u64,
+}
+
 /// What one causal read has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochRead {
@@ -104,6 +118,8 @@ pub struct EpochRead {
     pub row: Option<EpochRow>,
     /// All Weirs that have registered, this one too.
     pub instances: Vec<InstanceRow>,
+    /// The rows about servers that leave; none where they can't be read.
+    pub drains: Option<Vec<DrainRow>>,
     /// What is wrong with a row that was passed over, or that there are too many.
     pub malformed: Option<String>,
 }

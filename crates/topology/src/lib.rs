@@ -74,8 +74,8 @@ pub use connects::{Connects, Shun};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis, NoEndpoint};
 pub use epoch::{
-    Announcement, BEAT_AGE_MAX_MS, EpochPolicy, EpochRead, EpochRow, InstanceId, InstanceRow, Peer, Proposal,
-    Switching, drift_ms,
+    Announcement, BEAT_AGE_MAX_MS, DrainRow, EpochPolicy, EpochRead, EpochRow, InstanceId, InstanceRow, Peer,
+    Proposal, Switching, drift_ms,
 };
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};

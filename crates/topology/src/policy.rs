@@ -23,7 +23,8 @@ pub struct Policy {
     pub switches: Vec<Switch>,
     /// How this Weir agrees with others in front of the same Galera clusters; none: it goes by facts alone.
     pub epoch: Option<EpochPolicy>,
-    /// Clusters, by writer hostgroup, in which the epoch can't be read or written: facts alone must do there.
+    /// Clusters, by writer hostgroup, in which the epoch can't be read or written: facts alone must do there, and other
+    /// Weirs hear nothing of what this one plans.
     pub by_facts: Vec<u32>,
     /// Switchovers of other Weirs for which this one holds, with none of its sessions writing any more.
     pub cleared: Vec<Cleared>,
@@ -82,6 +83,13 @@ impl Policy {
     pub(crate) fn epoch_of(&self, cluster: &ClusterPolicy) -> Option<&EpochPolicy> {
         let is_in_force = cluster.has_epoch() && !self.by_facts.contains(&cluster.writer_hostgroup);
         self.epoch.as_ref().filter(|_| is_in_force)
+    }
+
+    /// How this Weir agrees with others in front of servers with replication; none: it does not. No write needs a lease
+    /// there, so there is no long one that others would have to wait for.
+    pub(crate) fn epoch_of_replicas(&self, writer_hostgroup: u32) -> Option<EpochPolicy> {
+        let policy = self.epoch.clone().filter(|_| !self.by_facts.contains(&writer_hostgroup))?;
+        Some(EpochPolicy { lone_lease_ms: policy.lease_ms, ..policy })
     }
 
     /// The planned change of a cluster's writer.

@@ -151,6 +151,13 @@ pub enum Reason {
     AwaitsEpoch,
     /// Waits until the next epoch is written.
     AwaitsClaim,
+    /// The writer is to leave, and another Weir does not know that yet.
+    AwaitsDrain {
+        /// The writer.
+        server: Endpoint,
+        /// The other Weir.
+        peer: InstanceId,
+    },
     /// Another Weir still reaches the lost writer, so the cluster is not without.
     AwaitsPeer {
         /// The lost writer.
@@ -392,6 +399,9 @@ impl fmt::Display for Reason {
             Self::AwaitsNewView { lost } => write!(f, "waits until the cluster has removed {lost}"),
             Self::AwaitsFirstLook => f.write_str("waits until every server has been probed once"),
             Self::AwaitsEpoch => f.write_str("waits for a look at weir.topology"),
+            Self::AwaitsDrain { server, peer } => {
+                write!(f, "waits until another Weir ({peer}) knows that {server} is to leave")
+            }
             Self::AwaitsClaim => f.write_str("waits until the next epoch is written to weir.topology"),
             Self::AwaitsPeer { lost, peer } => write!(
                 f,

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 
 use crate::judge::{Judge, Out};
 use crate::member::{self, healthy};
+use crate::tenure::Tenure;
 use crate::{
     Endpoint, Flavour, Group, Intent, Lag, Place, Reason, ReplicaState, ReplicationPolicy, Role, Roles,
     ServerState, Status, Wish,
@@ -29,6 +30,7 @@ pub(crate) fn decide(
     let mut places = servers.writer_places(&writers);
     places.extend(servers.readers(&writers));
     places.extend(member::offline(&servers.members, policy.reader_hostgroup));
+    let tenure = agree(policy, &servers.before, &writers, judge);
     let hold = || member::hold_without_writer(&servers.before, &servers.members, judge.now);
     let group = Group {
         hold: if writers.is_empty() { hold() } else { None },
@@ -38,9 +40,29 @@ pub(crate) fn decide(
         writers,
         succession,
         waits_for: waits_for.flatten(),
+        tenure,
         ..servers.before.clone()
     };
     (places, group)
+}
+
+/// What several Weirs have said to each other, in the tables at the only writer: there everything is that was written.
+/// While there is none, as in the middle of a switchover, what was read last counts.
+fn agree(
+    policy: &ReplicationPolicy,
+    before: &Group,
+    writers: &[Endpoint],
+    judge: &Judge<'_>,
+) -> Option<Tenure> {
+    let hostgroup = policy.writer_hostgroup;
+    let epoch = judge.policy.epoch_of_replicas(hostgroup)?;
+    let [writer] = writers else { return before.tenure.clone() };
+    let read = judge.observation(writer).and_then(|seen| seen.epoch.as_ref());
+    let mut tenure = Tenure::after(before.tenure.as_ref(), &epoch, read.into_iter(), None, judge.now);
+    tenure.follow(writer, judge.policy.switch_of(hostgroup), &epoch, judge.now);
+    let cleared = judge.policy.cleared.iter().find(|cleared| cleared.writer_hostgroup == hostgroup);
+    tenure.note_cleared(cleared.map(|cleared| cleared.version), &epoch);
+    Some(tenure)
 }
 
 fn answering<'a>(

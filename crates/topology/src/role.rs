@@ -270,7 +270,8 @@ impl Group {
         let agreed = |group: &'_ Self| {
             group.tenure.clone().map(|tenure| {
                 let peers: Vec<_> = tenure.peers.into_iter().map(|peer| peer.instance).collect();
-                (tenure.row, tenure.awaited, tenure.silent, tenure.deposed, peers)
+                let heard_of = (peers, tenure.live, tenure.silent);
+                (tenure.row, tenure.awaited, tenure.deposed, tenure.drains, heard_of)
             })
         };
         let deeds = |group: &'_ Self| {

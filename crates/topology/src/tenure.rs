@@ -11,12 +11,15 @@
 //! ```
 
 use crate::epoch::{
-    Announcement, BEAT_AGE_MAX_MS, EpochPolicy, EpochRead, EpochRow, Peer, Proposal, Switching, drift_ms,
+    Announcement, BEAT_AGE_MAX_MS, DrainRow, EpochPolicy, EpochRead, EpochRow, Peer, Proposal, Switching,
+    drift_ms,
 };
 use crate::{Endpoint, InstanceId, Millis, Reason, Switch, SwitchStep, View};
 
 /// Without a read as fresh as this nothing is known of other Weirs, and no reachable writer is taken for lost.
 const READ_AGE_MAX_MS: u64 = 1_000;
+/// How long the role of a writer that is to leave waits until the other Weirs know that.
+const DRAIN_TOLD_MS: u64 = 3_000;
 /// A writer that another Weir has just chosen is not replaced for a wish within this time: users who want opposite
 /// things of two Weirs must not make the role wander to and fro.
 const CLAIM_PAUSE_MS: u64 = 5_000;
@@ -36,12 +39,18 @@ pub struct Tenure {
     pub read_at: Option<Millis>,
     /// The other Weirs.
     pub peers: Vec<Peer>,
+    /// What all Weirs, this one too, have said of servers that leave; none where that can't be read.
+    pub drains: Option<Vec<DrainRow>>,
+    /// The row's writer is to leave, by somebody's will, since then.
+    pub leaving_since: Option<Millis>,
     /// What should be written.
     pub proposal: Option<Proposal>,
     /// What this Weir should say of itself.
     pub announcement: Announcement,
     /// Other Weirs that may still write while this one wants to move the role.
     pub awaited: Vec<InstanceId>,
+    /// Other Weirs that have been heard of lately.
+    pub live: Vec<InstanceId>,
     /// Other Weirs that have not been heard of lately and may still write.
     pub silent: Vec<InstanceId>,
     /// The writer that was published before the row names it, since nobody else is there.
@@ -88,6 +97,8 @@ pub(crate) struct Case<'a> {
     pub(crate) knows_writer: bool,
     /// The row's writer works, as seen from here.
     pub(crate) sees_writer: bool,
+    /// Somebody wants the row's writer to leave, and it works.
+    pub(crate) is_leaving: bool,
     /// A planned change whose target can write, and the target's address.
     pub(crate) switch: Option<(&'a Switch, Option<&'a str>)>,
     /// A server that is to take the role from the row's writer, which goes on until it has; and its address.
@@ -141,6 +152,8 @@ impl Tenure {
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
             tenure.learn_peers(newest, policy, now);
         }
+        let live = tenure.peers.iter().filter(|peer| peer.is_live(policy, now));
+        tenure.live = live.map(|peer| peer.instance.clone()).collect();
         let is_silent = |peer: &&Peer| !peer.is_live(policy, now) && now < peer.may_write_until();
         tenure.silent = tenure.peers.iter().filter(is_silent).map(|peer| peer.instance.clone()).collect();
         let lease_ms = if tenure.peers.is_empty() { policy.lone_lease_ms } else { policy.lease_ms };
@@ -203,6 +216,15 @@ impl Tenure {
             Peer { instance: row.instance.clone(), beat: row.beat, beat_since, says: row.says }
         });
         self.peers = peers.collect();
+        self.drains.clone_from(&newest.drains);
+    }
+
+    /// Another Weir that has been heard of lately and does not know yet that a server is to leave.
+    fn unaware_of(&self, server: &Endpoint, policy: &EpochPolicy, now: Millis) -> Option<&InstanceId> {
+        let drains = self.drains.as_ref()?;
+        let knows =
+            |peer: &Peer| drains.iter().any(|row| row.server == *server && row.instance == peer.instance);
+        self.peers.iter().find(|peer| peer.is_live(policy, now) && !knows(peer)).map(|peer| &peer.instance)
     }
 
     /// A read confirms the epoch, or that there is none yet, from the moment at which it was sent, if the others could see this Weir in it.
@@ -225,6 +247,7 @@ impl Tenure {
         }
         self.announcement.epoch = self.row.as_ref().map_or(0, |row| row.epoch);
         self.announcement.sees_writer = case.sees_writer;
+        self.leaving_since = case.is_leaving.then(|| self.leaving_since.unwrap_or(case.now));
         let Some(choice) = case.choice else { return Verdict::Publish };
         let Some(row) = self.row.clone() else {
             return self.claim_first(case, choice, Ground::NewView);
@@ -236,7 +259,7 @@ impl Tenure {
             return self.replace(case, choice, &row, policy);
         }
         self.ahead = None;
-        self.rule_switch(case, &row, policy);
+        self.plan_switch(case.switch, &row, policy, case.now);
         self.rule_return(case, &row, policy);
         if row.is_open {
             return Verdict::Publish;
@@ -330,6 +353,12 @@ impl Tenure {
             }
             _ => {}
         }
+        // Who does not know would close its transactions there, as those on a writer that was taken for lost.
+        if self.leaving_since.is_some_and(|since| case.now.since(since) < DRAIN_TOLD_MS)
+            && let Some(peer) = self.unaware_of(&row.writer, policy, case.now).cloned()
+        {
+            return Verdict::Wait(Reason::AwaitsDrain { server: row.writer.clone(), peer });
+        }
         self.claim_first(case, choice, case.ground)
     }
 
@@ -351,12 +380,49 @@ impl Tenure {
         }
     }
 
+    /// Where a server's own state tells who writes: the row follows it, and announces planned changes.
+    pub(crate) fn follow(
+        &mut self,
+        writer: &Endpoint,
+        switch: Option<&Switch>,
+        policy: &EpochPolicy,
+        now: Millis,
+    ) {
+        if self.read_at.is_none() {
+            return;
+        }
+        self.announcement.epoch = self.row.as_ref().map_or(0, |row| row.epoch);
+        self.announcement.sees_writer = true;
+        match self.row.clone() {
+            Some(row) if row.writer == *writer => {
+                self.plan_switch(switch.map(|switch| (switch, None)), &row, policy, now);
+            }
+            row => {
+                let from = row.map_or((0, 0), |row| (row.epoch, row.version));
+                let to = writer.clone();
+                self.proposal = Some(Proposal::Claim { from, to, address: None, is_open: true });
+            }
+        }
+    }
+
+    /// Notes for which announced switchover this Weir's sessions write no more.
+    pub(crate) fn note_cleared(&mut self, cleared: Option<u64>, policy: &EpochPolicy) {
+        let is_asked = self.foreign_switch(policy).is_some_and(|(_, asked)| Some(asked) == cleared);
+        self.announcement.clear_of = cleared.filter(|_| is_asked).unwrap_or(0);
+    }
+
     /// The steps of a planned change, and the end of those that nobody goes on with.
-    fn rule_switch(&mut self, case: &Case<'_>, row: &EpochRow, policy: &EpochPolicy) {
+    fn plan_switch(
+        &mut self,
+        switch: Option<(&Switch, Option<&str>)>,
+        row: &EpochRow,
+        policy: &EpochPolicy,
+        now: Millis,
+    ) {
         let from = (row.epoch, row.version);
-        let switch = case.switch.filter(|(switch, _)| switch.to != row.writer);
+        let switch = switch.filter(|(switch, _)| switch.to != row.writer);
         let is_mine = row.switching.as_ref().map(|switching| switching.by == policy.instance);
-        let may_write = |peer: &&Peer| peer.says.clear_of != row.version && case.now < peer.may_write_until();
+        let may_write = |peer: &&Peer| peer.says.clear_of != row.version && now < peer.may_write_until();
         self.proposal = match (is_mine, switch) {
             (None, Some((switch, _))) if switch.step == SwitchStep::Ask => {
                 self.awaited =
@@ -374,7 +440,7 @@ impl Tenure {
             (Some(true), None) => Some(Proposal::Unask { from }),
             (Some(false), _) => {
                 let by = row.switching.as_ref().map(|switching| &switching.by);
-                let is_alive = |peer: &Peer| Some(&peer.instance) == by && peer.is_live(policy, case.now);
+                let is_alive = |peer: &Peer| Some(&peer.instance) == by && peer.is_live(policy, now);
                 let is_abandoned = !self.peers.iter().any(is_alive);
                 is_abandoned.then_some(Proposal::Unask { from })
             }

@@ -1,5 +1,7 @@
 //! `weir drain` and `weir undrain`.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -21,18 +23,18 @@ pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<Ex
     let mut shown = None;
     loop {
         let used = used(door, server)?;
-        if used == 0 {
+        if used.is_nobody() {
             end_progress(shown);
             println!("nothing runs there any more");
             return Ok(ExitCode::SUCCESS);
         }
         if Instant::now() >= until {
             end_progress(shown);
-            eprintln!("weir: {} still there after {timeout_s} s; it stays drained", sessions(used));
+            eprintln!("weir: {used} after {timeout_s} s; it stays drained");
             return Ok(ExitCode::from(STILL_RUNNING));
         }
-        if shown != Some(used) {
-            show(used);
+        if shown.as_ref() != Some(&used) {
+            show(&used);
             shown = Some(used);
         }
         sleep(LOOK_EVERY);
@@ -45,25 +47,49 @@ pub(crate) fn undrain(door: &Door, server: &Endpoint) -> Result<ExitCode, DoorEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// Connections to the server that a session has.
-fn used(door: &Door, server: &Endpoint) -> Result<u64, DoorError> {
-    let name = server.to_string();
-    let status = door.status()?;
-    Ok(status.servers.iter().find(|row| row.server == name).map_or(0, |row| row.used))
+/// Who still has a connection to the server.
+#[derive(PartialEq)]
+struct Used {
+    here: u64,
+    /// By the names of other Weirs; none for one that has not said it yet.
+    elsewhere: BTreeMap<String, Option<u64>>,
 }
 
-fn sessions(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "session is" } else { "sessions are" })
+impl Used {
+    fn is_nobody(&self) -> bool {
+        self.here == 0 && self.elsewhere.values().all(|used| *used == Some(0))
+    }
+}
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: u64 = self.here + self.elsewhere.values().flatten().sum::<u64>();
+        write!(f, "{all} {} still there", if all == 1 { "session is" } else { "sessions are" })?;
+        let others = self.elsewhere.iter().filter_map(|(weir, used)| match used {
+            Some(0) => None,
+            Some(used) => Some(format!("{weir}: {used}")),
+            None => Some(format!("{weir} has not answered yet")),
+        });
+        let others: Vec<String> = others.collect();
+        if others.is_empty() { Ok(()) } else { write!(f, " ({})", others.join(", ")) }
+    }
+}
+
+fn used(door: &Door, server: &Endpoint) -> Result<Used, DoorError> {
+    let name = server.to_string();
+    let status = door.status()?;
+    let row = status.servers.into_iter().find(|row| row.server == name);
+    let (here, elsewhere) = row.map(|row| (row.used, row.used_elsewhere)).unwrap_or_default();
+    Ok(Used { here, elsewhere })
 }
 
 /// One line that changes on a terminal, a line for each change elsewhere.
-fn show(used: u64) {
+fn show(used: &Used) {
     let (start, end) = if stderr().is_terminal() { ("\r\x1b[K", "") } else { ("", "\n") };
-    let _ = write!(stderr(), "{start}waiting: {} still there{end}", sessions(used))
-        .and_then(|()| stderr().flush());
+    let _ = write!(stderr(), "{start}waiting: {used}{end}").and_then(|()| stderr().flush());
 }
 
-fn end_progress(shown: Option<u64>) {
+fn end_progress(shown: Option<Used>) {
     if shown.is_some() && stderr().is_terminal() {
         eprintln!();
     }

@@ -18,6 +18,7 @@ mod switchover;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -169,6 +170,8 @@ struct Server {
     failbacks: Failbacks,
     successions: Successions,
     operations: Operations,
+    /// Counts sessions on servers that leave, while there are any.
+    counting: Option<JoinHandle<()>>,
     /// The way to this thread.
     events: Sender<Event>,
     publisher: Publisher,

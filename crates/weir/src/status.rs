@@ -109,7 +109,11 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)?;
     let columns = ["hostgroup", "server", "role", "status", "weight", "used", "free", "reason"];
     let row = |server: &ServerStatus| {
-        let reason = if server.is_drained { "drained by weir drain" } else { &server.reason };
+        let reason = match server.drained_by.as_slice() {
+            _ if server.is_drained => "drained by weir drain".to_owned(),
+            [] => server.reason.clone(),
+            others => format!("drained by {}", others.join(", ")),
+        };
         vec![
             json!(server.hostgroup),
             json!(server.server),

@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 use weir_client::{Connection, Error, Options};
 use weir_topology::{Millis, ServerShared};
 
-use super::{IDLE_PAUSE, PAUSE, REST, Told, UNFIT_PAUSE};
+use super::{IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
 use crate::clock::{monotonic_ms, monotonic_ns};
 use crate::tables::{self, Fault};
 
@@ -100,7 +100,7 @@ enum What {
     /// A read of a table that is always there.
     Plain,
     /// A read of the epoch's tables.
-    Epoch { hostgroup: u32 },
+    Epoch(Tables),
 }
 
 impl<'a> Reads<'a> {
@@ -130,7 +130,7 @@ impl<'a> Reads<'a> {
 
     /// Begins a read if one is due, and listens for a moment; gives the pause before it is to be called again. While
     /// somebody waits for what the epoch's tables show, `in_hurry`, it does not rest.
-    pub(super) fn go_on(&mut self, epoch_of: Option<u32>, in_hurry: bool) -> Duration {
+    pub(super) fn go_on(&mut self, epoch_of: Option<Tables>, in_hurry: bool) -> Duration {
         self.sessions
             .retain(|session| session.asked.is_none_or(|asked| asked.sent.elapsed() < GIVEN_UP_AFTER));
         let now = Instant::now();
@@ -159,9 +159,9 @@ impl<'a> Reads<'a> {
     }
 
     /// Sends a read, on a session that has come back or on a new one.
-    fn begin(&mut self, epoch_of: Option<u32>) {
+    fn begin(&mut self, epoch_of: Option<Tables>) {
         let what = match epoch_of.filter(|_| !self.is_plain_next) {
-            Some(hostgroup) => What::Epoch { hostgroup },
+            Some(tables) => What::Epoch(tables),
             None => What::Plain,
         };
         self.is_plain_next = false;
@@ -228,13 +228,13 @@ impl<'a> Reads<'a> {
                 self.came_back(asked);
             }
             (What::Plain, Ok(_)) => self.came_back(asked),
-            (What::Epoch { .. }, Ok(answer)) => {
-                let read = tables::understand(&answer, asked.at);
+            (What::Epoch(Tables { with_drains, .. }), Ok(answer)) => {
+                let read = tables::understand(&answer, with_drains, asked.at);
                 self.told.tell(read);
                 // The read itself has waited, whatever it says.
                 self.came_back(asked);
             }
-            (What::Epoch { .. }, Err(error)) => {
+            (What::Epoch(_), Err(error)) => {
                 let fault = Fault::from(error);
                 match &fault {
                     Fault::Other(error) => self.failed(error),
@@ -294,7 +294,9 @@ impl Session {
         match what {
             What::First { .. } | What::Plain => self.ask_as(asked, READ),
             What::Counter { .. } => self.ask_as(asked, waiting.counter),
-            What::Epoch { hostgroup } => self.ask_as(asked, &tables::question(hostgroup)),
+            What::Epoch(Tables { hostgroup, with_drains }) => {
+                self.ask_as(asked, &tables::question(hostgroup, with_drains))
+            }
         }
     }
 

@@ -1,34 +1,42 @@
 //! The owner's part in the agreement of several Weirs: see [`crate::accord`].
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tracing::error;
 use weir_client::Options;
-use weir_topology::{Endpoint, EpochRead, EpochUse, Intent, Millis, ReplicationPolicy, SwitchStep};
+use weir_topology::{
+    DrainRow, Endpoint, EpochRead, EpochUse, Flavour, Intent, Millis, Policy, ReplicationPolicy, SwitchStep,
+    Wish,
+};
 
 use super::Owner;
-use crate::accord::Accord;
+use crate::accord::{Accord, Matter};
+use crate::causal::Tables;
 use crate::tables::Fault;
 
 impl Owner {
     /// One accord for each cluster with an epoch.
     pub(super) fn configure_accords(&mut self) {
-        let clusters = self.settings.policy.galera.iter().filter(|cluster| cluster.has_epoch());
-        let hostgroups: Vec<u32> = clusters.map(|cluster| cluster.writer_hostgroup).collect();
+        let policy = &self.settings.policy;
+        let galera = policy.galera.iter().filter(|cluster| cluster.has_epoch());
+        let replicas = policy.replication.iter().map(|row| (row.writer_hostgroup, Matter::Plans));
+        let wanted: BTreeMap<u32, Matter> =
+            galera.map(|row| (row.writer_hostgroup, Matter::Writer)).chain(replicas).collect();
         let options = self.options();
-        let gone: Vec<u32> =
-            self.accords.keys().filter(|known| !hostgroups.contains(known)).copied().collect();
+        let is_gone = |(known, accord): &(&u32, &Accord)| wanted.get(known) != Some(&accord.matter);
+        let gone: Vec<u32> = self.accords.iter().filter(is_gone).map(|(known, _)| *known).collect();
         for hostgroup in gone {
             if let Some(accord) = self.accords.remove(&hostgroup) {
                 accord.end(&self.roles, &options);
             }
         }
-        for hostgroup in hostgroups {
+        for (hostgroup, matter) in wanted {
             if self.accords.contains_key(&hostgroup) {
                 continue;
             }
-            match Accord::start(hostgroup, &self.epoch.instance, &self.events) {
+            match Accord::start(hostgroup, matter, &self.epoch.instance, &self.events) {
                 Ok(accord) => {
                     self.accords.insert(hostgroup, accord);
                 }
@@ -61,6 +69,12 @@ impl Owner {
                 policy.by_facts.push(hostgroup);
             }
         }
+        for row in &policy.replication {
+            let accord = self.accords.get(&row.writer_hostgroup);
+            if accord.is_none_or(Accord::goes_by_facts) {
+                policy.by_facts.push(row.writer_hostgroup);
+            }
+        }
         policy.switches.clone_from(&self.switches);
         policy.cleared = self.cleared.clone();
     }
@@ -68,7 +82,8 @@ impl Owner {
     /// Which epochs have been in force here; from then on they have to be, where the configuration leaves that open.
     pub(super) fn note_epochs(&mut self) {
         for group in &self.roles.groups {
-            if group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()) {
+            let is_galera = group.flavour == Flavour::Galera;
+            if is_galera && group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()) {
                 self.known_epochs.insert(group.writer_hostgroup);
             }
         }
@@ -115,18 +130,82 @@ impl Owner {
         }
     }
 
-    /// The writer hostgroup of the Galera cluster that a server belongs to.
+    /// The writer hostgroup of the cluster of Galera nodes, or of servers with replication, that a server belongs to.
     fn cluster_of(&self, endpoint: &Endpoint) -> Option<u32> {
         let rows = || self.settings.intents.iter().filter(|row| row.endpoint == *endpoint);
-        let mut clusters = self.settings.policy.galera.iter();
-        let own = clusters.find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)));
-        own.map(|cluster| cluster.writer_hostgroup)
+        let Policy { galera, replication, .. } = &self.settings.policy;
+        let own = galera.iter().find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)));
+        let replicas = || replication.iter().find(|cluster| rows().any(|row| cluster.owns(row.hostgroup)));
+        own.map(|cluster| cluster.writer_hostgroup).or_else(|| replicas().map(|row| row.writer_hostgroup))
+    }
+
+    /// What the decision goes by: servers that another Weir wants out are out here, too. By the same reads as the epoch, so
+    /// that a writer which leaves in order is not taken for one that was lost.
+    pub(super) fn intents_of_all(&self) -> Cow<'_, [Intent]> {
+        let mut out: BTreeSet<(u32, &Endpoint)> = BTreeSet::new();
+        for (hostgroup, rows) in self.drains() {
+            let wanted = rows.iter().filter(|row| row.wants_out && row.instance != self.epoch.instance);
+            out.extend(wanted.map(|row| (hostgroup, &row.server)));
+        }
+        if out.is_empty() {
+            return Cow::Borrowed(&self.settings.intents);
+        }
+        let mut intents = self.settings.intents.clone();
+        for intent in intents.iter_mut().filter(|intent| intent.wish == Wish::Online) {
+            let cluster = self.cluster_of(&intent.endpoint);
+            if cluster.is_some_and(|hostgroup| out.contains(&(hostgroup, &intent.endpoint))) {
+                intent.wish = Wish::OfflineSoft;
+            }
+        }
+        Cow::Owned(intents)
+    }
+
+    /// The newest that was read of servers that leave, by writer hostgroup. Of replication the roles know what counts.
+    fn drains(&self) -> Vec<(u32, &[DrainRow])> {
+        let mut newest: BTreeMap<u32, &EpochRead> = BTreeMap::new();
+        for seen in &self.seen {
+            let Some(read) = seen.epoch.as_ref().filter(|read| read.drains.is_some()) else { continue };
+            let Some(hostgroup) = self.cluster_of(&seen.endpoint) else { continue };
+            let known = newest.entry(hostgroup).or_insert(read);
+            if known.asked_at < read.asked_at {
+                *known = read;
+            }
+        }
+        newest
+            .into_iter()
+            .filter_map(|(hostgroup, read)| Some((hostgroup, read.drains.as_deref()?)))
+            .collect()
+    }
+
+    /// What this Weir says of servers that leave a cluster: those that its user wants out, and those of others.
+    fn own_drains(&self, hostgroup: u32) -> Vec<DrainRow> {
+        let all = self.drains();
+        let rows = all.iter().find(|(of, _)| *of == hostgroup).map(|(_, rows)| *rows).unwrap_or_default();
+        let instance = &self.epoch.instance;
+        let of_others = rows.iter().filter(|row| row.wants_out && row.instance != *instance);
+        let mut own: BTreeMap<&Endpoint, bool> = of_others.map(|row| (&row.server, false)).collect();
+        for row in self.settings.intents.iter().filter(|row| row.wish == Wish::OfflineSoft) {
+            let mut rows = self.settings.intents.iter().filter(|other| other.endpoint == row.endpoint);
+            let is_out = rows.all(|row| row.wish == Wish::OfflineSoft);
+            if is_out && self.cluster_of(&row.endpoint) == Some(hostgroup) {
+                own.insert(&row.endpoint, true);
+            }
+        }
+        let row = |(server, wants_out): (&Endpoint, bool)| DrainRow {
+            server: server.clone(),
+            instance: instance.clone(),
+            wants_out,
+            // Until they have been counted there may be some.
+            sessions: self.used.get(server).copied().unwrap_or(1),
+        };
+        own.into_iter().map(row).collect()
     }
 
     /// Whether a causal probe should read the epoch's tables, and of which cluster.
-    pub(super) fn epoch_to_read(&self, endpoint: &Endpoint) -> Option<u32> {
+    pub(super) fn epoch_to_read(&self, endpoint: &Endpoint) -> Option<Tables> {
         let hostgroup = self.cluster_of(endpoint)?;
-        self.accords.get(&hostgroup)?.wants_reads().then_some(hostgroup)
+        let accord = self.accords.get(&hostgroup).filter(|accord| accord.wants_reads())?;
+        Some(Tables { hostgroup, with_drains: accord.has_drains() })
     }
 
     /// Whether other Weirs have been heard of lately in this cluster.
@@ -165,8 +244,12 @@ impl Owner {
             return;
         }
         let options = self.options();
-        for accord in self.accords.values_mut() {
-            accord.act(&self.epoch, &self.roles, &options, now);
+        let drains: Vec<(u32, Vec<DrainRow>)> =
+            self.accords.keys().map(|hostgroup| (*hostgroup, self.own_drains(*hostgroup))).collect();
+        for (hostgroup, rows) in drains {
+            if let Some(accord) = self.accords.get_mut(&hostgroup) {
+                accord.act(&self.epoch, &self.roles, &options, rows, now);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Candidate, Cluster};
 use crate::judge::Judge;
 use crate::member::healthy;
 use crate::tenure::{Case, Ground, Tenure, Verdict};
-use crate::{Announcement, Endpoint, GaleraState, Group, Reason, SwitchStep};
+use crate::{Endpoint, GaleraState, Group, Reason, SwitchStep, Wish};
 
 impl Cluster<'_> {
     /// Takes in what was read of the epoch. From then on the row's writer counts as the last writer, whoever it was here.
@@ -95,16 +95,14 @@ impl Cluster<'_> {
             is_former_gone: first.is_some_and(|(_, state)| has_left(&tenure, state)),
             knows_writer: self.members.iter().any(|member| is(member.endpoint)),
             sees_writer: healthy(&self.members).any(|(member, _)| is(member.endpoint)),
+            is_leaving: writer.as_ref().is_some_and(|writer| self.is_leaving(writer)),
             switch,
             returns: self.returning(&candidates),
             now: self.now,
         };
         let verdict = tenure.rule(&case, policy);
         let cleared = self.cleared.iter().find(|cleared| cleared.writer_hostgroup == group.writer_hostgroup);
-        let version = cleared.map(|cleared| cleared.version);
-        let is_asked = tenure.foreign_switch(policy).is_some_and(|(_, asked)| Some(asked) == version);
-        let clear_of = version.filter(|_| is_asked).unwrap_or(0);
-        tenure.announcement = Announcement { clear_of, ..tenure.announcement };
+        tenure.note_cleared(cleared.map(|cleared| cleared.version), policy);
         if let Verdict::Wait(reason) = verdict {
             group.waits_for = Some(reason);
             let mut waiting = std::mem::take(&mut group.writers);
@@ -128,6 +126,15 @@ impl Cluster<'_> {
         let best = self.to_return()?;
         let (endpoint, state) = candidates.iter().find(|(endpoint, _)| **endpoint == best)?;
         Some((endpoint, state.own_address()))
+    }
+
+    /// Whether a server is to leave by somebody's will.
+    fn is_leaving(&self, endpoint: &Endpoint) -> bool {
+        let member = self.members.iter().find(|member| member.endpoint == endpoint);
+        member.is_some_and(|member| match &member.state {
+            Ok(_) => member.wish_in(self.policy.writer_hostgroup) == Wish::OfflineSoft,
+            Err(out) => out.reason == Reason::Wished(Wish::OfflineSoft),
+        })
     }
 
     fn ground(&self, chosen: Option<&GaleraState>, tenure: &Tenure) -> Ground {

@@ -10,6 +10,7 @@ use super::*;
 struct Tables {
     row: Option<EpochRow>,
     instances: Vec<InstanceRow>,
+    drains: Vec<DrainRow>,
 }
 
 /// A Weir with its own sight of the cluster.
@@ -50,8 +51,9 @@ impl Weir {
 
     /// Reads the tables on a node.
     fn read(&mut self, index: usize) {
-        let Tables { row, instances } = self.tables.borrow().clone();
-        let read = EpochRead { asked_at: self.world.now, row, instances, malformed: None };
+        let Tables { row, instances, drains } = self.tables.borrow().clone();
+        let drains = Some(drains);
+        let read = EpochRead { asked_at: self.world.now, row, instances, drains, malformed: None };
         let seen = self.world.seen.iter_mut().find(|seen| seen.endpoint == node(index)).unwrap();
         seen.epoch = Some(read);
     }
@@ -78,6 +80,11 @@ impl Weir {
 
     fn loses_path_to_writer(&mut self) {
         self.world.see(0, Err(refused()));
+    }
+
+    fn take_out_the_first(&mut self) {
+        let rows = self.world.rows.iter_mut().filter(|row| row.endpoint == node(0));
+        rows.for_each(|row| row.wish = Wish::OfflineSoft);
     }
 
     fn waits_for(&self) -> String {
@@ -182,6 +189,47 @@ fn a_row_that_somebody_removes_is_founded_anew() {
     assert_eq!((a.world.writer(), b.world.writer()), (Some(0), Some(0)));
     assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.is_open)), Some((1, true)));
     assert!(a.writes_at(a.world.now) && b.writes_at(b.world.now));
+}
+
+#[test]
+fn the_role_of_a_writer_that_leaves_waits_until_all_know() {
+    let (mut a, mut b, tables) = two();
+    let row = |instance: &str, wants_out| DrainRow {
+        server: node(0),
+        instance: instance.into(),
+        wants_out,
+        sessions: 1,
+    };
+    pass(&mut [&mut a, &mut b], 100);
+    a.take_out_the_first();
+    tables.borrow_mut().drains = vec![row("a", true)];
+    a.beat();
+    b.beat();
+    a.read(2);
+    a.world.decide();
+    assert_eq!((a.world.writer(), a.tenure().proposal.clone()), (None, None));
+    assert!(a.waits_for().contains("another Weir (b) knows"), "{}", a.waits_for());
+    // Now b knows, and takes the writer for one that leaves.
+    tables.borrow_mut().drains.push(row("b", false));
+    b.take_out_the_first();
+    for _ in 0..4 {
+        pass(&mut [&mut a, &mut b], 100);
+        a.settle();
+        b.settle();
+    }
+    assert_eq!(a.world.writer(), b.world.writer());
+    assert!(a.world.writer().is_some_and(|writer| writer != 0));
+    assert_eq!(b.tenure().deposed, None, "transactions there may end");
+    // One that never answers is not waited for for ever.
+    let (mut a, mut b, tables) = two();
+    a.take_out_the_first();
+    tables.borrow_mut().drains = vec![row("a", true)];
+    for _ in 0..40 {
+        pass(&mut [&mut a, &mut b], 100);
+        a.settle();
+        b.beat();
+    }
+    assert!(a.world.writer().is_some_and(|writer| writer != 0));
 }
 
 #[test]
@@ -372,7 +420,7 @@ fn an_epoch_of_another_history_does_not_count() {
         is_open: true,
         switching: None,
     };
-    weir.tables = Rc::new(RefCell::new(Tables { row: Some(row), instances: Vec::new() }));
+    weir.tables = Rc::new(RefCell::new(Tables { row: Some(row), ..Tables::default() }));
     weir.beat();
     for index in [1, 2] {
         weir.world.see(index, Ok(synced(index)));

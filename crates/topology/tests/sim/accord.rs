@@ -181,7 +181,7 @@ impl World {
         match read {
             Some(_) if path.back_broken => self.context.queue.add(deadline, again),
             Some(Tables { row, instances }) => {
-                let read = Box::new(EpochRead { asked_at, row, instances, malformed: None });
+                let read = Box::new(EpochRead { asked_at, row, instances, drains: None, malformed: None });
                 let slow = if path.delay > 0 { self.context.random.within(0..path.delay) } else { 0 };
                 self.context.within(slow + 100..slow + 1500, Event::Read { weir, life, node, read });
             }

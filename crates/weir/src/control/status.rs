@@ -1,7 +1,9 @@
 //! Who writes, who reads, and why: the answer to `{"status": {}}`.
 
+use std::collections::BTreeMap;
+
 use weir_proxy::statistics::ReportPart;
-use weir_topology::{Group, Place};
+use weir_topology::{Endpoint, Group, Place, Roles};
 
 use super::Reporter;
 
@@ -42,6 +44,9 @@ pub(crate) struct ClusterStatus {
     /// Whom a Galera node that joins should name as its donors, the best first.
     #[serde(default)]
     pub donors: Vec<String>,
+    /// Other Weirs are told of servers that leave, and tell how many of their sessions are still there.
+    #[serde(default)]
+    pub shares_drains: bool,
     /// Servers that can't write, and why.
     pub cannot_write: Vec<(String, String)>,
 }
@@ -56,6 +61,12 @@ pub(crate) struct ServerStatus {
     pub weight: u32,
     /// Connections to the server, of all hostgroups, that a session has now.
     pub used: u64,
+    /// The same of other Weirs, where the server leaves; none for those that have not said yet.
+    #[serde(default)]
+    pub used_elsewhere: BTreeMap<String, Option<u64>>,
+    /// Which Weirs want the server out.
+    #[serde(default)]
+    pub drained_by: Vec<String>,
     /// Those that nobody has.
     pub free: u64,
     /// By `weir drain`.
@@ -108,6 +119,8 @@ impl Reporter {
                 weight: place.weight,
                 used: rows().map(|row| row.used).sum(),
                 free: rows().map(|row| row.free).sum(),
+                used_elsewhere: used_elsewhere(&roles, &place.endpoint),
+                drained_by: drained_by(&roles, &place.endpoint),
                 is_drained: drained.contains(&place.endpoint),
                 reason: format!("{}{trouble}", place.reason),
                 server,
@@ -122,6 +135,29 @@ impl Reporter {
     }
 }
 
+/// What other Weirs say of a server that leaves; those that have not been heard of for a while are not asked.
+fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u64>> {
+    let mut used = BTreeMap::new();
+    for tenure in roles.groups.iter().filter_map(|group| group.tenure.as_ref()) {
+        let Some(drains) = &tenure.drains else { continue };
+        if !drains.iter().any(|row| row.server == *server) {
+            continue;
+        }
+        for peer in &tenure.live {
+            let row = drains.iter().find(|row| row.server == *server && row.instance == *peer);
+            used.insert(peer.to_string(), row.map(|row| row.sessions));
+        }
+    }
+    used
+}
+
+fn drained_by(roles: &Roles, server: &Endpoint) -> Vec<String> {
+    let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
+    let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
+    let rows = rows.filter(|row| row.wants_out && row.server == *server);
+    rows.map(|row| row.instance.to_string()).collect()
+}
+
 fn cluster(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
@@ -132,6 +168,7 @@ fn cluster(group: &Group) -> ClusterStatus {
         writers: group.writers.iter().map(ToString::to_string).collect(),
         waits_for: group.waits_for.as_ref().map(ToString::to_string),
         epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
+        shares_drains: tenure.is_some_and(|tenure| tenure.drains.is_some()),
         epoch_trouble: group.epoch_trouble.as_deref().map(str::to_owned),
         other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
         assist: group.assist.as_deref().map(str::to_owned),

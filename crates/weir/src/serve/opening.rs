@@ -89,6 +89,7 @@ pub(super) fn open(
         failbacks: Failbacks::default(),
         successions: Successions::default(),
         operations: Operations::default(),
+        counting: None,
         events: events.clone(),
         publisher,
         tally,

@@ -75,6 +75,8 @@ pub(super) struct Operator {
     pub(super) publisher: Publisher,
     pub(super) log: TopologyLog,
     pub(super) drained: Drained,
+    /// This Weir's name among those in front of one cluster.
+    pub(super) instance: Arc<str>,
     events: Sender<Event>,
     is_ending: Arc<AtomicBool>,
 }
@@ -171,6 +173,7 @@ impl Server {
             publisher: self.publisher.clone(),
             log: self.log.clone(),
             drained: self.drained.clone(),
+            instance: self.snapshots.instance.clone(),
             events: self.events.clone(),
             is_ending: self.operations.is_ending.clone(),
         }

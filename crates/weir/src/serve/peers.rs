@@ -1,6 +1,7 @@
 //! What follows here from what the Weirs in front of one cluster have agreed on: switchovers of others, for which this one
 //! holds, and writers that another epoch has deposed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use super::operations::{LOOK_EVERY, Operator};
 use super::switchover::Plan;
 use crate::latest_roles::LatestRoles;
 
+/// How often sessions are counted on servers that leave.
+const COUNT_EVERY: Duration = Duration::from_millis(100);
 /// How long the other Weirs may take to say that they hold, once their sessions write no more.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
@@ -63,6 +66,24 @@ impl Server {
                 self.clear(foreign);
             }
             self.cut_deposed(group, known);
+        }
+        self.count_leaving();
+    }
+
+    /// Has the sessions counted that have a connection to servers which leave a cluster, for the other Weirs, for as long
+    /// as there are such servers.
+    fn count_leaving(&mut self) {
+        let is_counting = self.counting.as_ref().is_some_and(|thread| !thread.is_finished());
+        if is_counting || leaving(&self.published).is_empty() {
+            return;
+        }
+        let (publisher, reporter) = (self.publisher.clone(), self.monitor.reporter());
+        let roles = self.roles.clone();
+        let count = move || count(&publisher, &reporter, &roles);
+        match thread::Builder::new().name("drains".to_owned()).spawn(count) {
+            Ok(thread) => self.counting = Some(thread),
+            // Then the other Weirs are told that there may be some.
+            Err(cause) => tracing::error!(%cause, "can't start a thread"),
         }
     }
 
@@ -135,6 +156,35 @@ impl Operator {
         roles
             .group(hostgroup)
             .is_some_and(|group| group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()))
+    }
+}
+
+/// Servers that leave a cluster whose Weirs tell each other of that.
+fn leaving(roles: &Roles) -> BTreeSet<Endpoint> {
+    let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
+    let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
+    rows.map(|row| row.server.clone()).collect()
+}
+
+fn count(publisher: &Publisher, reporter: &Reporter, roles: &LatestRoles) {
+    loop {
+        let leaving = leaving(&roles.latest());
+        if leaving.is_empty() {
+            return;
+        }
+        // First: all workers know that they leave.
+        let is_known = publisher.settle();
+        // Not by the tally: it may tell what it has heard a moment ago.
+        let reports = publisher.report(ReportPart::Servers);
+        if is_known && reports.len() == publisher.workers() {
+            let used = |server: &Endpoint| {
+                let name = server.to_string();
+                let rows = reports.iter().flat_map(|report| &report.servers);
+                rows.filter(|row| row.endpoint == name).map(|row| row.used).sum()
+            };
+            reporter.used(leaving.into_iter().map(|server| (server.clone(), used(&server))).collect());
+        }
+        sleep(COUNT_EVERY);
     }
 }
 
