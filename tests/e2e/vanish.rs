@@ -1,5 +1,6 @@
 //! Clients that go away, statements that run too long, and KILL: what must end ends, and nothing else.
 
+mod keepalive;
 mod kill;
 mod stress;
 
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("vanish::default_query_timeout_ends_a_statement", query_timeout),
         Case::parallel("vanish::without_killing_the_statement_goes_on_if_told_so", killing_switched_off),
     ];
+    cases.extend(keepalive::trials());
     cases.extend(kill::trials());
     cases.extend(stress::trials());
     cases

@@ -396,6 +396,8 @@ fn a_file_without_faults() {
         threads = 3
         interfaces = "127.0.0.1:6033; [::1]:6033"
         wait_timeout = 1000
+        use_tcp_keepalive = 0
+        tcp_keepalive_time = 7200
         monitor_password = "geheim"
         query_digests_lowercase = false
         ssl_p2s_ca = ""
@@ -416,6 +418,8 @@ fn a_file_without_faults() {
     assert_eq!(config.galera_hostgroups[0].writer_is_also_reader, WriterIsAlsoReader::BackupWriters);
     assert_eq!(config.variables.interfaces.len(), 2);
     assert_eq!(config.variables.wait_timeout, Duration::from_secs(1));
+    let keepalive = (config.variables.use_tcp_keepalive, config.variables.tcp_keepalive_time);
+    assert_eq!(keepalive, (false, Duration::from_secs(7200)));
     assert_eq!(config.users[0].password, Password::Clear(Secret::new("app")));
     assert!(matches!(config.users[1].password, Password::NativeHash([0x19, 0x75, ..])));
     let shown = format!("{config:?}");

@@ -72,6 +72,10 @@ pub struct MysqlVariables {
     pub server_version: Option<String>,
     /// How long a client may be idle, default 8 h.
     pub wait_timeout: Duration,
+    /// Whether the system asks a silent peer over TCP whether it is still there, client or server, default true.
+    pub use_tcp_keepalive: bool,
+    /// After how long a silence, default 120 s (in seconds); zero: as the system has it.
+    pub tcp_keepalive_time: Duration,
     /// Prepared statements kept per server connection, default 20.
     pub max_stmts_per_connection: u32,
     /// Whether a statement is killed when its client goes away, default true.
@@ -228,6 +232,8 @@ impl Default for MysqlVariables {
             max_allowed_packet: 64 << 20,
             server_version: None,
             wait_timeout: Duration::from_millis(28_800_000),
+            use_tcp_keepalive: true,
+            tcp_keepalive_time: Duration::from_secs(120),
             max_stmts_per_connection: 20,
             kill_backend_connection_when_disconnect: true,
             default_authentication_plugin: AuthPlugin::MysqlNativePassword,
@@ -321,6 +327,7 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
     v.max_allowed_packet = f.integer("max_allowed_packet", v.max_allowed_packet, 8192..=1 << 30);
     v.wait_timeout = f.millis("wait_timeout", v.wait_timeout, 1000..=20 * DAY_MS);
+    keepalive(f, v);
     v.server_version = server_version(f);
     if let Some(plugin) = f.optional_text("default_authentication_plugin", 64) {
         match plugin.as_str() {
@@ -352,6 +359,13 @@ fn frontend(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
         }
     };
     v.drain_timeout_ms = f.millis("drain_timeout_ms", v.drain_timeout_ms, 0..=DAY_MS);
+}
+
+/// ProxySQL's range.
+fn keepalive(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
+    v.use_tcp_keepalive = f.boolean("use_tcp_keepalive", v.use_tcp_keepalive);
+    let time_sec = f.integer("tcp_keepalive_time", v.tcp_keepalive_time.as_secs(), 0..=7200);
+    v.tcp_keepalive_time = Duration::from_secs(time_sec);
 }
 
 fn rules(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {

@@ -70,6 +70,7 @@ mod writing;
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldhash::{HashMap, HashMapExt};
 use sha2::{Digest, Sha256};
@@ -442,6 +443,13 @@ impl Core {
     /// When [`Core::tick`] is due.
     pub fn next_deadline(&self) -> Nanos {
         self.timers_deadline()
+    }
+
+    /// After how long a silence the system asks a peer over TCP whether it is still there, for connections that begin
+    /// now; zero: as the system has it, `None`: never.
+    pub fn keepalive(&self) -> Option<Duration> {
+        let variables = &self.snapshot.variables;
+        variables.use_tcp_keepalive.then_some(variables.tcp_keepalive_time)
     }
 
     /// Clients connected to this worker.

@@ -11,7 +11,7 @@ use rustix::time::Timespec;
 use rustls::ServerConfig;
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
-use super::stream::{Stream, acknowledge_within, forfeit};
+use super::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
 use crate::listener::{Accepted, Listening};
@@ -214,6 +214,9 @@ impl Driver {
         let Some(id) = self.core.accept(client.peer, &client.listener, now) else {
             return self.lobby.turned_away();
         };
+        if !client.peer.is_local() {
+            keep_alive(&client.stream, self.core.keepalive());
+        }
         if let Err(error) = self.add(id, client.stream, false) {
             tracing::error!(%error, "a client's socket could not be registered");
             self.core.closed(id, now);
@@ -258,7 +261,8 @@ impl Driver {
     fn carry_out_one(&mut self, order: Order, now: Nanos) {
         match order {
             Order::Connect(id, addr) => {
-                let result = connect(addr).and_then(|stream| self.add(id, stream, true));
+                let result =
+                    connect(addr, self.core.keepalive()).and_then(|stream| self.add(id, stream, true));
                 if let Err(error) = result {
                     self.core.connected(id, Err(error), now);
                 }

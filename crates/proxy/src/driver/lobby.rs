@@ -6,13 +6,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::time::{ClockId, clock_gettime};
 
 use weir_session::login::Check;
 
-use super::stream::Stream;
+use super::stream::{Stream, keep_alive};
 use crate::core::{Core, Nanos};
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
@@ -144,18 +145,19 @@ impl Lobby {
     }
 }
 
-/// Begins to connect to a server.
+/// Begins to connect to a server; `keepalive` as [`Core::keepalive`].
 ///
 /// # Errors
 /// When the system refuses a socket, or the connection at once.
-pub(super) fn connect(addr: SocketAddr) -> io::Result<Stream> {
+pub(super) fn connect(addr: SocketAddr, keepalive: Option<Duration>) -> io::Result<Stream> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_tcp_nodelay(socket.as_fd(), true)?;
-    sockopt::set_socket_keepalive(socket.as_fd(), true)?;
-    match rustix::net::connect(&socket, &addr) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Stream::new(socket)),
+    let stream = Stream::new(socket);
+    keep_alive(&stream, keepalive);
+    match rustix::net::connect(&stream, &addr) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(stream),
         Err(error) => Err(error.into()),
     }
 }

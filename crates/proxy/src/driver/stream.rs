@@ -49,6 +49,18 @@ pub(super) fn acknowledge_within(stream: &Stream, time: Duration) {
     }
 }
 
+/// Has the system ask the peer of a TCP socket whether it is still there when it has been silent for `time` (zero: as the
+/// system has it), and end the connection if no answer comes; `None`: it is not asked. What can't be set stays as it is.
+pub(super) fn keep_alive(stream: &Stream, time: Option<Duration>) {
+    let set = sockopt::set_socket_keepalive(stream, time.is_some()).and_then(|()| match time {
+        Some(time) if !time.is_zero() => sockopt::set_tcp_keepidle(stream, time),
+        _ => Ok(()),
+    });
+    if let Err(error) = set {
+        tracing::debug!(%error, "TCP keepalive could not be set");
+    }
+}
+
 /// Has the system throw away what it has to send when the socket is closed, and tell the peer so (RST).
 pub(super) fn forfeit(stream: &Stream) {
     let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
@@ -60,6 +72,23 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_as_the_settings_say() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || Stream::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap().into());
+        let of_the_system = sockopt::tcp_keepidle(connect()).unwrap();
+        for (time, is_on, idle) in [
+            (None, false, of_the_system),
+            (Some(Duration::ZERO), true, of_the_system),
+            (Some(Duration::from_secs(77)), true, Duration::from_secs(77)),
+        ] {
+            let stream = connect();
+            keep_alive(&stream, time);
+            let set = (sockopt::socket_keepalive(&stream).unwrap(), sockopt::tcp_keepidle(&stream).unwrap());
+            assert_eq!(set, (is_on, idle), "{time:?}");
+        }
+    }
 
     #[test]
     fn what_is_forfeited_is_not_delivered() {

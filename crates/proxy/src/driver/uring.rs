@@ -18,7 +18,7 @@ use weir_uring::{Completion, Operation, Ring};
 
 use super::lobby::{LISTENERS, Lobby, News, WAKER, connect, connected, now, socket_of, token};
 use super::streak::Streak;
-use super::stream::{Stream, acknowledge_within, forfeit};
+use super::stream::{Stream, acknowledge_within, forfeit, keep_alive};
 use super::tls::{Received, Transport};
 use crate::core::{Core, Nanos};
 use crate::listener::Accepted;
@@ -253,6 +253,9 @@ impl Driver {
             self.lobby.turned_away();
             return Ok(());
         };
+        if !client.peer.is_local() {
+            keep_alive(&client.stream, self.core.keepalive());
+        }
         let receive = Some(self.ring.receive(client.stream.as_fd(), token(id))?);
         self.add(id, client.stream, Link::Clear { receive, is_sending: false });
         Ok(())
@@ -431,7 +434,7 @@ impl Driver {
 
     fn carry_out_one(&mut self, order: Order, now: Nanos) -> io::Result<()> {
         match order {
-            Order::Connect(id, addr) => match connect(addr) {
+            Order::Connect(id, addr) => match connect(addr, self.core.keepalive()) {
                 Ok(stream) => {
                     let watch = self.ring.watch(stream.as_fd(), POLLOUT, token(id))?;
                     self.add(id, stream, Link::Connecting(watch));
