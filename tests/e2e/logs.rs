@@ -18,6 +18,7 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("logs::events_tell_what_ran_where", events),
+        Case::parallel("logs::the_hostgroup_is_where_the_statement_ran", hostgroups),
         Case::parallel("logs::passwords_in_statements_are_masked", passwords),
         Case::parallel("logs::rules_choose_what_is_logged", rules),
         Case::parallel("logs::slow_statements_have_a_log_of_their_own", slow),
@@ -115,6 +116,53 @@ fn events(env: &Env) -> CaseResult {
     );
     let mode = path.metadata()?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "{mode:o}");
+    Ok(())
+}
+
+fn hostgroups(env: &Env) -> CaseResult {
+    let (primary, replicas) = (env.free_address()?, env.free_address()?);
+    let weir = env.weir(|config| {
+        logging(config);
+        for (address, mode) in [(primary, "primary"), (replicas, "replicas")] {
+            config.push("weir_listeners", &[("address", address.to_string().into()), ("mode", mode.into())]);
+        }
+    })?;
+    let schema = env.schema()?;
+    let mut session = Session::open(weir.addr(), &schema)?;
+    session.run("CREATE TABLE t (id INT PRIMARY KEY)")?;
+    eventually("a reader has a read", PATIENCE, || {
+        session.value("SELECT 'free'")?;
+        let lines = lines(&file(&weir, "events.00000001"))?;
+        Ok(lines
+            .iter()
+            .any(|line| is_query(line, "SELECT 'free'") && line["hostgroup_id"] == hostgroup::READER))
+    })?;
+    session.run("BEGIN")?;
+    session.rows("SELECT 'in a transaction' FROM t")?;
+    session.run("ROLLBACK")?;
+    session.run("SET @pinned = 1")?;
+    session.rows("SELECT 'under a pin', @pinned FROM t")?;
+    for (address, text) in [(primary, "primary"), (replicas, "replicas")] {
+        let mut session = Session::open(address, &schema)?;
+        for number in 1..=2 {
+            session.rows(&format!("SELECT '{text}', {number}"))?;
+        }
+    }
+    let lines = once(&file(&weir, "events.00000001"), |line| is_query(line, "SELECT 'replicas', 2"))?;
+    for query in
+        ["BEGIN", "SELECT 'in a transaction' FROM t", "ROLLBACK", "SELECT 'under a pin', @pinned FROM t"]
+    {
+        let line = the(&lines, "COM_QUERY", query)?;
+        ensure!(line["hostgroup_id"] == hostgroup::WRITER, "{line}");
+    }
+    for (text, wanted) in [("primary", hostgroup::WRITER), ("replicas", hostgroup::READER)] {
+        let hostgroup = |number| -> Result<Value, String> {
+            let line = the(&lines, "COM_QUERY", &format!("SELECT '{text}', {number}"))?;
+            Ok(line["hostgroup_id"].clone())
+        };
+        let (first, second) = (hostgroup(1)?, hostgroup(2)?);
+        ensure!(first == wanted && second == wanted, "{text}: {first}, {second}");
+    }
     Ok(())
 }
 

@@ -58,7 +58,9 @@ impl Core {
             if self.must_not_run_on(lease, key) && !self.may_run_on_reader(key, lease) {
                 return;
             }
-            self.sessions[key].phase = Phase::Running;
+            let session = &mut self.sessions[key];
+            session.work.served_by = self.backends[lease].hostgroup;
+            session.phase = Phase::Running;
             return self.converge(lease);
         }
         self.sessions[key].phase = Phase::Waiting(self.now);
@@ -98,6 +100,7 @@ impl Core {
             // What was announced is sent in front, and may outlast a read that uses no table.
             && (!session.is_next_read_only || session.work.begins_read_only)
             && !uses_connection;
+        let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         if uses_connection && let Some(kept) = session.kept {
             // What was announced must not bind the session to a reader.
             let binds = session.is_next_read_only && !self.is_member(kept, writer);
@@ -107,6 +110,8 @@ impl Core {
                 return self.begin_again(key);
             }
             if self.take_kept(kept) {
+                let in_reader = reader.filter(|_| !self.is_member(kept, writer));
+                self.sessions[key].work.served_by = in_reader.unwrap_or(writer);
                 return self.lend(kept, key);
             }
         }
@@ -119,7 +124,6 @@ impl Core {
                 None => self.park(key, writer),
             };
         }
-        let reader = self.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         let reader = reader.filter(|_| may_leave_writer);
         let mut pick = |last_resort| {
             let of_readers = reader.and_then(|reader| self.pick(reader, key, last_resort));

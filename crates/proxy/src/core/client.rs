@@ -529,6 +529,7 @@ impl Core {
         let session = &self.sessions[key];
         let (program, code) = (session.program(), error.code);
         tracing::info!(session = session.id, peer = %session.peer, program, code, message, "session closed");
+        self.count_own_answer(key);
         self.close_session(key);
     }
 
@@ -576,6 +577,7 @@ impl Core {
 
     /// The running command is answered: its bytes go.
     pub(super) fn command_done(&mut self, key: SessionKey) {
+        self.count_own_answer(key);
         self.log_statement(key);
         if self.sessions[key].aside.is_some() {
             self.come_back(key);

@@ -11,7 +11,7 @@ use weir_sql::{Digest, DigestOptions};
 
 use super::Core;
 use super::client::USER_LIMIT_REACHED;
-use super::model::{BackendKey, Ending, ServerIndex, SessionKey, WorkKind};
+use super::model::{Backend, BackendKey, Ending, ServerIndex, SessionKey, WorkKind};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
 
@@ -109,10 +109,11 @@ impl Core {
     /// A statement has been answered by a server.
     pub(super) fn count_statement(&mut self, key: BackendKey, holder: SessionKey) {
         self.note_answer(key, holder);
-        let work = &self.sessions[holder].work;
+        let work = &mut self.sessions[holder].work;
         if !matches!(work.kind, WorkKind::Query | WorkKind::Execute) {
             return;
         }
+        work.is_counted = true;
         let took_ns = self.now.saturating_sub(work.begun_at);
         self.statistics.commands.count(work.statement.kind, took_ns);
         self.statistics.totals.slow_queries += u64::from(self.scribe.is_long(took_ns));
@@ -126,7 +127,7 @@ impl Core {
             self.statistics.rules.count(rule_id, took_ns);
         }
         let Some(digest) = work.digest else { return };
-        let hostgroup = work.hostgroup;
+        let hostgroup = self.backends[key].hostgroup;
         let (rows_affected, rows_sent) = match work.ending {
             Ending::Ok { affected_rows, has_rows: false, .. } => (affected_rows, 0),
             Ending::Ok { has_rows: true, .. } => (0, self.backends[key].reply_rows),
@@ -137,12 +138,31 @@ impl Core {
         self.statistics.count(row, &Execution { took_ns, rows_affected, rows_sent }, self.now);
     }
 
+    /// A session's command is over: a statement to which Weir itself has given the answer counts where it was sent, or
+    /// would have gone.
+    pub(super) fn count_own_answer(&mut self, key: SessionKey) {
+        let work = &mut self.sessions[key].work;
+        let is_statement = matches!(Command::parse(work.code), Some(Command::Query | Command::StmtExecute));
+        if !is_statement || std::mem::replace(&mut work.is_counted, true) {
+            return;
+        }
+        let took_ns = self.now.saturating_sub(work.begun_at);
+        self.statistics.commands.count(work.statement.kind, took_ns);
+        self.statistics.totals.slow_queries += u64::from(self.scribe.is_long(took_ns));
+        let Some(digest) = work.digest else { return };
+        let sent_to = (work.times_sent > 0).then_some(work.served_by);
+        let wanted = sent_to.or(work.decision.hostgroup);
+        let hostgroup = wanted.unwrap_or_else(|| self.sessions[key].home_hostgroup());
+        let row = DigestKey { hostgroup, caller: self.caller(key), digest };
+        self.statistics.count(row, &Execution { took_ns, ..Execution::default() }, self.now);
+    }
+
     /// A server has answered a session's command with an error.
     pub(super) fn count_error(&mut self, key: BackendKey, holder: SessionKey, code: u16, message: &[u8]) {
         let caller = self.caller(holder);
-        let hostgroup = self.sessions[holder].work.hostgroup;
+        let Backend { server, hostgroup, .. } = self.backends[key];
         self.note_error_text(holder, message);
-        let row = ErrorKey { hostgroup, server: self.backends[key].server, caller, code };
+        let row = ErrorKey { hostgroup, server, caller, code };
         self.statistics.errors.count(row, message, self.now);
     }
 

@@ -121,6 +121,7 @@ impl Core {
                 frame::packet(buffer, &mut sequence, |out| error.write(out));
             }
         }
+        self.count_own_answer(key);
         self.close_session(key);
     }
 

@@ -404,6 +404,8 @@ pub(crate) struct Work {
     pub code: u8,
     /// The error that Weir itself has answered with; 0 for none.
     pub own_errno: u16,
+    /// It is in the statistics.
+    pub is_counted: bool,
     /// When the server's reply was complete; 0 for not yet.
     pub answered_at: Nanos,
     /// Rows in it.

@@ -74,7 +74,7 @@ pub const SESSIONS_PER_REPORT: usize = 256;
 /// Errors of one kind.
 #[derive(Clone, Debug)]
 pub struct ErrorRow {
-    /// Where the statement was to run.
+    /// Where the statement ran.
     pub hostgroup: u32,
     /// The server that has answered so.
     pub endpoint: String,
