@@ -57,7 +57,7 @@ impl Core {
     fn end_wait(&mut self, key: SessionKey, message: &str) {
         self.leave_queues(key);
         self.statistics.totals.waits_timed_out += 1;
-        tracing::warn!(session = self.sessions[key].id, message);
+        tracing::warn!(session = self.sessions[key].id, told = message, "nobody serves a statement");
         self.sessions[key].held = None;
         self.sessions[key].phase = Phase::Running;
         if self.sessions[key].upload.is_some() {

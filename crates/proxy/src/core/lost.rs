@@ -109,7 +109,12 @@ impl Core {
     pub(super) fn break_off(&mut self, key: SessionKey, at: Option<u8>, error: ServerError, message: &str) {
         let session = &self.sessions[key];
         let is_told = at.is_some();
-        tracing::warn!(session = session.id, is_told, message, "session closed in the middle of a result");
+        tracing::warn!(
+            session = session.id,
+            is_told,
+            told = message,
+            "session closed in the middle of a result"
+        );
         if let Some(mut sequence) = at {
             self.put_owed_eof(key);
             self.statistics.totals.errors_generated += 1;
@@ -158,7 +163,7 @@ impl Core {
         board.clear();
         let had = if pins.is_empty() { "its character set".to_owned() } else { pins.words() };
         let message = format!("{message}, and with it: {had}");
-        tracing::info!(session = session.id, message, "lease lost: the next command is told");
+        tracing::info!(session = session.id, told = message, "lease lost: the next command is told");
         let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
         session.farewell.get_or_insert_with(|| Box::new(Farewell { error, message, outlives_reset }));
     }

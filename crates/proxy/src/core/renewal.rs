@@ -64,7 +64,7 @@ impl Core {
         let error = ServerError { code, sqlstate };
         let endpoint = self.servers[server].server.endpoint.clone();
         let user = self.identities.0[identity].account.user.username.clone();
-        tracing::warn!(server = endpoint, user, message, "the server refuses the user");
+        tracing::warn!(server = endpoint, user, error = message, "the server refuses the user");
         for (key, socket) in self.servers[server].waiters.clone() {
             let is_meant = self.is_waiting(key, socket)
                 && self.sessions[key].identity == identity

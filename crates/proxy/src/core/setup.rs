@@ -76,7 +76,7 @@ impl Core {
     pub(super) fn set_up_failed(&mut self, key: BackendKey, code: Option<u16>, message: &str) {
         let backend = &mut self.backends[key];
         let server = &self.servers[backend.server].server.endpoint;
-        tracing::warn!(server, message, "connection can't be set up: not using it");
+        tracing::warn!(server, error = message, "connection can't be set up: not using it");
         backend.poison = Some(Poison::BrokenReply);
         if backend.stage != Stage::Ready {
             backend.expected.clear();

@@ -316,7 +316,7 @@ impl Core {
         if let Purpose::Kill(kill) = purpose {
             let was_sent = !self.backends[key].expected.is_empty();
             let server = &self.servers[server].server.endpoint;
-            tracing::warn!(server, message, was_sent, "KILL failed");
+            tracing::warn!(server, error = message, was_sent, "KILL failed");
             self.discard(key, None);
             return self.kill_failed(kill, was_sent);
         }
@@ -345,7 +345,7 @@ impl Core {
             server = pool.server.endpoint,
             failures = pool.failures,
             retry_in_ms = (pool.retry_at - self.now) / 1_000_000,
-            message,
+            error = message,
             "connection to the server failed"
         );
         self.discard(key, None);
