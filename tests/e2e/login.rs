@@ -1,6 +1,7 @@
 //! Who gets in, and who does not, and what they are told.
 
 mod limits;
+mod refusals;
 mod tls;
 
 use std::process::Command;
@@ -39,6 +40,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("login::a_schema_that_is_not_there", unknown_schema),
     ];
     cases.extend(limits::trials());
+    cases.extend(refusals::trials());
     cases.extend(tls::trials());
     cases
 }

@@ -165,8 +165,9 @@ impl Door<'_> {
                     self.wire.write(&out, LOGIN_TIMEOUT)?;
                     return Ok(self.guest(*verified));
                 }
-                LoginStep::Refused(error, message) => {
-                    (self.turned_away)(login.user(), channel, &message);
+                LoginStep::Refused(error, message, reason) => {
+                    let told = format!("{message}: {}", reason.words());
+                    (self.turned_away)(login.user(), channel, &told);
                     self.wire.write(&out, LOGIN_TIMEOUT)?;
                     return self.refuse(login.next_sequence(), error, &message);
                 }

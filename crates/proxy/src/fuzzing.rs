@@ -491,6 +491,7 @@ fn snapshot(servers: &[Arc<Server>], rules: Arc<Rules>, is_persistent: bool) -> 
         (server as u32, Hostgroup { members, ..Hostgroup::default() })
     });
     Arc::new(Snapshot {
+        inactive_users: Arc::default(),
         users: Arc::new(HashMap::from([(b"app".to_vec(), Arc::new(account))])),
         servers: servers.to_vec(),
         hostgroups: hostgroups.collect(),

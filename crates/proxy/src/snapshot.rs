@@ -1,6 +1,6 @@
 //! What the workers know of configuration and topology: immutable, swapped whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,8 @@ use weir_topology::ServerShared;
 pub struct Snapshot {
     /// Active users by name; the same allocation as long as no user has changed.
     pub users: Arc<Users>,
+    /// The names of those that are not active: who logs in as one of them is refused, and the log says why.
+    pub inactive_users: Arc<HashSet<Vec<u8>>>,
     /// Every server that is in some hostgroup, in no order.
     pub servers: Vec<Arc<Server>>,
     /// Who serves a hostgroup now.

@@ -4,10 +4,12 @@
 mod backend;
 mod check;
 mod client;
+mod refusal;
 
 pub use backend::{BACKEND_CAPABILITIES, BackendLogin, BackendStep, Greeted};
 pub use check::{Check, Verdict};
 pub use client::{ClientLogin, LoginStep, LoginUser, Passwords, Plugin, Verified};
+pub use refusal::Refusal;
 pub use weir_protocol::auth::Credential;
 
 /// What lies between the two ends of a login.

@@ -43,6 +43,7 @@ pub(crate) struct Snapshots {
     rules: Arc<Rules>,
     /// The rows of which the accounts were made, and the accounts as workers look for them.
     users: (Arc<Vec<Arc<MysqlUser>>>, Arc<Users>),
+    inactive_users: Arc<HashSet<Vec<u8>>>,
     /// This Weir's name.
     pub(crate) instance: Arc<str>,
     /// Writer hostgroups whose statements wait, and why.
@@ -61,6 +62,7 @@ impl Snapshots {
             servers_tls: ServersTls::default(),
             rules: Arc::default(),
             users: Default::default(),
+            inactive_users: Arc::default(),
             instance: Arc::from(""),
             held: BTreeMap::new(),
         }
@@ -124,6 +126,7 @@ impl Snapshots {
         let is_mariadb = server_version.contains("MariaDB");
         Arc::new(Snapshot {
             users: self.users.1.clone(),
+            inactive_users: self.inactive_users.clone(),
             servers,
             hostgroups: self.hostgroups(config, roles, &places),
             rules: self.rules.clone(),
@@ -236,6 +239,8 @@ impl Snapshots {
             accounts.retain(|name, _| names.contains(name.as_slice()));
         }
         self.users = (config.users.clone(), Arc::new(accounts));
+        let inactive = config.users.iter().filter(|user| !user.active);
+        self.inactive_users = Arc::new(inactive.map(|user| user.username.as_bytes().to_owned()).collect());
     }
 }
 

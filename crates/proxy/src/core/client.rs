@@ -13,7 +13,7 @@ use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
-use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Verdict, Verified};
+use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Refusal, Verdict, Verified};
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
@@ -81,7 +81,7 @@ impl Core {
         self.timers.login_started(socket, self.now + variables.connect_timeout_client.as_nanos() as Nanos);
         let clients = self.shared.clients.fetch_add(1, Ordering::Relaxed);
         if clients >= variables.max_connections {
-            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections");
+            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections", Refusal::MaxConnections);
         }
         Some(socket)
     }
@@ -234,7 +234,7 @@ impl Core {
         }
         let Some(header) = Header::parse(&session.inbox) else { return false };
         if header.len > LOGIN_PACKET_BYTES_MAX {
-            self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake");
+            self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
             return false;
         }
         let end = HEADER_LEN + header.len;
@@ -280,8 +280,8 @@ impl Core {
                 self.out.order(Order::Check(socket, check));
                 false
             }
-            LoginStep::Refused(error, message) => {
-                self.refuse_login(key, error, &message);
+            LoginStep::Refused(error, message, reason) => {
+                self.refuse_login(key, error, &message, reason);
                 false
             }
             LoginStep::Verified(verified) => self.logged_in(key, *verified),
@@ -309,7 +309,7 @@ impl Core {
             let user = String::from_utf8_lossy(&verified.user);
             let message =
                 format!("Access denied for user '{user}': its password was changed during the login");
-            self.refuse_login(key, error::ACCESS_DENIED, &message);
+            self.refuse_login(key, error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
             return false;
         };
         account.learn(verified.credential);
@@ -320,7 +320,7 @@ impl Core {
                 "Variable 'character_set_client' can't be set to the value of '{}'",
                 collation.charset
             );
-            self.refuse_login(key, error::WRONG_VALUE_FOR_VAR, &message);
+            self.refuse_login(key, error::WRONG_VALUE_FOR_VAR, &message, Refusal::CharacterSet);
             return false;
         }
         let clients = account.clients.fetch_add(1, Ordering::Relaxed);
@@ -330,7 +330,7 @@ impl Core {
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 account.user.username, account.user.max_connections
             );
-            self.refuse_login(key, USER_LIMIT_REACHED, &message);
+            self.refuse_login(key, USER_LIMIT_REACHED, &message, Refusal::MaxUserConnections);
             return false;
         }
         let session = &mut self.sessions[key];
@@ -393,8 +393,7 @@ impl Core {
         if let Some(buffer) = self.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
-        tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
-        self.audit_refusal(key, message);
+        self.note_refusal(key, error, message, Refusal::Server);
     }
 
     /// Everything that a session has gathered goes back to what a login gives. But FOUND_ROWS() stays over
@@ -470,7 +469,7 @@ impl Core {
     }
 
     /// Ends a login with an error.
-    fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str) {
+    fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str, reason: Refusal) {
         self.count_refused(error);
         let session = &self.sessions[key];
         let mut sequence = match &session.phase {
@@ -480,8 +479,7 @@ impl Core {
         if let Some(buffer) = self.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
-        tracing::info!(peer = %session.peer, code = error.code, message, "login refused");
-        self.audit_refusal(key, message);
+        self.note_refusal(key, error, message, reason);
         if self.stays_after(key, error) {
             return;
         }
@@ -513,12 +511,14 @@ impl Core {
     pub(super) fn login_timed_out(&mut self, key: SessionKey) {
         let session = &self.sessions[key];
         if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
+            let (error, message) = (error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
             if session.is_tls {
                 // Should TLS not stand yet, an error could not be sent, and would be waited for.
-                tracing::info!(peer = %session.peer, "login over TLS took too long");
+                self.count_refused(error);
+                self.note_refusal(key, error, message, Refusal::TimedOut);
                 return self.client_gone(key);
             }
-            self.refuse_login(key, error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
+            self.refuse_login(key, error, message, Refusal::TimedOut);
         }
     }
 
@@ -528,7 +528,7 @@ impl Core {
         self.reply_error(key, error, message);
         let session = &self.sessions[key];
         let (program, code) = (session.program(), error.code);
-        tracing::info!(session = session.id, peer = %session.peer, program, code, message, "session closed");
+        tracing::info!(session = session.id, peer = %session.peer, program, code, told = message, "session closed");
         self.count_own_answer(key);
         self.close_session(key);
     }

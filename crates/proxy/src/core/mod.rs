@@ -43,6 +43,7 @@ mod prepared;
 mod query_attributes;
 mod read_only;
 mod reading;
+mod refusals;
 mod relay;
 mod reload;
 mod renewal;
@@ -128,6 +129,7 @@ pub struct Core {
     digester: Digester,
     statistics: Statistics,
     scribe: scribe::Scribe,
+    refusals: refusals::Refusals,
     router: Router,
     /// Patterns given up that the log knows of.
     told_given_up: u64,
@@ -310,6 +312,7 @@ impl Core {
             digester: Digester::new(counting::digest_options(&snapshot)),
             statistics,
             scribe: scribe::Scribe::new(feed, worker),
+            refusals: refusals::Refusals::default(),
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
             default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },

@@ -10,7 +10,7 @@ use weir_sql::Kind;
 
 use super::Core;
 use super::balance::Dice;
-use super::model::{BackendKey, Ending, Nanos, Phase, Session, SessionKey, WorkKind};
+use super::model::{BackendKey, Ending, Nanos, Session, SessionKey, WorkKind};
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).
 const CLIENT_LEFT: u16 = 2013;
@@ -195,10 +195,6 @@ impl Core {
             return;
         }
         let session = &self.sessions[key];
-        let username = match &session.phase {
-            Phase::Login(login) => login.user(),
-            _ => session.username(),
-        };
         let (client, proxy) = (session.peer.to_string(), session.listener.address.to_string());
         let event = AuditEvent {
             kind,
@@ -208,7 +204,7 @@ impl Core {
             is_tls: session.is_tls,
             client: client.as_bytes(),
             proxy: proxy.as_bytes(),
-            username,
+            username: session.login_user(),
             schemaname: session.state.schema(),
             statement: b"",
             extra: extra.as_bytes(),
@@ -231,7 +227,7 @@ impl Core {
         self.audit(key, if is_first { AuditKind::ConnectOk } else { AuditKind::ChangeUserOk }, "");
     }
 
-    /// It was refused.
+    /// It was refused, for these reasons.
     pub(super) fn audit_refusal(&mut self, key: SessionKey, message: &str) {
         let is_first = !self.sessions[key].has_logged_in;
         self.audit(key, if is_first { AuditKind::ConnectErr } else { AuditKind::ChangeUserErr }, message);
@@ -239,7 +235,7 @@ impl Core {
 }
 
 impl Session {
-    fn username(&self) -> &[u8] {
+    pub(super) fn username(&self) -> &[u8] {
         self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes())
     }
 

@@ -194,6 +194,7 @@ impl Core {
     fn look_over(&mut self) {
         self.timers.round = self.timers.round.wrapping_add(1);
         self.publish_questions();
+        self.tell_of_refusals();
         let slow: Vec<usize> = self
             .backends
             .iter()

@@ -109,6 +109,7 @@ pub fn snapshot(
     variables: MysqlVariables,
 ) -> Arc<Snapshot> {
     Arc::new(Snapshot {
+        inactive_users: Arc::default(),
         users: Arc::new(
             users.iter().map(|user| (user.user.username.clone().into_bytes(), user.clone())).collect(),
         ),

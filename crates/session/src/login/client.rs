@@ -19,6 +19,7 @@ use weir_protocol::wire::Malformed;
 
 use super::Channel;
 use super::check::{Check, Proof, Verdict};
+use super::refusal::Refusal;
 
 /// Longest name of a client's program that is kept, in characters.
 const PROGRAM_CHARS_MAX: usize = 64;
@@ -76,8 +77,8 @@ pub enum LoginStep {
     Check(Box<Check>),
     /// The client is who it says. The OK packet is up to the caller.
     Verified(Box<Verified>),
-    /// The login ends with this error.
-    Refused(ServerError, String),
+    /// The login ends with this error, which the client is told; why, it is not always.
+    Refused(ServerError, String, Refusal),
 }
 
 /// A login that succeeded.
@@ -273,20 +274,24 @@ impl ClientLogin {
         out: &mut Vec<u8>,
     ) -> LoginStep {
         if sequence != self.sequence {
-            return refused(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            return out_of_order();
         }
         self.sequence = sequence.wrapping_add(1);
         match self.stage {
             Stage::Greeted => self.response(payload, channel, find, out),
             Stage::Switched => {
-                let Some(user) = find(&self.claim.user) else { return self.denied(!payload.is_empty()) };
+                let Some(user) = find(&self.claim.user) else {
+                    return self.denied(!payload.is_empty(), Refusal::NoSuchUser);
+                };
                 self.prove(payload, &user, channel, out)
             }
             Stage::FullAuth { has_asked_for_key } => {
-                let Some(user) = find(&self.claim.user) else { return self.denied(true) };
+                let Some(user) = find(&self.claim.user) else {
+                    return self.denied(true, Refusal::NoSuchUser);
+                };
                 self.full_auth(payload, &user, channel, has_asked_for_key, out)
             }
-            Stage::Checking => refused(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order"),
+            Stage::Checking => out_of_order(),
         }
     }
 
@@ -304,10 +309,11 @@ impl ClientLogin {
                 return LoginStep::StartTls;
             }
             Ok(ClientReply::Response(response)) => response,
-            _ => return refused(error::HANDSHAKE_ERROR, "Bad handshake"),
+            _ => return refused(error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake),
         };
         if !response.capabilities.contains(Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION) {
-            return refused(error::HANDSHAKE_ERROR, "Bad handshake: protocol 4.1 is needed");
+            let message = "Bad handshake: protocol 4.1 is needed";
+            return refused(error::HANDSHAKE_ERROR, message, Refusal::BadHandshake);
         }
         let compressions = Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION_ALGORITHM;
         if (response.capabilities - self.offered).intersects(compressions) {
@@ -315,6 +321,7 @@ impl ClientLogin {
             return refused(
                 error::HANDSHAKE_ERROR,
                 "Bad handshake: the client compresses the connection, which is not offered here",
+                Refusal::Compressed,
             );
         }
         self.claim = Claim {
@@ -344,13 +351,14 @@ impl ClientLogin {
         if spoken == Some(self.plugin) && is_proof {
             return match user {
                 Some(user) => self.prove(response.auth_data, &user, channel, out),
-                None => self.denied(!response.auth_data.is_empty()),
+                None => self.denied(!response.auth_data.is_empty(), Refusal::NoSuchUser),
             };
         }
         if !response.capabilities.contains(Capabilities::PLUGIN_AUTH) {
             return refused(
                 error::NOT_SUPPORTED_AUTH_MODE,
                 "Client does not support authentication protocol requested by server",
+                Refusal::PluginNotSpoken,
             );
         }
         self.switch(out);
@@ -366,12 +374,12 @@ impl ClientLogin {
     /// Checks the response to the scramble.
     fn prove(&mut self, sent: &[u8], user: &LoginUser, channel: Channel, out: &mut Vec<u8>) -> LoginStep {
         if user.requires_tls && channel != Channel::Tls {
-            return self.denied(!sent.is_empty());
+            return self.denied(!sent.is_empty(), Refusal::TlsRequired);
         }
         match self.plugin {
             Plugin::Native => match user.verify(Method::Native, sent, &self.scramble) {
                 Some(credential) => self.verified(credential, user.passwords()),
-                None => self.denied(!sent.is_empty()),
+                None => self.wrong_password(!sent.is_empty()),
             },
             Plugin::CachingSha2 => {
                 if let Some(credential) = self.sha2_fast(sent, user) {
@@ -381,12 +389,13 @@ impl ClientLogin {
                     return self.verified(credential, user.passwords());
                 }
                 if user.stored.allows(Method::Sha2Fast) || sent.is_empty() {
-                    return self.denied(!sent.is_empty());
+                    return self.wrong_password(!sent.is_empty());
                 }
                 if !channel.is_secure() && user.rsa_key.is_none() {
                     return refused(
                         error::ACCESS_DENIED,
                         "Weir has only a hash of this password and no RSA key: the first login must come over TLS",
+                        Refusal::TlsForFirstLogin,
                     );
                 }
                 self.more(&[PERFORM_FULL_AUTHENTICATION], out);
@@ -426,14 +435,14 @@ impl ClientLogin {
         let proof = if channel.is_secure() {
             Proof::Clear(payload.into())
         } else {
-            let Some(key) = &user.rsa_key else { return self.denied(true) };
+            let Some(key) = &user.rsa_key else { return self.denied(true, Refusal::TlsForFirstLogin) };
             if payload == [REQUEST_PUBLIC_KEY] && !has_asked_for_key {
                 self.more(key.public_pem().as_bytes(), out);
                 self.stage = Stage::FullAuth { has_asked_for_key: true };
                 return LoginStep::Wait;
             }
             if payload.len() != key.sealed_len() {
-                return self.denied(true);
+                return self.denied(true, Refusal::BadHandshake);
             }
             Proof::Sealed(payload.into(), key.clone())
         };
@@ -455,15 +464,18 @@ impl ClientLogin {
     pub fn checked(&mut self, verdict: Verdict) -> LoginStep {
         match (verdict, self.checked_against.take()) {
             (Verdict::Right(credential), Some(shown)) => self.verified(credential, shown),
-            (Verdict::Wrong | Verdict::Right(_), _) => self.denied(true),
+            (Verdict::Wrong | Verdict::Right(_), _) => self.wrong_password(true),
             (Verdict::Busy, _) => {
-                refused(error::CON_COUNT_ERROR, "Too many connections: too many logins at a time")
+                let message = "Too many connections: too many logins at a time";
+                refused(error::CON_COUNT_ERROR, message, Refusal::TooManyChecks)
             }
         }
     }
 
     fn verified(&mut self, credential: Credential, shown: Passwords) -> LoginStep {
         let claim = std::mem::take(&mut self.claim);
+        // There are reasons to refuse a login whose password was right.
+        self.claim.user.clone_from(&claim.user);
         LoginStep::Verified(Box::new(Verified {
             user: claim.user,
             schema: claim.schema,
@@ -476,15 +488,18 @@ impl ClientLogin {
         }))
     }
 
+    fn wrong_password(&self, used_password: bool) -> LoginStep {
+        let reason = if used_password { Refusal::WrongPassword } else { Refusal::NoPassword };
+        self.denied(used_password, reason)
+    }
+
     /// MySQL's words; the same for a wrong user and a wrong password.
-    fn denied(&self, used_password: bool) -> LoginStep {
+    fn denied(&self, used_password: bool, reason: Refusal) -> LoginStep {
         let user = String::from_utf8_lossy(&self.claim.user);
         let used = if used_password { "YES" } else { "NO" };
         let host = self.host.map_or_else(|| "localhost".to_owned(), |host| host.to_string());
-        refused(
-            error::ACCESS_DENIED,
-            &format!("Access denied for user '{user}'@'{host}' (using password: {used})"),
-        )
+        let message = format!("Access denied for user '{user}'@'{host}' (using password: {used})");
+        refused(error::ACCESS_DENIED, &message, reason)
     }
 }
 
@@ -497,6 +512,10 @@ fn program_name(attributes: ConnectAttributes<'_>) -> Option<Box<str>> {
     Some(text.chars().filter(is_fit).take(PROGRAM_CHARS_MAX).collect::<String>().into())
 }
 
-fn refused(error: ServerError, message: &str) -> LoginStep {
-    LoginStep::Refused(error, message.into())
+fn out_of_order() -> LoginStep {
+    refused(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order", Refusal::OutOfOrder)
+}
+
+fn refused(error: ServerError, message: &str, reason: Refusal) -> LoginStep {
+    LoginStep::Refused(error, message.into(), reason)
 }

@@ -20,7 +20,7 @@ use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_session::login::{
     BACKEND_CAPABILITIES, BackendLogin, BackendStep, Channel, ClientLogin, Credential, Greeted, LoginStep,
-    LoginUser, Plugin, Verdict,
+    LoginUser, Plugin, Refusal, Verdict,
 };
 
 const SCRAMBLE: Scramble = *b"0123456789abcdefghij";
@@ -90,7 +90,7 @@ fn proof(password: &[u8], plugin: &[u8]) -> Vec<u8> {
 
 fn code(step: &LoginStep) -> Option<u16> {
     match step {
-        LoginStep::Refused(error, _) => Some(error.code),
+        LoginStep::Refused(error, ..) => Some(error.code),
         _ => None,
     }
 }
@@ -143,20 +143,26 @@ fn another_plugin_leads_to_a_switch() {
 #[test]
 fn wrong_passwords_and_wrong_users_look_the_same() {
     let wrong = proof(b"wrong", MYSQL_NATIVE_PASSWORD);
-    let mut words = Vec::new();
+    let (mut words, mut reasons) = (Vec::new(), Vec::new());
     for name in [&b"app"[..], b"ghost"] {
         let mut client = Client::new(clear(b"secret"), Plugin::Native);
-        let LoginStep::Refused(error, message) = client.responds(name, MYSQL_NATIVE_PASSWORD, &wrong) else {
+        let LoginStep::Refused(error, message, reason) = client.responds(name, MYSQL_NATIVE_PASSWORD, &wrong)
+        else {
             panic!("not refused");
         };
         assert_eq!(error, error::ACCESS_DENIED);
         words.push(message.replace("ghost", "app"));
+        reasons.push(reason);
     }
     assert_eq!(words[0], words[1]);
+    assert_eq!(reasons, [Refusal::WrongPassword, Refusal::NoSuchUser], "for those who run Weir");
     assert!(words[0].contains("using password: YES"), "{}", words[0]);
     let mut client = Client::new(clear(b"secret"), Plugin::Native);
     let step = client.responds(b"app", MYSQL_NATIVE_PASSWORD, b"");
-    assert!(matches!(&step, LoginStep::Refused(_, text) if text.contains("using password: NO")), "{step:?}");
+    assert!(
+        matches!(&step, LoginStep::Refused(_, text, Refusal::NoPassword) if text.contains("using password: NO")),
+        "{step:?}"
+    );
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Why a login is refused: for those who run Weir. Clients are told no more than a server would tell them.
+
+/// A reason, which is also the words in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Nobody has this name.
+    NoSuchUser,
+    /// `mysql_users.active` is 0.
+    UserNotActive,
+    /// The proof is that of another password.
+    WrongPassword,
+    /// No proof was given, and the user has a password.
+    NoPassword,
+    /// The proof was right when it came; the password is another one now.
+    PasswordChanged,
+    /// `mysql_users.use_ssl`
+    TlsRequired,
+    /// Only a hash of the password is known, with which nothing can be proven over an open connection.
+    TlsForFirstLogin,
+    /// The plugin in which the user could prove the password is unknown to the client.
+    PluginNotSpoken,
+    /// What the client has sent is no login.
+    BadHandshake,
+    /// Sequence ids do not follow each other.
+    OutOfOrder,
+    /// The client goes on in compressed packets.
+    Compressed,
+    /// The client's character set is none that statements can be written in.
+    CharacterSet,
+    /// `mysql-max_connections`
+    MaxConnections,
+    /// `mysql_users.max_connections`
+    MaxUserConnections,
+    /// Too many passwords wait for their check.
+    TooManyChecks,
+    /// `mysql-connect_timeout_client`
+    TimedOut,
+    /// A server has refused the user, or the schema of the login.
+    Server,
+}
+
+impl Refusal {
+    /// The words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NoSuchUser => "no such user",
+            Self::UserNotActive => "the user is not active",
+            Self::WrongPassword => "wrong password",
+            Self::NoPassword => "no password was given",
+            Self::PasswordChanged => "the password was changed during the login",
+            Self::TlsRequired => "the user may log in over TLS only (use_ssl)",
+            Self::TlsForFirstLogin => {
+                "only a hash of the password is known: the first login must come over TLS"
+            }
+            Self::PluginNotSpoken => "the client does not speak the authentication plugin that is needed",
+            Self::BadHandshake => "bad handshake",
+            Self::OutOfOrder => "packets out of order",
+            Self::Compressed => "the client compresses the connection",
+            Self::CharacterSet => "no statement can be written in the character set of the client",
+            Self::MaxConnections => "mysql-max_connections is reached",
+            Self::MaxUserConnections => "max_connections of the user is reached",
+            Self::TooManyChecks => "too many passwords wait to be checked",
+            Self::TimedOut => "mysql-connect_timeout_client is over",
+            Self::Server => "a server refuses it",
+        }
+    }
+}
