@@ -3,11 +3,17 @@
 //!
 //! This is the only crate of the workspace with `unsafe` code. What makes it safe: memory that the kernel works on
 //! belongs to the ring until the kernel has said that it is done. Bytes to send are moved in ([`Ring::send`]) and come
-//! back with the completion; received bytes lie in a [`Buffer`], a handle that nobody can copy.
+//! back with the completion; received bytes lie in a [`Buffer`], a handle that nobody can copy and that no other ring
+//! takes.
 //!
 //! And a small door to the scheduler: [`wait_for_a_processor`].
 //!
 //! Not thread-safe by design (`IORING_SETUP_SINGLE_ISSUER`): a ring is made and used on one thread.
+//!
+//! ```compile_fail
+//! fn is_sent<T: Send>() {}
+//! is_sent::<weir_uring::Ring>();
+//! ```
 
 mod buffers;
 mod scheduling;
@@ -190,11 +196,17 @@ impl Ring {
     }
 
     /// The bytes of a buffer.
+    ///
+    /// # Panics
+    /// With a buffer of another ring.
     pub fn bytes(&mut self, buffer: &Buffer) -> &mut [u8] {
         self.buffers.bytes(buffer)
     }
 
     /// Gives a buffer back, to be received into again.
+    ///
+    /// # Panics
+    /// With a buffer of another ring.
     pub fn recycle(&mut self, buffer: Buffer) {
         self.buffers.recycle(buffer);
     }

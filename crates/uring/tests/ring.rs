@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use weir_uring::{Completion, Ring};
+use weir_uring::{Buffer, Completion, Ring};
 
 const POLLIN: u32 = 1;
 
@@ -168,4 +169,43 @@ fn a_wait_ends_at_its_time_limit() {
     let Some(mut ring) = ring(4, 16) else { return };
     ring.wait(1, Duration::from_millis(1)).unwrap();
     assert!(ring.next_completion().is_none());
+}
+
+/// The buffer of what a ring receives next.
+fn received(ring: &mut Ring) -> Buffer {
+    let (mut near, far) = UnixStream::pair().expect("a pair of sockets");
+    ring.receive(far.as_fd(), 1).expect("room in the queue");
+    near.write_all(b"a secret").expect("the peer is there");
+    let Completion::Received { bytes: Ok(Some(buffer)), .. } = next(ring) else { panic!() };
+    buffer
+}
+
+/// Whether the ring takes a buffer for its own, to read it and to have it back.
+fn takes(ring: &mut Ring, buffer: Buffer) -> [bool; 2] {
+    let reads = catch_unwind(AssertUnwindSafe(|| ring.bytes(&buffer).len())).is_ok();
+    [reads, catch_unwind(AssertUnwindSafe(|| ring.recycle(buffer))).is_ok()]
+}
+
+#[test]
+fn a_buffer_of_another_ring_is_neither_read_nor_taken_back() {
+    let (Some(mut large), Some(mut small)) = (ring(64, 4096), ring(2, 8)) else { return };
+    let buffer = received(&mut large);
+    assert_eq!(takes(&mut small, buffer), [false, false]);
+    let buffer = received(&mut large);
+    assert_eq!(takes(&mut large, buffer), [true, true]);
+    // Of the same size, and with the same place in its memory.
+    let mut twin = ring(64, 4096).unwrap();
+    let buffer = received(&mut twin);
+    assert_eq!(takes(&mut large, buffer), [false, false]);
+}
+
+#[test]
+fn a_buffer_that_has_outlived_its_ring_is_nobodys() {
+    let Some(mut first) = ring(4, 64) else { return };
+    let buffer = received(&mut first);
+    drop(first);
+    let mut second = ring(4, 64).unwrap();
+    assert_eq!(takes(&mut second, buffer), [false, false]);
+    let buffer = received(&mut second);
+    assert_eq!(second.bytes(&buffer), b"a secret");
 }
