@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+# What was built is run as it is: cargo run would choose the features of what it runs alone, and compile a part of it again.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
 # A workspace of its own: what it depends on is compiled for the tests only.
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
@@ -20,39 +22,39 @@ deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench (Debian, 
 
 demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [KEEP=1: leave it running]
 	@$(CARGO) build --release -p weir -p weir-demo
-	@exec $(CARGO) run --quiet --release -p weir-demo -- $(if $(KEEP),--keep) $(ARGS)
+	@exec $(BUILT)/release/weir-demo $(if $(KEEP),--keep) $(ARGS)
 
 test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark and the failover report for a moment
-	$(CARGO) build -p weir
+	$(CARGO) build --workspace --all-targets
 	@$(MAKE) --no-print-directory drivers
 	$(CARGO) test --workspace --no-fail-fast
-	$(CARGO) run --quiet -p weir-bench -- --smoke
-	$(CARGO) run --quiet -p weir-failover -- --smoke
+	CARGO="$(CARGO)" $(BUILT)/debug/weir-bench --smoke
+	$(BUILT)/debug/weir-failover --smoke
 
 suites: deps ## other people's test suites, direct and through Weir, and every difference [SUITE="mariadb-client go", ARGS="--rerun"; docs/internals/suites.md]
 	@[ -n "$$WEIR_BIN" ] || $(CARGO) build -p weir
 	@exec scripts/suites $(SUITE) $(ARGS)
 
 drivers: ## build the test program of the Rust driver, beside weir (make test does it)
-	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target)
+	$(CARGO) build --manifest-path $(RUST_DRIVER) --target-dir $(BUILT)
 
 bench: deps ## throughput, CPU, memory: direct, HAProxy, ProxySQL and Weir in turn [ARGS="--quick --json FILE"]
 	@$(CARGO) build --release -p weir -p weir-bench
-	@exec $(CARGO) run --quiet --release -p weir-bench -- $(ARGS)
+	@CARGO="$(CARGO)" exec $(BUILT)/release/weir-bench $(ARGS)
 
 failover: deps ## what clients see when servers fail or change roles: report and time-lines in target/failover [ARGS="--only writer-killed", CYCLES=200]
 	@$(CARGO) build --release -p weir -p weir-failover
-	@exec $(CARGO) run --quiet --release -p weir-failover -- $(if $(CYCLES),--only cycles --cycles $(CYCLES)) $(ARGS)
+	@exec $(BUILT)/release/weir-failover $(if $(CYCLES),--only cycles --cycles $(CYCLES)) $(ARGS)
 
 fidelity: deps ## what sessions see through Weir and straight at the server: all ways to change a session x all that can be changed [ARGS="--only call/role", "--server mysql"]
 	@$(CARGO) build --release -p weir -p weir-fidelity
-	@exec $(CARGO) run --quiet --release -p weir-fidelity -- $(ARGS)
+	@exec $(BUILT)/release/weir-fidelity $(ARGS)
 
 lint: ## formatting, clippy, and licences and advisories (if cargo-deny is installed)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) fmt --manifest-path $(RUST_DRIVER) --check
-	$(CARGO) clippy --manifest-path $(RUST_DRIVER) --target-dir $(or $(CARGO_TARGET_DIR),target) -- -D warnings
+	$(CARGO) clippy --manifest-path $(RUST_DRIVER) --target-dir $(BUILT) -- -D warnings
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	else echo "licences and advisories not checked: cargo-deny is not installed (cargo install cargo-deny)"; fi
 
