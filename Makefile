@@ -4,6 +4,8 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 # What was built is run as it is: cargo run would choose the features of what it runs alone, and compile a part of it again.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
+# What tests have not done, for want of something that this machine does not have.
+NOT_RUN := $(abspath $(BUILT))/not-run.txt
 # A workspace of its own: what it depends on is compiled for the tests only.
 RUST_DRIVER := tests/drivers/rust/Cargo.toml
 
@@ -27,9 +29,11 @@ demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [
 test: deps test-deps ## all tests: unit, property, corpus, end to end against real servers, the benchmark and the failover report for a moment
 	$(CARGO) build --workspace --all-targets
 	@$(MAKE) --no-print-directory drivers
-	$(CARGO) test --workspace --no-fail-fast
-	CARGO="$(CARGO)" $(BUILT)/debug/weir-bench --smoke
-	$(BUILT)/debug/weir-failover --smoke
+	@rm -f $(NOT_RUN); export WEIR_NOT_RUN=$(NOT_RUN); set -x; \
+	$(CARGO) test --workspace --no-fail-fast && \
+	CARGO="$(CARGO)" $(BUILT)/debug/weir-bench --smoke && \
+	$(BUILT)/debug/weir-failover --smoke; \
+	status=$$?; set +x; scripts/not-run $(NOT_RUN); exit $$status
 
 suites: deps ## other people's test suites, direct and through Weir, and every difference [SUITE="mariadb-client go", ARGS="--rerun"; docs/internals/suites.md]
 	@[ -n "$$WEIR_BIN" ] || $(CARGO) build -p weir

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Weir, WeirConfig, weir_binary};
+use weir_testkit::{Weir, WeirConfig, not_run, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 use crate::admin::{self, Admin};
@@ -33,7 +33,7 @@ const PAGE_BYTES: u64 = 4096;
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None, with the reason on standard error, where it may not be mounted: that takes root.
+    /// None where it may not be mounted: that takes root.
     fn mount(path: &Path) -> Result<Option<Self>, Box<dyn Error>> {
         fs::create_dir_all(path)?;
         let mut mount = Command::new("mount");
@@ -41,7 +41,7 @@ impl Disk {
         if output.status.success() {
             return Ok(Some(Self(path.to_owned())));
         }
-        eprintln!("skipped, no file system to fill: {}", String::from_utf8_lossy(&output.stderr).trim());
+        not_run("what happens on a full disk", &String::from_utf8_lossy(&output.stderr));
         Ok(None)
     }
 

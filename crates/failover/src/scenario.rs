@@ -101,9 +101,9 @@ impl Scenario {
         }
     }
 
-    /// Whether a smoke run has it: the quickest ones.
+    /// Whether a smoke run has it: the quickest ones, and one that needs network namespaces.
     pub(crate) fn is_quick(self) -> bool {
-        matches!(self, Scenario::Switchover | Scenario::WriterTerminated)
+        matches!(self, Scenario::Switchover | Scenario::WriterTerminated | Scenario::SilentWriter)
     }
 }
 

@@ -451,7 +451,10 @@ mod tests {
                 assert_eq!(accepted.peer, Peer::Tcp(client.local_addr().unwrap()));
             }
             // A machine without IPv6.
-            Err(error) => assert!(error.to_string().contains("::1"), "{error}"),
+            Err(error) => {
+                assert!(error.to_string().contains("::1"), "{error}");
+                weir_testkit::not_run("listening on IPv6", &error.to_string());
+            }
         }
     }
 }

@@ -135,6 +135,11 @@ impl WeirConfig {
         self
     }
 
+    /// Whether a variable of `mysql_variables` is set.
+    pub fn has_variable(&self, name: &str) -> bool {
+        self.document.get("mysql_variables").is_some_and(|table| table.get(name).is_some())
+    }
+
     fn io_driver(&self) -> Option<Value> {
         self.document.get("mysql_variables")?.get("io_driver")?.as_value().cloned()
     }

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use weir_testkit::not_run;
 use weir_uring::{Buffer, Completion, Ring};
 
 const POLLIN: u32 = 1;
@@ -14,7 +15,7 @@ fn ring(buffers: u16, bytes: u32) -> Option<Ring> {
     match Ring::new(buffers, bytes) {
         Ok(ring) => Some(ring),
         Err(error) => {
-            eprintln!("io_uring can't be had here: {error}");
+            not_run("the ring of io_uring", &error.to_string());
             None
         }
     }

@@ -99,7 +99,10 @@ pub(crate) fn run(
                 continue;
             }
             Err(FailoverError::Interrupted) => return Err(FailoverError::Interrupted),
-            Err(FailoverError::Impossible(why)) => Outcome::NotRun(why),
+            Err(FailoverError::Impossible(why)) => {
+                weir_testkit::not_run(&format!("weir-failover {scenario} through {peer}"), &why);
+                Outcome::NotRun(why)
+            }
             Err(error) => Outcome::Failed(error.to_string()),
         };
         if let Outcome::NotRun(why) | Outcome::Failed(why) = &outcome {
