@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod clusters;
+mod guide;
 mod listeners;
 mod logs;
 mod peers;
