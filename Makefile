@@ -19,7 +19,7 @@ test-deps: deps # MySQL's packages can't be installed beside MariaDB's: they are
 	@scripts/get-mysql || { echo "the tests with MySQL can't run: see above" >&2; exit 1; }
 	@scripts/get-python-drivers || { echo "the tests with Python's drivers can't run: see above" >&2; exit 1; }
 
-deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench (Debian, as root)
+deps: ## install what is missing of MariaDB, Galera, HAProxy, sysbench, tmux (Debian, as root)
 	@scripts/install-deps
 
 demo: deps ## three Galera nodes, Weir and a load; a node is stopped meanwhile [KEEP=1: leave it running]

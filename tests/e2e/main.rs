@@ -60,6 +60,7 @@ mod stats;
 mod streaming;
 mod switchover;
 mod takeover;
+mod terminal;
 mod tracking;
 mod vanish;
 mod wire;
@@ -126,6 +127,7 @@ fn cases() -> Vec<Case> {
         streaming::trials(),
         switchover::trials(),
         takeover::trials(),
+        terminal::trials(),
         tracking::trials(),
         vanish::trials(),
         wire::trials(),

@@ -1,15 +1,18 @@
 //! The terminal: keys in, pictures out, and its state as it was at the end.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::app::{App, Outcome};
@@ -18,6 +21,9 @@ use crate::glance::Glance;
 
 /// How often is looked for what else than a key may have come.
 const KEY_WAIT: Duration = Duration::from_millis(100);
+
+/// How long the terminal may take to be put back after a signal. One that is stopped (Ctrl-S) takes nothing.
+const LEAVE_WAIT: Duration = Duration::from_millis(500);
 
 /// Asks a Weir; an error is a sentence.
 pub type Fetch = Box<dyn FnMut() -> Result<Glance, String> + Send>;
@@ -36,8 +42,11 @@ pub enum TopError {
     Terminal(#[from] io::Error),
 }
 
-/// Shows a Weir until the user has seen enough, with a new picture at each `interval`. The terminal is left as it was,
-/// also after SIGTERM and a panic.
+/// Shows a Weir until the user has seen enough, with a new picture at each `interval`, or until a signal says so, or
+/// the terminal is gone. The terminal is left as it was, also after SIGTERM and a panic.
+///
+/// The pictures have a thread of their own: crossterm reads a terminal that is gone for ever and without a pause, and
+/// writing to one that is stopped waits. This thread only looks whether it is time to end.
 ///
 /// # Errors
 /// When the first question is not answered (later ones are asked again), or there is no terminal.
@@ -48,7 +57,58 @@ pub fn watch(mut fetch: Fetch, interval: Duration) -> Result<(), TopError> {
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, ended.clone())?;
     }
-    let (orders, answers) = asker(fetch)?;
+    let terminal = terminal()?;
+    let asked = asker(fetch)?;
+    let seen_end = ended.clone();
+    let pictures = part("pictures", move || show(app, &asked, interval, &seen_end))?;
+    loop {
+        match pictures.recv_timeout(KEY_WAIT) {
+            Ok(shown) => return shown,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("its thread has panicked").into());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if ended.load(Ordering::Relaxed) || has_hung_up(&terminal) {
+            ended.store(true, Ordering::Relaxed);
+            if pictures.recv_timeout(LEAVE_WAIT).is_err() {
+                let _ = part("restore", ratatui::restore)?.recv_timeout(LEAVE_WAIT);
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// Does something in a thread, whose result comes through the channel.
+fn part<T: Send + 'static>(name: &str, deed: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
+    let (done, result) = channel();
+    thread::Builder::new().name(name.into()).spawn(move || done.send(deed()).ok())?;
+    Ok(result)
+}
+
+/// The terminal that keys come from, as crossterm finds it.
+fn terminal() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return Ok(rustix::io::dup(&stdin)?);
+    }
+    Ok(File::open("/dev/tty")?.into())
+}
+
+/// Its window has been closed, or the connection to it has been lost.
+fn has_hung_up(terminal: &OwnedFd) -> bool {
+    // A hang-up is told without being asked for.
+    let mut looks = [PollFd::new(terminal, PollFlags::empty())];
+    poll(&mut looks, Some(&Timespec::default())).is_ok_and(|found| found > 0)
+}
+
+/// Draws, and does what keys say, until one says that it is enough.
+fn show(
+    mut app: App,
+    (orders, answers): &(Sender<()>, Answers),
+    interval: Duration,
+    ended: &AtomicBool,
+) -> Result<(), TopError> {
     let mut terminal = ratatui::try_init()?;
     let screen = Screen;
     let mut due = Some(Instant::now() + interval);
