@@ -16,7 +16,8 @@ use crate::{
     Cell, ConfigError, ERRORS_MAX, FILE_SIZE_BYTES_MAX, TABLE_ROWS_MAX, TableRow, TableRows, suggest, tables,
 };
 
-/// Lists of rows, by the name of their table (but for restapi).
+/// Lists of rows, by the name of their table (but for restapi). ProxySQL reads over those that it does not know, so that
+/// Weir's own tables have a place, too.
 const TABLES: &[&str] = &[
     "mysql_aws_aurora_hostgroups",
     "mysql_firewall_whitelist_rules",
@@ -34,6 +35,9 @@ const TABLES: &[&str] = &[
     "proxysql_servers",
     "restapi",
     "scheduler",
+    "weir_hostgroups",
+    "weir_listeners",
+    "weir_topology",
 ];
 
 /// Groups of variables, with the prefix of their names in `global_variables`.

@@ -174,7 +174,7 @@ impl<'t, 'r> Fields<'t, 'r> {
         }
     }
 
-    /// A string without control characters of at most `chars_max` characters.
+    /// A string without zero bytes of at most `chars_max` characters.
     pub(crate) fn text(&mut self, name: &'static str, default: &str, chars_max: usize) -> String {
         self.optional_text(name, chars_max).unwrap_or_else(|| default.to_owned())
     }
@@ -190,9 +190,9 @@ impl<'t, 'r> Fields<'t, 'r> {
             self.refuse(name, format!("longer than {chars_max} characters"));
             return None;
         }
-        // ProxySQL's users have lines in comments and patterns.
-        if self.source.is_file() && text.chars().any(char::is_control) || text.contains('\0') {
-            self.refuse(name, "contains a control character");
+        // ProxySQL's users have lines in comments and patterns, and a file can say all that a table can.
+        if text.contains('\0') {
+            self.refuse(name, "contains a zero byte");
             return None;
         }
         Some(text.into_owned())

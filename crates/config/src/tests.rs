@@ -67,7 +67,7 @@ fn faults_of_servers() {
         ("gtid_port = \"\"", "gtid_port: \"\" is not an integer"),
         ("hostgroup = 1", "hostgroup: is the same as hostgroup_id: give one of them"),
         ("address = \"db2\"", "address: is the same as hostname: give one of them"),
-        ("comment = \"a\\u0000b\"", "comment: contains a control character"),
+        ("comment = \"a\\u0000b\"", "comment: contains a zero byte"),
     ] {
         assert_fault(SERVER, line, &format!("{key}.{message}"));
     }

@@ -44,8 +44,11 @@ const EXPORT_EXAMPLES: &str = "Examples:
   weir config export -c /etc/proxysql.cnf -o weir.toml        convert a file of any form
   weir config export --datadir /var/lib/weir --cnf            as ProxySQL's configuration file
 
-What has its default is left out. What TOML refuses since Weir has not built it stands there as a comment.
-The result holds passwords: with -o only its owner can read it.";
+What has its default is left out. What Weir's own file refuses, such as what is not built or a reference to what is not
+there, stands there as a comment with the reason, and is told on standard error.
+The result holds passwords: with -o only its owner can read it.
+Exit status: 0 if the file does all that its source does, 3 if something that has an effect is left as a comment, 1 for
+an error.";
 
 const IMPORT_EXAMPLES: &str = "Examples:
   weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir    from ProxySQL's database
@@ -144,6 +147,8 @@ pub(crate) enum ConfigCommandError {
     Faults(Vec<ConfigError>),
     #[error("weir: {0}")]
     Store(#[from] StoreError),
+    #[error("weir: {0}")]
+    Write(#[from] text::WriteError),
     #[error("weir: {}: {cause}", path.display())]
     File { path: PathBuf, cause: std::io::Error },
     #[error("weir: {}: there is a configuration already; --force puts this one in its place", .0.display())]
@@ -154,15 +159,15 @@ pub(crate) enum ConfigCommandError {
     Json(#[from] serde_json::Error),
 }
 
-/// Does it.
 /// Rows as ProxySQL's configuration file.
 ///
 /// # Errors
-/// When SQLite can't give the tables' defaults.
-pub(crate) fn as_cnf(rows: &TableRows) -> Result<String, StoreError> {
-    text::write(rows, None, text::Form::Cnf)
+/// When a row has no place in its table or in the file.
+pub(crate) fn as_cnf(rows: &TableRows) -> Result<String, text::WriteError> {
+    text::write(rows, None, text::Form::Cnf).map(|written| written.text)
 }
 
+/// Does it.
 pub(crate) fn run(command: &ConfigCommand) -> ExitCode {
     let done = match command {
         ConfigCommand::Check(args) => return check(args),

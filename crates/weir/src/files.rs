@@ -11,11 +11,40 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-/// Replaces a file, or makes it: a crash leaves the old text or the new one.
+/// Replaces a file, or makes it: a crash leaves the old text or the new one. What is no file, such as `/dev/stdout`, is
+/// written to.
 pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    write_private(&new, text)?;
+    // A link stays, and so does what it leads to.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return write_private(&path, text);
+    }
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    write_private(Path::new(&new), text)?;
     std::fs::File::open(&new)?.sync_all()?;
-    std::fs::rename(&new, path)?;
-    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
+    std::fs::rename(&new, &path)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_directory_in_its_name_is_replaced_and_its_neighbour_is_not() {
+        // The name is relative to where the tests run: a crate's own directory.
+        let name = format!("files-test-{}", std::process::id());
+        let (path, neighbour) = (format!("{name}.toml"), format!("{name}.new"));
+        std::fs::write(&neighbour, "mine").unwrap();
+        let done =
+            replace_private(Path::new(&path), "one").and_then(|()| replace_private(Path::new(&path), "two"));
+        let found = (std::fs::read_to_string(&path), std::fs::read_to_string(&neighbour));
+        let _ = (std::fs::remove_file(&path), std::fs::remove_file(&neighbour));
+        done.unwrap();
+        assert_eq!((found.0.unwrap().as_str(), found.1.unwrap().as_str()), ("two", "mine"));
+        replace_private(Path::new("/dev/null"), "gone").unwrap();
+        assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+    }
 }

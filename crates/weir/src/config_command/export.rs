@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use super::{ConfigCommandError, ExportArgs, read, read_database, text};
 use crate::files::replace_private;
 
+/// Exit status: something that has an effect is left as a comment.
+const NOT_WHOLE: u8 = 3;
+
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode, ConfigCommandError> {
     let (source, datadir) = match (&args.config, &args.datadir) {
         (Some(path), _) => {
@@ -22,10 +25,20 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode, ConfigCommandError> 
     let form = if args.cnf { text::Form::Cnf } else { text::Form::Toml };
     let written = text::write(&source.rows, datadir.as_deref(), form)?;
     match &args.output {
-        Some(path) => write_file(path, &written)?,
-        None => print!("{written}"),
+        Some(path) => write_file(path, &written.text)?,
+        None => print!("{}", written.text),
     }
-    Ok(ExitCode::SUCCESS)
+    for left_out in &written.left_out {
+        eprintln!("{left_out} (left as a comment)");
+    }
+    if written.is_whole {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "weir: the file does not do all that its source does: look at what is left as a comment, correct it at its \
+         source, or leave it out there"
+    );
+    Ok(ExitCode::from(NOT_WHOLE))
 }
 
 /// Writes a file that only its owner can read, since it holds passwords.

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use weir_config::{Cell, ConfigError, TableRow, TableRows};
+use weir_config::{Cell, ConfigError, Strictness, TableRow, TableRows};
 use weir_sql::literal::sqlite_text;
 use weir_store::{GLOBAL_VARIABLES, Layer, Module, Store, StoreError, TableDef};
 
-/// How often the reader of TOML is asked what it thinks of the text; each time it has fewer faults, and it tells
-/// hundreds at a time.
-const ATTEMPTS_MAX: usize = 100;
+use crate::difference::{Difference, Sides, differences};
 
 /// What the text is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,20 +18,46 @@ pub(super) enum Form {
     Cnf,
 }
 
-/// The text of a file that says what `rows` say.
+/// The text of a file that says what some rows say.
+pub(super) struct Written {
+    pub text: String,
+    /// What stands there as a comment only, and why.
+    pub left_out: Vec<String>,
+    /// Whether the file does what the rows do: nothing that has an effect is left out, and no row.
+    pub is_whole: bool,
+}
+
+/// Why rows can't be a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The reader of the form does not take what was written.
+    #[error("this configuration can't be written in this form: {}", list(.0))]
+    Refused(Vec<ConfigError>),
+    /// The reader of the form reads something else than was meant.
+    #[error("this configuration can't be written in this form, it would not be the same: {}", .0.join("; "))]
+    Lost(Vec<String>),
+}
+
+fn list(faults: &[ConfigError]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The text of a file that says what `rows` say. It is read again: what would be lost on the way is told.
 ///
 /// # Errors
-/// If a row has no place in its table.
-pub(super) fn write(rows: &TableRows, datadir: Option<&Path>, form: Form) -> Result<String, StoreError> {
+/// If a row has no place in its table, or the file would not say the same.
+pub(super) fn write(rows: &TableRows, datadir: Option<&Path>, form: Form) -> Result<Written, WriteError> {
     let defaults = Defaults::new()?;
     let mut store = Store::in_memory()?;
     store.replace(&Module::ALL, rows)?;
     let rows = store.rows(Layer::Memory)?;
     let sections = defaults.sections(&rows)?;
-    Ok(match form {
-        Form::Toml => toml(&sections, datadir),
-        Form::Cnf => cnf(&sections, datadir),
-    })
+    match form {
+        Form::Toml => toml(&sections, &rows, datadir),
+        Form::Cnf => whole_cnf(&sections, &rows, datadir),
+    }
 }
 
 /// The variables of a module, or a table with its rows.
@@ -41,7 +65,14 @@ struct Section {
     name: String,
     is_variables: bool,
     /// One for variables.
-    rows: Vec<Vec<(String, Cell)>>,
+    rows: Vec<Given>,
+}
+
+/// What is said of a row.
+struct Given {
+    /// As errors name it: `mysql_servers (100, db1, 3306)`.
+    label: String,
+    columns: Vec<(String, Cell)>,
 }
 
 /// What need not be said.
@@ -89,7 +120,8 @@ impl Defaults {
             });
             let own: Vec<(String, Cell)> = own.collect();
             if !own.is_empty() {
-                sections.push(Section { name: name.to_owned(), is_variables: true, rows: vec![own] });
+                let given = Given { label: prefix.trim_end_matches('-').to_owned(), columns: own };
+                sections.push(Section { name: name.to_owned(), is_variables: true, rows: vec![given] });
             }
         }
         let tables = Module::ALL.iter().flat_map(|module| module.tables());
@@ -104,7 +136,7 @@ impl Defaults {
     }
 
     /// The columns of a row that are not as they would be anyway; its key always.
-    fn given(&self, table: &TableDef, row: &TableRow) -> Vec<(String, Cell)> {
+    fn given(&self, table: &TableDef, row: &TableRow) -> Given {
         let given = table.columns.iter().filter_map(|column| {
             let cell = row.get(column.name)?;
             let place = (table.name.clone(), column.name.to_owned());
@@ -119,7 +151,21 @@ impl Defaults {
             let is_special = table.name == "mysql_query_rules" && column.name == "active";
             (!is_default || is_special).then(|| (column.name.to_owned(), cell.clone()))
         });
-        given.collect()
+        let key = table.columns.iter().filter_map(|column| {
+            let is_key = self.keys.contains_key(&(table.name.clone(), column.name.to_owned()));
+            is_key.then(|| row.get(column.name).map(plain).unwrap_or_default())
+        });
+        let label = format!("{} ({})", table.name, key.collect::<Vec<_>>().join(", "));
+        Given { label, columns: given.collect() }
+    }
+}
+
+fn plain(cell: &Cell) -> String {
+    match cell {
+        Cell::Null => String::new(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Real(number) => number.to_string(),
+        Cell::Text(text) => text.escape_debug().to_string(),
     }
 }
 
@@ -143,25 +189,31 @@ struct Line {
     section: usize,
 }
 
-fn toml(sections: &[Section], datadir: Option<&Path>) -> String {
-    let mut lines = Vec::new();
-    let mut count = 0;
+fn toml(sections: &[Section], rows: &TableRows, datadir: Option<&Path>) -> Result<Written, WriteError> {
+    let mut draft =
+        Draft { lines: Vec::new(), labels: vec![String::new()], left_out: Vec::new(), is_row_gone: false };
     if let Some(datadir) = datadir {
         let text = format!("datadir = {}", toml_text(&datadir.display().to_string()));
-        lines.push(Line { text, other: None, section: 0 });
+        draft.lines.push(Line { text, other: None, section: 0 });
     }
-    for section in sections {
-        let name = &section.name;
-        let header = if section.is_variables { format!("[{name}]") } else { format!("[[{name}]]") };
-        for row in &section.rows {
-            lines.push(Line { text: String::new(), other: None, section: count });
-            count += 1;
-            lines.push(Line { text: header.clone(), other: None, section: count });
-            lines.extend(row.iter().map(|(key, cell)| toml_line(key, cell, section.is_variables, count)));
+    for Section { name, is_variables, rows } in sections {
+        let header = if *is_variables { format!("[{name}]") } else { format!("[[{name}]]") };
+        for Given { label, columns } in rows {
+            draft.lines.push(Line { text: String::new(), other: None, section: draft.labels.len() - 1 });
+            let section = draft.labels.len();
+            draft.labels.push(label.clone());
+            draft.lines.push(Line { text: header.clone(), other: None, section });
+            draft
+                .lines
+                .extend(columns.iter().map(|(key, cell)| toml_line(key, cell, *is_variables, section)));
         }
     }
-    agree(&mut lines);
-    lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>().trim_start().to_owned()
+    let mut written = draft.agree().map_err(WriteError::Refused)?;
+    written.datadir.clone_from(&weir_config::Config::default().datadir);
+    let (meant, _) = weir_config::read_rows(rows, Strictness::Lenient).map_err(WriteError::Refused)?;
+    let is_whole = !draft.is_row_gone && written == meant;
+    let text = draft.text().trim_start().to_owned();
+    Ok(Written { text, left_out: draft.left_out, is_whole })
 }
 
 fn toml_line(key: &str, cell: &Cell, is_variable: bool, section: usize) -> Line {
@@ -178,56 +230,153 @@ fn toml_line(key: &str, cell: &Cell, is_variable: bool, section: usize) -> Line 
     Line { text: line(value), other: other.map(line), section }
 }
 
+/// Of JSON's strings TOML takes all but one character as it is (its "Control characters").
 fn toml_text(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
+    serde_json::to_string(text).unwrap_or_default().replace('\u{7F}', "\\u007F")
 }
 
-/// Writes each value as the reader of TOML wants it, and what it does not take at all as a comment with the reason.
-fn agree(lines: &mut [Line]) {
-    for _ in 0..ATTEMPTS_MAX {
-        let text: String = lines.iter().map(|line| format!("{}\n", line.text)).collect();
-        let Err(faults) = weir_config::parse(&text, "") else { return };
-        let mut has_changed = false;
-        for fault in faults {
-            has_changed |= yield_to(lines, &fault);
+/// A text that the reader of TOML is asked about.
+struct Draft {
+    lines: Vec<Line>,
+    /// What errors call the row, by section.
+    labels: Vec<String>,
+    left_out: Vec<String>,
+    /// A whole row is a comment.
+    is_row_gone: bool,
+}
+
+impl Draft {
+    fn text(&self) -> String {
+        self.lines.iter().map(|line| format!("{}\n", line.text)).collect()
+    }
+
+    /// Writes each value as the reader of TOML wants it, and what it does not take at all as a comment with the reason.
+    /// Each time it is asked, some faults are gone.
+    fn agree(&mut self) -> Result<weir_config::Config, Vec<ConfigError>> {
+        loop {
+            let faults = match weir_config::parse(&self.text(), "") {
+                Ok(config) => return Ok(config),
+                Err(faults) => faults,
+            };
+            let mut has_changed = false;
+            for fault in &faults {
+                has_changed |= self.yield_to(fault);
+            }
+            if !has_changed {
+                return Err(faults);
+            }
         }
-        if !has_changed {
-            return;
+    }
+
+    /// Whether something is written otherwise because of a fault.
+    fn yield_to(&mut self, fault: &ConfigError) -> bool {
+        let Some(at) = fault.line.checked_sub(1).filter(|at| *at < self.lines.len()) else { return false };
+        if self.lines[at].text.starts_with('#') {
+            return false;
+        }
+        let types = ["is not a string", "is not an integer", "neither true nor false"];
+        if types.iter().any(|wanted| fault.reason.contains(wanted))
+            && let Some(other) = self.lines[at].other.take()
+        {
+            self.lines[at].text = other;
+            return true;
+        }
+        let section = self.lines[at].section;
+        let is_of_rows = self.header(section).is_some_and(|header| header.starts_with("[["));
+        match self.column(at, fault) {
+            Some(at) if !is_of_rows || has_no_effect(fault) => self.leave_out_line(at, fault),
+            _ if is_of_rows => self.leave_out_rows(section, fault),
+            _ => return false,
+        }
+        true
+    }
+
+    fn header(&self, section: usize) -> Option<&str> {
+        let mut lines =
+            self.lines.iter().filter(|line| line.section == section && line.text.starts_with('['));
+        lines.next().map(|line| line.text.as_str())
+    }
+
+    /// The line of the column that a fault is of.
+    fn column(&self, at: usize, fault: &ConfigError) -> Option<usize> {
+        let line = &self.lines[at];
+        if !line.text.starts_with('[') {
+            return Some(at);
+        }
+        let name = fault.key.split_once('.')?.1.split(['.', '[']).next()?;
+        let is_wanted = |other: &Line| {
+            let key = other.text.split_once(" = ").map(|(key, _)| key);
+            other.section == line.section && key == Some(name)
+        };
+        self.lines.iter().position(is_wanted)
+    }
+
+    fn leave_out_line(&mut self, at: usize, fault: &ConfigError) {
+        let reason = in_one_line(&fault.reason);
+        let line = &mut self.lines[at];
+        let (key, label) = (line.text.split(" = ").next().unwrap_or_default(), &self.labels[line.section]);
+        self.left_out.push(match label.as_str() {
+            "" => format!("{key}: {reason}"),
+            module @ ("mysql" | "admin") => format!("{module}-{key}: {reason}"),
+            row => format!("{row}: {key}: {reason}"),
+        });
+        line.text = format!("# {}  # {reason}", line.text);
+    }
+
+    /// A row, or all of its table: what it would do without one of its columns is something else. Without its header it
+    /// would become part of the row before.
+    fn leave_out_rows(&mut self, section: usize, fault: &ConfigError) {
+        let reason = in_one_line(&fault.reason);
+        let is_of_table = !fault.key.is_empty() && !fault.key.contains(['[', '.']);
+        let header = self.header(section).unwrap_or_default().to_owned();
+        let headers =
+            self.lines.iter().filter(|line| line.text == header && (is_of_table || line.section == section));
+        let gone: BTreeSet<usize> = headers.map(|line| line.section).collect();
+        self.left_out.extend(gone.iter().map(|section| format!("{}: {reason}", self.labels[*section])));
+        self.is_row_gone = true;
+        let rows = self.lines.iter_mut().filter(|line| gone.contains(&line.section) && !line.text.is_empty());
+        for line in rows.filter(|line| !line.text.starts_with('#')) {
+            let is_header = line.text.starts_with('[');
+            line.text = format!("# {}", line.text);
+            if is_header {
+                line.text += &format!("  # {reason}");
+            }
         }
     }
 }
 
-/// Whether a line is written otherwise because of a fault.
-fn yield_to(lines: &mut [Line], fault: &ConfigError) -> bool {
-    let Some(line) = fault.line.checked_sub(1).and_then(|at| lines.get_mut(at)) else { return false };
-    if line.text.starts_with('#') {
-        return false;
+/// Whether the column does nothing in a database, either. The one that makes a user one for servers only leaves its row
+/// out.
+fn has_no_effect(fault: &ConfigError) -> bool {
+    let is_unused = fault.reason.contains("not built") || fault.reason.starts_with("unknown key");
+    is_unused && !fault.key.ends_with(".frontend")
+}
+
+/// A comment of TOML ends with its line and has no control characters.
+fn in_one_line(reason: &str) -> String {
+    reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Everything has a place in ProxySQL's file, so that whatever is missing when it is read again is a fault.
+fn whole_cnf(sections: &[Section], rows: &TableRows, datadir: Option<&Path>) -> Result<Written, WriteError> {
+    let text = cnf(sections, datadir);
+    let read = weir_config::read_cnf(&text, "").map_err(WriteError::Refused)?;
+    let lost = differences(rows, &read.rows)?;
+    let is_same = |difference: &Difference| {
+        // Whatever version writes it, and NULL is as if the column weren't given.
+        difference.key.first().is_some_and(|name| name == "admin-version")
+            || difference.column.is_some() && difference.left.as_deref() == Some("")
+    };
+    let lost: Vec<String> = lost
+        .iter()
+        .filter(|difference| !is_same(difference))
+        .map(|difference| difference.between(Sides { left: "source", right: "file" }).to_string())
+        .collect();
+    if lost.is_empty() {
+        Ok(Written { text, left_out: Vec::new(), is_whole: true })
+    } else {
+        Err(WriteError::Lost(lost))
     }
-    let types = ["is not a string", "is not an integer", "neither true nor false"];
-    if types.iter().any(|wanted| fault.reason.contains(wanted))
-        && let Some(other) = line.other.take()
-    {
-        line.text = other;
-        return true;
-    }
-    if !line.text.starts_with('[') {
-        line.text = format!("# {}  # {}", line.text, fault.reason);
-        return true;
-    }
-    // Without its header a row would become part of the one before: the whole row goes, or all of the table's.
-    let (header, section) = (line.text.clone(), line.section);
-    let is_of_table = !fault.key.contains(['[', '.']);
-    let headers = lines.iter().filter(|line| line.text == header && (is_of_table || line.section == section));
-    let gone: BTreeSet<usize> = headers.map(|line| line.section).collect();
-    let rows = lines.iter_mut().filter(|line| gone.contains(&line.section) && !line.text.is_empty());
-    for line in rows.filter(|line| !line.text.starts_with('#')) {
-        let is_header = line.text.starts_with('[');
-        line.text = format!("# {}", line.text);
-        if is_header {
-            line.text += &format!("  # {}", fault.reason);
-        }
-    }
-    true
 }
 
 fn cnf(sections: &[Section], datadir: Option<&Path>) -> String {
@@ -243,14 +392,14 @@ fn cnf(sections: &[Section], datadir: Option<&Path>) -> String {
         Cell::Null => "\"\"".to_owned(),
     };
     for Section { name, is_variables, rows } in sections {
+        let rows = rows.iter().map(|row| &row.columns);
         let name = if name == "restapi_routes" { "restapi" } else { name };
         if *is_variables {
-            let settings = rows.iter().flatten().map(|(key, cell)| format!("    {key}={}\n", value(cell)));
+            let settings = rows.flatten().map(|(key, cell)| format!("    {key}={}\n", value(cell)));
             out += &format!("\n{name}=\n{{\n{}}}\n", settings.collect::<String>());
             continue;
         }
         let rows: Vec<String> = rows
-            .iter()
             .map(|row| {
                 let columns: Vec<String> =
                     row.iter().map(|(key, cell)| format!("{}={}", cnf_key(name, key), value(cell))).collect();
@@ -287,49 +436,4 @@ fn cnf_text(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::difference::tests::rows;
-
-    #[test]
-    fn what_toml_does_not_take_is_a_comment_and_joins_no_other_row() {
-        let rows = rows(
-            "INSERT INTO mysql_servers (hostgroup_id, hostname, comment) VALUES (1, 'db1', 'a \"quoted\" one');
-             INSERT INTO mysql_servers (hostgroup_id, hostname, compression) VALUES (1, 'db2', 1);
-             INSERT INTO mysql_users (username, password, default_hostgroup) VALUES ('7', 'x', 1), ('lost', 'y', 9);
-             INSERT INTO mysql_firewall_whitelist_users (active, username, client_address, mode, comment)
-               VALUES (1, 'a', '', 'OFF', 'one'), (1, 'b', '', 'OFF', 'two');
-             UPDATE global_variables SET variable_value = '12345' WHERE variable_name = 'mysql-monitor_password';
-             UPDATE global_variables SET variable_value = '77' WHERE variable_name = 'mysql-shun_on_failures';",
-        );
-        let text = write(&rows, Some(Path::new("/var/lib/weir")), Form::Toml).unwrap();
-        let config =
-            weir_config::parse(&text, "weir.toml").unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
-        assert_eq!(config.servers.len(), 2, "{text}");
-        assert_eq!(config.servers[0].comment, "a \"quoted\" one");
-        assert_eq!(config.users.iter().map(|user| user.username.as_str()).collect::<Vec<_>>(), ["7"]);
-        assert_eq!(config.variables.shun_on_failures, 77);
-        for line in [
-            "monitor_password = \"12345\"",
-            "# compression = 1  # 1 is not built yet (only 0)",
-            "# username = \"lost\"",
-            "# [[mysql_firewall_whitelist_users]]  # not built yet",
-            "# comment = \"two\"",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in:\n{text}");
-        }
-    }
-
-    #[test]
-    fn a_cnf_reads_back() {
-        let rows = rows(
-            "INSERT INTO mysql_servers (hostgroup_id, hostname, weight) VALUES (1, 'db1', 5);
-             INSERT INTO mysql_query_rules (rule_id, active, match_pattern, replace_pattern)
-               VALUES (1, 0, '^SELECT \"a\\d\"', 'two\nlines\ttab');",
-        );
-        let text = write(&rows, None, Form::Cnf).unwrap();
-        let read =
-            weir_config::read_cnf(&text, "a.cnf").unwrap_or_else(|faults| panic!("{faults:?}\n{text}"));
-        assert_eq!(crate::difference::differences(&rows, &read.rows).unwrap(), [], "{text}");
-    }
-}
+mod tests;
