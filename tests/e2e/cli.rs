@@ -15,6 +15,9 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("cli::help_has_examples", help_has_examples),
         Case::parallel("cli::wrong_use_is_explained", wrong_use),
+        Case::parallel("cli::json_is_nothing_but_json", json_outputs),
+        Case::parallel("cli::json_of_a_check_tells_faults_and_what_servers_lack", json_of_check),
+        Case::parallel("cli::exports_to_a_name_without_a_directory", export_here),
         Case::parallel("cli::check_finds_nothing_in_a_good_file", check_good),
         Case::parallel("cli::check_names_every_fault", check_bad),
         Case::parallel("cli::serve_refuses_a_faulty_file", serve_refuses),
@@ -59,9 +62,146 @@ fn help_has_examples(_: &Env) -> CaseResult {
             "{command} has no example of itself:\n{text}"
         );
         ensure!(stdout(&weir(&[command, "-h"])?).contains("Usage:"), "{command} -h");
+        ensure!(text.contains("Exit status: "), "{command} --help:\n{text}");
     }
     let version = weir(&["--version"])?;
     ensure!(stdout(&version).starts_with("weir "), "{version:?}");
+    Ok(())
+}
+
+/// All commands with their own: `["config", "check"]`.
+fn all_commands(of: &[&str]) -> Result<Vec<Vec<String>>, Box<dyn std::error::Error>> {
+    let text = stdout(&weir(&[of, &["--help"]].concat())?);
+    let mut all = Vec::new();
+    for line in text.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1) {
+        let Some(name) = line.strip_prefix("  ").and_then(|line| line.split_whitespace().next()) else {
+            break;
+        };
+        if name == "help" {
+            continue;
+        }
+        let command = [of, &[name]].concat();
+        let own = all_commands(&command)?;
+        let is_leaf = own.is_empty();
+        all.extend(own);
+        all.extend(is_leaf.then(|| command.iter().map(|&word| word.to_owned()).collect()));
+    }
+    Ok(all)
+}
+
+/// One value, or one a line.
+fn parse_json(text: &str) -> Result<Vec<Value>, serde_json::Error> {
+    serde_json::Deserializer::from_str(text).into_iter().collect()
+}
+
+fn json_outputs(env: &Env) -> CaseResult {
+    // Nobody is behind it, so that a cluster has no writer.
+    let servers = ["127.0.0.1:1".parse()?, "127.0.0.1:2".parse()?];
+    let running = env.weir_with(&WeirConfig::for_servers(&servers, env.free_address()?))?;
+    let config = as_text(running.config_path()).to_owned();
+    let bad = env.dir()?.join("cli-json-bad.toml");
+    fs::write(&bad, "[mysql_variables]\nthreads = 'many'\n")?;
+    let (bad, nowhere) = (as_text(&bad), "/nowhere");
+    let other = env.dir()?.join("cli-json-other.toml");
+    fs::write(
+        &other,
+        fs::read_to_string(&config)?.replace("127.0.0.1\"\nport = 2", "127.0.0.1\"\nport = 3"),
+    )?;
+    let other = as_text(&other);
+    // What is run, its exit status, and whether there is an answer.
+    let runs: &[(&[&str], i32, bool)] = &[
+        (&["status", "-c", &config], 3, true),
+        (&["status", "--log", "-c", &config], 0, true),
+        (&["status", "--datadir", nowhere], 1, false),
+        (&["check", "-c", &config], 0, true),
+        (&["check", "-c", bad], 1, true),
+        (&["check", "-c", &config, "--cluster"], 3, true),
+        (&["config", "check", "-c", &config], 0, true),
+        (&["config", "check", "-c", nowhere], 1, true),
+        (&["config", "diff", "-c", &config, "--with", &config], 0, true),
+        (&["config", "diff", "-c", &config, "--with", other], 3, true),
+        (&["config", "diff", "-c", &config, "--with", bad], 1, false),
+        (&["config", "import", &config, "--dry-run"], 0, true),
+        (&["config", "import", bad, "--dry-run"], 1, false),
+        (&["stats", "digests", "--datadir", nowhere], 1, false),
+    ];
+    let mut runs: Vec<(Vec<&str>, i32, bool)> =
+        runs.iter().map(|(run, status, has_answer)| (run.to_vec(), *status, *has_answer)).collect();
+    let help = stdout(&weir(&["stats", "--help"])?);
+    let subjects: Vec<&str> =
+        help.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split(':').next()).collect();
+    ensure!(subjects.contains(&"digests") && subjects.contains(&"logs"), "{help}");
+    runs.extend(subjects.iter().map(|subject| (vec!["stats", subject, "-c", &config], 0, true)));
+    for (run, status, has_answer) in &runs {
+        let output = weir(&[run.as_slice(), &["--json"]].concat())?;
+        let (out, err) = (stdout(&output), stderr(&output));
+        ensure!(output.status.code() == Some(*status), "{run:?}: {:?}\n{out}\n{err}", output.status);
+        let values = parse_json(&out).map_err(|error| format!("{run:?}: {error}:\n{out}"))?;
+        ensure!(*has_answer || values.is_empty() && !err.is_empty(), "{run:?}: {out}\n{err}");
+        ensure!(!*has_answer || err.is_empty(), "{run:?}: {err}");
+        let is_list = run[0] == "stats" || run.contains(&"--log");
+        ensure!(!*has_answer || is_list || values.len() == 1, "{run:?}: {out}");
+        if let Some(good) = values.first().and_then(|value| value.get("good")) {
+            ensure!(good.as_bool() == Some(*status == 0), "{run:?}: {out}");
+        }
+    }
+    for command in all_commands(&[])? {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let has_json = stdout(&weir(&[&words, ["--help"].as_slice()].concat())?).contains("--json");
+        let is_run = runs.iter().any(|(run, ..)| run.starts_with(&words));
+        ensure!(!has_json || is_run, "nobody looks at the JSON of {words:?}");
+    }
+    Ok(())
+}
+
+fn json_of_check(env: &Env) -> CaseResult {
+    let servers = ["127.0.0.1:1".parse()?];
+    let text =
+        WeirConfig::for_servers(&servers, env.free_address()?).render(&env.dir()?.join("cli-check-data"));
+    let path = env.dir()?.join("cli-check.toml");
+    fs::write(&path, &text)?;
+    let check = |arguments: &[&str]| -> Result<Value, Box<dyn std::error::Error>> {
+        let output = weir(&[&["check", "--json", "-c", as_text(&path)], arguments].concat())?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let found = check(&["--cluster"])?;
+    let server = &found["cluster"]["servers"][0];
+    ensure!(found["good"] == false && server["server"] == "127.0.0.1:1", "{found}");
+    ensure!(server["missing"][0]["lost"] == "the server gets no role", "{found}");
+    ensure!(check(&[])?.get("cluster").is_none(), "nobody asked for it");
+    fs::write(&path, text.replacen("max_writers = 1", "max_writer = 1", 1))?;
+    let found = check(&["--cluster"])?;
+    let fault = &found["faults"][0];
+    ensure!(found["good"] == false && fault["key"] == "mysql_galera_hostgroups[0].max_writer", "{found}");
+    Ok(())
+}
+
+fn export_here(env: &Env) -> CaseResult {
+    let (path, _) = good_file(env, "cli-export")?;
+    let dir = env.dir()?.join("cli-export-here");
+    fs::create_dir_all(&dir)?;
+    let mut command = Command::new(weir_binary()?);
+    command.args(["config", "export", "-o", "x.toml", "-c", as_text(&path)]);
+    let output = command.current_dir(&dir).output()?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let exported = as_text(&dir.join("x.toml")).to_owned();
+    let same = weir(&["config", "diff", "-c", as_text(&path), "--with", &exported])?;
+    ensure!(same.status.success(), "{}", stdout(&same));
+    // A user whose hostgroup nobody serves has no place in Weir's own file.
+    let cnf = dir.join("lost.cnf");
+    fs::write(&cnf, "mysql_users = ( { username = \"lost\", password = \"x\", default_hostgroup = 9 } )\n")?;
+    let output = weir(&["config", "export", "-c", as_text(&cnf)])?;
+    ensure!(output.status.code() == Some(3), "{:?}", output.status);
+    ensure!(
+        stderr(&output).contains("mysql_users (lost, 1): hostgroup 9 has no server"),
+        "{}",
+        stderr(&output)
+    );
+    ensure!(
+        stdout(&output).contains("# [[mysql_users]]  # hostgroup 9 has no server"),
+        "{}",
+        stdout(&output)
+    );
     Ok(())
 }
 

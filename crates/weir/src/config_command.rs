@@ -21,7 +21,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   weir config check -c /etc/proxysql.cnf
   weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir
   weir config diff -c /etc/weir.toml
-  weir config export --datadir /var/lib/weir -o weir.toml";
+  weir config export --datadir /var/lib/weir -o weir.toml
+
+Exit status: see `weir config check --help` and so on.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   weir config check -c /etc/weir.toml
@@ -29,7 +31,7 @@ const CHECK_EXAMPLES: &str = "Examples:
   weir config check -c /var/lib/weir/weir.db --json | jq '.faults[]'
   weir config check -c /etc/weir.toml --cluster     also what privileges and options the servers lack
 
-Exit status: 0 if the configuration is good, 1 if it has faults, 3 if something is missing on a server.";
+Exit status: 0 if the configuration is good, 1 if it has faults, 2 for wrong use, 3 if something is missing on a server.";
 
 const DIFF_EXAMPLES: &str = "Examples:
   weir config diff -c /etc/weir.toml                against weir.db in its datadir: what would start next
@@ -37,7 +39,8 @@ const DIFF_EXAMPLES: &str = "Examples:
   weir config diff -c new.toml --with old.toml      against another file of any form
   weir config diff -c /etc/weir.toml --json | jq -r '.[].table'
 
-Values of passwords are never shown. Exit status: 0 if both say the same, 3 if they differ, 1 for an error.";
+Values of passwords are never shown. Exit status: 0 if both say the same, 3 if they differ, 1
+for an error, 2 for wrong use.";
 
 const EXPORT_EXAMPLES: &str = "Examples:
   weir config export --datadir /var/lib/weir -o weir.toml     what was saved, as TOML
@@ -48,7 +51,7 @@ What has its default is left out. What Weir's own file refuses, such as what is 
 there, stands there as a comment with the reason, and is told on standard error.
 The result holds passwords: with -o only its owner can read it.
 Exit status: 0 if the file does all that its source does, 3 if something that has an effect is left as a comment, 1 for
-an error.";
+an error, 2 for wrong use.";
 
 const IMPORT_EXAMPLES: &str = "Examples:
   weir config import /var/lib/proxysql/proxysql.db --datadir /var/lib/weir    from ProxySQL's database
@@ -57,7 +60,8 @@ const IMPORT_EXAMPLES: &str = "Examples:
   weir config import /etc/proxysql.cnf --dry-run --json                       only tell what has no effect
 
 The result is what `weir serve` starts with. One that runs already takes it by LOAD ... FROM DISK.
-Exit status: 0 if everything that the source says was taken, with a warning for what has no effect; 1 if not.";
+Exit status: 0 if everything that the source says was taken, with a warning for what has no effect; 1 if not, 2
+for wrong use.";
 
 /// What can be done with configurations
 #[derive(Subcommand)]

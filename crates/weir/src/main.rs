@@ -75,15 +75,17 @@ Signals:
   SIGUSR1   go on in the next files of the events, slow and audit log
   SIGUSR2   start this program again, as it is on disk now, to take over (upgrade)
   SIGTERM   take no more clients, let running transactions end (drain_timeout_ms), exit; again: exit at once
-  SIGINT    the same";
+  SIGINT    the same
+
+Exit status: 0 if a signal has ended it, 1 if it could not start, 2 for wrong use.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   weir check -c /etc/weir.toml
   weir check -c weir.toml && systemctl reload weir
   weir check -c weir.toml --cluster     also what privileges and options the servers lack; changes nothing
 
-Exit status: 0 if the configuration is good, 1 if it has faults (each is printed with file, line and key), 3 if
-something is missing on a server.";
+Exit status: 0 if the configuration is good, 1 if it has faults (each is printed with file, line and key), 2 for wrong
+use, 3 if something is missing on a server.";
 
 const STATS_EXAMPLES: &str = "Examples:
   weir stats digests -c /etc/weir.toml --top 20     the statements that took longest in all
@@ -117,7 +119,15 @@ const DRAIN_EXAMPLES: &str = "Examples:
 
 The server gets no new work; running statements, transactions and pinned sessions may end. If it is the writer, the
 role moves first, as by `weir switchover`. It stays drained over reloads and restarts of weir, until `weir undrain`.
-Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error.";
+Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error, 2 for
+wrong use.";
+
+const UNDRAIN_EXAMPLES: &str = "Examples:
+  weir undrain 10.0.0.12:3306 -c /etc/weir.toml
+  weir undrain 10.0.0.12:3306 --datadir /var/lib/weir
+
+The server gets work again as soon as the monitor finds it healthy.
+Exit status: 0 if it is not drained any more, 1 for an error, 2 for wrong use.";
 
 const SWITCHOVER_EXAMPLES: &str = "Examples:
   weir switchover 10 -c /etc/weir.toml --dry-run
@@ -126,7 +136,7 @@ const SWITCHOVER_EXAMPLES: &str = "Examples:
 
 New statements wait, transactions end, the next writer applies everything, then it gets the role and the statements
 run there. If sessions still hold the old writer after --grace-ms, it stays the writer (or with --force they are closed).
-Exit status: 0 when the writer has moved, 1 if not (everything is as before).";
+Exit status: 0 when the writer has moved (with --dry-run: could), 1 if not (everything is as before), 2 for wrong use.";
 
 const DONOR_EXAMPLES: &str = "\
 Examples:
@@ -135,7 +145,8 @@ Examples:
 
 Prints what the node should have as wsrep_sst_donor: names of nodes that are not the
 writer, with a comma after each, as in n3,n2, - the last comma lets the group choose
-if none of these can. An empty line: nobody but the writer could be the donor.";
+if none of these can. An empty line: nobody but the writer could be the donor.
+Exit status: 0, 1 if there is no such cluster or no weir runs with this datadir, 2 for wrong use.";
 
 /// One MySQL service in front of a cluster of MySQL-family servers
 #[derive(Parser)]
@@ -163,7 +174,7 @@ enum Command {
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DrainArgs),
     /// Give a drained server work again
-    #[command(after_help = DRAIN_EXAMPLES)]
+    #[command(after_help = UNDRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
     /// Print whom a Galera node that is about to start should ask for its data
     #[command(after_help = DONOR_EXAMPLES)]

@@ -7,75 +7,130 @@ use weir_config::Config;
 use weir_control::{Examined, Remedy, examine};
 
 use super::{CheckArgs, Finding};
-use crate::server_tls::{ServerTlsError, ServersTls};
+use crate::server_tls::ServersTls;
 use crate::source::Source;
 
 /// Exit status: the configuration is good, and something is missing on a server.
 const LACKING: u8 = 3;
+/// Exit status: it has faults, or a file that it names is no good.
+const FAULTY: u8 = 1;
 
 /// What was found, for scripts.
 #[derive(serde::Serialize)]
 struct Checked<'c> {
+    /// Whether nothing is wrong, with the servers neither if they were looked at: exit status 0.
     good: bool,
     faults: Vec<Finding<'c>>,
     /// What has no effect.
     warnings: Vec<Finding<'c>>,
+    /// With --cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<Cluster>,
+}
+
+/// What was found on the servers, for scripts.
+#[derive(serde::Serialize)]
+struct Cluster {
+    /// Why none was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    servers: Vec<CheckedServer>,
+    /// What to do, once each.
+    remedies: BTreeSet<String>,
+}
+
+#[derive(serde::Serialize)]
+struct CheckedServer {
+    writer_hostgroup: u32,
+    server: String,
+    missing: Vec<Missing>,
+}
+
+#[derive(serde::Serialize)]
+struct Missing {
+    what: String,
+    /// What does not work without.
+    lost: &'static str,
+}
+
+impl Cluster {
+    fn exit_status(&self) -> u8 {
+        match &self.error {
+            Some(_) => FAULTY,
+            None if self.servers.iter().any(|server| !server.missing.is_empty()) => LACKING,
+            None => 0,
+        }
+    }
 }
 
 /// Prints all faults of a configuration; `cluster`: looks at the servers, too.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
-    let path = args.config.display();
     let read = Source::read(&args.config);
     let (faults, warnings) = match &read {
         Ok(source) => (&[][..], source.warnings.as_slice()),
         Err(faults) => (faults.as_slice(), &[][..]),
     };
-    if args.json {
-        let checked =
-            Checked { good: read.is_ok(), faults: Finding::of(faults), warnings: Finding::of(warnings) };
-        println!("{}", serde_json::to_string_pretty(&checked).unwrap_or_default());
-    } else {
+    if !args.json {
         for fault in faults {
             eprintln!("{fault}");
         }
         for warning in warnings {
             eprintln!("{warning} (warning)");
         }
-    }
-    let Ok(source) = &read else { return ExitCode::FAILURE };
-    if !args.json {
-        println!("{path}: good ({})", source.summary());
-    }
-    if !args.cluster {
-        return ExitCode::SUCCESS;
-    }
-    match look(&source.config) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("weir: TLS towards servers: {error}");
-            ExitCode::FAILURE
+        if let Ok(source) = &read {
+            println!("{}: good ({})", args.config.display(), source.summary());
         }
+    }
+    let cluster = read.as_ref().ok().filter(|_| args.cluster).map(|source| look(&source.config));
+    let status = match (&read, &cluster) {
+        (Err(_), _) => FAULTY,
+        (Ok(_), Some(cluster)) => cluster.exit_status(),
+        (Ok(_), None) => 0,
+    };
+    if args.json {
+        let good = status == 0;
+        let checked = Checked { good, faults: Finding::of(faults), warnings: Finding::of(warnings), cluster };
+        println!("{}", serde_json::to_string_pretty(&checked).unwrap_or_default());
+    } else if let Some(cluster) = &cluster {
+        show(cluster);
+    }
+    ExitCode::from(status)
+}
+
+fn show(cluster: &Cluster) {
+    if let Some(error) = &cluster.error {
+        eprintln!("weir: {error}");
+    }
+    for CheckedServer { writer_hostgroup, server, missing } in &cluster.servers {
+        if missing.is_empty() {
+            println!("hostgroup {writer_hostgroup} {server}: nothing is missing");
+        }
+        for Missing { what, lost } in missing {
+            println!("hostgroup {writer_hostgroup} {server}: {what}; without, {lost}");
+        }
+    }
+    for remedy in &cluster.remedies {
+        println!("\n{remedy}");
     }
 }
 
-fn look(config: &Config) -> Result<ExitCode, ServerTlsError> {
-    let tls = ServersTls::default().read(config)?;
-    let examined = examine(config, &tls.for_monitor());
-    let mut remedies = BTreeSet::new();
-    for Examined { writer_hostgroup, server, findings } in &examined {
-        if findings.is_empty() {
-            println!("hostgroup {writer_hostgroup} {server}: nothing is missing");
+fn look(config: &Config) -> Cluster {
+    let tls = match ServersTls::default().read(config) {
+        Ok(tls) => tls.for_monitor(),
+        Err(error) => {
+            let error = Some(format!("TLS towards servers: {error}"));
+            return Cluster { error, servers: Vec::new(), remedies: BTreeSet::new() };
         }
-        for finding in findings {
-            println!("hostgroup {writer_hostgroup} {server}: {}; without, {}", finding.what, finding.lost);
-            remedies.extend(finding.remedy.as_ref().map(|remedy| advice(remedy, &server.to_string())));
-        }
+    };
+    let mut cluster = Cluster { error: None, servers: Vec::new(), remedies: BTreeSet::new() };
+    for Examined { writer_hostgroup, server, findings } in examine(config, &tls) {
+        let server = server.to_string();
+        let remedies = findings.iter().filter_map(|finding| finding.remedy.as_ref());
+        cluster.remedies.extend(remedies.map(|remedy| advice(remedy, &server)));
+        let missing = findings.into_iter().map(|finding| Missing { what: finding.what, lost: finding.lost });
+        cluster.servers.push(CheckedServer { writer_hostgroup, server, missing: missing.collect() });
     }
-    for remedy in &remedies {
-        println!("\n{remedy}");
-    }
-    let is_good = examined.iter().all(|server| server.findings.is_empty());
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(LACKING) })
+    cluster
 }
 
 fn advice(remedy: &Remedy, server: &str) -> String {
