@@ -114,3 +114,37 @@ fn an_error_of_a_rule_needs_no_server() {
     assert_eq!(reply[0], 0);
     assert!(reply.ends_with(b"yes"), "{}", reply.escape_ascii());
 }
+
+#[test]
+fn a_hint_to_a_hostgroup_that_is_not_there_is_refused_at_once_and_a_rule_waits() {
+    let to_seven = QueryRule { destination_hostgroup: Some(7), apply: true, ..rule(1, "^INSERT INTO far") };
+    let mut bench = bench(&[to_seven], MysqlVariables::default());
+    let (hinted, ruled) = (bench.client(0, "app"), bench.client(0, "app"));
+    bench.query(hinted, "/* hostgroup=7 */ DELETE FROM t");
+    let (code, message) = bench.error(hinted).unwrap();
+    assert_eq!(code, 9001);
+    assert!(message.contains("asks for hostgroup 7, which does not exist"), "{message}");
+    bench.query(hinted, "/* hostgroup=1 */ DELETE FROM t");
+    assert!(bench.is_answered(hinted), "the session goes on");
+    bench.query(ruled, "INSERT INTO far VALUES (1)");
+    assert!(!bench.is_answered(ruled));
+    bench.pass_ms(11_000);
+    let (code, message) = bench.error(ruled).unwrap();
+    assert_eq!(code, 9001);
+    assert!(message.contains("no server is configured for hostgroup 7"), "{message}");
+}
+
+#[test]
+fn a_hint_to_a_hostgroup_whose_servers_are_away_waits_for_them() {
+    let mut bench = bench(&[], MysqlVariables::default());
+    let client = bench.client(0, "app");
+    let rules = Rules::compile(&[], &[], Options::default()).unwrap();
+    bench.publish_rules(rules, [(0, support::hostgroup([0])), (1, support::hostgroup([]))]);
+    bench.query(client, "/* hostgroup=1 */ DELETE FROM t");
+    assert!(!bench.is_answered(client));
+    let rules = Rules::compile(&[], &[], Options::default()).unwrap();
+    bench.publish_rules(rules, [(0, support::hostgroup([0])), (1, support::hostgroup([1]))]);
+    bench.pass_ms(100);
+    assert!(bench.is_answered(client));
+    assert_eq!(texts(&bench, 1), ["/* hostgroup=1 */ DELETE FROM t"]);
+}

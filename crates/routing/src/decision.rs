@@ -5,6 +5,8 @@
 pub struct Decision {
     /// Where it goes.
     pub hostgroup: Option<u32>,
+    /// Whether it is the statement itself that says so.
+    pub is_hinted: bool,
     /// How long it may run; never 0.
     pub timeout_ms: Option<u32>,
     /// How often it may be sent again.
@@ -30,6 +32,7 @@ impl Decision {
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             hostgroup: self.hostgroup.or(other.hostgroup),
+            is_hinted: if self.hostgroup.is_some() { self.is_hinted } else { other.is_hinted },
             timeout_ms: self.timeout_ms.or(other.timeout_ms),
             retries: self.retries.or(other.retries),
             delay_ms: self.delay_ms.or(other.delay_ms),

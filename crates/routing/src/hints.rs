@@ -70,6 +70,7 @@ impl Hints {
     pub(crate) fn decision(self) -> Decision {
         Decision {
             hostgroup: self.hostgroup,
+            is_hinted: self.hostgroup.is_some(),
             timeout_ms: self.timeout_ms.filter(|timeout_ms| *timeout_ms > 0),
             retries: self.retries,
             delay_ms: self.delay_ms,

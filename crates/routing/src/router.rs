@@ -352,6 +352,7 @@ impl Walk<'_> {
         let row = &rule.row;
         let actions = Decision {
             hostgroup: row.destination_hostgroup,
+            is_hinted: false,
             timeout_ms: row.timeout_ms.filter(|timeout_ms| *timeout_ms > 0),
             retries: row.retries,
             delay_ms: row.delay_ms,

@@ -160,6 +160,7 @@ fn actions_add_up() {
     let decision = verdict_of(&mut router, &APP, &facts("SELECT 1")).decision;
     let expected = Decision {
         hostgroup: Some(4),
+        is_hinted: false,
         timeout_ms: Some(900),
         retries: Some(2),
         delay_ms: Some(7),

@@ -378,6 +378,10 @@ fn hostgroups(config: &Config, roles: &Roles, places: &BTreeMap<Endpoint, usize>
         let offline = roles.places.iter().filter(is_offline);
         let reasons: Vec<String> =
             offline.map(|place| format!("{} is {}", place.endpoint, place.reason)).collect();
+        if let Some(id) = cluster.offline_hostgroup {
+            // It exists, whether a server is in it now or not.
+            hostgroups.entry(id).or_default();
+        }
         for id in cluster.hostgroups().filter(|id| Some(*id) != cluster.offline_hostgroup) {
             let hostgroup = hostgroups.entry(id).or_default();
             hostgroup.is_replicated = true;

@@ -203,13 +203,22 @@ fn freshness(env: &Env) -> CaseResult {
 }
 
 fn nowhere(env: &Env) -> CaseResult {
+    // Nobody could wait for that long here.
     let weir = weir_with(env, &[], |config| {
-        config.variable("connect_timeout_server_max", 200);
+        config.variable("connect_timeout_server_max", 3_600_000);
     })?;
     let mut session = Session::open(weir.addr(), "test")?;
+    let missing =
+        "asks for hostgroup 4711, which does not exist: no row of mysql_servers and no cluster names it";
     let message = session.refused("/* hostgroup=4711 */ SELECT 1", 9001)?;
-    ensure!(message.contains("no server is configured for hostgroup 4711"), "{message}");
+    ensure!(message.contains(missing), "{message}");
+    let message = session.refused("INSERT /* hostgroup=4711 */ INTO nowhere VALUES (1)", 9001)?;
+    ensure!(message.contains(missing), "{message}");
     session.value("SELECT 1")?;
+    // In a transaction everything stays where that began.
+    session.run("BEGIN")?;
+    session.value("/* hostgroup=4711 */ SELECT 1")?;
+    session.run("COMMIT")?;
     Ok(())
 }
 

@@ -142,7 +142,7 @@ impl Core {
             self.login_done(key);
             return self.answered_here(key);
         }
-        if !self.may_be_held(key, hostgroup) {
+        if self.is_hinted_nowhere(key) || !self.may_be_held(key, hostgroup) {
             return;
         }
         let socket = self.sessions[key].socket;

@@ -58,6 +58,26 @@ impl Core {
         self.leave_queues(key);
         self.statistics.totals.waits_timed_out += 1;
         tracing::warn!(session = self.sessions[key].id, told = message, "nobody serves a statement");
+        self.refuse_wait(key, message);
+    }
+
+    /// A statement that names a hostgroup which nothing in the configuration has is a mistake: nobody waits for that. What
+    /// a rule or a user's row names waits, for its servers may be loaded next.
+    pub(super) fn is_hinted_nowhere(&mut self, key: SessionKey) -> bool {
+        let work = &self.sessions[key].work;
+        let hostgroup = work.hostgroup;
+        if !work.decision.is_hinted || self.groups.contains_key(&hostgroup) {
+            return false;
+        }
+        let message = format!(
+            "The statement's comment asks for hostgroup {hostgroup}, which does not exist: no row of mysql_servers and no \
+             cluster names it"
+        );
+        self.refuse_wait(key, &message);
+        true
+    }
+
+    fn refuse_wait(&mut self, key: SessionKey, message: &str) {
         self.sessions[key].held = None;
         self.sessions[key].phase = Phase::Running;
         if self.sessions[key].upload.is_some() {
