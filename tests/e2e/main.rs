@@ -33,6 +33,7 @@ mod listeners;
 mod login;
 mod logs;
 mod mysql;
+mod names;
 mod persistent_connections;
 mod pins;
 mod plans;
@@ -100,6 +101,7 @@ fn cases() -> Vec<Case> {
         login::trials(),
         logs::trials(),
         mysql::trials(),
+        names::trials(),
         persistent_connections::trials(),
         pins::trials(),
         plans::trials(),

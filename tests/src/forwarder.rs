@@ -1,7 +1,7 @@
 //! A port that leads to a server only when a test wants it to, falls silent, or breaks in the middle of an answer.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -33,18 +33,18 @@ struct Shared {
 
 impl Forwarder {
     /// Listens on `from`, where connections lead to `to` from now on.
-    pub fn start(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<Forwarder> {
-        Self::start_with_delay(from, to, Duration::ZERO)
+    pub fn start(from: impl Into<SocketAddr>, to: SocketAddrV4) -> io::Result<Forwarder> {
+        Self::start_as(Shared::default(), from.into(), to, Duration::ZERO)
     }
 
     /// The same over a long way: whatever the server says arrives so much later.
     pub fn start_with_delay(from: SocketAddrV4, to: SocketAddrV4, delay: Duration) -> io::Result<Forwarder> {
-        Self::start_as(Shared::default(), from, to, delay)
+        Self::start_as(Shared::default(), from.into(), to, delay)
     }
 
     /// The same with connections that break.
     pub fn start_with_cut(from: SocketAddrV4, to: SocketAddrV4, cut: Cut) -> io::Result<Forwarder> {
-        Self::start_as(Shared { cut: Some(cut), ..Shared::default() }, from, to, Duration::ZERO)
+        Self::start_as(Shared { cut: Some(cut), ..Shared::default() }, from.into(), to, Duration::ZERO)
     }
 
     /// How many connections were cut.
@@ -60,7 +60,7 @@ impl Forwarder {
 
     fn start_as(
         shared: Shared,
-        from: SocketAddrV4,
+        from: SocketAddr,
         to: SocketAddrV4,
         delay: Duration,
     ) -> io::Result<Forwarder> {

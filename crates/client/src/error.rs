@@ -1,4 +1,5 @@
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_protocol::ok::ErrPacket;
@@ -28,6 +29,9 @@ pub enum Error {
         /// The system's error.
         cause: io::Error,
     },
+    /// Nobody knows where the server is.
+    #[error("name does not resolve: {0}")]
+    Unresolved(Arc<str>),
     /// The server does not keep to the protocol.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),

@@ -23,7 +23,7 @@ mod tls;
 
 pub use connection::Connection;
 pub use error::Error;
-pub use options::Options;
+pub use options::{Address, Options};
 pub use result::{OkInfo, QueryResult};
 pub use tls::Tls;
 pub use weir_protocol::capability::Capabilities;

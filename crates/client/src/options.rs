@@ -1,15 +1,31 @@
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_protocol::capability::Capabilities;
 
 use crate::Tls;
 
+/// Where a host is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Address {
+    /// Where its name says: the system is asked on every connect, and takes its time.
+    #[default]
+    ByName,
+    /// Here, whatever its name says.
+    At(SocketAddr),
+    /// Nowhere: its name has been looked up in vain, for this reason.
+    Unresolved(Arc<str>),
+}
+
 /// Where and how to connect. Never prints the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Name or address; a name is resolved on every connect, by the system and in its time.
+    /// Name or address.
     pub host: String,
+    /// Where the host is. Default: where its name says.
+    pub address: Address,
     /// TCP port.
     pub port: u16,
     /// Account.
@@ -39,6 +55,7 @@ impl Options {
     pub fn new(host: &str, port: u16, user: &str, password: &str) -> Self {
         Self {
             host: host.to_owned(),
+            address: Address::ByName,
             port,
             user: user.to_owned(),
             password: password.to_owned(),
@@ -57,6 +74,13 @@ impl Options {
     #[must_use]
     pub fn schema(mut self, schema: &str) -> Self {
         self.schema = Some(schema.to_owned());
+        self
+    }
+
+    /// The same at this address.
+    #[must_use]
+    pub fn at(mut self, address: Address) -> Self {
+        self.address = address;
         self
     }
 

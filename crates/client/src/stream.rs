@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 
-use crate::{Error, Options, Tls};
+use crate::{Address, Error, Options, Tls};
 
 /// How much is read from the socket at a time, in bytes.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
@@ -91,12 +91,18 @@ pub(crate) struct PacketStream {
 }
 
 impl PacketStream {
-    /// Tries the host's addresses one after the other until the deadline.
+    /// Connects to the host's address. Where that is not known yet, all that its name means are tried one after the
+    /// other until the deadline.
     pub(crate) fn connect(options: &Options, deadline: Deadline) -> Result<Self, Error> {
         let io_error = |action| move |cause| Error::Io { action, cause };
-        let addresses = (options.host.as_str(), options.port)
-            .to_socket_addrs()
-            .map_err(io_error("resolving the name"))?;
+        let addresses = match &options.address {
+            Address::At(address) => vec![*address],
+            Address::Unresolved(cause) => return Err(Error::Unresolved(cause.clone())),
+            Address::ByName => (options.host.as_str(), options.port)
+                .to_socket_addrs()
+                .map_err(io_error("resolving the name"))?
+                .collect(),
+        };
         let mut failure = Error::Io {
             action: "resolving the name",
             cause: io::Error::new(io::ErrorKind::NotFound, "the name has no address"),

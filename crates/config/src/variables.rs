@@ -175,6 +175,10 @@ pub struct MysqlVariables {
     pub monitor_ping_timeout: Duration,
     /// Time-outs in a row after which it is shunned and its connections are cut, default 3.
     pub monitor_ping_max_failures: u32,
+    /// How often it is looked whether names of servers are to be looked up again, default a minute; 0: every second.
+    pub monitor_local_dns_cache_refresh_interval: Duration,
+    /// How long the addresses of a name count, default 5 minutes; 0: until the next look.
+    pub monitor_local_dns_cache_ttl: Duration,
     /// What is logged of statements and logins.
     pub logs: LogVariables,
 }
@@ -283,6 +287,8 @@ impl Default for MysqlVariables {
             monitor_ping_interval: Duration::from_millis(1000),
             monitor_ping_timeout: Duration::from_millis(1000),
             monitor_ping_max_failures: 3,
+            monitor_local_dns_cache_refresh_interval: Duration::from_secs(60),
+            monitor_local_dns_cache_ttl: Duration::from_secs(300),
             logs: LogVariables::default(),
         }
     }
@@ -469,6 +475,11 @@ fn monitor(f: &mut Fields<'_, '_>, v: &mut MysqlVariables) {
     v.monitor_ping_timeout = f.millis("monitor_ping_timeout", v.monitor_ping_timeout, 100..=600_000);
     v.monitor_ping_max_failures =
         f.integer("monitor_ping_max_failures", v.monitor_ping_max_failures, 1..=1_000_000);
+    let refresh_interval = v.monitor_local_dns_cache_refresh_interval;
+    v.monitor_local_dns_cache_refresh_interval =
+        f.millis("monitor_local_dns_cache_refresh_interval", refresh_interval, 0..=WEEK_MS);
+    v.monitor_local_dns_cache_ttl =
+        f.millis("monitor_local_dns_cache_ttl", v.monitor_local_dns_cache_ttl, 0..=WEEK_MS);
 }
 
 /// What is asked of servers with MySQL Group Replication, and with asynchronous replication.

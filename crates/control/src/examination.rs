@@ -1,16 +1,16 @@
 //! Looks once at every server of the clusters, as the monitor would: what is missing there?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::thread;
 
-use weir_client::{Options, Tls};
+use weir_client::Options;
 use weir_config::Config;
 use weir_topology::eviction::Obstacle;
 use weir_topology::{ClusterPolicy, Endpoint};
 
 use crate::assist;
 use crate::probe::Probe;
-use crate::settings::{Kind, Settings};
+use crate::settings::{Kind, Reach, Settings};
 
 /// What was seen of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ const NO_ROLE: &str = "the server gets no role";
 const NOT_EVICTED: &str = "a dead node of the cluster is not evicted";
 
 /// Connects to every server of the configuration's clusters and looks what the monitor and, for Galera, the account
-/// that evicts dead nodes would miss. Changes nothing. `tls` tells how connections to servers are encrypted.
+/// that evicts dead nodes would miss. Changes nothing.
 ///
 /// Takes no longer than the monitor's time-outs and a few seconds, as all servers are asked at once.
-pub fn examine(config: &Config, tls: &BTreeMap<Endpoint, Tls>) -> Vec<Examined> {
-    let settings = Settings::of(config, &BTreeSet::new(), tls);
+pub fn examine(config: &Config, reach: &Reach) -> Vec<Examined> {
+    let settings = Settings::of(config, &BTreeSet::new(), reach);
     let servers = servers(&settings);
     thread::scope(|scope| {
         let looks: Vec<_> = servers

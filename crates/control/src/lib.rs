@@ -56,3 +56,4 @@ pub use clock::monotonic_ns;
 pub use examination::{Examined, Finding, Remedy, examine};
 pub use monitor::{Monitor, Planner, Reporter};
 pub use probe_log::{GaleraSeen, GroupSeen, LagSeen, ProbeCounts, ProbeLog, Probed};
+pub use settings::Reach;

@@ -1,16 +1,15 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use weir_client::Tls;
 use weir_config::Config;
 use weir_topology::{Cleared, Endpoint, EpochPolicy, Roles, ServerRegistry, Switch, SwitchStep};
 
 use crate::owner::{self, Epochs, Event};
 use crate::probe_log::ProbeLog;
-use crate::settings::Settings;
+use crate::settings::{Reach, Settings};
 
 /// The most events that wait for the owner. Probes wait for room, suspicions of the data path are dropped.
 const EVENTS_MAX: usize = 1024;
@@ -28,7 +27,8 @@ pub struct Monitor {
 
 impl Monitor {
     /// Starts watching. `instance` is this Weir's name among those in front of the same clusters; `known_epochs` are the
-    /// writer hostgroups of those whose epoch has been in force for it, so that it does not write without. Servers that are `drained` get no new work, whatever the configuration says; `tls` tells how connections to servers are encrypted, those that are.
+    /// writer hostgroups of those whose epoch has been in force for it, so that it does not write without. Servers that are
+    /// `drained` get no new work, whatever the configuration says.
     ///
     /// `publish` is called on the monitor's own thread with the roles that follow from the configuration alone, and
     /// then whenever they change; it must not block. The probes keep `registry` up to date.
@@ -40,12 +40,12 @@ impl Monitor {
         instance: &str,
         known_epochs: BTreeSet<u32>,
         drained: &BTreeSet<Endpoint>,
-        tls: &BTreeMap<Endpoint, Tls>,
+        reach: &Reach,
         registry: ServerRegistry,
         publish: impl Fn(Arc<Roles>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (events, inbox) = sync_channel(EVENTS_MAX);
-        let settings = Settings::of(config, drained, tls);
+        let settings = Settings::of(config, drained, reach);
         let applied = Mutex::new(settings.clone());
         let epochs = Epochs { policy: EpochPolicy::new(instance), known: known_epochs };
         let log = Arc::new(ProbeLog::default());
@@ -59,10 +59,11 @@ impl Monitor {
     }
 
     /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
-    /// known of servers that stay is kept. One that says the same of servers changes nothing, and nobody is asked.
-    pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) {
+    /// known of servers that stay where they are is kept. One that says the same of servers changes nothing, and nobody
+    /// is asked.
+    pub fn apply(&self, config: &Config, drained: &BTreeSet<Endpoint>, reach: &Reach) {
         self.log.keep(config.variables.monitor_history);
-        let settings = Settings::of(config, drained, tls);
+        let settings = Settings::of(config, drained, reach);
         {
             let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
             if *applied == settings {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
+use weir_client::Address;
 use weir_topology::{
     Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, Millis, Observation, Place, ProbeError,
     Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
@@ -337,6 +338,7 @@ impl Owner {
 
     /// Starts and ends probes so that there is one for each server of the configuration.
     fn configure(&mut self, settings: Settings) {
+        self.forget_moved(&settings);
         self.probes.retain(|endpoint, probe| {
             let stays = settings.probes.get(endpoint) == Some(&probe.settings);
             if !stays {
@@ -372,6 +374,21 @@ impl Owner {
         self.settings = settings;
         self.forget_leases();
         self.configure_accords();
+    }
+
+    /// What was seen of a server at another address says nothing of the one that is there now. What is still heard of
+    /// the former one is of a probe that has ended, and whoever counts for it counts elsewhere.
+    fn forget_moved(&mut self, settings: &Settings) {
+        for (endpoint, probe) in &settings.probes {
+            if let Address::At(address) = &probe.options.address {
+                self.registry.is_at(endpoint, *address);
+            }
+            let known = self.probes.get(endpoint);
+            if known.is_some_and(|known| known.settings.options.address != probe.options.address) {
+                self.seen.retain(|seen| seen.endpoint != *endpoint);
+                self.suspicions.remove(endpoint);
+            }
+        }
     }
 
     /// The same for those that help a cluster to get over a dead node.

@@ -217,7 +217,7 @@ impl Probe {
                 ProbeError::Timeout(u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX))
             }
             Error::Server { code, .. } if BUSY.contains(code) => ProbeError::Busy(error.to_string()),
-            Error::Server { code: SHUTDOWN, .. } | Error::Io { .. } => {
+            Error::Server { code: SHUTDOWN, .. } | Error::Io { .. } | Error::Unresolved(_) => {
                 ProbeError::Unreachable(error.to_string())
             }
             _ => ProbeError::Refused(format!("{error} (monitor_username {})", self.options.user)),

@@ -4,11 +4,21 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use weir_client::{Options, Tls};
+use weir_client::{Address, Options, Tls};
 use weir_config::{Assist, Config, MysqlVariables};
 use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish};
 
 use crate::assist::AssistSettings;
+
+/// How servers are reached, as far as the configuration does not say it.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// How connections are encrypted, those that are.
+    pub tls: BTreeMap<Endpoint, Tls>,
+    /// Where servers are. One that is missing is looked up by its name at each connect. What was seen of a server
+    /// counts for one address: at another one it is a server of which nothing is known.
+    pub addresses: BTreeMap<Endpoint, Address>,
+}
 
 /// The monitor's part of a configuration.
 #[derive(Clone, PartialEq)]
@@ -76,7 +86,7 @@ impl Kind {
 }
 
 impl Settings {
-    pub(crate) fn of(config: &Config, drained: &BTreeSet<Endpoint>, tls: &BTreeMap<Endpoint, Tls>) -> Self {
+    pub(crate) fn of(config: &Config, drained: &BTreeSet<Endpoint>, reach: &Reach) -> Self {
         let policy = config.policy();
         let mut intents = config.intents();
         for intent in &mut intents {
@@ -102,7 +112,8 @@ impl Settings {
                 variables.monitor_password.expose(),
             )
             .timeouts(variables.monitor_connect_timeout, timeout)
-            .tls(tls.get(endpoint).cloned());
+            .at(reach.addresses.get(endpoint).cloned().unwrap_or_default())
+            .tls(reach.tls.get(endpoint).cloned());
             let settings = ProbeSettings { kind, interval, options };
             let probe = probes.entry(endpoint.clone()).or_insert_with(|| settings.clone());
             if kind != Kind::Ping {

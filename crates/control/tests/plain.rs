@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use weir_control::Monitor;
+use weir_client::Address;
+use weir_config::Config;
+use weir_control::{Monitor, Reach};
 use weir_topology::{Endpoint, Roles, ServerRegistry, Status};
 
 /// A monitor of one server, and the roles that it publishes.
@@ -19,11 +21,14 @@ fn monitor(address: SocketAddr, probe_every_ms: u32) -> (Monitor, Receiver<Arc<R
         address.port()
     );
     let config = weir_config::parse(&text, "test.toml").unwrap();
+    start(&config, &Reach::default())
+}
+
+fn start(config: &Config, reach: &Reach) -> (Monitor, Receiver<Arc<Roles>>) {
     let (published, roles) = channel();
     let publish = move |roles| published.send(roles).unwrap_or_default();
-    let (drained, tls) = (Default::default(), Default::default());
-    let started =
-        Monitor::start(&config, "test", BTreeSet::new(), &drained, &tls, ServerRegistry::default(), publish);
+    let (drained, registry) = (BTreeSet::new(), ServerRegistry::default());
+    let started = Monitor::start(config, "test", BTreeSet::new(), &drained, reach, registry, publish);
     (started.unwrap(), roles)
 }
 
@@ -74,4 +79,33 @@ fn a_report_has_the_server_probed_at_once() {
     monitor.reporter().suspect(&Endpoint::new("127.0.0.1", address.port()));
     assert_eq!(next(&roles).0, Status::Shunned);
     monitor.stop();
+}
+
+/// Where the name of a server says, whatever its name means to this machine.
+fn at(address: Address) -> Reach {
+    Reach { addresses: [(Endpoint::new("db.invalid", 3306), address)].into(), ..Reach::default() }
+}
+
+#[test]
+fn what_was_seen_at_another_address_does_not_count() {
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = "[[mysql_servers]]\nhostname = \"db.invalid\"\nhostgroup = 5\n\
+                [mysql_variables]\nmonitor_connect_timeout = 100\n";
+    let config = weir_config::parse(text, "test.toml").unwrap();
+    let nowhere = at(Address::Unresolved("no such name".into()));
+    let (monitor, roles) = start(&config, &nowhere);
+    assert_eq!(next(&roles).0, Status::Online, "given the benefit of the doubt");
+    assert_eq!(next(&roles), (Status::Shunned, "name does not resolve: no such name".to_owned()));
+    // It has been found; of what is there nothing is known, as at the start.
+    for (address, fault) in [(refusing, "refused"), (silent.local_addr().unwrap(), "without an answer")] {
+        monitor.apply(&config, &Default::default(), &at(Address::At(address)));
+        assert_eq!(next(&roles).0, Status::Online, "{address}");
+        let (status, reason) = next(&roles);
+        assert!(status == Status::Shunned && reason.contains(fault), "{address}: {reason}");
+    }
+    // The same address again changes nothing.
+    monitor.apply(&config, &Default::default(), &at(Address::At(silent.local_addr().unwrap())));
+    monitor.stop();
+    assert!(roles.try_recv().is_err(), "published once each");
 }

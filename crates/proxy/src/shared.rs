@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use weir_journal::Journal;
 use weir_protocol::handshake::ConnectAttributes;
 use weir_session::login::Verdict;
+use weir_topology::ServerShared;
 
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
@@ -37,8 +38,8 @@ pub enum Message {
     },
     /// The right to open one connection to a server, given up by another worker.
     Credit {
-        /// The server.
-        endpoint: Arc<str>,
+        /// The server's counters.
+        server: Arc<ServerShared>,
     },
     /// Nothing but a reason to look up: the service is stopping.
     Wake,

@@ -553,3 +553,42 @@ fn a_begin_that_was_lost_is_not_sent_on_the_next_dying_connection() {
     bench.pass_ms(40);
     assert!(bench.reply(clients[0]).is_some_and(|reply| reply[0] == 0), "nothing of it was lost");
 }
+
+/// The host behind a server's name is another one: what is idle at the former is closed, what runs there comes to its
+/// end, and counts for neither the limit nor the positions of the one that is there now.
+#[test]
+fn a_server_at_another_address_is_another_server() {
+    let mut bench = Bench::new(1, &[2, 10, 10], support::hostgroup([0]), MysqlVariables::default());
+    let (busy, free) = (bench.client(0, "app"), bench.client(0, "app"));
+    bench.query(busy, "SET transaction_open");
+    assert!(bench.is_answered(busy));
+    insert(&mut bench, free, 1);
+    let before = bench.servers[0].clone();
+    let open = |server: &Arc<Server>| server.shared.connections_open.load(Ordering::Relaxed);
+    assert_eq!(open(&before), 2);
+    let moved = |bench: &Bench, to: usize| {
+        let (addr, shared) = (bench.servers[to].addr, bench.servers[to].shared.clone());
+        changed(bench, move |at, server| {
+            if at == 0 {
+                (server.addr, server.shared) = (addr, shared.clone());
+            }
+        })
+    };
+    bench.publish(moved(&bench, 1), support::hostgroup([0]));
+    assert_eq!(open(&before), 1, "the idle one is closed at once");
+    insert(&mut bench, free, 1);
+    assert_eq!((bench.count(0), bench.count(1)), (1, 1), "{:?}", bench.log);
+    bench.query(busy, "INSERT INTO t VALUES (2)");
+    assert!(bench.is_answered(busy), "it may go on");
+    assert_eq!(bench.log.last().unwrap().0, 0, "where its transaction is");
+    bench.pass_ms(10);
+    assert_eq!((open(&before), open(&bench.servers[0])), (0, 1), "and with its end the connection");
+    // A right to a connection that another worker gives up comes too late.
+    before.shared.connections_open.store(1, Ordering::Relaxed);
+    bench.cores[0].message(Message::Credit { server: before.shared.clone() }, bench.now);
+    assert_eq!((open(&before), open(&bench.servers[0])), (0, 1));
+    // And to a third one: nothing is left of the first, whose place it takes.
+    bench.publish(moved(&bench, 2), support::hostgroup([0]));
+    insert(&mut bench, free, 1);
+    assert_eq!((bench.count(2), open(&bench.servers[0])), (1, 1));
+}

@@ -22,6 +22,7 @@ pub mod preflight;
 mod process;
 mod proxysql;
 pub mod report;
+mod resolver;
 mod run_dir;
 mod sysbench;
 mod template;
@@ -36,6 +37,7 @@ pub use mysql::{Family, Mysql, MysqlOptions, MysqlRouter, MysqlRouterOptions, My
 pub use not_run::{NOT_RUN_FILE, not_run};
 pub use process::{Process, wait_for_port};
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
+pub use resolver::OwnResolver;
 pub use run_dir::{ROOT, RunDir, clean};
 /// The signals that [`Process::signal`] takes.
 pub use rustix::process::Signal;

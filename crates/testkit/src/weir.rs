@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::process::{Process, log_tail, poll_until, wait_for_port};
-use crate::{Account, Galera, Signal, TestkitError, preflight};
+use crate::{Account, Galera, OwnResolver, Signal, TestkitError, preflight};
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// A process that takes over learns the roles before.
@@ -228,6 +228,18 @@ impl Weir {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(binary);
         Weir::run(command, config, dir, name)
+    }
+
+    /// The same with what names mean to `resolver`.
+    pub fn start_with_resolver(
+        resolver: &OwnResolver,
+        binary: &Path,
+        config: &WeirConfig,
+        dir: &Path,
+        name: &str,
+    ) -> Result<Weir, TestkitError> {
+        preflight::port_is_free(config.listen())?;
+        Weir::run(resolver.command(binary), config, dir, name)
     }
 
     /// Starts `weir serve` with a file that is there, of any form, and a data directory in `dir`.

@@ -1,6 +1,7 @@
 //! What the monitor and the data path tell each other about a server without waiting for each other.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -137,8 +138,15 @@ impl ServerShared {
 /// counters. Cheap to clone; for snapshots and probes, not for the path of a statement.
 #[derive(Clone, Debug, Default)]
 pub struct ServerRegistry {
-    servers: Arc<Mutex<BTreeMap<Endpoint, Arc<ServerShared>>>>,
+    servers: Arc<Mutex<BTreeMap<Endpoint, Registered>>>,
     written_until_ns: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    /// Where it is, if that was said.
+    at: Option<SocketAddr>,
+    shared: Arc<ServerShared>,
 }
 
 impl ServerRegistry {
@@ -146,14 +154,46 @@ impl ServerRegistry {
     pub fn server(&self, endpoint: &Endpoint) -> Arc<ServerShared> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let server = servers.entry(endpoint.clone());
-        let shared = || ServerShared::among(endpoint.clone(), self.written_until_ns.clone());
-        server.or_insert_with(|| Arc::new(shared())).clone()
+        let shared = || Arc::new(ServerShared::among(endpoint.clone(), self.written_until_ns.clone()));
+        server.or_insert_with(|| Registered { at: None, shared: shared() }).shared.clone()
+    }
+
+    /// From now on `endpoint` is at this address. If it was at another one, it is another server from now on, of which
+    /// nothing is known; whoever still has to do with the former one keeps that one's counters.
+    pub fn is_at(&self, endpoint: &Endpoint, address: SocketAddr) {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = || Arc::new(ServerShared::among(endpoint.clone(), self.written_until_ns.clone()));
+        let entry =
+            servers.entry(endpoint.clone()).or_insert_with(|| Registered { at: None, shared: shared() });
+        if entry.at.is_some_and(|known| known != address) {
+            entry.shared = shared();
+        }
+        entry.at = Some(address);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn at_another_address_is_another_server() {
+        let (registry, db1) = (ServerRegistry::default(), Endpoint::new("db1", 3306));
+        let at = |host: u8| SocketAddr::from(([10, 0, 0, host], 3306));
+        let first = registry.server(&db1);
+        registry.is_at(&db1, at(1));
+        first.cover_until(1_000);
+        first.connections_open.store(3, Ordering::Relaxed);
+        registry.is_at(&db1, at(1));
+        assert!(Arc::ptr_eq(&first, &registry.server(&db1)));
+        registry.is_at(&db1, at(2));
+        let second = registry.server(&db1);
+        assert!(!second.covers(1) && second.connections_open.load(Ordering::Relaxed) == 0);
+        first.note_write(5_000);
+        assert!(second.may_lack_writes(), "a session's own write counts wherever the server is");
+        registry.is_at(&db1, at(1));
+        assert!(!Arc::ptr_eq(&first, &registry.server(&db1)), "nobody knows what has become of it meanwhile");
+    }
 
     #[test]
     fn a_write_at_one_server_is_lacked_by_the_others_until_they_cover_it() {

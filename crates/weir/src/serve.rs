@@ -14,6 +14,7 @@ mod pause;
 pub(crate) mod peers;
 mod reload;
 mod switchover;
+mod whereabouts;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ use self::opening::Opened;
 use self::operations::{Operations, Request};
 use self::reload::Reloader;
 use self::switchover::Successions;
-use crate::addresses::Unresolved;
+use crate::addresses::Names;
 use crate::control::{Control, ControlError, Deed, Order, Orders};
 use crate::drained::{Drained, DrainedError};
 use crate::epochs::{Epochs, EpochsError};
@@ -74,8 +75,6 @@ pub(crate) enum ServeError {
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Startup(#[from] StartupError),
-    #[error(transparent)]
-    Server(#[from] Unresolved),
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
     #[error("TLS towards servers: {0}")]
@@ -108,6 +107,8 @@ pub(crate) enum ServeError {
 enum Event {
     /// There are other roles.
     Roles,
+    /// Servers are at other addresses.
+    Addresses,
     /// Somebody at the control socket wants something done.
     Order(Order),
     /// Another thread has a configuration to go by.
@@ -162,6 +163,7 @@ struct Server {
     in_force: InForce,
     snapshots: Snapshots,
     roles: LatestRoles,
+    names: Names,
     /// The roles that the workers go by.
     published: Arc<Roles>,
     log: TopologyLog,
@@ -207,6 +209,7 @@ impl Server {
                     self.oblige(request);
                     self.see_to_clusters();
                 }
+                Event::Addresses => self.follow_addresses(),
                 Event::Order(order) => self.obey(order, &mut service),
                 Event::Offer(offer) => self.consider(offer, &mut service),
                 Event::Signal(SIGHUP) => self.reloader.iter().for_each(Reloader::reload),
@@ -275,6 +278,7 @@ impl Server {
             match event {
                 Event::Roles => self.follow_roles(),
                 Event::Operation(request) => self.oblige(request),
+                Event::Addresses => self.follow_addresses(),
                 // Whoever ordered is told that by the end of the channel.
                 Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
                 Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
@@ -309,6 +313,7 @@ impl Server {
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
         self.epochs.note(&self.published);
+        self.note_silent();
         self.follow_epoch(&before);
     }
 
@@ -344,7 +349,7 @@ impl Server {
 
     /// The monitor goes by this configuration from now on.
     fn apply(&self, config: &Config) {
-        self.monitor.apply(config, &self.drained.all(), &self.snapshots.servers_tls.for_monitor());
+        self.monitor.apply(config, &self.drained.all(), &self.snapshots.reach());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
-use weir_control::monotonic_ns;
+use weir_control::{Reach, monotonic_ns};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
@@ -15,7 +15,7 @@ use weir_routing::Rules;
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
-use crate::addresses::Known;
+use crate::addresses::{Known, Whereabouts};
 use crate::serve::peers::foreign_switch;
 use crate::server_tls::ServersTls;
 
@@ -68,6 +68,12 @@ impl Snapshots {
         }
     }
 
+    /// How servers are reached, for the monitor: as by the workers.
+    pub(crate) fn reach(&self) -> Reach {
+        let address = |(endpoint, known): (&Endpoint, &Whereabouts)| (endpoint.clone(), known.address());
+        Reach { tls: self.servers_tls.for_monitor(), addresses: self.addresses.iter().map(address).collect() }
+    }
+
     /// Takes over the query rules, unless they are the same as before: then sessions and counters go on with them.
     pub(crate) fn take_rules(&mut self, config: &Config) {
         if self.rules == config.rules {
@@ -101,12 +107,12 @@ impl Snapshots {
         }
         for row in &config.servers {
             let endpoint = row.endpoint();
-            let Some(addr) = self.addresses.get(&endpoint) else { continue };
+            let Some(addr) = self.addresses.get(&endpoint).and_then(|known| known.at) else { continue };
             let max_connections = limits.get(&endpoint).copied().unwrap_or(0);
             places.entry(endpoint.clone()).or_insert_with(|| {
                 servers.push(Arc::new(Server {
                     endpoint: endpoint.to_string(),
-                    addr: *addr,
+                    addr,
                     max_connections,
                     tls: self.servers_tls.of(&endpoint).cloned(),
                     is_gone: stands.of_server(&endpoint).has_no_hope,

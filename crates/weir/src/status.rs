@@ -107,24 +107,29 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
         }
     }
     writeln!(out)?;
-    let columns = ["hostgroup", "server", "role", "status", "weight", "used", "free", "reason"];
+    // Where a server is says nothing new where that is its name.
+    let has_names = status.servers.iter().any(|server| server.address != server.server);
+    let columns = ["hostgroup", "server", "address", "role", "status", "weight", "used", "free", "reason"];
+    let is_shown = |column: &&str| has_names || *column != "address";
+    let columns: Vec<&str> = columns.into_iter().filter(is_shown).collect();
     let row = |server: &ServerStatus| {
         let reason = match server.drained_by.as_slice() {
             _ if server.is_drained => "drained by weir drain".to_owned(),
             [] => server.reason.clone(),
             others => format!("drained by {}", others.join(", ")),
         };
-        vec![
-            json!(server.hostgroup),
-            json!(server.server),
+        let address = has_names.then(|| json!(server.address));
+        let first = [json!(server.hostgroup), json!(server.server)].into_iter().chain(address);
+        let rest = [
             json!(server.role),
             json!(server.status),
             json!(server.weight),
             json!(server.used),
             json!(server.free),
             json!(reason),
-        ]
+        ];
+        first.chain(rest).collect()
     };
     let rows = status.servers.iter().map(row).collect();
-    put_table(&Report { columns: columns.map(str::to_owned).to_vec(), rows, dropped: 0 }, out)
+    put_table(&Report { columns: columns.into_iter().map(str::to_owned).collect(), rows, dropped: 0 }, out)
 }

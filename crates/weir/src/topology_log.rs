@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use weir_config::Config;
-use weir_topology::Roles;
+use weir_topology::{Endpoint, Roles};
 
 pub(crate) use entry::Entry;
 pub(crate) use file::last_entries;
@@ -76,6 +76,12 @@ impl TopologyLog {
     /// Somebody has done something to a cluster.
     pub(crate) fn event(&self, cluster: Option<u32>, change: &str, reason: String) {
         self.tell(Note::Event(Box::new(Entry::event(cluster, change, reason))));
+    }
+
+    /// Something has happened to a server.
+    pub(crate) fn server_event(&self, server: &Endpoint, change: &str, reason: String) {
+        let entry = Entry { server: Some(server.to_string()), ..Entry::event(None, change, reason) };
+        self.tell(Note::Event(Box::new(entry)));
     }
 
     /// Nothing more is written from here: the file is another process's.

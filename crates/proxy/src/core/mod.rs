@@ -417,7 +417,7 @@ impl Core {
             Message::Checked(socket, verdict) => self.password_checked(socket, verdict),
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
             Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
-            Message::Credit { endpoint } => self.credit_given(&endpoint),
+            Message::Credit { server } => self.credit_given(&server),
             Message::Kill { victims, query_only, user, by } => {
                 self.kill_asked(victims, query_only, &user, by);
             }

@@ -86,14 +86,22 @@ impl Core {
         }
     }
 
-    /// The pools of servers: those that they have, or new ones.
+    /// The pools of servers: those that they have, or new ones. A server that is at another address than before is
+    /// another server, and what is left of the former one ends as with any that is gone.
     fn places_of(&mut self, servers: &[Arc<Server>]) -> Vec<ServerIndex> {
-        let pools = self.servers.iter().enumerate();
-        let known: HashMap<String, ServerIndex> =
-            pools.map(|(index, pool)| (pool.server.endpoint.clone(), index)).collect();
+        let mut known: HashMap<String, Vec<ServerIndex>> = HashMap::with_capacity(self.servers.len());
+        for (index, pool) in self.servers.iter().enumerate() {
+            known.entry(pool.server.endpoint.clone()).or_default().push(index);
+        }
         let mut places = Vec::with_capacity(servers.len());
         for server in servers {
-            let place = known.get(&server.endpoint).copied().unwrap_or_else(|| self.new_place(server));
+            let of_name = known.get(&server.endpoint).map(Vec::as_slice).unwrap_or_default();
+            let is_there = |index: &&ServerIndex| {
+                let known = &self.servers[**index].server;
+                known.addr == server.addr && Arc::ptr_eq(&known.shared, &server.shared)
+            };
+            let place = of_name.iter().find(is_there).copied();
+            let place = place.unwrap_or_else(|| self.place_at_another_address(of_name, server));
             let pool = &mut self.servers[place];
             pool.server = server.clone();
             pool.is_current = true;
@@ -102,8 +110,28 @@ impl Core {
         places
     }
 
+    /// The pool of a server that none has at its address: one of its former addresses at which nothing is left, or a
+    /// new one.
+    fn place_at_another_address(&mut self, of_name: &[ServerIndex], server: &Arc<Server>) -> ServerIndex {
+        let is_left = |pool: &Pool| pool.open + pool.dialing + pool.handovers + pool.running == 0;
+        let spare = of_name.iter().copied().find(|index| {
+            let pool = &self.servers[*index];
+            let has_backends = || self.backends.iter().any(|(_, backend)| backend.server == *index);
+            is_left(pool) && pool.waiters.is_empty() && !has_backends()
+        });
+        let Some(place) = spare else { return self.new_place(server) };
+        let counts = std::mem::take(&mut self.servers[place].counts);
+        self.servers[place] = Pool { counts, ..Self::pool_of(server) };
+        place
+    }
+
     fn new_place(&mut self, server: &Arc<Server>) -> ServerIndex {
-        self.servers.push(Pool {
+        self.servers.push(Self::pool_of(server));
+        self.servers.len() - 1
+    }
+
+    fn pool_of(server: &Arc<Server>) -> Pool {
+        Pool {
             server: server.clone(),
             is_current: true,
             idle: Vec::new(),
@@ -128,8 +156,7 @@ impl Core {
             charsets_after_reset: None,
             counts: Default::default(),
             defaults: Vec::new(),
-        });
-        self.servers.len() - 1
+        }
     }
 
     /// Sessions go on under their users' new rows. Those whose user is gone have no account any more: they end

@@ -455,7 +455,10 @@ impl Core {
     }
 
     pub(super) fn server_index(&self, endpoint: &str) -> Option<ServerIndex> {
-        self.servers.iter().position(|pool| pool.server.endpoint == endpoint)
+        let mut of_name =
+            self.servers.iter().enumerate().filter(|(_, pool)| pool.server.endpoint == endpoint);
+        let first = of_name.clone().next();
+        of_name.find(|(_, pool)| pool.is_current).or(first).map(|(index, _)| index)
     }
 
     /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is

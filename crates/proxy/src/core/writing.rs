@@ -127,9 +127,11 @@ impl Core {
 
     /// Closes the sessions that may still write to a server which is the writer no more.
     pub(super) fn cut_writers(&mut self, endpoint: &str) {
-        let Some(server) = self.server_index(endpoint) else { return };
+        // Also where it was before it moved to another address.
+        let is_of_it =
+            |backend: &super::model::Backend| self.servers[backend.server].server.endpoint == endpoint;
         let is_there = |(key, backend): (BackendKey, &super::model::Backend)| {
-            let because = self.writes_because(key).filter(|_| backend.server == server)?;
+            let because = self.writes_because(key).filter(|_| is_of_it(backend))?;
             let session = self.sessions.get(backend.holder?)?;
             // It may be a reader now.
             let only_reads = session.work.is_read && session.all_pins().is_empty();

@@ -52,6 +52,10 @@ pub(super) const TABLES: &[Declared] = &[
         ],
     ),
     table(
+        "stats_weir_addresses",
+        &[("hostname", NAME), ("port", NUMBER), ("address", NAME), ("all_addresses", NAME), ("error", NAME)],
+    ),
+    table(
         "stats_weir_query_digest",
         &[
             ("hostgroup", NUMBER),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use weir_config::Config;
-use weir_control::{Examined, Remedy, examine};
+use weir_control::{Examined, Reach, Remedy, examine};
 
 use super::{CheckArgs, Finding};
 use crate::server_tls::ServersTls;
@@ -115,15 +115,15 @@ fn show(cluster: &Cluster) {
 }
 
 fn look(config: &Config) -> Cluster {
-    let tls = match ServersTls::default().read(config) {
-        Ok(tls) => tls.for_monitor(),
+    let reach = match ServersTls::default().read(config) {
+        Ok(tls) => Reach { tls: tls.for_monitor(), ..Reach::default() },
         Err(error) => {
             let error = Some(format!("TLS towards servers: {error}"));
             return Cluster { error, servers: Vec::new(), remedies: BTreeSet::new() };
         }
     };
     let mut cluster = Cluster { error: None, servers: Vec::new(), remedies: BTreeSet::new() };
-    for Examined { writer_hostgroup, server, findings } in examine(config, &tls) {
+    for Examined { writer_hostgroup, server, findings } in examine(config, &reach) {
         let server = server.to_string();
         let remedies = findings.iter().filter_map(|finding| finding.remedy.as_ref());
         cluster.remedies.extend(remedies.map(|remedy| advice(remedy, &server)));

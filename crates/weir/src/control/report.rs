@@ -7,9 +7,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use weir_journal::{Counts, Journal, Log};
 use weir_proxy::statistics::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
-use weir_topology::Roles;
+use weir_topology::{Endpoint, Roles};
 
 use super::Subject;
+use crate::addresses::{Known, Names};
 use crate::drained::Drained;
 use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
@@ -41,6 +42,7 @@ pub(crate) struct Reporter {
     /// The roles of now.
     pub roles: LatestRoles,
     pub drained: Drained,
+    pub names: Names,
 }
 
 impl Reporter {
@@ -50,8 +52,10 @@ impl Reporter {
             Subject::Digests => digests(&self.tally),
             Subject::Commands => commands(&self.tally.report(ReportPart::Commands)),
             Subject::Errors => errors(&self.tally.report(ReportPart::Errors)),
-            Subject::Pool => pool(&self.roles.latest(), &self.tally.report(ReportPart::Servers)),
-            Subject::Servers => servers(&self.roles.latest()),
+            Subject::Pool => {
+                pool(&self.roles.latest(), &self.names.all(), &self.tally.report(ReportPart::Servers))
+            }
+            Subject::Servers => servers(&self.roles.latest(), &self.names.all()),
             Subject::Rules => rules(&self.tally.report(ReportPart::Rules)),
             Subject::Logs => logs(&self.journal),
         }
@@ -170,10 +174,11 @@ fn errors(workers: &[WorkerReport]) -> Report {
 
 /// Connections and traffic by server. A server that is in several hostgroups has one row, for its connections serve
 /// all of them.
-fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
+fn pool(roles: &Roles, known: &Known, workers: &[WorkerReport]) -> Report {
     let sums = server_sums(workers);
     let columns = [
         "server",
+        "address",
         "hostgroups",
         "used",
         "free",
@@ -192,6 +197,7 @@ fn pool(roles: &Roles, workers: &[WorkerReport]) -> Report {
         let hostgroups: Vec<String> = places.map(|place| place.hostgroup.to_string()).collect();
         vec![
             json!(sum.endpoint),
+            sum.endpoint.parse().map(|server| address(known, &server)).unwrap_or_default().into(),
             hostgroups.join(",").into(),
             sum.used.into(),
             sum.free.into(),
@@ -223,12 +229,18 @@ fn logs(journal: &Journal) -> Report {
     Report::new(&["log", "lines", "dropped"], counts.map(row).collect())
 }
 
-fn servers(roles: &Roles) -> Report {
-    let columns = ["hostgroup", "server", "role", "status", "weight", "max_connections", "reason"];
+/// Where a server is spoken to; empty if nobody knows.
+pub(super) fn address(known: &Known, server: &Endpoint) -> String {
+    known.get(server).and_then(|known| known.at).map(|at| at.to_string()).unwrap_or_default()
+}
+
+fn servers(roles: &Roles, known: &Known) -> Report {
+    let columns = ["hostgroup", "server", "address", "role", "status", "weight", "max_connections", "reason"];
     let row = |place: &weir_topology::Place| {
         vec![
             place.hostgroup.into(),
             place.endpoint.to_string().into(),
+            address(known, &place.endpoint).into(),
             place.role.to_string().into(),
             place.status.word().into(),
             place.weight.into(),

@@ -6,6 +6,7 @@ use weir_proxy::statistics::ReportPart;
 use weir_topology::{Endpoint, Group, Place, Roles};
 
 use super::Reporter;
+use super::report::address;
 
 /// A running Weir.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -56,6 +57,9 @@ pub(crate) struct ClusterStatus {
 pub(crate) struct ServerStatus {
     pub hostgroup: u32,
     pub server: String,
+    /// Where it is spoken to; empty if its name has never been resolved.
+    #[serde(default)]
+    pub address: String,
     pub role: String,
     pub status: String,
     pub weight: u32,
@@ -105,7 +109,7 @@ impl Reporter {
     pub(crate) fn status(&self) -> Status {
         let workers = self.tally.report(ReportPart::Servers);
         let roles = self.roles.latest();
-        let drained = self.drained.all();
+        let (drained, known) = (self.drained.all(), self.names.all());
         let server = |place: &Place| {
             let server = place.endpoint.to_string();
             let rows =
@@ -114,6 +118,7 @@ impl Reporter {
                 place.trouble.as_ref().map(|trouble| format!(", but {trouble}")).unwrap_or_default();
             ServerStatus {
                 hostgroup: place.hostgroup,
+                address: address(&known, &place.endpoint),
                 role: place.role.to_string(),
                 status: place.status.word().to_owned(),
                 weight: place.weight,

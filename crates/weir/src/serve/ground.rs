@@ -13,7 +13,7 @@ use weir_topology::{Roles, ServerRegistry};
 
 use super::entry::Entry;
 use super::{Event, ServeError};
-use crate::addresses::{self, Addresses, Known};
+use crate::addresses::{self, Known, LIMIT, Names};
 use crate::drained::Drained;
 use crate::epochs::Epochs;
 use crate::latest_roles::LatestRoles;
@@ -37,6 +37,7 @@ pub(super) struct Ground {
     pub drained: Drained,
     pub epochs: Epochs,
     pub roles: LatestRoles,
+    pub names: Names,
     /// It looks at the servers already.
     pub monitor: Monitor,
 }
@@ -52,8 +53,10 @@ impl Ground {
         let Start { config, store } = startup::start(origin, source, entry.datadir())?;
         let tls = Tls::new(&config)?;
         let registry = ServerRegistry::default();
-        let snapshots = snapshots(&config, registry.clone(), entry.instance())?;
+        let names = Names::new();
+        let snapshots = snapshots(&config, registry.clone(), entry.instance(), &names)?;
         let (log, unopened_log) = TopologyLog::new(&config);
+        addresses::announce(&log, &Known::new(), &snapshots.addresses);
         let drained = Drained::load(&config.datadir)?;
         for server in drained.all() {
             tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
@@ -61,24 +64,25 @@ impl Ground {
         let roles = LatestRoles::default();
         let epochs = Epochs::load(&config.datadir)?;
         let publish = publish(roles.clone(), log.clone(), events.clone());
-        let servers_tls = snapshots.servers_tls.for_monitor();
-        let monitor = Monitor::start(
-            &config,
-            entry.instance(),
-            epochs.known(),
-            &drained.all(),
-            &servers_tls,
-            registry,
-            publish,
-        )?;
+        let reach = snapshots.reach();
+        let (known, drained_now) = (epochs.known(), drained.all());
+        let monitor =
+            Monitor::start(&config, entry.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
-        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, monitor })
+        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, names, monitor })
     }
 }
 
-fn snapshots(config: &Config, registry: ServerRegistry, instance: &str) -> Result<Snapshots, ServeError> {
+fn snapshots(
+    config: &Config,
+    registry: ServerRegistry,
+    instance: &str,
+    names: &Names,
+) -> Result<Snapshots, ServeError> {
     let mut snapshots = Snapshots::new(registry);
-    (snapshots.addresses, _) = Addresses::look_up(config, &addresses::system()).over(&Known::new())?;
+    names.look_up(config, LIMIT);
+    snapshots.addresses = names.known(config, &Known::new());
+    names.follow(config, &snapshots.addresses);
     snapshots.take_rules(config);
     snapshots.rsa_key = rsa_key::rsa_key(config, &config.datadir)?;
     snapshots.servers_tls = snapshots.servers_tls.read(config)?;

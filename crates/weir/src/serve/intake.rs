@@ -1,7 +1,7 @@
 //! Another configuration for a Weir that runs, offered by another thread: the one that reads the file at SIGHUP, or an
 //! admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
 //!
-//! Names of servers are looked up, and files read, by the thread that offers it: roles are published, and failovers seen
+//! Names of servers are waited for, and files read, by the thread that offers it: roles are published, and failovers seen
 //! to, while a resolver or a disk hangs.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use weir_proxy::service::Service;
 use super::handover::{Handover, UNDER_WAY};
 use super::materials::Materials;
 use super::{Event, ServeError, Server, log_listeners};
-use crate::addresses::{self, Known, Resolver};
+use crate::addresses::Names;
 use crate::logs::{self, Pending};
 use crate::server_tls::ServersTls;
 
@@ -54,7 +54,7 @@ struct Fixed {
 #[derive(Clone)]
 pub(crate) struct Intake {
     events: Sender<Event>,
-    resolver: Resolver,
+    names: Names,
     /// The running Weir's.
     datadir: Arc<Path>,
 }
@@ -87,12 +87,12 @@ pub(crate) enum Refusal {
 
 impl Intake {
     /// For the Weir with this datadir.
-    pub(super) fn new(events: Sender<Event>, datadir: &Path) -> Self {
-        Self { events, resolver: addresses::system(), datadir: datadir.into() }
+    pub(super) fn new(events: Sender<Event>, datadir: &Path, names: &Names) -> Self {
+        Self { events, names: names.clone(), datadir: datadir.into() }
     }
 
     /// Has Weir run by this configuration. Returns when all workers go by it; that takes longer than usual while
-    /// names of servers are hard to resolve, or a disk is slow. What only a restart can change stays as it is,
+    /// names of servers take a moment, or a disk is slow. What only a restart can change stays as it is,
     /// with a warning for each. The same configuration as before disturbs nothing.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Intake {
 
     /// Gets what a configuration needs, which may take a while.
     pub(super) fn gather(&self, config: &Config) -> Materials {
-        Materials::gather(config, &self.datadir, &self.resolver)
+        Materials::gather(config, &self.datadir, &self.names)
     }
 
     fn offer(&self, config: Config, materials: Materials, is_whole: bool) -> Result<Taken, Refusal> {
@@ -169,13 +169,10 @@ impl Server {
         materials: Materials,
         service: &mut Service,
     ) -> Result<Taken, ServeError> {
-        let Materials { addresses, rsa_key, servers_tls } = materials;
-        let (addresses, warnings) = addresses.over(&self.snapshots.addresses)?;
-        for warning in &warnings {
-            tracing::warn!("{warning}");
-        }
+        let Materials { rsa_key, servers_tls } = materials;
         let servers_tls = self.snapshots.servers_tls.with(servers_tls?)?;
-        self.take(&config, Ready { addresses, rsa_key: rsa_key?, servers_tls }, service)?;
+        self.take(&config, Ready { rsa_key: rsa_key?, servers_tls }, service)?;
+        let warnings = self.unresolved();
         let has_other_logs = !logs::are_as_before(&config, &self.config);
         let logs = has_other_logs.then(|| logs::apply(self.publisher.journal(), &config));
         self.scheduler.take(&config);
@@ -205,7 +202,7 @@ impl Server {
             }
             log_listeners(service);
         }
-        self.snapshots.addresses = ready.addresses;
+        self.take_addresses(config);
         self.snapshots.rsa_key = ready.rsa_key;
         self.snapshots.servers_tls = ready.servers_tls;
         self.snapshots.take_rules(config);
@@ -218,7 +215,6 @@ impl Server {
 
 /// What a configuration needs, in the form in which it is used.
 struct Ready {
-    addresses: Known,
     rsa_key: Option<Arc<RsaKey>>,
     servers_tls: ServersTls,
 }
@@ -241,7 +237,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::addresses::tests::config;
+    use crate::addresses::Known;
+    use crate::addresses::tests::{config, names};
 
     #[test]
     fn what_needs_a_restart_is_kept_and_named() {
@@ -259,24 +256,25 @@ mod tests {
     #[test]
     fn an_offer_that_nobody_considers_is_answered() {
         let (events, inbox) = channel();
-        let intake = Intake::new(events, Path::new("/nowhere"));
+        let intake = Intake::new(events, Path::new("/nowhere"), &Names::new());
         let main = thread::spawn(move || drop(inbox.recv().unwrap()));
         assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
         main.join().unwrap();
         assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
     }
+
     /// The main thread may publish roles while the resolver is asked: it hears of a configuration when that is over.
     #[test]
     fn names_are_looked_up_before_the_main_thread_hears_of_a_configuration() {
         let (events, inbox) = channel();
         let (asked, answers) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
         let (is_asked, may_answer) = (asked.clone(), answers.clone());
-        let resolver: Resolver = Arc::new(move |_| {
+        let names = names(move |_| {
             is_asked.wait();
             may_answer.wait();
-            Ok(([10, 0, 0, 1], 0).into())
+            Ok(vec![[10, 0, 0, 1].into()])
         });
-        let intake = Intake { resolver, ..Intake::new(events.clone(), Path::new("/nowhere")) };
+        let intake = Intake::new(events.clone(), Path::new("/nowhere"), &names);
         let offers = thread::spawn(move || intake.take(config(&["db1:3306"])));
         asked.wait();
         events.send(Event::Roles).unwrap();
@@ -284,9 +282,9 @@ mod tests {
         assert!(inbox.try_recv().is_err(), "a configuration came before its addresses");
         answers.wait();
         let Event::Offer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
-        let (known, warnings) = offer.materials.addresses.over(&Known::new()).unwrap();
-        assert_eq!(known.values().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.1:3306"]);
-        assert_eq!(warnings, [""; 0]);
+        let known = names.known(&offer.config, &Known::new());
+        let at: Vec<String> = known.values().map(|known| known.at.unwrap().to_string()).collect();
+        assert_eq!(at, ["10.0.0.1:3306"]);
         offer.answer.send(Ok(Taken::default())).unwrap();
         assert_eq!(offers.join().unwrap(), Ok(Vec::new()));
     }

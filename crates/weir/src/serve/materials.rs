@@ -1,5 +1,6 @@
-//! What a configuration needs that is not in it: addresses of its servers, keys, certificates. The thread that offers it
-//! gets them: resolvers and disks may hang, and the main thread, which publishes roles, waits for neither.
+//! What a configuration needs that is not in it: keys, certificates, and that the names of its servers have been looked
+//! up. The thread that offers it gets them: resolvers and disks may hang, and the main thread, which publishes roles,
+//! waits for neither.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,25 +8,22 @@ use std::sync::Arc;
 use weir_config::Config;
 use weir_protocol::auth::rsa::RsaKey;
 
-use crate::addresses::{Addresses, Resolver};
+use crate::addresses::{LIMIT, Names};
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::{Contents, ServerTlsError};
 
 /// See the module's text. What could not be had is told when it is asked for: a configuration that is in force already
 /// needs none of it.
 pub(super) struct Materials {
-    pub addresses: Addresses,
     pub rsa_key: Result<Option<Arc<RsaKey>>, RsaKeyError>,
     pub servers_tls: Result<Contents, ServerTlsError>,
 }
 
 impl Materials {
-    /// Takes as long as resolver and disk do. A key that has to be made is kept in `datadir`.
-    pub(super) fn gather(config: &Config, datadir: &Path, resolver: &Resolver) -> Self {
-        Self {
-            addresses: Addresses::look_up(config, resolver),
-            rsa_key: rsa_key::rsa_key(config, datadir),
-            servers_tls: Contents::read(config),
-        }
+    /// Takes as long as the disk does, and [`LIMIT`] at most for the resolver. A key that has to be made is kept in
+    /// `datadir`.
+    pub(super) fn gather(config: &Config, datadir: &Path, names: &Names) -> Self {
+        names.look_up(config, LIMIT);
+        Self { rsa_key: rsa_key::rsa_key(config, datadir), servers_tls: Contents::read(config) }
     }
 }

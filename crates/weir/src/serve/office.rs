@@ -28,7 +28,7 @@ pub(super) fn engine(
 ) -> RunningWeir {
     let signals = events.clone();
     RunningWeir {
-        intake: Intake::new(events.clone(), &sources.in_force.config().datadir),
+        intake: Intake::new(events.clone(), &sources.in_force.config().datadir, &sources.names),
         tls,
         orders: orders_to(events),
         publisher: publisher.clone(),

@@ -17,6 +17,7 @@ use super::operations::Operations;
 use super::reload::Reloader;
 use super::switchover::Successions;
 use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
+use crate::addresses::Names;
 use crate::control::{Control, Reporter};
 use crate::drained::Drained;
 use crate::historian;
@@ -48,7 +49,8 @@ pub(super) fn open(
     program: Program,
     events: &Sender<Event>,
 ) -> Result<Opened, ServeError> {
-    let Ground { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, monitor } = ground;
+    let Ground { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, names, monitor } =
+        ground;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
     let Doors { mut service, mut admin, web } = doors;
@@ -59,7 +61,7 @@ pub(super) fn open(
     log_listeners(&service);
     let publisher = service.publisher();
     let Ledger { tally, journal, reporter, sources } =
-        Ledger::begin(&config, &publisher, &roles, &drained, &monitor)?;
+        Ledger::begin(&config, &publisher, &roles, &drained, &names, &monitor)?;
     let shown = WebSource::new(reporter.clone(), monitor.probe_log(), &config);
     let web = Web::start(&config, web, shown.clone())?;
     control.start(reporter, orders_to(events), office::seal(&store))?;
@@ -68,11 +70,13 @@ pub(super) fn open(
     let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
     let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
     let scheduler = Scheduler::start(&config)?;
-    let intake = Intake::new(events.clone(), &config.datadir);
+    let intake = Intake::new(events.clone(), &config.datadir, &names);
     let reloader = Reloader::start(origin.clone(), store, intake, admin.clone())?;
     notify::ready();
     // Those that were decided so far, which nobody has followed yet.
     let _ = events.send(Event::Roles);
+    let is_elsewhere = events.clone();
+    names.watch(move || drop(is_elsewhere.send(Event::Addresses)))?;
     let server = Server {
         reloader: Some(reloader),
         cluster: Some(cluster),
@@ -82,6 +86,7 @@ pub(super) fn open(
         in_force: sources.in_force.clone(),
         snapshots,
         roles,
+        names,
         published: Arc::default(),
         log,
         drained,
@@ -121,6 +126,7 @@ impl Ledger {
         publisher: &Publisher,
         roles: &LatestRoles,
         drained: &Drained,
+        names: &Names,
         monitor: &Monitor,
     ) -> Result<Self, ServeError> {
         let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
@@ -134,10 +140,11 @@ impl Ledger {
             roles: roles.clone(),
             in_force: InForce::new(config),
             probes: monitor.probe_log(),
+            names: names.clone(),
             started,
         };
-        let (roles, drained) = (roles.clone(), drained.clone());
-        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained };
+        let (roles, drained, names) = (roles.clone(), drained.clone(), names.clone());
+        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained, names };
         Ok(Self { tally, journal: writer, reporter, sources: Arc::new(sources) })
     }
 }

@@ -12,9 +12,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-use weir_client::Tls;
 use weir_config::Config;
-use weir_control::{Planner, Reporter};
+use weir_control::{Planner, Reach, Reporter};
 use weir_proxy::service::Publisher;
 use weir_topology::{Endpoint, ServerRegistry};
 
@@ -67,7 +66,8 @@ pub(super) enum Outcome {
 /// An operation's view of Weir.
 pub(super) struct Operator {
     pub(super) config: Arc<Config>,
-    pub(super) servers_tls: BTreeMap<Endpoint, Tls>,
+    /// Where servers are, and how connections to them are encrypted.
+    pub(super) reach: Reach,
     pub(super) registry: ServerRegistry,
     pub(super) roles: LatestRoles,
     pub(super) planner: Planner,
@@ -165,7 +165,7 @@ impl Server {
     pub(super) fn operator(&self) -> Operator {
         Operator {
             config: Arc::new(self.config.clone()),
-            servers_tls: self.snapshots.servers_tls.for_monitor(),
+            reach: self.snapshots.reach(),
             registry: self.snapshots.registry.clone(),
             roles: self.roles.clone(),
             planner: self.monitor.planner(),

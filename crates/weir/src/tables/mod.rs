@@ -22,6 +22,7 @@ use weir_proxy::statistics::ReportPart;
 use weir_store::Value;
 use weir_topology::Endpoint;
 
+use crate::addresses::Names;
 use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
@@ -37,6 +38,7 @@ pub(crate) struct Sources {
     pub roles: LatestRoles,
     pub in_force: InForce,
     pub probes: Arc<ProbeLog>,
+    pub names: Names,
     /// When this Weir was started.
     pub started: Instant,
 }
@@ -103,6 +105,7 @@ fn few_rows(table: &str, sources: &Sources) -> Option<Rows> {
         "stats_memory_metrics" => memory::memory(sources),
         // Weir follows no GTIDs, and forgets no client for its errors.
         "stats_mysql_gtid_executed" | "stats_mysql_client_host_cache" => Vec::new(),
+        "stats_weir_addresses" => servers::addresses(&sources.names.all()),
         "runtime_mysql_servers" => servers::runtime_mysql_servers(&sources.roles.latest(), &config()),
         _ => return monitor::rows(table, &sources.probes),
     };

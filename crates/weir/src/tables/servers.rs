@@ -1,9 +1,10 @@
 //! `runtime_mysql_servers`: which server is in which hostgroup now, and in what state; not what was configured.
 
 use weir_config::Config;
-use weir_topology::{Place, Reason, Roles, Status};
+use weir_topology::{Endpoint, Place, Reason, Roles, Status};
 
 use super::{Rows, integer, text};
+use crate::addresses::{Known, Whereabouts};
 
 /// The rows, by hostgroup, then server. What the configuration alone knows comes from the server's row for the same
 /// hostgroup, else from its first one.
@@ -31,6 +32,21 @@ pub(super) fn runtime_mysql_servers(roles: &Roles, config: &Config) -> Rows {
         ]
     };
     roles.places.iter().map(row).collect()
+}
+
+/// `stats_weir_addresses`: where servers are spoken to, and what else their names mean.
+pub(super) fn addresses(known: &Known) -> Rows {
+    let row = |(endpoint, known): (&Endpoint, &Whereabouts)| {
+        let all: Vec<String> = known.all.iter().map(ToString::to_string).collect();
+        vec![
+            text(&*endpoint.host),
+            integer(endpoint.port),
+            text(known.at.map(|at| at.to_string()).unwrap_or_default()),
+            text(all.join(" ")),
+            text(known.fault.as_deref().unwrap_or_default()),
+        ]
+    };
+    known.iter().map(row).collect()
 }
 
 /// ProxySQL's word for what becomes of work for a server in a hostgroup.

@@ -2,10 +2,13 @@
 //! none left asks the others.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_topology::ServerShared;
 
 use super::{Nanos, RETRY_FIRST_NS};
-use crate::core::Core;
 use crate::core::model::{BackendKey, ServerIndex, SessionKey};
+use crate::core::{Core, Pool};
 use crate::shared::Message;
 
 /// An idle connection that has not been needed for so long may go to another worker.
@@ -47,10 +50,10 @@ impl Core {
         let pool = &mut self.servers[server];
         pool.wanted_by.remove(&by);
         pool.open -= 1;
-        let endpoint: Arc<str> = pool.server.endpoint.as_str().into();
+        let server = pool.server.shared.clone();
         self.backends[key].has_credit = false;
         self.discard(key, None);
-        self.shared.mailboxes[by].send(Message::Credit { endpoint });
+        self.shared.mailboxes[by].send(Message::Credit { server });
         true
     }
 
@@ -83,8 +86,13 @@ impl Core {
     }
 
     /// Another worker has given way.
-    pub(in crate::core) fn credit_given(&mut self, endpoint: &str) {
-        let Some(server) = self.server_index(endpoint) else { return };
+    pub(in crate::core) fn credit_given(&mut self, shared: &Arc<ServerShared>) {
+        let is_it = |pool: &Pool| pool.is_current && Arc::ptr_eq(&pool.server.shared, shared);
+        let Some(server) = self.servers.iter().position(is_it) else {
+            // Of a server that is gone, or is at another address by now.
+            shared.connections_open.fetch_sub(1, Ordering::AcqRel);
+            return;
+        };
         let pool = &mut self.servers[server];
         pool.has_asked = false;
         if pool.waiters.len() > (pool.dialing + pool.handovers) as usize && pool.is_current {

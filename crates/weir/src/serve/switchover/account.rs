@@ -22,7 +22,8 @@ impl Operator {
         };
         Options::new(&server.host, server.port, user, password)
             .timeouts(variables.monitor_connect_timeout, ANSWER_WAIT)
-            .tls(self.servers_tls.get(server).cloned())
+            .at(self.reach.addresses.get(server).cloned().unwrap_or_default())
+            .tls(self.reach.tls.get(server).cloned())
     }
 }
 
