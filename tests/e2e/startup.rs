@@ -17,6 +17,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("startup::the_database_wins_and_says_what_differs", database_wins),
         Case::parallel("startup::what_an_admin_saves_is_there_again", saved_by_admin),
         Case::parallel("startup::a_damaged_database_is_told", damaged_database),
+        Case::parallel("startup::a_start_that_fails_saves_nothing", failed_start),
+        Case::parallel("startup::a_clean_stop_leaves_no_row_in_weir_instances", clean_stop),
         Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
         Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
         Case::parallel("startup::import_reports_what_has_no_effect", import_reports),
@@ -59,6 +61,66 @@ fn start(env: &Env, config: &WeirConfig) -> Result<Weir, Box<dyn std::error::Err
     Ok(Weir::start(&weir_binary()?, config, env.dir()?, &name)?)
 }
 
+/// Runs `weir serve` where the port is taken; what it says.
+fn fail(config: &Path, arguments: &[&str]) -> Result<String, Box<dyn std::error::Error>> {
+    let output = Command::new(weir_binary()?).args(["serve", "-c"]).arg(config).args(arguments).output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ensure!(!output.status.success(), "it has started: {said}");
+    Ok(said)
+}
+
+fn failed_start(env: &Env) -> CaseResult {
+    let dir = env.dir()?.join("failed-start");
+    fs::create_dir_all(&dir)?;
+    let (file, database) = (dir.join("weir.toml"), dir.join("data").join("weir.db"));
+    let taken = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let mut config = with_user(env, "first")?;
+    config.variable("interfaces", taken.local_addr()?.to_string());
+    fs::write(&file, config.render(&dir.join("data")))?;
+    let said = fail(&file, &[])?;
+    ensure!(said.contains("in use"), "{said}");
+    ensure!(!database.exists(), "a database was saved");
+    // The file is mended, and read again.
+    let config = with_user(env, "second")?;
+    fs::write(&file, config.render(&dir.join("data")))?;
+    let weir = Weir::start_with_file(&weir_binary()?, &file, config.listen(), &dir, "weir")?;
+    ensure!(is_let_in(&weir, "second")?, "the mended file is not in force");
+    weir.wait_log("configuration: saved to a new database", PATIENCE)?;
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    // Nor does a failure set aside or change what was saved.
+    let mut third = with_user(env, "third")?;
+    third.variable("interfaces", taken.local_addr()?.to_string());
+    fs::write(&file, third.render(weir.datadir()))?;
+    for beginning in ["--initial", "--reload"] {
+        fail(&file, &[beginning])?;
+        ensure!(!weir.datadir().join("weir.db.bak").exists(), "{beginning} has set the database aside");
+    }
+    fs::write(&file, config.render(weir.datadir()))?;
+    let diff = command(&["config", "diff", "-c", &text(&file)])?;
+    ensure!(diff.status.success(), "a start that failed has changed the database: {diff:?}");
+    Ok(())
+}
+
+fn clean_stop(env: &Env) -> CaseResult {
+    let account = env.account()?;
+    let weir = env.weir(|config| {
+        config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+    })?;
+    let instance = fs::read_to_string(weir.datadir().join("instance"))?;
+    let count = format!(
+        "SET wsrep_sync_wait = 1; SELECT COUNT(*) FROM weir.instances WHERE instance = '{}'",
+        instance.trim()
+    );
+    let rows = || env.cluster()?.node(2).root_query(&count).map_err(|error| error.to_string());
+    eventually("it is in weir.instances", PATIENCE, || Ok(rows().is_ok_and(|rows| rows == [["1"]])))?;
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    ensure!(rows()? == [["0"]], "its row is left");
+    Ok(())
+}
+
 fn is_let_in(weir: &Weir, password: &'static str) -> Result<bool, Box<dyn std::error::Error>> {
     let login = Login::new(Account { user: "someone", password });
     Ok(RawClient::connect(weir.addr())?.authenticate(&login)?.first() == Some(0))
@@ -83,7 +145,7 @@ fn restart(weir: Weir, arguments: &[&str]) -> Result<(Weir, String), Box<dyn std
 fn database_wins(env: &Env) -> CaseResult {
     let config = with_user(env, "first")?;
     let weir = start(env, &config)?;
-    weir.wait_log("configuration: the file, saved to a new database", PATIENCE)?;
+    weir.wait_log("configuration: saved to a new database", PATIENCE)?;
     let mut changed = config.clone();
     changed.user_column("someone", "password", "second");
     changed.user_column("someone", "max_connections", 7);
@@ -117,7 +179,7 @@ fn database_wins(env: &Env) -> CaseResult {
     fs::write(weir.config_path(), config.render(weir.datadir()))?;
     let (weir, _) = again(weir, &["--initial"])?;
     ensure!(is_let_in(&weir, "first")?, "the file is not in force");
-    ensure!(weir.datadir().join("weir.db.bak").exists(), "the database was not set aside");
+    eventually("the database is set aside", PATIENCE, || Ok(weir.datadir().join("weir.db.bak").exists()))?;
     let (weir, log) = again(weir, &[])?;
     ensure!(is_let_in(&weir, "first")? && log.contains("says the same"), "--initial has not saved: {log}");
     Ok(())

@@ -412,14 +412,15 @@ impl Accord {
 
     /// Takes this Weir's row away, so that nobody waits for it, and ends.
     pub(crate) fn end(self, roles: &Roles, options: &BTreeMap<Endpoint, Options>) -> Vec<JoinHandle<()>> {
-        if self.is_registered
-            && let Some(group) = roles.group(self.hostgroup)
-        {
-            let own = InstanceRow { instance: self.instance.clone(), beat: 0, says: Announcement::default() };
-            let servers = self.servers(group, roles, options, None);
-            self.beats.give(Task { servers, deed: Deed::Leave, own, drains: None });
-        }
-        vec![self.beats.end(), self.claims.end()]
+        let may_be_there = self.is_registered || self.beats_busy || self.claims_busy;
+        let group = roles.group(self.hostgroup).filter(|_| may_be_there);
+        let servers = group.map(|group| self.servers(group, roles, options, None));
+        let claims = self.claims.end();
+        // What is being written at this moment may be the first that is written at all.
+        let Some(servers) = servers else { return vec![self.beats.end(), claims] };
+        let own = InstanceRow { instance: self.instance.clone(), beat: 0, says: Announcement::default() };
+        self.beats.give(Task { servers, deed: Deed::Leave { others: Some(claims) }, own, drains: None });
+        vec![self.beats.end()]
     }
 }
 

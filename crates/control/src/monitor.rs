@@ -79,6 +79,12 @@ impl Monitor {
         }
     }
 
+    /// From now on this Weir says in the clusters that it is there, where several Weirs agree on a writer. Before that it
+    /// only looks, so that one whose start fails is not waited for by others.
+    pub fn serve(&self) {
+        let _ = self.events.send(Event::Serve);
+    }
+
     /// A way to plan changes of writers from any thread.
     pub fn planner(&self) -> Planner {
         Planner { events: self.events.clone() }

@@ -39,6 +39,8 @@ const SUSPICION_PAUSE: Duration = Duration::from_millis(20);
 const HURRY_MS: u64 = 60_000;
 /// How long the end waits for probes that hang on a silent server.
 const END_WAIT: Duration = Duration::from_millis(300);
+/// How long it waits until this Weir's rows are removed, for which others would wait longer.
+const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the owner hears.
 pub(crate) enum Event {
@@ -110,6 +112,8 @@ pub(crate) enum Event {
         /// Names the cluster.
         writer_hostgroup: u32,
     },
+    /// This Weir is there for others to see.
+    Serve,
     /// The end.
     Stop,
 }
@@ -149,6 +153,7 @@ pub(crate) fn run(
         switches: Vec::new(),
         cleared: Vec::new(),
         used: HashMap::new(),
+        serves: false,
         has_news: false,
     };
     owner.configure(settings);
@@ -216,6 +221,8 @@ struct Owner {
     cleared: Vec<Cleared>,
     /// How many sessions have a connection to servers that are to leave.
     used: HashMap<Endpoint, u64>,
+    /// What this Weir says of itself is written.
+    serves: bool,
     /// Something was heard since the last decision that the next one may depend on.
     has_news: bool,
 }
@@ -258,6 +265,7 @@ impl Owner {
                 return Some(published);
             }
             Event::SwitchEnds { writer_hostgroup } => self.forget_switch(writer_hostgroup),
+            Event::Serve => self.serves = true,
             Event::Epoch { endpoint, generation, result } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
                     self.epoch_read(&endpoint, result);
@@ -512,8 +520,8 @@ impl Owner {
     fn end(mut self) {
         self.probes.values().for_each(|probe| probe.order(Order::End));
         self.assists.iter().for_each(AssistHandle::stop);
+        self.leave(Instant::now() + LEAVE_WAIT);
         let deadline = Instant::now() + END_WAIT;
-        self.leave(deadline);
         for (_, probe) in self.probes {
             probe.join_until(deadline);
         }

@@ -39,8 +39,8 @@ pub(crate) enum Deed {
     Propose(Proposal),
     /// Only read.
     Look,
-    /// Remove the own row: the end.
-    Leave,
+    /// Remove the own row: the end. Who else may be writing it is waited for before.
+    Leave { others: Option<JoinHandle<()>> },
 }
 
 /// What has come of a task.
@@ -93,8 +93,13 @@ fn run(
     which: fn(u32, Written) -> Event,
 ) {
     let mut session: Option<(Endpoint, Session)> = None;
-    for task in tasks {
-        let is_last = matches!(task.deed, Deed::Leave);
+    for mut task in tasks {
+        let is_last = matches!(task.deed, Deed::Leave { .. });
+        if let Deed::Leave { others } = &mut task.deed
+            && let Some(others) = others.take()
+        {
+            let _ = others.join();
+        }
         let result = carry_out(hostgroup, waiting, &task, &mut session);
         if let Err(fault) = &result {
             debug!(hostgroup, %fault, "weir.topology was not written");
@@ -172,7 +177,7 @@ impl Session {
         let instance: &Arc<str> = &task.own.instance;
         let connection = &mut self.connection;
         match &task.deed {
-            Deed::Leave => {
+            Deed::Leave { .. } => {
                 tables::forget(connection, hostgroup, instance, None)?;
                 if self.has_drains == Some(true) {
                     tables::forget_drains(connection, hostgroup, instance)?;

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use weir_client::{Connection, Options};
 use weir_config::Config;
 use weir_control::{Monitor, monotonic_ns};
 use weir_testkit::{Account, Galera, GaleraOptions};
-use weir_topology::{Endpoint, Place, Role, Roles, ServerRegistry, Status};
+use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status};
 
 /// Rounds of writing on one node and reading on another.
 const ROUNDS: usize = 1000;
@@ -47,7 +48,9 @@ impl World {
                 sink.lock().unwrap().push(roles);
             },
         );
-        Self { cluster, registry, monitor: monitor.unwrap(), published }
+        let monitor = monitor.unwrap();
+        monitor.serve();
+        Self { cluster, registry, monitor, published }
     }
 
     fn endpoint(&self, node: usize) -> Endpoint {
@@ -121,6 +124,7 @@ fn the_monitor_on_a_cluster() {
     nothing_is_published_while_nothing_changes(&world);
     a_paused_reader(&world);
     maintenance(&world);
+    one_that_does_not_serve_says_nothing(&world);
     a_killed_writer(&world);
     let start = Instant::now();
     world.monitor.stop();
@@ -202,6 +206,44 @@ fn a_paused_reader(world: &World) {
     world.until("and covers what was written meanwhile", Duration::from_secs(10), |_| {
         shared.covers(paused_ns)
     });
+}
+
+/// A Weir whose start may fail yet leaves nothing in the cluster; one that serves does, until it stops.
+fn one_that_does_not_serve_says_nothing(world: &World) {
+    world
+        .cluster
+        .node(1)
+        .root_query("CREATE USER agrees@'%' IDENTIFIED BY 'bare'; GRANT ALL ON weir.* TO agrees@'%'")
+        .unwrap();
+    let mut config = config(&world.cluster, "");
+    config.variables.monitor_username = "agrees".to_owned();
+    let (published, roles) = channel();
+    let publish = move |roles| published.send(roles).unwrap_or_default();
+    let nothing = (Default::default(), Default::default());
+    let monitor = Monitor::start(
+        &config,
+        "serves",
+        BTreeSet::new(),
+        &nothing.0,
+        &nothing.1,
+        ServerRegistry::default(),
+        publish,
+    )
+    .unwrap();
+    let is_seen = |roles: &Arc<Roles>| roles.places.iter().all(|place| place.reason != Reason::NotObserved);
+    while !is_seen(&roles.recv_timeout(Duration::from_secs(10)).unwrap()) {}
+    // Long enough for what is written every tenth of a second.
+    std::thread::sleep(Duration::from_secs(1));
+    let rows =
+        || world.cluster.node(2).root_query("SET wsrep_sync_wait = 1; SELECT instance FROM weir.instances");
+    assert!(rows().is_err(), "it has made the table: {:?}", rows());
+    monitor.serve();
+    let start = Instant::now();
+    while !rows().is_ok_and(|rows| rows == [["serves"]]) {
+        assert!(start.elapsed() < Duration::from_secs(10), "no row: {:?}", rows());
+    }
+    monitor.stop();
+    assert!(rows().unwrap().is_empty(), "its row is left: {:?}", rows());
 }
 
 /// The user takes the preferred reader out, and changes the account on the way: all probes are started again.

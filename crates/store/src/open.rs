@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::edits::Edits;
 use crate::runtime::add_default_variables;
 use crate::tables::{DISK, INTENT, MAIN, MONITOR, STATS, STATS_HISTORY, TableDef, tables};
-use crate::{Module, Store, StoreError};
+use crate::{Layer, Module, Store, StoreError};
 
 /// The configuration, in the datadir.
 pub const DATABASE_FILE: &str = "weir.db";
@@ -52,12 +52,7 @@ impl Store {
         let is_new = create(&path)?;
         let connection = Connection::open_in_memory()?;
         connection.busy_timeout(BUSY)?;
-        attach(&connection, &path, DISK)?;
-        // A rollback journal, not a write-ahead log: the file alone is always the whole database, so that it can be
-        // copied. EXTRA: a commit is on the disk when it returns, the journal's removal too.
-        connection
-            .execute_batch("PRAGMA disk.journal_mode = DELETE; PRAGMA disk.synchronous = EXTRA;")
-            .map_err(|cause| of_file(&path, cause))?;
+        attach_disk(&connection, &path)?;
         examine(&connection, &path)?;
         upgrade(&connection).map_err(|cause| of_file(&path, cause))?;
         let mut notes = Vec::new();
@@ -67,6 +62,45 @@ impl Store {
         }
         let store = Self::complete(connection, datadir.to_owned(), true)?;
         Ok(Opened { store, is_new, notes })
+    }
+
+    /// A store for `datadir` of which nothing is written there before [`Store::settle`].
+    ///
+    /// # Errors
+    /// If SQLite has no memory.
+    pub fn unsettled(datadir: &Path) -> Result<Self, StoreError> {
+        let mut store = Self::in_memory()?;
+        store.connection.busy_timeout(BUSY)?;
+        store.datadir = datadir.to_owned();
+        Ok(store)
+    }
+
+    /// Makes `weir.db` in the datadir, and saves to it all that is in memory. One that is there is `weir.db.bak` then.
+    /// From now on the store is as one that was [opened](Store::open). Comes with the same notes.
+    ///
+    /// # Errors
+    /// If that can't be done: then `weir.db` is as before, and the store of no further use.
+    pub fn settle(&mut self) -> Result<Vec<String>, StoreError> {
+        let path = self.datadir.join(DATABASE_FILE);
+        // Under another name until it is whole: a database that is there wins over the file at the next start.
+        let unfinished = self.datadir.join(format!("{DATABASE_FILE}.new"));
+        remove(&unfinished)?;
+        self.connection.execute_batch("DETACH DATABASE disk")?;
+        create(&unfinished)?;
+        attach_disk(&self.connection, &unfinished)?;
+        upgrade(&self.connection).map_err(|cause| of_file(&unfinished, cause))?;
+        self.copy_all(&Module::ALL, Layer::Memory, Layer::Disk)?;
+        self.connection.execute_batch("DETACH DATABASE disk")?;
+        // A journal of an unfinished change belongs to the old one.
+        for suffix in ["-journal", ""] {
+            let name = |end: &str| self.datadir.join(format!("{DATABASE_FILE}{end}"));
+            rename_if_there(&name(suffix), &name(&format!(".bak{suffix}")))?;
+        }
+        rename_if_there(&unfinished, &path)?;
+        attach_disk(&self.connection, &path)?;
+        self.is_persistent = true;
+        let datadir = self.datadir.clone();
+        Ok(self.keep_history(&datadir)?.into_iter().collect())
     }
 
     /// A store of which nothing outlives the process.
@@ -124,6 +158,34 @@ fn create(path: &Path) -> Result<bool, StoreError> {
         Err(cause) if cause.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(cause) => Err(StoreError::File { path: path.to_owned(), cause }),
     }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match std::fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
+            Err(StoreError::File { path: path.to_owned(), cause })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match std::fs::rename(from, to) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
+            Err(StoreError::File { path: from.to_owned(), cause })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file of the configuration.
+fn attach_disk(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    attach(connection, path, DISK)?;
+    // A rollback journal, not a write-ahead log: the file alone is always the whole database, so that it can be
+    // copied. EXTRA: a commit is on the disk when it returns, the journal's removal too.
+    connection
+        .execute_batch("PRAGMA disk.journal_mode = DELETE; PRAGMA disk.synchronous = EXTRA;")
+        .map_err(|cause| of_file(path, cause))
 }
 
 fn attach(connection: &Connection, path: &Path, schema: &str) -> Result<(), StoreError> {

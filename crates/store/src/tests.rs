@@ -100,6 +100,49 @@ fn what_was_saved_is_there_again_and_what_was_not_is_gone() {
 }
 
 #[test]
+fn nothing_is_written_before_a_store_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let there = || {
+        let entries = std::fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    };
+    let saved = |file: &str| {
+        let database = rusqlite::Connection::open(dir.path().join(file)).unwrap();
+        let names = "SELECT group_concat(hostname) FROM mysql_servers";
+        database.query_row(names, [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    for (server, files) in
+        [("db1", vec!["weir.db", "weir_stats.db"]), ("db2", vec!["weir.db", "weir.db.bak", "weir_stats.db"])]
+    {
+        let before = there();
+        let mut store = Store::unsettled(dir.path()).unwrap();
+        insert_server(&store, server);
+        assert_eq!(there(), before);
+        // Of a process that ended in the middle.
+        std::fs::write(dir.path().join("weir.db.new"), "half").unwrap();
+        assert_eq!(store.settle().unwrap(), [""; 0]);
+        assert!(store.is_persistent());
+        drop(store);
+        assert_eq!(
+            (there(), saved("weir.db").as_str()),
+            (files.iter().map(ToString::to_string).collect(), server)
+        );
+    }
+    assert_eq!(saved("weir.db.bak"), "db1");
+    let mode = std::fs::metadata(dir.path().join(DATABASE_FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // What is saved later goes to the same file.
+    let mut store = Store::unsettled(dir.path()).unwrap();
+    store.settle().unwrap();
+    insert_server(&store, "db3");
+    store.copy(Module::MysqlServers, Layer::Memory, Layer::Disk).unwrap();
+    assert_eq!(saved("weir.db"), "db3");
+}
+
+#[test]
 fn modules_with_variables_leave_each_other_s_alone() {
     let mut store = Store::in_memory().unwrap();
     let mut rows = TableRows::new();

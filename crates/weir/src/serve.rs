@@ -128,7 +128,7 @@ enum Event {
 /// Entry::follow     a predecessor's writers are known, and its sockets are here
 /// Doors::open       every socket listens: the admin port, HTTP, then the data port; nobody is served
 /// Entry::take_over  nothing can fail any more: the predecessor lets go
-/// opening::open     clients are let in at the data port; statistics, HTTP, control, the admin port and the rest follow
+/// opening::open     clients are let in at the data port; what is new is saved, other Weirs are told; the rest follows
 /// Server::run       events, one after the other
 /// ```
 pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {

@@ -4,11 +4,12 @@
 //! weir.db is there ────────► the database wins; the log names what differs from the file
 //!   --initial ─────────────► it is set aside (weir.db.bak) and made anew from the file
 //!   --reload ──────────────► the file's rows are put over those of the database, and saved
-//! weir.db is not there ────► the file goes to memory, runtime and disk
+//! weir.db is not there ────► the file goes to memory and runtime, and to disk
 //! --config-mode=file ──────► the file only; nothing that is changed later outlives the process
 //! ```
+//!
+//! Nothing is saved before clients are served: who mends the file after a start that has failed has it read again.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_config::{Config, ConfigError, TableRows};
@@ -68,8 +69,6 @@ pub(crate) enum StartupError {
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{}: {cause}", path.display())]
-    Database { path: PathBuf, cause: io::Error },
 }
 
 /// What a Weir starts with.
@@ -77,9 +76,44 @@ pub(crate) enum StartupError {
 pub(crate) struct Start {
     pub config: Config,
     pub store: Store,
+    pub unsaved: Unsaved,
 }
 
-/// Opens the store, and loads the configuration that wins to runtime. `datadir` serves this Weir only.
+/// What is to be saved of it once the start has succeeded: one that fails leaves everything as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsaved {
+    Nothing,
+    /// All, to a new database; one that is there is set aside.
+    NewDatabase,
+    /// What the file has changed in the database.
+    Changes,
+}
+
+impl Unsaved {
+    /// # Errors
+    /// If the database can't be written.
+    pub(crate) fn save(self, store: &mut Store) -> Result<(), StoreError> {
+        let path = store.datadir().join(DATABASE_FILE);
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Changes => store.copy_all(&Module::ALL, Layer::Memory, Layer::Disk),
+            Self::NewDatabase => {
+                let is_replaced = path.exists();
+                for note in store.settle()? {
+                    tracing::warn!("{note}");
+                }
+                if is_replaced {
+                    let aside = path.with_extension("db.bak");
+                    tracing::warn!(aside = %aside.display(), "the database was set aside (--initial)");
+                }
+                tracing::info!(database = %path.display(), "configuration: saved to a new database");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Opens the store, and loads the configuration that wins to runtime. What is [`Unsaved`] is the caller's to save. `datadir` serves this Weir only.
 ///
 /// # Errors
 /// As [`StartupError`] says.
@@ -98,66 +132,52 @@ pub(crate) fn start(origin: &Origin, source: &Source, datadir: &Path) -> Result<
             }
             store.replace(&Module::ALL, &source.rows)?;
             let rows = store.rows(Layer::Memory)?;
-            return load(store, rows, source);
+            return load(store, rows, source, Unsaved::Nothing);
         }
-        ConfigMode::Database => open(datadir, *beginning)?,
+        ConfigMode::Database if *beginning == Beginning::Initial || !has_database(datadir) => {
+            tracing::info!(%file, "configuration: the file, for a new database");
+            let mut store = Store::unsettled(datadir)?;
+            store.replace(&Module::ALL, &source.rows)?;
+            let rows = store.rows(Layer::Memory)?;
+            return load(store, rows, source, Unsaved::NewDatabase);
+        }
+        ConfigMode::Database => open(datadir)?,
     };
     let database = datadir.join(DATABASE_FILE).display().to_string();
-    if store.is_new {
-        tracing::info!(%file, database, "configuration: the file, saved to a new database");
-        store.store.replace(&Module::ALL, &source.rows)?;
-    } else {
-        store.store.copy_all(&Module::ALL, Layer::Disk, Layer::Memory)?;
-        if *beginning == Beginning::Reload {
-            tracing::info!(%file, database, "configuration: the file over the database (--reload)");
-            store.store.merge(&Module::ALL, &source.rows)?;
-        }
+    store.copy_all(&Module::ALL, Layer::Disk, Layer::Memory)?;
+    if *beginning == Beginning::Reload {
+        tracing::info!(%file, database, "configuration: the file over the database (--reload)");
+        store.merge(&Module::ALL, &source.rows)?;
+        let rows = store.rows(Layer::Memory)?;
+        return load(store, rows, source, Unsaved::Changes);
     }
-    let saves = store.is_new || *beginning == Beginning::Reload;
-    let rows = store.store.rows(Layer::Memory)?;
-    if !saves {
-        log_differences(&rows, source, path, &database)?;
-    }
-    let mut start = load(store.store, rows, source)?;
-    if saves {
-        start.store.copy_all(&Module::ALL, Layer::Memory, Layer::Disk)?;
-    }
-    Ok(start)
+    let rows = store.rows(Layer::Memory)?;
+    log_differences(&rows, source, path, &database)?;
+    load(store, rows, source, Unsaved::Nothing)
+}
+
+/// Whether there is a database. An empty file is none: making it was interrupted.
+fn has_database(datadir: &Path) -> bool {
+    std::fs::metadata(datadir.join(DATABASE_FILE)).is_ok_and(|file| file.len() > 0)
 }
 
 /// Loads memory, which has these rows, to runtime.
-fn load(mut store: Store, rows: TableRows, source: &Source) -> Result<Start, StartupError> {
+fn load(mut store: Store, rows: TableRows, source: &Source, unsaved: Unsaved) -> Result<Start, StartupError> {
     let loaded = store.prepare_first(rows, &source.config).map_err(StartupError::Config)?;
     log_warnings(&loaded.warnings);
     let mut config = loaded.config.clone();
     config.datadir = store.datadir().to_owned();
     store.commit_runtime(loaded)?;
-    Ok(Start { config, store })
+    Ok(Start { config, store, unsaved })
 }
 
-/// Opens the database; with --initial a new one.
-fn open(datadir: &Path, beginning: Beginning) -> Result<weir_store::Opened, StartupError> {
-    let path = datadir.join(DATABASE_FILE);
-    if beginning == Beginning::Initial && path.exists() {
-        // A journal of an unfinished change belongs to the old one.
-        for suffix in ["", "-journal"] {
-            let name = |end: &str| datadir.join(format!("{DATABASE_FILE}{end}"));
-            let (from, to) = (name(suffix), name(&format!(".bak{suffix}")));
-            match std::fs::rename(&from, to) {
-                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                    return Err(StartupError::Database { path: from, cause });
-                }
-                _ => {}
-            }
-        }
-        let aside = datadir.join(format!("{DATABASE_FILE}.bak"));
-        tracing::warn!(aside = %aside.display(), "the database was set aside (--initial)");
-    }
+/// Opens the database of an earlier run.
+fn open(datadir: &Path) -> Result<Store, StartupError> {
     let opened = Store::open(datadir)?;
     for note in &opened.notes {
         tracing::warn!("{note}");
     }
-    Ok(opened)
+    Ok(opened.store)
 }
 
 /// Who edits the file and starts again must see that it was not read.

@@ -240,7 +240,7 @@ impl Owner {
 
     /// Has written what is to be written.
     pub(super) fn write_down(&mut self, now: Millis) {
-        if self.accords.is_empty() {
+        if self.accords.is_empty() || !self.serves {
             return;
         }
         let options = self.options();

@@ -81,6 +81,8 @@ impl Entry {
     ) -> Result<(), ServeError> {
         let Some(mut predecessor) = self.predecessor.take() else { return Ok(()) };
         tracing::info!(version = predecessor.version(), "taking over from the weir that runs");
+        // Without a word of its own it would learn of no writer that several Weirs agree on.
+        monitor.serve();
         await_roles(&predecessor, monitor, roles, inbox)?;
         match predecessor.sockets()? {
             Some(mut sockets) => {

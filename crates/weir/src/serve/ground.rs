@@ -20,7 +20,7 @@ use crate::latest_roles::LatestRoles;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
 use crate::source::Source;
-use crate::startup::{self, Origin, Start};
+use crate::startup::{self, Origin, Start, Unsaved};
 use crate::supervision;
 use crate::tls::Tls;
 use crate::topology_log::{TopologyLog, Unopened};
@@ -30,6 +30,7 @@ use crate::web::Web;
 pub(super) struct Ground {
     pub config: Config,
     pub store: Arc<Mutex<Store>>,
+    pub unsaved: Unsaved,
     pub tls: Option<Tls>,
     pub snapshots: Snapshots,
     pub log: TopologyLog,
@@ -50,7 +51,7 @@ impl Ground {
         entry: &Entry,
         events: &Sender<Event>,
     ) -> Result<Self, ServeError> {
-        let Start { config, store } = startup::start(origin, source, entry.datadir())?;
+        let Start { config, store, unsaved } = startup::start(origin, source, entry.datadir())?;
         let tls = Tls::new(&config)?;
         let registry = ServerRegistry::default();
         let names = Names::new();
@@ -69,7 +70,20 @@ impl Ground {
         let monitor =
             Monitor::start(&config, entry.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
-        Ok(Self { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, names, monitor })
+        Ok(Self {
+            config,
+            store,
+            unsaved,
+            tls,
+            snapshots,
+            log,
+            unopened_log,
+            drained,
+            epochs,
+            roles,
+            names,
+            monitor,
+        })
     }
 }
 

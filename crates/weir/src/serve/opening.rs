@@ -1,7 +1,7 @@
 //! Clients are let in, and what they need not wait for follows: statistics, logs, HTTP, the admin port, the scheduler.
 
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use weir_cluster::Cluster;
@@ -49,13 +49,28 @@ pub(super) fn open(
     program: Program,
     events: &Sender<Event>,
 ) -> Result<Opened, ServeError> {
-    let Ground { config, store, tls, snapshots, log, unopened_log, drained, epochs, roles, names, monitor } =
-        ground;
+    let Ground {
+        config,
+        store,
+        unsaved,
+        tls,
+        snapshots,
+        log,
+        unopened_log,
+        drained,
+        epochs,
+        roles,
+        names,
+        monitor,
+    } = ground;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
     let Doors { mut service, mut admin, web } = doors;
     admin.own();
     service.open()?;
+    // The start has succeeded.
+    unsaved.save(&mut store.lock().unwrap_or_else(PoisonError::into_inner))?;
+    monitor.serve();
     let (workers, io_driver) = (service.publisher().workers(), service.io_driver());
     tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
