@@ -1,10 +1,11 @@
 //! TLS and authentication towards servers: Oracle MySQL, which makes its certificates itself and wants passwords
 //! that it does not have in its cache, and MariaDB's ed25519.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_testkit::{Account, Mysql, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Mysql, OwnResolver, Weir, WeirConfig, hostgroup, weir_binary};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
@@ -19,6 +20,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("server_tls::a_password_that_the_server_wants_to_see", full_authentication),
         Case::parallel("server_tls::a_user_of_mariadbs_ed25519", ed25519),
         Case::serial("server_tls::a_certificate_of_x509_version_1", version_1),
+        Case::serial("server_tls::the_name_in_the_configuration_is_verified", identity),
     ]
 }
 
@@ -258,6 +260,67 @@ fn version_1(env: &Env) -> CaseResult {
         mysql.source().root_query(&set(cert, key))?;
     }
     result
+}
+
+/// What is verified is the name in the configuration, whatever address it means; by sessions and by the monitor.
+fn identity(env: &Env) -> CaseResult {
+    let mysql = env.mysql()?;
+    let Some(resolver) = OwnResolver::new(env.dir()?, "identity")? else { return Ok(()) };
+    let addr = mysql.source().addr();
+    resolver.set(&[("db.weir.test", IpAddr::V4(*addr.ip())), ("other.weir.test", IpAddr::V4(*addr.ip()))])?;
+    let dir = mysql.dir().join("identity");
+    std::fs::create_dir_all(&dir)?;
+    let path = |name: &str| dir.join(name).display().to_string();
+    let authority_key = rcgen::KeyPair::generate()?;
+    let mut params = rcgen::CertificateParams::new(Vec::new())?;
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    std::fs::write(path("ca.pem"), params.self_signed(&authority_key)?.pem())?;
+    let authority = rcgen::Issuer::new(params, authority_key);
+    let key = rcgen::KeyPair::generate()?;
+    let cert = rcgen::CertificateParams::new(vec!["db.weir.test".to_owned()])?.signed_by(&key, &authority)?;
+    std::fs::write(path("cert.pem"), cert.pem())?;
+    std::fs::write(path("key.pem"), key.serialize_pem())?;
+    let before = mysql.source().root_query("SELECT @@ssl_cert, @@ssl_key")?;
+    let set = |cert: &str, key: &str| {
+        format!("SET GLOBAL ssl_cert = '{cert}', ssl_key = '{key}'; ALTER INSTANCE RELOAD TLS")
+    };
+    mysql.source().root_query(&set(&path("cert.pem"), &path("key.pem")))?;
+    let result = identity_verified(env, &resolver, addr.port(), &path("ca.pem"));
+    if let Some([cert, key]) = before.first().map(Vec::as_slice) {
+        mysql.source().root_query(&set(cert, key))?;
+    }
+    result
+}
+
+fn identity_verified(env: &Env, resolver: &OwnResolver, port: u16, ca: &str) -> CaseResult {
+    for (host, is_right) in [("db.weir.test", true), ("other.weir.test", false)] {
+        let mut config = WeirConfig::new(env.free_address()?);
+        let server = [
+            ("hostgroup_id", hostgroup::WRITER.into()),
+            ("hostname", host.into()),
+            ("port", i64::from(port).into()),
+            ("use_ssl", 1.into()),
+        ];
+        config.push("mysql_servers", &server);
+        config.user(Account::APP, hostgroup::WRITER, &[]);
+        config.variable("monitor_username", Account::MONITOR.user);
+        config.variable("monitor_password", Account::MONITOR.password);
+        config.variable("ssl_p2s_ca", ca).variable("ssl_p2s_verify_identity", true);
+        config.variable("connect_timeout_server_max", 1500);
+        let weir = Weir::start_with_resolver(resolver, &weir_binary()?, &config, env.dir()?, host)?;
+        if is_right {
+            ensure!(ssl_version(&weir)? == "TLSv1.3", "{}", weir.log());
+            continue;
+        }
+        let message = refusal(&weir)?;
+        ensure!(message.contains("not valid for name \"other.weir.test\""), "{message}");
+        eventually("the monitor refuses it, too", PATIENCE, || {
+            let log = weir.log();
+            let mut lines = log.lines().filter(|line| line.contains("weir_control::owner"));
+            Ok(lines.any(|line| line.contains("not valid for name") && line.contains("SHUNNED")))
+        })?;
+    }
+    Ok(())
 }
 
 fn encrypted_with_v1(env: &Env, mysql: &Mysql, cert: &Path) -> CaseResult {

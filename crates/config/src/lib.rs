@@ -65,7 +65,7 @@ pub use names::{Effect, Variable, is_secret_name, nearest_variable, variable, va
 pub use password::{Password, Secret};
 pub use peers::{Job, ProxysqlServer};
 pub use rows::{Cell, Strictness, TableRow, TableRows};
-pub use server_tls::{ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
+pub use server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use sockets::{CONTROL_SOCKET, Collision, Setting};
 pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
 pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};

@@ -30,6 +30,19 @@ pub struct ServerTlsParams {
     pub own: Option<TlsFiles>,
     /// The versions of TLS that are spoken.
     pub versions: TlsVersions,
+    /// The certificate must name the server as `mysql_servers` does.
+    pub verifies_identity: bool,
+}
+
+/// Why a server's identity can't be verified.
+pub const NEEDS_AUTHORITY: &str = "ssl_p2s_verify_identity needs an authority for it: ssl_ca or ssl_capath in its row of \
+     mysql_servers_ssl_params, or ssl_p2s_ca or ssl_p2s_capath";
+
+impl ServerTlsParams {
+    /// Whether some authority must have signed the server's certificate.
+    pub fn has_authority(&self) -> bool {
+        self.ca.is_some() || self.ca_dir.is_some()
+    }
 }
 
 /// Versions of TLS; at least one is set.
@@ -126,10 +139,12 @@ pub struct ServerSslParams {
 
 impl Config {
     /// How connections to a server are encrypted; none if they are not.
-    pub fn server_tls(&self, endpoint: &Endpoint) -> Option<&ServerTlsParams> {
+    pub fn server_tls(&self, endpoint: &Endpoint) -> Option<ServerTlsParams> {
         self.servers.iter().find(|row| row.use_ssl && row.endpoint() == *endpoint)?;
         let own = self.servers_ssl_params.iter().find(|row| row.endpoint == *endpoint);
-        Some(own.map_or(&self.variables.ssl_p2s, |row| &row.params))
+        let variables = &self.variables.ssl_p2s;
+        let params = own.map_or(variables, |row| &row.params).clone();
+        Some(ServerTlsParams { verifies_identity: variables.verifies_identity, ..params })
     }
 }
 
@@ -158,7 +173,8 @@ pub(crate) fn ssl_params(row: &Row<'_>, report: &mut Report) -> Option<ServerSsl
 
 /// `ssl_p2s_ca` and so on: for servers without a row.
 pub(crate) fn variables(f: &mut Fields<'_, '_>) -> ServerTlsParams {
-    params(f, &VARIABLES)
+    let verifies_identity = f.boolean("ssl_p2s_verify_identity", false);
+    ServerTlsParams { verifies_identity, ..params(f, &VARIABLES) }
 }
 
 fn params(f: &mut Fields<'_, '_>, names: &Names) -> ServerTlsParams {
@@ -192,7 +208,7 @@ fn params(f: &mut Fields<'_, '_>, names: &Names) -> ServerTlsParams {
     }
     let versions = names.versions.and_then(|name| tls_versions(f, name)).unwrap_or_default();
     let ciphers = ciphers(f, names.ciphers, versions);
-    ServerTlsParams { ca, ca_dir, crl, crl_dir, ciphers, own, versions }
+    ServerTlsParams { ca, ca_dir, crl, crl_dir, ciphers, own, versions, verifies_identity: false }
 }
 
 /// A list with colons such as OpenSSL's, of ciphers and not of groups of them.
@@ -255,6 +271,12 @@ pub(crate) fn consistent(
                 lines.at(first).pointer()
             );
             report.refuse(lines.at(index), "use_ssl", reason);
+        }
+        if let Some(lines) = servers.filter(|_| row.use_ssl && first == index) {
+            let params = config.server_tls(&row.endpoint());
+            if params.is_some_and(|params| params.verifies_identity && !params.has_authority()) {
+                report.refuse(lines.at(index), "use_ssl", NEEDS_AUTHORITY.to_owned());
+            }
         }
     }
     let Some(lines) = params else { return };

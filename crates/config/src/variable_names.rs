@@ -259,6 +259,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     built(MYSQL, "ssl_p2s_crl", ""),
     built(MYSQL, "ssl_p2s_crlpath", ""),
     built(MYSQL, "ssl_p2s_key", ""),
+    built(MYSQL, "ssl_p2s_verify_identity", "false"),
     not_built(MYSQL, "stacksize", "1048576"),
     off(MYSQL, "stats_time_backend_query", "false"),
     off(MYSQL, "stats_time_query_processor", "false"),

@@ -113,7 +113,8 @@ pub struct MysqlVariables {
     pub io_driver: IoDriver,
     /// Weir's own: when workers get a processor, default `batch`.
     pub worker_scheduling: WorkerScheduling,
-    /// `ssl_p2s_ca`, `ssl_p2s_cert`, `ssl_p2s_key`: TLS towards servers without a row of their own.
+    /// `ssl_p2s_ca`, `ssl_p2s_cert`, `ssl_p2s_key`: TLS towards servers without a row of their own. Weir's own,
+    /// `ssl_p2s_verify_identity`, default false, is for all.
     pub ssl_p2s: ServerTlsParams,
     /// Weir's own: how long running transactions may go on after SIGTERM, default 30 s.
     pub drain_timeout_ms: Duration,

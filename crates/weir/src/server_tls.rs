@@ -15,7 +15,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
 };
-use weir_config::{Config, ServerTlsParams, TlsCipher};
+use weir_config::{Config, NEEDS_AUTHORITY, ServerTlsParams, TlsCipher};
 use weir_proxy::snapshot::ServerTls;
 use weir_topology::Endpoint;
 
@@ -53,6 +53,8 @@ pub(crate) enum ServerTlsError {
     Unusable { cert: PathBuf, error: rustls::Error },
     #[error("{0}: no name for TLS: use an address, or a name of letters, digits and hyphens")]
     Name(Endpoint),
+    #[error("mysql_servers: {0}: {NEEDS_AUTHORITY}")]
+    NoAuthority(Endpoint),
     #[error(transparent)]
     Tls(#[from] rustls::Error),
 }
@@ -84,7 +86,8 @@ impl Contents {
             let Some(params) = config.server_tls(&endpoint) else { continue };
             // It may be in several hostgroups.
             if let Entry::Vacant(place) = contents.entry(endpoint) {
-                place.insert((params.clone(), Files::read(params)?));
+                let files = Files::read(&params)?;
+                place.insert((params, files));
             }
         }
         Ok(Self(contents))
@@ -172,6 +175,9 @@ fn server_tls(
 ) -> Result<ServerTls, ServerTlsError> {
     let name = ServerName::try_from(endpoint.host.to_string())
         .map_err(|_| ServerTlsError::Name(endpoint.clone()))?;
+    if params.verifies_identity && !params.has_authority() {
+        return Err(ServerTlsError::NoAuthority(endpoint.clone()));
+    }
     let provider = Arc::new(provider(&params.ciphers));
     let mut versions = Vec::new();
     if params.versions.v13 {
@@ -191,7 +197,11 @@ fn server_tls(
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust { authorities, provider }));
+        .with_custom_certificate_verifier(Arc::new(Trust {
+            authorities,
+            checks_name: params.verifies_identity,
+            provider,
+        }));
     let config = match (&params.own, &files.own) {
         (Some(paths), Some((cert, key))) => {
             let pem = |path: &Path| {
@@ -259,12 +269,14 @@ fn verifier(
     builder.build().map_err(|error| ServerTlsError::Revoked { path: path.into(), error: error.into() })
 }
 
-/// Trusts what one of the authorities has signed, for whatever name: MySQL and MariaDB make certificates that carry
-/// no name of the host, and ProxySQL does not look at it either. Without authorities it trusts anybody, and reads
-/// no certificate at all: some that servers make by themselves are of X.509 version 1.
+/// Trusts what one of the authorities has signed; unless names are checked, for whatever name: MySQL and MariaDB make
+/// certificates that carry no name of the host, and ProxySQL does not look at it either. Without authorities it trusts
+/// anybody, and reads no certificate at all: some that servers make by themselves are of X.509 version 1.
 #[derive(Debug)]
 struct Trust {
     authorities: Option<Arc<WebPkiServerVerifier>>,
+    /// The certificate must be of the name, or the address, that `mysql_servers` has: a subjectAltName of it.
+    checks_name: bool,
     provider: Arc<CryptoProvider>,
 }
 
@@ -282,7 +294,7 @@ impl ServerCertVerifier for Trust {
             // The name is looked at when all else is in order.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }
     }

@@ -63,7 +63,7 @@ fn tls_towards_servers() {
         SERVER.replace("db1", "db3")
     );
     let config = parse(&text, "weir.toml").unwrap();
-    let of = |host: &str| config.server_tls(&weir_topology::Endpoint::new(host, 3306)).cloned();
+    let of = |host: &str| config.server_tls(&weir_topology::Endpoint::new(host, 3306));
     let first = of("db1").unwrap();
     assert_eq!((first.ca.as_deref(), &first.own), (Some(Path::new("ca.pem")), &None));
     assert_eq!(first.versions, TlsVersions { v12: false, v13: true });
@@ -82,4 +82,20 @@ fn tls_towards_servers() {
     assert_eq!(second.ciphers.iter().map(|cipher| cipher.iana).collect::<Vec<_>>(), suites);
     assert_eq!(second.own.unwrap().key, Path::new("k.pem"));
     assert_eq!(of("db3"), None);
+}
+
+#[test]
+fn an_identity_is_verified_by_authorities_only() {
+    let verified = format!("{SERVER}use_ssl = 1\n[mysql_variables]\nssl_p2s_verify_identity = true\n");
+    assert_eq!(
+        messages(&verified),
+        [format!("weir.toml:1: mysql_servers[0].use_ssl: {}", crate::NEEDS_AUTHORITY)]
+    );
+    assert_eq!(messages(&verified.replace("use_ssl = 1", "use_ssl = 0")), [""; 0]);
+    let own = "[[mysql_servers_ssl_params]]\nhostname = \"db1\"\nssl_capath = \"cas\"\n";
+    for more in ["ssl_p2s_ca = \"ca.pem\"\n", own] {
+        let config = crate::parse(&format!("{verified}{more}"), "weir.toml").unwrap();
+        let params = config.server_tls(&weir_topology::Endpoint::new("db1", 3306)).unwrap();
+        assert!(params.verifies_identity && params.has_authority(), "{more}");
+    }
 }

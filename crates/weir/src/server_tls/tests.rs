@@ -3,9 +3,13 @@
 use super::*;
 
 fn config(dir: &Path, params: &str) -> Config {
+    config_of("db1", dir, params)
+}
+
+fn config_of(host: &str, dir: &Path, params: &str) -> Config {
     let text = format!(
-        "[[mysql_servers]]\nhostgroup_id = 0\nhostname = \"db1\"\nuse_ssl = 1\n\
-         [[mysql_servers_ssl_params]]\nhostname = \"db1\"\n{}",
+        "[[mysql_servers]]\nhostgroup_id = 0\nhostname = \"{host}\"\nuse_ssl = 1\n\
+         [[mysql_servers_ssl_params]]\nhostname = \"{host}\"\n{}",
         params.replace("DIR", &dir.display().to_string())
     );
     weir_config::parse(&text, "weir.toml").unwrap()
@@ -71,7 +75,8 @@ impl Authority {
     /// A server with a certificate of this number.
     fn server(&self, number: u64) -> rustls::ServerConfig {
         let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(vec!["somebody.example".to_owned()]).unwrap();
+        let names = ["somebody.example".to_owned(), "10.0.0.1".to_owned()];
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
         params.serial_number = Some(number.into());
         let cert = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
@@ -104,8 +109,18 @@ impl Authority {
 
 /// The cipher that both ends agree upon, or why they don't.
 fn shake_hands(dir: &Path, params: &str, server: rustls::ServerConfig) -> Result<String, String> {
-    let tls = ServersTls::default().read(&config(dir, params)).map_err(|error| error.to_string())?;
-    let tls = tls.of(&Endpoint::new("db1", 3306)).unwrap().clone();
+    shake_hands_as("db1", dir, params, server)
+}
+
+fn shake_hands_as(
+    host: &str,
+    dir: &Path,
+    params: &str,
+    server: rustls::ServerConfig,
+) -> Result<String, String> {
+    let config = config_of(host, dir, params);
+    let tls = ServersTls::default().read(&config).map_err(|error| error.to_string())?;
+    let tls = tls.of(&Endpoint::new(host, 3306)).unwrap().clone();
     let mut client = rustls::ClientConnection::new(tls.config.clone(), tls.name.clone()).unwrap();
     let mut server = rustls::ServerConnection::new(Arc::new(server)).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
@@ -195,4 +210,25 @@ fn ciphers_are_those_that_are_named() {
     }
     let rsa = "ssl_cipher = \"ECDHE-RSA-AES256-GCM-SHA384\"\ntls_version = \"TLSv1.2\"";
     assert!(shake_hands(dir.path(), rsa, authority.server(1)).is_err(), "a cipher that was not named");
+}
+
+#[test]
+fn a_name_counts_where_the_identity_is_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    std::fs::write(dir.path().join("ca.pem"), &authority.pem).unwrap();
+    let ca = "ssl_ca = \"DIR/ca.pem\"\n";
+    let verified = format!("{ca}[mysql_variables]\nssl_p2s_verify_identity = true\n");
+    let outcome = |host: &str, params: &str, authority: &Authority| {
+        shake_hands_as(host, dir.path(), params, authority.server(1)).map(drop)
+    };
+    assert_eq!(outcome("db1", ca, &authority), Ok(()));
+    assert_eq!(outcome("somebody.example", &verified, &authority), Ok(()));
+    assert_eq!(outcome("10.0.0.1", &verified, &authority), Ok(()));
+    for host in ["db1", "10.0.0.2", "www.somebody.example"] {
+        let fault = outcome(host, &verified, &authority).unwrap_err();
+        assert!(fault.contains("not valid for name"), "{host}: {fault}");
+    }
+    let fault = outcome("somebody.example", &verified, &other).unwrap_err();
+    assert!(fault.contains("UnknownIssuer"), "{fault}");
 }
