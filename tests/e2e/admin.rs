@@ -47,6 +47,10 @@ impl Admin {
         Self { addr, user: "admin".to_owned(), password: "admin".to_owned() }
     }
 
+    pub(crate) fn addr(&self) -> SocketAddrV4 {
+        self.addr
+    }
+
     fn output(&self, sql: &str) -> Result<Output, Box<dyn std::error::Error>> {
         let mut client = Command::new("mariadb");
         client.arg("--no-defaults").arg(format!("-u{}", self.user)).arg(format!("-p{}", self.password));

@@ -1,6 +1,7 @@
 //! Several proxies with one configuration: what is loaded on one of them reaches the others.
 
 use std::net::SocketAddrV4;
+use std::process::Command;
 use std::time::Duration;
 
 use weir_testkit::{Weir, WeirConfig};
@@ -14,6 +15,8 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("proxies::what_is_loaded_on_one_reaches_all", reaches_all),
         Case::parallel("proxies::who_was_away_catches_up_and_does_not_win", catches_up),
         Case::parallel("proxies::what_a_proxy_can_t_take_stays_out", stays_out),
+        Case::parallel("proxies::passwords_go_over_tls_only", over_tls_only),
+        Case::parallel("proxies::certificates_of_proxies_are_verified", certificates_verified),
     ]
 }
 
@@ -30,10 +33,15 @@ struct Proxy {
 
 /// Three proxies without servers that know each other.
 fn three(env: &Env) -> Result<Vec<Proxy>> {
+    three_with(env, |_, _| ())
+}
+
+/// The same with a configuration that `change` may change; it gets the proxy's number.
+fn three_with(env: &Env, change: impl Fn(usize, &mut WeirConfig)) -> Result<Vec<Proxy>> {
     let admins: Vec<SocketAddrV4> =
         (0..3).map(|_| env.free_address()).collect::<std::result::Result<_, _>>()?;
     let mut proxies = Vec::new();
-    for addr in &admins {
+    for (number, addr) in admins.iter().enumerate() {
         let mut config = WeirConfig::new(env.free_address()?);
         config.admin(*addr);
         config.admin_variable("admin_credentials", "admin:admin;peer:of-the-cluster");
@@ -47,6 +55,7 @@ fn three(env: &Env) -> Result<Vec<Proxy>> {
             let row = [("hostname", other.ip().to_string().into()), ("port", i64::from(other.port()).into())];
             config.push("proxysql_servers", &row);
         }
+        change(number, &mut config);
         let weir = Some(env.weir_with(&config)?);
         proxies.push(Proxy { weir, config, admin: Admin::at(*addr) });
     }
@@ -134,4 +143,94 @@ fn stays_out(env: &Env) -> CaseResult {
     all_show(&proxies.iter().collect::<Vec<_>>(), "SELECT rule_id FROM runtime_mysql_query_rules", "1")?;
     ensure!(b.admin.run("SELECT username FROM runtime_mysql_users")?.is_empty(), "the users were taken over");
     Ok(())
+}
+
+const SECRET: &str = "of-an-account-with-super";
+const ASSIST: &str = "SELECT assist_password FROM weir_topology";
+
+/// Loads a cluster whose row has a password.
+fn load_secret(proxy: &Proxy) -> CaseResult {
+    proxy.admin.run(&format!(
+        "INSERT INTO mysql_galera_hostgroups (writer_hostgroup, backup_writer_hostgroup, reader_hostgroup, \
+         offline_hostgroup) VALUES (100, 101, 102, 9101); INSERT INTO weir_topology (writer_hostgroup, \
+         assist_username, assist_password) VALUES (100, 'evicts', '{SECRET}'); LOAD MYSQL SERVERS TO RUNTIME"
+    ))?;
+    Ok(())
+}
+
+/// The log of a proxy tells of this, and it has not taken over anything.
+fn refuses(proxy: &Proxy, because: &str) -> CaseResult {
+    proxy.weir.as_ref().ok_or("it does not run")?.wait_log(because, PATIENCE)?;
+    ensure!(proxy.admin.run(ASSIST)?.is_empty(), "it was taken over all the same");
+    Ok(())
+}
+
+fn over_tls_only(env: &Env) -> CaseResult {
+    // Whoever is between the second proxy and the first; and the first one offers no TLS.
+    let proxies = three_with(env, |number, config| {
+        config.variable("have_ssl", number != 0);
+    })?;
+    let [a, b, c] = proxies.as_slice() else { return Err("three proxies".into()) };
+    load_secret(a)?;
+    for other in [b, c] {
+        refuses(other, "the server offers no TLS: set mysql-have_ssl there")?;
+    }
+    // Nor is it told to one that asks in clear.
+    let options = |tls: &str| {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-upeer", "-pof-the-cluster", "-h127.0.0.1", "--protocol=tcp", tls]);
+        client.arg(format!("-P{}", b.admin.addr().port())).args(["-e", "SELECT 'let' || ' in'"]);
+        client.output()
+    };
+    let refused = options("--skip-ssl")?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(!refused.status.success() && said.contains("ERROR 3159"), "{refused:?}");
+    let taken = options("--ssl")?;
+    ensure!(String::from_utf8_lossy(&taken.stdout).contains("let in"), "{taken:?}");
+    // Unless both are told so.
+    for proxy in [a, b] {
+        proxy.admin.run("SET admin-cluster_ssl_mode='DISABLED'; LOAD ADMIN VARIABLES TO RUNTIME")?;
+    }
+    all_show(&[b], ASSIST, SECRET)?;
+    Ok(())
+}
+
+fn certificates_verified(env: &Env) -> CaseResult {
+    let dir = env.dir()?.join("certificates-of-proxies");
+    std::fs::create_dir_all(&dir)?;
+    let path = |name: &str| dir.join(name).display().to_string();
+    let key = rcgen::KeyPair::generate()?;
+    let mut params = rcgen::CertificateParams::new(Vec::new())?;
+    params.distinguished_name.push(rcgen::DnType::CommonName, "authority of the proxies");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    std::fs::write(path("ca.pem"), params.self_signed(&key)?.pem())?;
+    let authority = rcgen::Issuer::new(params, key);
+    // The first is named in its certificate, the second is another one of the authority's.
+    for (number, name) in ["127.0.0.1", "somebody.example"].into_iter().enumerate() {
+        let key = rcgen::KeyPair::generate()?;
+        let cert = rcgen::CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &authority)?;
+        std::fs::write(path(&format!("cert{number}.pem")), cert.pem())?;
+        std::fs::write(path(&format!("key{number}.pem")), key.serialize_pem())?;
+    }
+    let proxies = three_with(env, |number, config| {
+        config.admin_variable("cluster_ssl_mode", if number == 2 { "VERIFY_IDENTITY" } else { "VERIFY_CA" });
+        config.admin_variable("cluster_ssl_ca", path("ca.pem"));
+        config.admin_variable("cluster_admin_variables_diffs_before_sync", 0);
+        // The third has made a certificate for itself.
+        if number < 2 {
+            config.variable("tls_cert_file", path(&format!("cert{number}.pem")));
+            config.variable("tls_key_file", path(&format!("key{number}.pem")));
+        }
+    })?;
+    let [a, b, c] = proxies.as_slice() else { return Err("three proxies".into()) };
+    let at = |proxy: &Proxy| format!("from=\"{}\" error=", proxy.admin.addr());
+    let untrusted = |log: &str, of: &Proxy, why: &str| {
+        log.lines().any(|line| line.contains(&at(of)) && line.contains(why))
+    };
+    for (proxy, of, why) in [(a, c, "UnknownIssuer"), (b, c, "UnknownIssuer"), (c, b, "not valid for name")] {
+        let weir = proxy.weir.as_ref().ok_or("it does not run")?;
+        eventually(why, PATIENCE, || Ok(untrusted(&weir.log(), of, why)))?;
+    }
+    load_secret(a)?;
+    all_show(&[b, c], ASSIST, SECRET)
 }

@@ -37,16 +37,28 @@ struct Account {
     user: String,
     password: Arc<StoredPassword>,
     rights: Rights,
+    /// Not over TCP in clear.
+    is_encrypted_only: bool,
 }
 
+/// MySQL's ER_SECURE_TRANSPORT_REQUIRED.
+const SECURE_TRANSPORT_REQUIRED: ServerError = ServerError { code: 3159, sqlstate: *b"HY000" };
+const IN_CLEAR: &str = "Connections using insecure transport are prohibited for admin-cluster_username, as passwords are \
+                        read with it: use TLS, or set admin-cluster_ssl_mode = 'DISABLED'";
+
 impl Accounts {
-    /// From pairs of user and password; those of an admin go first.
-    pub(crate) fn new(admins: &[(String, String)], stats: &[(String, String)]) -> Self {
+    /// From pairs of user and password; those of an admin go first. One may not come in clear.
+    pub(crate) fn new(
+        admins: &[(String, String)],
+        stats: &[(String, String)],
+        encrypted_only: Option<&str>,
+    ) -> Self {
         let account = |rights| {
             move |(user, password): &(String, String)| Account {
                 user: user.clone(),
                 password: Arc::new(StoredPassword::parse(password.as_bytes())),
                 rights,
+                is_encrypted_only: encrypted_only == Some(user.as_str()),
             }
         };
         let admins = admins.iter().map(account(Rights::Admin));
@@ -161,6 +173,10 @@ impl Door<'_> {
                     Some(config) => self.wire.start_tls(config.clone())?,
                     None => return Ok(None),
                 },
+                LoginStep::Verified(verified) if self.is_too_open(&verified, channel) => {
+                    (self.turned_away)(&verified.user, channel, IN_CLEAR);
+                    return self.refuse(verified.sequence, SECURE_TRANSPORT_REQUIRED, IN_CLEAR);
+                }
                 LoginStep::Verified(verified) => {
                     self.wire.write(&out, LOGIN_TIMEOUT)?;
                     return Ok(self.guest(*verified));
@@ -175,6 +191,12 @@ impl Door<'_> {
                 LoginStep::Check(_) => return Ok(None),
             }
         }
+    }
+
+    /// Whether others could read what this account is told.
+    fn is_too_open(&self, verified: &Verified, channel: Channel) -> bool {
+        let account = self.accounts.find(&verified.user);
+        channel == Channel::Plain && account.is_some_and(|account| account.is_encrypted_only)
     }
 
     fn guest(&self, verified: Verified) -> Option<Guest> {

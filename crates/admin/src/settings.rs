@@ -1,6 +1,6 @@
 //! The admin variables that this crate goes by.
 
-use weir_config::{AdminAccount, AdminVariables, ListenAddress};
+use weir_config::{AdminAccount, AdminVariables, ClusterSslMode, ListenAddress};
 
 use crate::login::Accounts;
 
@@ -18,6 +18,9 @@ pub struct Settings {
     pub stats: Vec<(String, String)>,
     /// `admin-read_only`
     pub is_read_only: bool,
+    /// The account of other proxies, to which configuration is told with its passwords, where it must not be told in
+    /// clear.
+    pub encrypted_only: Option<String>,
     /// Whether passwords that everybody knows may be used from other machines.
     pub allows_default_credentials: bool,
 }
@@ -29,11 +32,14 @@ impl From<&AdminVariables> for Settings {
                 |account: &AdminAccount| (account.username.clone(), account.password.expose().to_owned());
             accounts.iter().map(pair).collect()
         };
+        let cluster = &variables.cluster;
         Self {
             interfaces: variables.mysql_ifaces.clone(),
             admins: pairs(&variables.admin_credentials),
             stats: pairs(&variables.stats_credentials),
             is_read_only: variables.read_only,
+            encrypted_only: (cluster.ssl_mode != ClusterSslMode::Disabled && !cluster.username.is_empty())
+                .then(|| cluster.username.clone()),
             allows_default_credentials: variables.allow_default_credentials,
         }
     }
@@ -41,7 +47,7 @@ impl From<&AdminVariables> for Settings {
 
 impl Settings {
     pub(crate) fn accounts(&self) -> Accounts {
-        Accounts::new(&self.admins, &self.stats)
+        Accounts::new(&self.admins, &self.stats, self.encrypted_only.as_deref())
     }
 
     fn default_accounts(&self) -> impl Iterator<Item = &str> {
@@ -91,6 +97,19 @@ fn is_open(address: &ListenAddress) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_account_of_other_proxies_does_not_come_in_clear_unless_told_so() {
+        let settings = |username: &str, ssl_mode| {
+            let mut variables = AdminVariables::default();
+            (variables.cluster.username, variables.cluster.ssl_mode) = (username.to_owned(), ssl_mode);
+            Settings::from(&variables).encrypted_only
+        };
+        assert_eq!(settings("peer", ClusterSslMode::default()).as_deref(), Some("peer"));
+        assert_eq!(settings("peer", ClusterSslMode::VerifyCa).as_deref(), Some("peer"));
+        assert_eq!(settings("peer", ClusterSslMode::Disabled), None);
+        assert_eq!(settings("", ClusterSslMode::Required), None);
+    }
 
     #[test]
     fn default_passwords_stay_at_home_unless_asked_for() {

@@ -193,6 +193,19 @@ fn who_has_no_password_does_not_come_in() {
 }
 
 #[test]
+fn who_is_told_passwords_does_not_come_in_clear() {
+    let rig = Rig::start();
+    rig.admin();
+    let closed = Settings { encrypted_only: Some("admin".to_owned()), ..settings() };
+    rig.admin.apply(&closed, rig.admin.doors(&closed).unwrap()).unwrap();
+    let refused = rig.connect("admin", "secret").unwrap_err();
+    assert_eq!(refused.code(), Some(3159), "{refused}");
+    // Who does not know the password is not told.
+    assert_eq!(rig.connect("admin", "guess").unwrap_err().code(), Some(1045));
+    assert!(rig.connect("stats", "look").is_ok());
+}
+
+#[test]
 fn rows_are_written_and_read_as_dbas_type_it() {
     let rig = Rig::start();
     let mut admin = rig.admin();

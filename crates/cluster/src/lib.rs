@@ -7,6 +7,8 @@
 //! - An epoch is made by LOAD ... TO RUNTIME and goes with the configuration; it is later than all that its proxy knew
 //!   of. What a proxy has only read at its start has the epoch with which it was saved, or none, and what has none is
 //!   never fetched. So a proxy that was away catches up, and a new one does not win with its defaults.
+//! - Configuration has passwords in it: proxies speak TLS with each other, unless `admin-cluster_ssl_mode` says
+//!   otherwise, and one that offers none is asked nothing.
 //! - What is observed is no configuration: the servers that are fetched are those that were loaded.
 //! - What is of one machine stays there: addresses to listen on, threads, files ([`weir_config::Variable::is_local`]).
 
@@ -19,6 +21,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_client::Tls;
 use weir_config::{ClusterVariables, Strictness, TableRows, read_rows};
 use weir_store::{Layer, Module, Store, StoreError, Version};
 use weir_topology::Endpoint;
@@ -29,6 +32,9 @@ use crate::watch::{Order, Watch};
 /// Puts a module of another proxy in force: its rows, their epoch, and whether they are saved. Comes back with
 /// warnings, or with why nothing has changed.
 pub type Take = dyn Fn(Module, TableRows, u64, bool) -> Result<Vec<String>, Vec<String>> + Send;
+
+/// Makes TLS towards a proxy; none: in clear. Reads files, or says what is wrong with them.
+pub type Encrypt = dyn Fn(&Endpoint, &ClusterVariables) -> Result<Option<Tls>, String> + Send + Sync;
 
 /// How often the settings are looked at while there is nobody to look at.
 const ALONE: Duration = Duration::from_secs(1);
@@ -45,10 +51,17 @@ impl Cluster {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start(store: Arc<Mutex<Store>>, take: Box<Take>) -> std::io::Result<Self> {
+    pub fn start(store: Arc<Mutex<Store>>, take: Box<Take>, encrypt: Box<Encrypt>) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let mut keeper =
-            Keeper { store, take, settings: None, peers: Vec::new(), watch: Watch::default(), looks: 0 };
+        let mut keeper = Keeper {
+            store,
+            take,
+            encrypt,
+            settings: None,
+            peers: Vec::new(),
+            watch: Watch::default(),
+            looks: 0,
+        };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
             let mut pause = Duration::ZERO;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -68,6 +81,7 @@ struct Settings {
 struct Keeper {
     store: Arc<Mutex<Store>>,
     take: Box<Take>,
+    encrypt: Box<Encrypt>,
     settings: Option<Settings>,
     peers: Vec<Peer>,
     watch: Watch,
@@ -92,8 +106,8 @@ impl Keeper {
         let timeout = variables.check_interval.max(Duration::from_secs(1));
         std::thread::scope(|scope| {
             for peer in &mut self.peers {
-                let variables = &variables;
-                scope.spawn(move || peer.look(variables, timeout, with_status));
+                let (variables, encrypt) = (&variables, &*self.encrypt);
+                scope.spawn(move || peer.look(variables, encrypt, timeout, with_status));
             }
         });
         if let Err(error) = self.follow(&variables).and_then(|()| self.show()) {

@@ -1,12 +1,15 @@
 //! Another proxy, asked through its admin interface.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use weir_client::{Connection, Options, QueryResult};
-use weir_config::{Cell, ClusterVariables, ProxysqlServer, TableRow, TableRows};
+use weir_config::{Cell, ClusterSslMode, ClusterVariables, ProxysqlServer, TableRow, TableRows};
 use weir_store::{ColumnKind, Module, TableDef, Version, checksum_of_rows};
 use weir_topology::Endpoint;
+
+use crate::Encrypt;
 
 /// How long the rows of a module may take.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) row: ProxysqlServer,
     connection: Option<(Options, Connection)>,
     options: Option<Options>,
+    /// The settings by which its connection is encrypted.
+    ssl: Option<(ClusterSslMode, Option<PathBuf>)>,
     versions: Vec<Version>,
     /// When a module was last seen to have changed.
     pub(crate) changed: HashMap<Module, SystemTime>,
@@ -58,6 +63,7 @@ impl Peer {
             row,
             connection: None,
             options: None,
+            ssl: None,
             versions: Vec::new(),
             changed: HashMap::new(),
             updated: None,
@@ -77,12 +83,19 @@ impl Peer {
     }
 
     /// Asks what it goes by, and maybe how it does. Ends within about `timeout`, whatever it does.
-    pub(crate) fn look(&mut self, variables: &ClusterVariables, timeout: Duration, with_status: bool) {
-        let Endpoint { host, port } = self.endpoint();
-        let options = Options::new(host, *port, &variables.username, variables.password.expose());
-        self.options = Some(options.timeouts(timeout, timeout));
+    pub(crate) fn look(
+        &mut self,
+        variables: &ClusterVariables,
+        encrypt: &Encrypt,
+        timeout: Duration,
+        with_status: bool,
+    ) {
         self.last_look = Some(Instant::now());
-        let looked = self.ask(with_status);
+        let looked = self.options(variables, encrypt, timeout).and_then(|options| {
+            self.options = Some(options);
+            self.ssl = Some((variables.ssl_mode, variables.ssl_ca.clone()));
+            self.ask(with_status).map_err(|error| explained(&error, variables))
+        });
         let from = self.endpoint().to_string();
         match looked {
             Ok(versions) => {
@@ -101,12 +114,28 @@ impl Peer {
             Err(error) => {
                 self.connection = None;
                 self.versions.clear();
-                let error = error.to_string();
                 if self.silence.as_ref() != Some(&error) {
                     tracing::warn!(from, error, "cluster: it does not answer");
                 }
                 self.silence = Some(error);
             }
+        }
+    }
+
+    /// How it is connected to. A connection that is there goes on as it was made, unless other settings are in force.
+    fn options(
+        &self,
+        variables: &ClusterVariables,
+        encrypt: &Encrypt,
+        timeout: Duration,
+    ) -> Result<Options, String> {
+        let Endpoint { host, port } = self.endpoint();
+        let options = Options::new(host, *port, &variables.username, variables.password.expose());
+        let options = options.timeouts(timeout, timeout);
+        let ssl = (variables.ssl_mode, variables.ssl_ca.clone());
+        match (&self.connection, &self.ssl) {
+            (Some((used, _)), Some(known)) if *known == ssl => Ok(options.tls(used.tls.clone())),
+            _ => Ok(options.tls(encrypt(self.endpoint(), variables)?)),
         }
     }
 
@@ -165,6 +194,18 @@ impl Peer {
             true => Ok(rows),
             false => Err(FetchError::OtherRows),
         }
+    }
+}
+
+/// With what to do about it.
+fn explained(error: &weir_client::Error, variables: &ClusterVariables) -> String {
+    let is_about_tls = matches!(error, weir_client::Error::Unsupported(_));
+    match variables.ssl_mode {
+        ClusterSslMode::Disabled => error.to_string(),
+        _ if is_about_tls => format!(
+            "{error}: set mysql-have_ssl there; admin-cluster_ssl_mode = 'DISABLED' on both would send passwords in clear"
+        ),
+        _ => error.to_string(),
     }
 }
 

@@ -1,12 +1,14 @@
 //! `[admin_variables]`: the admin interface, HTTP, and the cluster of proxies.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fields::{Fields, quotable};
 use crate::listeners::{self, ListenAddress};
 use crate::names;
 use crate::password::Secret;
+use crate::suggest::unknown_word;
 use crate::tables::{PASSWORD_BYTES_MAX, USERNAME_CHARS_MAX};
 
 /// The most accounts of one kind.
@@ -93,12 +95,44 @@ pub struct ClusterVariables {
     pub username: String,
     /// Its password.
     pub password: Secret,
+    /// How the connections to them are encrypted, and whether the account may log in here without, default REQUIRED.
+    pub ssl_mode: ClusterSslMode,
+    /// Of this machine: the authorities (PEM) of which one must have signed the others' certificates, where these are
+    /// verified.
+    pub ssl_ca: Option<PathBuf>,
     /// How often their checksums are looked at, default every second.
     pub check_interval: Duration,
     /// At every how manieth look their status is, too, default 10; 0: never.
     pub check_status_frequency: u32,
     /// By module.
     pub modules: [ClusterModule; 6],
+}
+
+/// How proxies speak with each other, in the words of the clients' `--ssl-mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClusterSslMode {
+    /// In clear: whoever can listen in reads the passwords.
+    Disabled,
+    /// Encrypted, with whatever certificate: nobody can listen in, but somebody could pretend to be a proxy.
+    #[default]
+    Required,
+    /// With a certificate of an authority.
+    VerifyCa,
+    /// One that also names the proxy as `proxysql_servers` does.
+    VerifyIdentity,
+}
+
+impl ClusterSslMode {
+    const ALL: [(&str, Self); 4] = [
+        ("DISABLED", Self::Disabled),
+        ("REQUIRED", Self::Required),
+        ("VERIFY_CA", Self::VerifyCa),
+        ("VERIFY_IDENTITY", Self::VerifyIdentity),
+    ];
+
+    fn verifies(self) -> bool {
+        matches!(self, Self::VerifyCa | Self::VerifyIdentity)
+    }
 }
 
 /// How a module follows the other proxies.
@@ -187,6 +221,8 @@ impl Default for ClusterVariables {
         Self {
             username: String::new(),
             password: Secret::new(""),
+            ssl_mode: ClusterSslMode::default(),
+            ssl_ca: None,
             check_interval: Duration::from_secs(1),
             check_status_frequency: 10,
             modules: MODULES.map(|(name, ..)| ClusterModule {
@@ -266,6 +302,20 @@ fn history(f: &mut Fields<'_, '_>, v: &mut AdminVariables) {
 fn cluster(f: &mut Fields<'_, '_>, v: &mut ClusterVariables) {
     v.username = f.text("cluster_username", "", USERNAME_CHARS_MAX);
     v.password = Secret::new(f.secret_text("cluster_password", PASSWORD_BYTES_MAX).unwrap_or_default());
+    if let Some(word) = f.optional_text("cluster_ssl_mode", 64) {
+        match ClusterSslMode::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(&word)) {
+            Some((_, mode)) => v.ssl_mode = *mode,
+            None => {
+                let known = ClusterSslMode::ALL.map(|(known, _)| known);
+                f.refuse("cluster_ssl_mode", unknown_word(&quotable(&word), &known));
+            }
+        }
+    }
+    let ca = f.optional_text("cluster_ssl_ca", 4096);
+    v.ssl_ca = ca.filter(|path| !path.is_empty()).map(PathBuf::from);
+    if v.ssl_mode.verifies() && v.ssl_ca.is_none() {
+        f.refuse("cluster_ssl_mode", "needs cluster_ssl_ca too, which each proxy has for itself".to_owned());
+    }
     v.check_interval = f.millis("cluster_check_interval_ms", v.check_interval, CHECK_INTERVAL_MS);
     v.check_status_frequency =
         f.integer("cluster_check_status_frequency", v.check_status_frequency, 0..=CHECK_STATUS_FREQUENCY_MAX);

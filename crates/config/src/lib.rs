@@ -53,7 +53,7 @@ use std::path::Path;
 
 use toml_edit::Document;
 
-pub use admin_variables::{AdminAccount, AdminVariables, ClusterModule, ClusterVariables};
+pub use admin_variables::{AdminAccount, AdminVariables, ClusterModule, ClusterSslMode, ClusterVariables};
 pub use clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use cnf::{CnfFile, RowLines, read_cnf};
 pub use error::ConfigError;

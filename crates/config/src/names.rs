@@ -78,8 +78,9 @@ impl Variable {
     pub fn is_local(&self) -> bool {
         const OF_MYSQL: [&str; 6] =
             ["interfaces", "threads", "tls_cert_file", "tls_key_file", "io_driver", "worker_scheduling"];
-        const OF_ADMIN: [&str; 10] = [
+        const OF_ADMIN: [&str; 11] = [
             "mysql_ifaces",
+            "cluster_ssl_ca",
             "pgsql_ifaces",
             "telnet_admin_ifaces",
             "telnet_stats_ifaces",

@@ -230,6 +230,14 @@ fn faults_of_variables() {
             "cluster_mysql_users_diffs_before_sync = 1001",
             "cluster_mysql_users_diffs_before_sync: 1001 is out of range (0..1000)",
         ),
+        (
+            "cluster_ssl_mode = \"VERIFY\"",
+            "cluster_ssl_mode: unknown word \"VERIFY\" (one of: DISABLED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY)",
+        ),
+        (
+            "cluster_ssl_mode = \"verify_ca\"",
+            "cluster_ssl_mode: needs cluster_ssl_ca too, which each proxy has for itself",
+        ),
         ("stats_system_cpu = 301", "stats_system_cpu: 301 is out of range (0..300)"),
         ("web_port = 0", "web_port: 0 is out of range (1..65535)"),
         ("debug = true", "debug: not built yet"),

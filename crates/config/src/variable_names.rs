@@ -42,6 +42,8 @@ pub(crate) const VARIABLES: &[Variable] = &[
     built(ADMIN, "cluster_password", ""),
     built(ADMIN, "cluster_proxysql_servers_diffs_before_sync", "3"),
     built(ADMIN, "cluster_proxysql_servers_save_to_disk", "true"),
+    built(ADMIN, "cluster_ssl_ca", ""),
+    built(ADMIN, "cluster_ssl_mode", "REQUIRED"),
     built(ADMIN, "cluster_username", ""),
     not_built(ADMIN, "coredump_generation_interval_ms", "30000"),
     not_built(ADMIN, "coredump_generation_threshold", "10"),

@@ -15,7 +15,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
 };
-use weir_config::{Config, NEEDS_AUTHORITY, ServerTlsParams, TlsCipher};
+use weir_config::{ClusterSslMode, ClusterVariables, Config, NEEDS_AUTHORITY, ServerTlsParams, TlsCipher};
 use weir_proxy::snapshot::ServerTls;
 use weir_topology::Endpoint;
 
@@ -130,6 +130,26 @@ impl ServersTls {
         let tls = |known: &Known| weir_client::Tls::new(known.tls.config.clone(), known.tls.name.clone());
         self.servers.iter().map(|(endpoint, known)| (endpoint.clone(), tls(known))).collect()
     }
+}
+
+/// TLS towards another proxy's admin port, by `admin-cluster_ssl_mode`; none: in clear.
+///
+/// # Errors
+/// What is wrong with its files or its name, in words.
+pub(crate) fn towards_proxy(
+    endpoint: &Endpoint,
+    variables: &ClusterVariables,
+) -> Result<Option<weir_client::Tls>, String> {
+    let (ca, verifies_identity) = match variables.ssl_mode {
+        ClusterSslMode::Disabled => return Ok(None),
+        ClusterSslMode::Required => (None, false),
+        ClusterSslMode::VerifyCa => (variables.ssl_ca.clone(), false),
+        ClusterSslMode::VerifyIdentity => (variables.ssl_ca.clone(), true),
+    };
+    let params = ServerTlsParams { ca, verifies_identity, ..ServerTlsParams::default() };
+    let made = Files::read(&params).and_then(|files| server_tls(endpoint, &params, &files));
+    let tls = made.map_err(|error| format!("admin-cluster_ssl_mode: {error}"))?;
+    Ok(Some(weir_client::Tls::new(tls.config, tls.name)))
 }
 
 impl Files {

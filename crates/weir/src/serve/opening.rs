@@ -27,6 +27,7 @@ use crate::logs;
 use crate::notify;
 use crate::program::Program;
 use crate::scheduler::Scheduler;
+use crate::server_tls::towards_proxy;
 use crate::startup::Origin;
 use crate::tables::Sources;
 use crate::tally::Tally;
@@ -83,7 +84,7 @@ pub(super) fn open(
     let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
     let engine = office::engine(origin, events, &publisher, &sources, shown, tls.clone());
     let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
-    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()))?;
+    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
     let scheduler = Scheduler::start(&config)?;
     let intake = Intake::new(events.clone(), &config.datadir, &names);
     let reloader = Reloader::start(origin.clone(), store, intake, admin.clone())?;
