@@ -142,10 +142,12 @@ impl Core {
     /// would have gone.
     pub(super) fn count_own_answer(&mut self, key: SessionKey) {
         let work = &mut self.sessions[key].work;
-        let is_statement = matches!(Command::parse(work.code), Some(Command::Query | Command::StmtExecute));
-        if !is_statement || std::mem::replace(&mut work.is_counted, true) {
+        if work.is_counted
+            || !matches!(Command::parse(work.code), Some(Command::Query | Command::StmtExecute))
+        {
             return;
         }
+        work.is_counted = true;
         let took_ns = self.now.saturating_sub(work.begun_at);
         self.statistics.commands.count(work.statement.kind, took_ns);
         self.statistics.totals.slow_queries += u64::from(self.scribe.is_long(took_ns));
