@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("admin::the_same_again_disturbs_nothing", same_again),
         Case::parallel("admin::a_restart_keeps_what_was_saved_and_forgets_the_rest", restart),
         Case::serial("admin::pause_kill_and_drain", verbs),
+        Case::parallel("admin::a_firewall_that_would_not_filter_is_refused", firewall),
         Case::parallel("admin::the_port_and_its_accounts_change_while_it_runs", port_changes),
         Case::parallel("admin::default_passwords_stay_at_home", default_passwords),
         Case::parallel("admin::a_port_in_use_is_an_error_at_the_start", port_in_use),
@@ -86,6 +87,39 @@ pub(crate) fn start(
     config.admin(addr);
     change(&mut config);
     Ok((env.weir_with(&config)?, Admin::at(addr)))
+}
+
+fn firewall(env: &Env) -> CaseResult {
+    let (mut config, addr) = (WeirConfig::new(env.free_address()?), env.free_address()?);
+    config.admin(addr);
+    let _weir = env.weir_with(&config)?;
+    let admin = Admin::at(addr);
+    // One that is empty or off is loaded and saved as ever.
+    admin.run("LOAD MYSQL FIREWALL TO RUNTIME; SAVE MYSQL FIREWALL TO DISK")?;
+    admin.run(
+        "INSERT INTO mysql_firewall_whitelist_users (active, username, client_address, mode) VALUES \
+         (1, 'app', '', 'OFF'), (0, 'app', '10.0.0.1', 'PROTECTING'); \
+         INSERT INTO mysql_firewall_whitelist_rules (active, username, client_address, schemaname, digest) VALUES \
+         (1, 'app', '', 'test', '0x1234'); LOAD MYSQL FIREWALL TO RUNTIME; LOAD MYSQL VARIABLES TO RUNTIME",
+    )?;
+    let count = "SELECT COUNT(*) FROM runtime_mysql_firewall_whitelist_users";
+    ensure!(admin.run(count)? == ["2"], "they are in force");
+    for mode in ["DETECTING", "PROTECTING"] {
+        admin.run(&format!("UPDATE mysql_firewall_whitelist_users SET mode = '{mode}', active = 1"))?;
+        let refusal = admin.refusal("LOAD MYSQL FIREWALL TO RUNTIME")?;
+        let cause = "mysql_firewall_whitelist_users has active rows (for app@ and 1 more), and Weir has no firewall: no \
+                     statement would be filtered";
+        ensure!(refusal.contains(cause), "{refusal}");
+    }
+    admin.run("DELETE FROM mysql_firewall_whitelist_users; LOAD MYSQL FIREWALL TO RUNTIME")?;
+    ensure!(admin.run(count)? == ["0"], "they are gone");
+    for variable in ["mysql-firewall_whitelist_enabled", "mysql-automatic_detect_sqli"] {
+        admin.run(&format!("SET {variable} = 'true'"))?;
+        let refusal = admin.refusal("LOAD MYSQL VARIABLES TO RUNTIME")?;
+        ensure!(refusal.contains(variable) && refusal.contains("set it to false"), "{refusal}");
+        admin.run(&format!("SET {variable} = 'false'; LOAD MYSQL VARIABLES TO RUNTIME"))?;
+    }
+    Ok(())
 }
 
 /// Live traffic that must not notice anything.

@@ -43,6 +43,14 @@ pub(crate) const MYSQL: &str = "mysql";
 pub(crate) const ADMIN: &str = "admin";
 
 const NOT_BUILT: &str = "not built yet";
+/// Who relies on a filter must not overlook that there is none.
+const NOT_FILTERED: &str = "not built yet: NO STATEMENT IS FILTERED";
+
+/// Why a table or variable has no effect.
+pub(crate) fn why_without_effect(name: &str) -> &'static str {
+    let filters = ["firewall_whitelist_enabled", "automatic_detect_sqli"];
+    if filters.contains(&name) || name.starts_with("mysql_firewall_") { NOT_FILTERED } else { NOT_BUILT }
+}
 
 /// What becomes of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,7 +168,7 @@ pub(crate) fn leftover(module: &str, name: &str, value: Scalar<'_>, is_strict: b
         };
     match is_off || is_default {
         true => Leftover::Nothing,
-        false => Leftover::NotBuilt(NOT_BUILT.to_owned()),
+        false => Leftover::NotBuilt(why_without_effect(name).to_owned()),
     }
 }
 
@@ -169,6 +177,6 @@ pub(crate) fn leftover_table(name: &str, value: Scalar<'_>, is_empty: bool) -> L
     match TABLES_NOT_BUILT.contains(&name) {
         false => Leftover::Unknown,
         true if is_empty || value.is_off() => Leftover::Nothing,
-        true => Leftover::NotBuilt(NOT_BUILT.to_owned()),
+        true => Leftover::NotBuilt(why_without_effect(name).to_owned()),
     }
 }

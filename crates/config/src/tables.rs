@@ -137,7 +137,8 @@ fn read_rest(tables: Tables<'_>, config: &mut Config, listeners: &Lines<'_>, rep
         Tables::Rows(rows, _) => {
             for (name, rows) in rows.tables().filter(|(name, _)| names::TABLES_NOT_BUILT.contains(name)) {
                 if !rows.is_empty() {
-                    let reason = format!("{} rows without effect: not built yet", rows.len());
+                    let reason =
+                        format!("{} rows without effect: {}", rows.len(), names::why_without_effect(name));
                     report.tolerate(&Place::table(name), "", reason);
                 }
             }

@@ -43,7 +43,46 @@ impl Session {
     }
 
     fn load_to_runtime(&mut self, module: Module) -> Result<Reply, SqlError> {
+        self.refuse_unfiltered(module)?;
         self.put_in_force(module, |store| store.prepare_runtime(&[module]).map(Some))
+    }
+
+    /// Who switches a filter of statements on must not believe that it filters. One that is off, or has no rows that would
+    /// do something, is loaded as it is.
+    fn refuse_unfiltered(&mut self, module: Module) -> Result<(), SqlError> {
+        let (sql, what, next) = match module {
+            Module::MysqlFirewall => (
+                "SELECT 'for ' || username || '@' || client_address FROM main.mysql_firewall_whitelist_users \
+                 WHERE active = 1 AND mode <> 'OFF'",
+                "mysql_firewall_whitelist_users has active rows",
+                "give them mode 'OFF' or active = 0",
+            ),
+            Module::MysqlVariables => (
+                "SELECT variable_name FROM main.global_variables WHERE variable_name IN \
+                 ('mysql-firewall_whitelist_enabled', 'mysql-automatic_detect_sqli') \
+                 AND LOWER(variable_value) IN ('true', '1')",
+                "a filter of statements is switched on",
+                "set it to false",
+            ),
+            _ => return Ok(()),
+        };
+        let store = self.office.store();
+        let found = store
+            .connection()
+            .prepare_cached(sql)
+            .and_then(|mut rows| rows.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>());
+        let found = found.map_err(|error| SqlError::other(error.to_string()))?;
+        drop(store);
+        match found.as_slice() {
+            [] => Ok(()),
+            [first, more @ ..] => {
+                let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+                Err(self.faults(vec![format!(
+                    "{what} ({first}{more}), and Weir has no firewall: no statement would be filtered. Nothing is loaded: \
+                     {next}"
+                )]))
+            }
+        }
     }
 
     /// One user as it is in memory; all others stay as they are in force.

@@ -117,7 +117,7 @@ fn what_has_no_effect_is_a_warning() {
         "mysql_servers (100, db1, 3306): status: SHUNNED is what is observed, not what is wanted: taken as ONLINE",
         "mysql_servers (100, db1, 3306): compression: 1 is not built yet (only 0)",
         "mysql_query_rules (1): cache_ttl: not built yet",
-        "mysql_firewall_whitelist_users: 1 rows without effect: not built yet",
+        "mysql_firewall_whitelist_users: 1 rows without effect: not built yet: NO STATEMENT IS FILTERED",
     ];
     assert_eq!(BTreeSet::from_iter(warnings(&rows)), BTreeSet::from_iter(expected.map(String::from)));
     let (config, _) = read_rows(&rows, Strictness::Lenient).unwrap();
