@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("admin::a_restart_keeps_what_was_saved_and_forgets_the_rest", restart),
         Case::serial("admin::pause_kill_and_drain", verbs),
         Case::parallel("admin::a_firewall_that_would_not_filter_is_refused", firewall),
+        Case::parallel("admin::a_dry_run_of_a_switchover_is_a_row", dry_run),
         Case::parallel("admin::the_port_and_its_accounts_change_while_it_runs", port_changes),
         Case::parallel("admin::default_passwords_stay_at_home", default_passwords),
         Case::parallel("admin::a_port_in_use_is_an_error_at_the_start", port_in_use),
@@ -119,6 +120,26 @@ fn firewall(env: &Env) -> CaseResult {
         ensure!(refusal.contains(variable) && refusal.contains("set it to false"), "{refusal}");
         admin.run(&format!("SET {variable} = 'false'; LOAD MYSQL VARIABLES TO RUNTIME"))?;
     }
+    Ok(())
+}
+
+fn dry_run(env: &Env) -> CaseResult {
+    let (_weir, admin) = start(env, |_| {})?;
+    let hostgroup = hostgroup::WRITER;
+    let ask = format!("WEIR SWITCHOVER HOSTGROUP {hostgroup} DRY RUN");
+    eventually("somebody could be the next writer", PATIENCE, || Ok(admin.output(&ask)?.status.success()))?;
+    let writers =
+        format!("SELECT hostname || ':' || port FROM runtime_mysql_servers WHERE hostgroup_id = {hostgroup}");
+    let writer = admin.run(&writers)?;
+    let row = admin.run(&ask)?;
+    let cells: Vec<&str> = row.first().ok_or("no row")?.split('\t').collect();
+    ensure!(row.len() == 1 && cells.len() == 4, "{row:?}");
+    ensure!(cells[0] == hostgroup.to_string() && [cells[1]] == *writer && cells[2] != cells[1], "{row:?}");
+    let to = admin.run(&format!("WEIR SWITCHOVER HOSTGROUP {hostgroup} TO '{}' DRY RUN", cells[2]))?;
+    ensure!(to == row, "{to:?}");
+    ensure!(admin.run(&writers)? == writer, "nothing has moved");
+    let refusal = admin.refusal("WEIR SWITCHOVER HOSTGROUP 4711 DRY RUN")?;
+    ensure!(refusal.contains("4711 is not the writer hostgroup of a cluster"), "{refusal}");
     Ok(())
 }
 

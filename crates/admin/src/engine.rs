@@ -41,6 +41,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Why it was not.
     fn command(&self, command: EngineCommand) -> Result<String, String>;
 
+    /// What [`EngineCommand::Switchover`] would do now; changes nothing.
+    ///
+    /// # Errors
+    /// Why it could not be done.
+    fn plan_switchover(&self, hostgroup: u32, to: Option<Endpoint>) -> Result<SwitchoverPlan, String>;
+
     /// The rows of the configuration file, as it is now.
     ///
     /// # Errors
@@ -58,6 +64,17 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// Why there is nothing.
     fn metrics_text(&self) -> Result<String, String>;
+}
+
+/// What a switchover would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchoverPlan {
+    /// Who writes now.
+    pub writer: Endpoint,
+    /// Who would write.
+    pub next_writer: Endpoint,
+    /// The sessions that would be waited for, in words.
+    pub sessions: String,
 }
 
 /// What an admin can have done.
@@ -87,7 +104,5 @@ pub enum EngineCommand {
         to: Option<Endpoint>,
         /// Close the sessions that would write to the old writer after the grace.
         force: bool,
-        /// Only tell what would be done.
-        dry_run: bool,
     },
 }

@@ -36,7 +36,7 @@ mod tokens;
 mod variables;
 mod wire;
 
-pub use engine::{Engine, EngineCommand, Rows};
+pub use engine::{Engine, EngineCommand, Rows, SwitchoverPlan};
 pub use listener::{Handed, ListenError};
 pub use server::{Admin, AdminError, Doors};
 pub use settings::Settings;

@@ -7,6 +7,7 @@ mod statement;
 
 use weir_protocol::error;
 use weir_store::{Layer, Store, Value};
+use weir_topology::Endpoint;
 
 use crate::audit;
 use crate::command::{self, Assignment, Checksum, Command, Fixed, Proxy, Scope, Weir};
@@ -113,7 +114,7 @@ impl Session {
                 self.has_written = false;
                 done("")
             }
-            Command::Weir(weir) => self.weir(weir),
+            Command::Weir(weir) => self.weir(weir, format),
             Command::Nothing => done(""),
         }
     }
@@ -172,15 +173,32 @@ impl Session {
         self.command(command)
     }
 
-    fn weir(&mut self, weir: Weir) -> Result<Reply, SqlError> {
+    fn weir(&mut self, weir: Weir, format: RowFormat) -> Result<Reply, SqlError> {
         self.needs_admin()?;
         self.command(match weir {
             Weir::Drain(server) => EngineCommand::Drain(server),
             Weir::Undrain(server) => EngineCommand::Undrain(server),
-            Weir::Switchover { hostgroup, to, force, dry_run } => {
-                EngineCommand::Switchover { hostgroup, to, force, dry_run }
+            Weir::Switchover { hostgroup, to, dry_run: true, .. } => {
+                return self.plan_switchover(hostgroup, to, format);
+            }
+            Weir::Switchover { hostgroup, to, force, dry_run: false } => {
+                EngineCommand::Switchover { hostgroup, to, force }
             }
         })
+    }
+
+    fn plan_switchover(
+        &mut self,
+        hostgroup: u32,
+        to: Option<Endpoint>,
+        format: RowFormat,
+    ) -> Result<Reply, SqlError> {
+        let plan = self.office.engine.plan_switchover(hostgroup, to).map_err(SqlError::other)?;
+        let columns = ["hostgroup", "writer", "next_writer", "sessions"].map(str::to_owned);
+        let mut rows = Rows::new(columns.to_vec(), format, self.office.memory.budget());
+        let (writer, next_writer) = (plan.writer.to_string(), plan.next_writer.to_string());
+        rows.push_texts(&[&hostgroup.to_string(), &writer, &next_writer, &plan.sessions])?;
+        Ok(Reply::Rows(rows.into()))
     }
 
     fn command(&mut self, command: EngineCommand) -> Result<Reply, SqlError> {

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir_admin::{Admin, Doors, Engine, EngineCommand, Rows, Settings};
+use weir_admin::{Admin, Doors, Engine, EngineCommand, Rows, Settings, SwitchoverPlan};
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_config::{Config, ListenAddress, TableRows};
 use weir_journal::{AuditEvent, AuditKind};
 use weir_store::{Store, Value};
+use weir_topology::Endpoint;
 
 #[path = "admin/audit.rs"]
 mod audit;
@@ -117,6 +118,12 @@ impl Engine for Notes {
     fn command(&self, command: EngineCommand) -> Result<String, String> {
         self.commands.lock().unwrap().push(command);
         Ok("as you wish".into())
+    }
+
+    fn plan_switchover(&self, hostgroup: u32, to: Option<Endpoint>) -> Result<SwitchoverPlan, String> {
+        let next_writer = to.ok_or_else(|| format!("{hostgroup} has no other server"))?;
+        let writer = "db1:3306".parse().unwrap();
+        Ok(SwitchoverPlan { writer, next_writer, sessions: "2 sessions (transaction)".into() })
     }
 
     fn file_rows(&self) -> Result<TableRows, Vec<String>> {
@@ -467,6 +474,11 @@ fn commands_reach_the_engine() {
     for sql in ["PROXYSQL PAUSE", "proxysql resume;", "PROXYSQL FLUSH LOGS", "WEIR DRAIN 'db1:3306'"] {
         admin.query(sql).unwrap();
     }
+    let plan = admin.query("WEIR SWITCHOVER HOSTGROUP 10 TO 'db2:3306' FORCE DRY RUN").unwrap();
+    assert_eq!(plan.columns, ["hostgroup", "writer", "next_writer", "sessions"]);
+    assert!(refusal(&mut admin, "WEIR SWITCHOVER HOSTGROUP 10 DRY RUN").contains("10 has no other server"));
+    let row = query(&mut admin, "WEIR SWITCHOVER HOSTGROUP 10 TO 'db2:3306' DRY RUN");
+    assert_eq!(row, [["10", "db1:3306", "db2:3306", "2 sessions (transaction)"]]);
     let noted = rig.notes.commands.lock().unwrap().clone();
     let drain = EngineCommand::Drain("db1:3306".parse().unwrap());
     assert_eq!(noted, [EngineCommand::Pause, EngineCommand::Resume, EngineCommand::FlushLogs, drain]);

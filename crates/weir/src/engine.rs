@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use signal_hook::consts::{SIGTERM, SIGUSR1};
-use weir_admin::{Engine, EngineCommand, Rows};
+use weir_admin::{Engine, EngineCommand, Rows, SwitchoverPlan};
 use weir_config::{Config, ConfigError, TableRows};
 use weir_http::{Format, metrics_text};
 use weir_journal::AuditEvent;
 use weir_proxy::service::Publisher;
+use weir_topology::Endpoint;
 
 use crate::config_command;
 use crate::control::{Deed, Orders, Switchover, order};
@@ -82,15 +84,21 @@ impl Engine for RunningWeir {
             }
             EngineCommand::Drain(server) => Deed::Drain(server),
             EngineCommand::Undrain(server) => Deed::Undrain(server),
-            EngineCommand::Switchover { hostgroup, to, force, dry_run } => {
-                let writer_hostgroup = hostgroup;
-                Deed::Switchover(Switchover { writer_hostgroup, to, force, dry_run, grace_ms: None })
+            EngineCommand::Switchover { hostgroup, to, force } => {
+                Deed::Switchover(Switchover { to, force, ..Switchover::of(hostgroup) })
             }
         };
         let mut steps = Vec::new();
         let done = order(&self.orders, deed, |step| steps.push(step));
         let told = |last: String| steps.iter().cloned().chain([last]).collect::<Vec<_>>().join("; ");
         done.map(told).map_err(told)
+    }
+
+    fn plan_switchover(&self, hostgroup: u32, to: Option<Endpoint>) -> Result<SwitchoverPlan, String> {
+        let (sender, plan) = channel();
+        let wanted = Switchover { to, dry_run: true, tell: Some(sender), ..Switchover::of(hostgroup) };
+        let told = order(&self.orders, Deed::Switchover(wanted), |_| {})?;
+        plan.try_recv().map_err(|_| told)
     }
 
     fn file_rows(&self) -> Result<TableRows, Vec<String>> {

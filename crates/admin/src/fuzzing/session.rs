@@ -9,8 +9,9 @@ use std::thread;
 use weir_config::{Config, TableRows};
 use weir_journal::AuditEvent;
 use weir_store::Store;
+use weir_topology::Endpoint;
 
-use crate::engine::{Engine, EngineCommand, Rows};
+use crate::engine::{Engine, EngineCommand, Rows, SwitchoverPlan};
 use crate::server::{Admin, Doors};
 use crate::session::serve;
 use crate::settings::Settings;
@@ -89,6 +90,10 @@ impl Engine for Idle {
 
     fn command(&self, _: EngineCommand) -> Result<String, String> {
         Ok(String::new())
+    }
+
+    fn plan_switchover(&self, _: u32, _: Option<Endpoint>) -> Result<SwitchoverPlan, String> {
+        Err("there is no cluster".to_owned())
     }
 
     fn file_rows(&self) -> Result<TableRows, Vec<String>> {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use weir_admin::SwitchoverPlan;
 use weir_top::Glance;
 use weir_topology::Endpoint;
 
@@ -115,6 +116,15 @@ pub(crate) struct Switchover {
     pub dry_run: bool,
     /// How long transactions and pins on the old writer are waited for; none: as the configuration says.
     pub grace_ms: Option<u64>,
+    /// Who gets what `dry_run` finds in parts, besides the sentence.
+    pub tell: Option<Sender<SwitchoverPlan>>,
+}
+
+impl Switchover {
+    /// To the best of those who can, gently.
+    pub(crate) fn of(writer_hostgroup: u32) -> Self {
+        Self { writer_hostgroup, to: None, force: false, dry_run: false, grace_ms: None, tell: None }
+    }
 }
 
 /// A deed, and whom to tell what comes of it.

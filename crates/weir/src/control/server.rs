@@ -257,7 +257,7 @@ fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnM
             let to = to.map(|to| to.parse()).transpose();
             let grace_ms = grace_ms.map(|grace_ms| grace_ms.min(GRACE_MS_MAX));
             to.map(|to| {
-                Deed::Switchover(Switchover { writer_hostgroup: hostgroup, to, force, dry_run, grace_ms })
+                Deed::Switchover(Switchover { to, force, dry_run, grace_ms, ..Switchover::of(hostgroup) })
             })
         }
     };

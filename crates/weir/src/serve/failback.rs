@@ -62,13 +62,7 @@ impl Server {
             let is_due = self.failbacks.is_due(hostgroup) && !self.operations.is_busy(hostgroup);
             let Some((to, why)) = proposal(group).filter(|_| is_due) else { continue };
             tracing::info!(hostgroup, %to, "{why}");
-            let wanted = Switchover {
-                writer_hostgroup: hostgroup,
-                to: Some(to.clone()),
-                force: false,
-                dry_run: false,
-                grace_ms: None,
-            };
+            let wanted = Switchover { to: Some(to.clone()), ..Switchover::of(hostgroup) };
             let work = move |operator: &Operator| {
                 // A cause has been logged where it was found.
                 let is_done = operator.switchover(&wanted, &Steps::unheard()).is_ok();

@@ -102,13 +102,7 @@ impl Operator {
         let roles = self.roles.latest();
         for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
             let hostgroup = group.writer_hostgroup;
-            let wanted = Switchover {
-                writer_hostgroup: hostgroup,
-                to: None,
-                force: false,
-                dry_run: false,
-                grace_ms: None,
-            };
+            let wanted = Switchover::of(hostgroup);
             let has_next = group.flavour == Flavour::Galera && !group.successors.is_empty();
             match self.switchover(&wanted, steps) {
                 Ok(done) => steps.tell(done),

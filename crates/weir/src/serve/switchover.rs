@@ -24,6 +24,7 @@ pub(super) use failover::Successions;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use weir_admin::SwitchoverPlan;
 use weir_proxy::statistics::{ReportPart, WritingRow};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
@@ -68,10 +69,13 @@ impl Operator {
         let mut mover = self.get_ready(&plan)?;
         let (hostgroup, Plan { from, to, .. }) = (wanted.writer_hostgroup, &plan);
         if wanted.dry_run {
-            let writing = self.writing(from)?;
+            let sessions = in_words(&self.writing(from)?);
+            if let Some(tell) = &wanted.tell {
+                let (writer, next_writer, sessions) = (from.clone(), to.clone(), sessions.clone());
+                let _ = tell.send(SwitchoverPlan { writer, next_writer, sessions });
+            }
             return Ok(format!(
-                "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {}",
-                in_words(&writing)
+                "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {sessions}"
             ));
         }
         tracing::info!(hostgroup, %from, %to, force = wanted.force, "switchover begins");
