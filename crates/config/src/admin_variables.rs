@@ -36,8 +36,6 @@ pub struct AdminVariables {
     pub allow_default_credentials: bool,
     /// Whether admins may change nothing, default false.
     pub read_only: bool,
-    /// How old statistics may be that are shown, default 2 s.
-    pub refresh_interval: Duration,
     /// Weir's own: how long a program of `scheduler` may run, default 60 s.
     pub scheduler_timeout_ms: Duration,
     /// Whether HTTP is answered on `web_port`, default false.
@@ -197,7 +195,6 @@ impl Default for AdminVariables {
             mysql_ifaces: vec![ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 6032)))],
             allow_default_credentials: false,
             read_only: false,
-            refresh_interval: Duration::from_secs(2),
             scheduler_timeout_ms: minute,
             web_enabled: false,
             web_port: 6080,
@@ -253,7 +250,6 @@ pub(crate) fn read(mut f: Fields<'_, '_>) -> AdminVariables {
     }
     v.allow_default_credentials = f.boolean("allow_default_credentials", false);
     v.read_only = f.boolean("read_only", false);
-    v.refresh_interval = f.millis("refresh_interval", v.refresh_interval, 10..=100_000);
     v.scheduler_timeout_ms = f.millis("scheduler_timeout_ms", v.scheduler_timeout_ms, SCHEDULER_TIMEOUT_MS);
     v.web_enabled = f.boolean("web_enabled", v.web_enabled);
     v.web_port = f.integer("web_port", v.web_port, 1..=u16::MAX);

@@ -53,7 +53,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     off(ADMIN, "pgsql_ifaces", ""),
     not_built(ADMIN, "prometheus_memory_metrics_interval", "61"),
     built(ADMIN, "read_only", "false"),
-    built(ADMIN, "refresh_interval", "2000"),
+    not_built(ADMIN, "refresh_interval", "2000"),
     built(ADMIN, "restapi_enabled", "false"),
     built(ADMIN, "restapi_port", "6070"),
     built(ADMIN, "scheduler_timeout_ms", "60000"),
