@@ -21,11 +21,42 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::parallel("startup::a_clean_stop_leaves_no_row_in_weir_instances", clean_stop),
         Case::parallel("startup::the_guide_s_proxysql_cnf_serves", guide_proxysql_cnf),
         Case::parallel("startup::a_configuration_is_converted_there_and_back", converted),
+        Case::parallel("startup::the_process_id_is_in_a_file_while_it_serves", pid_file),
         Case::parallel("startup::import_reports_what_has_no_effect", import_reports),
     ]
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The number in a file.
+fn number_in(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn pid_file(env: &Env) -> CaseResult {
+    let config = WeirConfig::new(env.free_address()?);
+    let first = env.weir_with(&config)?;
+    let path = first.datadir().join("weir.pid");
+    ensure!(number_in(&path) == Some(first.process().pid()), "{path:?}");
+    // Whoever takes over writes its own, and the old one leaves it alone.
+    let second = first.follow(&weir_binary()?, None)?;
+    ensure!(first.wait_exit(PATIENCE)?.success(), "{}", first.log());
+    ensure!(number_in(&path) == Some(second.process().pid()), "{path:?}");
+    second.sigterm()?;
+    ensure!(second.wait_exit(PATIENCE)?.success() && !path.exists(), "{path:?} is left");
+    // Killed, it leaves one behind, which the next replaces.
+    fs::write(&path, "1\n")?;
+    let own = env.dir()?.join("own.pid");
+    let third = second.restart_with(
+        &weir_binary()?,
+        vec!["--config-mode=file".to_owned(), format!("--pidfile={}", own.display())],
+    )?;
+    ensure!(number_in(&own) == Some(third.process().pid()), "{own:?}");
+    ensure!(number_in(&path) == Some(1), "nobody has asked for {path:?}");
+    third.sigterm()?;
+    ensure!(third.wait_exit(PATIENCE)?.success() && !own.exists(), "{own:?} is left");
+    Ok(())
+}
 
 fn empty_configuration(env: &Env) -> CaseResult {
     let address = env.free_address()?;

@@ -21,6 +21,7 @@ mod latest_roles;
 mod log;
 mod logs;
 mod notify;
+mod pid_file;
 mod process;
 mod program;
 mod rsa_key;
@@ -198,6 +199,9 @@ struct ServeArgs {
     /// Where Weir keeps what it must remember [default: as the file says, else /var/lib/weir]
     #[arg(short = 'D', long, value_name = "DIR")]
     datadir: Option<PathBuf>,
+    /// Where the process id is written [default: weir.pid in the datadir]
+    #[arg(short, long, value_name = "FILE")]
+    pidfile: Option<PathBuf>,
     /// Where the configuration is kept
     #[arg(long, value_enum, default_value_t)]
     config_mode: ConfigMode,
@@ -357,13 +361,13 @@ fn main() -> ExitCode {
 
 impl ServeArgs {
     fn origin(self) -> startup::Origin {
-        let Self { config, datadir, config_mode: mode, initial, reload, .. } = self;
+        let Self { config, datadir, pidfile, config_mode: mode, initial, reload, .. } = self;
         let beginning = match (initial, reload) {
             (true, _) => Beginning::Initial,
             (false, true) => Beginning::Reload,
             (false, false) => Beginning::AsSaved,
         };
-        startup::Origin { path: config, datadir, mode, beginning }
+        startup::Origin { path: config, datadir, pidfile, mode, beginning }
     }
 }
 

@@ -52,6 +52,7 @@ use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
+use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::rsa_key::RsaKeyError;
 use crate::scheduler::Scheduler;
@@ -187,6 +188,7 @@ struct Server {
     /// No new clients are taken, by an admin's will.
     is_paused: bool,
     control: Control,
+    pid_file: PidFile,
     handover: Handover,
     program: Program,
 }

@@ -51,6 +51,8 @@ pub(crate) struct Origin {
     pub path: PathBuf,
     /// In place of the file's.
     pub datadir: Option<PathBuf>,
+    /// In place of the datadir's.
+    pub pidfile: Option<PathBuf>,
     pub mode: ConfigMode,
     pub beginning: Beginning,
 }

@@ -83,6 +83,7 @@ impl Server {
         self.last_answers = Some(self.web.let_go());
         service.let_go();
         self.control.let_go();
+        self.pid_file.let_go();
         self.log.end();
         tracing::info!(pid, clients = self.publisher.clients(), "taken over by a new process: draining");
         done.answer(Ok(()));

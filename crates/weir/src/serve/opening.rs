@@ -25,6 +25,7 @@ use crate::in_force::InForce;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
+use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::scheduler::Scheduler;
 use crate::server_tls::towards_proxy;
@@ -68,6 +69,7 @@ pub(super) fn open(
     unopened_log.open(&config.datadir)?;
     let Doors { mut service, mut admin, web } = doors;
     admin.own();
+    let pid_file = PidFile::write(origin.pidfile.as_deref(), &config.datadir);
     service.open()?;
     // The start has succeeded.
     unsaved.save(&mut store.lock().unwrap_or_else(PoisonError::into_inner))?;
@@ -121,6 +123,7 @@ pub(super) fn open(
         tls,
         is_paused: false,
         control,
+        pid_file,
         handover: Handover::default(),
         program,
     };
