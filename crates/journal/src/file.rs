@@ -108,7 +108,9 @@ impl LogFile {
     /// What the system says.
     pub(crate) fn open(&mut self) -> io::Result<()> {
         if self.open.is_none() {
-            self.open = Some(create(&self.settings.base)?);
+            let (open, number) = create(&self.settings.base)?;
+            self.open = Some(open);
+            self.remove_old(number);
         }
         Ok(())
     }
@@ -123,6 +125,26 @@ impl LogFile {
             self.open = None;
         }
         self.open()
+    }
+
+    /// Keeps the newest files only. What can't be removed is told, and stays.
+    fn remove_old(&self, newest: u32) {
+        let FileSettings { base, files_max, .. } = &self.settings;
+        if *files_max == 0 {
+            return;
+        }
+        let Ok(mut numbers) = numbers(base) else { return };
+        numbers.retain(|number| *number <= newest);
+        numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+        for number in numbers.into_iter().skip(*files_max as usize) {
+            let path = numbered(base, number);
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %path.display(), %error, "an old file of a log can't be removed");
+                return;
+            }
+        }
     }
 
     fn try_write(&mut self) -> io::Result<()> {
@@ -159,13 +181,13 @@ impl Open {
 }
 
 /// A file that was not there before, so that no link of somebody else's is followed; for nobody else's eyes.
-fn create(base: &Path) -> io::Result<Open> {
-    let mut number = last_number(base)?;
+fn create(base: &Path) -> io::Result<(Open, u32)> {
+    let mut number = numbers(base)?.into_iter().max().unwrap_or(0);
     for _ in 0..NAMES_TRIED {
         number = number.saturating_add(1);
         let path = numbered(base, number);
         match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => return Ok(Open { file, path, size: 0 }),
+            Ok(file) => return Ok((Open { file, path, size: 0 }, number)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -179,21 +201,20 @@ fn numbered(base: &Path, number: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The highest number of a file that is there; 0 if there is none.
-fn last_number(base: &Path) -> io::Result<u32> {
+/// The numbers of the files that are there.
+fn numbers(base: &Path) -> io::Result<Vec<u32>> {
     let dir = base.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(name) = base.file_name().and_then(|name| name.to_str()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let mut last = 0;
+    let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?.file_name();
         let digits = entry.to_str().and_then(|entry| entry.strip_prefix(name)?.strip_prefix('.'));
         let is_number = |digits: &&str| digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let number = digits.filter(is_number).and_then(|digits| digits.parse().ok());
-        last = last.max(number.unwrap_or(0));
+        numbers.extend(digits.filter(is_number).and_then(|digits| digits.parse::<u32>().ok()));
     }
-    Ok(last)
+    Ok(numbers)
 }
 
 #[cfg(test)]
@@ -201,7 +222,7 @@ mod tests {
     use super::*;
 
     fn log(dir: &Path, bytes_max: u64) -> LogFile {
-        LogFile::new(FileSettings { base: dir.join("events"), bytes_max })
+        LogFile::new(FileSettings { base: dir.join("events"), bytes_max, files_max: 0 })
     }
 
     fn add(log: &mut LogFile, outcome: &mut Outcome, text: &str) {
@@ -256,6 +277,31 @@ mod tests {
     }
 
     #[test]
+    fn old_files_go_and_nothing_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let others = ["events", "events.5", "events.000000001", "events.00000001.gz", "other.00000001"];
+        for name in others.iter().chain(&["events.00000001", "events.00000002", "events.00000007"]) {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let settings = FileSettings { base: dir.path().join("events"), bytes_max: 5, files_max: 3 };
+        let (mut log, mut outcome) = (LogFile::new(settings), Outcome::default());
+        let names = || -> Vec<String> {
+            let names = texts(dir.path()).into_iter().map(|(name, _)| name);
+            names.filter(|name| !others.contains(&name.as_str())).collect()
+        };
+        add(&mut log, &mut outcome, "one");
+        log.write(&mut outcome);
+        assert_eq!(names(), ["events.00000002", "events.00000007", "events.00000008"]);
+        for text in ["two", "three"] {
+            add(&mut log, &mut outcome, text);
+        }
+        log.write(&mut outcome);
+        assert_eq!(names(), ["events.00000008", "events.00000009", "events.00000010"]);
+        assert_eq!(texts(dir.path()).len(), 3 + others.len());
+        assert_eq!(outcome, Outcome { written: 3, lost: 0 });
+    }
+
+    #[test]
     fn the_next_file_unless_this_one_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let (mut log, mut outcome) = (log(dir.path(), 100), Outcome::default());
@@ -290,7 +336,7 @@ mod tests {
     fn what_could_not_be_written_is_counted_and_told() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().join("missing/events");
-        let mut log = LogFile::new(FileSettings { base: base.clone(), bytes_max: 1000 });
+        let mut log = LogFile::new(FileSettings { base: base.clone(), bytes_max: 1000, files_max: 0 });
         let mut outcome = Outcome::default();
         add(&mut log, &mut outcome, "one");
         add(&mut log, &mut outcome, "two");
@@ -311,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_leaves_no_half_lines() {
-        let mut log = LogFile::new(FileSettings { base: "/dev/full".into(), bytes_max: 1000 });
+        let mut log = LogFile::new(FileSettings { base: "/dev/full".into(), bytes_max: 1000, files_max: 0 });
         let file = OpenOptions::new().append(true).open("/dev/full").unwrap();
         log.open = Some(Open { file, path: "/dev/full".into(), size: 0 });
         let mut outcome = Outcome::default();

@@ -72,6 +72,8 @@ pub struct FileSettings {
     pub base: PathBuf,
     /// After so many bytes the next one begins.
     pub bytes_max: u64,
+    /// So many of the newest are kept; 0: all.
+    pub files_max: u32,
 }
 
 /// What has become of a log's lines.

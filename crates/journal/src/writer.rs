@@ -229,7 +229,7 @@ mod tests {
     use crate::{AuditEvent, Counts, FileSettings, Statement};
 
     fn settings(dir: &Path) -> Settings {
-        let file = |name| Some(FileSettings { base: dir.join(name), bytes_max: 1 << 20 });
+        let file = |name| Some(FileSettings { base: dir.join(name), bytes_max: 1 << 20, files_max: 0 });
         Settings { files: [file("events"), file("slow"), file("audit")] }
     }
 

@@ -56,13 +56,13 @@ pub(crate) fn rotate(journal: &Journal) {
 fn settings(config: &Config) -> Settings {
     let logs = &config.variables.logs;
     let files = [
-        (&logs.eventslog_filename, logs.eventslog_filesize),
-        (&logs.slowlog_filename, logs.slowlog_filesize),
-        (&logs.auditlog_filename, logs.auditlog_filesize),
+        (&logs.eventslog_filename, logs.eventslog_filesize, logs.eventslog_files_max),
+        (&logs.slowlog_filename, logs.slowlog_filesize, logs.slowlog_files_max),
+        (&logs.auditlog_filename, logs.auditlog_filesize, logs.auditlog_files_max),
     ];
     // An absolute name takes the place of the datadir.
-    let file = |(name, bytes_max): (&Option<std::path::PathBuf>, u64)| {
-        name.as_ref().map(|name| FileSettings { base: config.datadir.join(name), bytes_max })
+    let file = |(name, bytes_max, files_max): (&Option<std::path::PathBuf>, u64, u32)| {
+        name.as_ref().map(|name| FileSettings { base: config.datadir.join(name), bytes_max, files_max })
     };
     Settings { files: files.map(file) }
 }
