@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("http::metrics_of_known_traffic", known_traffic),
         Case::parallel("http::pages_show_what_runs_and_need_a_password", pages),
+        Case::parallel("http::a_cluster_without_a_writer_takes_nobody_elses_clients_away", readiness),
         Case::parallel("http::options_change_while_weir_runs", options_change),
         Case::parallel("http::what_an_admin_loads_takes_effect", by_admin),
         Case::parallel("http::secrets_are_told_to_nobody", secrets),
@@ -168,6 +169,46 @@ fn known_traffic(env: &Env) -> CaseResult {
     ensure!(sum(&after, "process_open_fds", &[]) > 10.0, "descriptors");
     let shown: Vec<&String> = after.keys().filter(|sample| sample.contains("scraped")).collect();
     ensure!(shown.is_empty(), "a literal of a statement: {shown:?}");
+    Ok(())
+}
+
+fn readiness(env: &Env) -> CaseResult {
+    let at = env.free_address()?;
+    let dead = "127.0.0.1:1".parse()?;
+    let ask = |path: &str| get(at, path, "");
+    // A second cluster, of which nobody is there.
+    let weir = env.weir(|config| {
+        serve_http(config, at);
+        config.server(dead, 200, &[]).push(
+            "mysql_galera_hostgroups",
+            &[
+                ("writer_hostgroup", 200.into()),
+                ("backup_writer_hostgroup", 201.into()),
+                ("reader_hostgroup", 202.into()),
+                ("offline_hostgroup", 203.into()),
+            ],
+        );
+        config.user(Account { user: "second", password: "x" }, 200, &[]);
+    })?;
+    eventually("HTTP is served", PATIENCE, || Ok(TcpStream::connect(at).is_ok()))?;
+    let no_writer = "cluster of hostgroup 200 has no writer";
+    eventually("ready", PATIENCE, || Ok(ask("/readyz?hostgroup=100")? == (200, "ready\n".to_owned())))?;
+    let (status, body) = ask("/readyz")?;
+    ensure!(status == 200 && body.starts_with("ready\n") && body.contains(no_writer), "{status} {body}");
+    let (status, body) = ask("/readyz?hostgroup=200")?;
+    ensure!(status == 503 && body.starts_with("not ready\n") && body.contains(no_writer), "{status} {body}");
+    eventually("readers", PATIENCE, || Ok(ask("/readyz?hostgroup=102")?.0 == 200))?;
+    ensure!(ask("/readyz?hostgroup=202")?.0 == 503, "no readers");
+    ensure!(ask("/readyz?hostgroup=4711")?.0 == 404, "no hostgroup");
+    ensure!(ask("/readyz?hostgroup=x")?.0 == 400, "no number");
+    drop(weir);
+    // Nobody can be served at all.
+    let mut config = WeirConfig::for_servers(&[dead], env.free_address()?);
+    serve_http(&mut config, at);
+    let _weir = env.weir_with(&config)?;
+    eventually("HTTP is served", PATIENCE, || Ok(TcpStream::connect(at).is_ok()))?;
+    let (status, body) = ask("/readyz")?;
+    ensure!(status == 503 && body.contains("cluster of hostgroup 100 has no writer"), "{status} {body}");
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 //! | path | shows | needs a password |
 //! | --- | --- | --- |
 //! | `/healthz` | whether the process works | no |
-//! | `/readyz` | whether clients should be sent here, and if not, why | no |
+//! | `/readyz`, `/readyz?hostgroup=10` | whether clients should be sent here, and if not, why | no |
 //! | `/metrics` | the metrics | unless [`Access::metrics_are_public`] |
 //! | `/api/v1/...` | see [`Page`] | yes |
 
@@ -29,14 +29,25 @@ pub trait Source: Send + Sync + 'static {
     /// What keeps the process from working, in sentences; empty when it works.
     fn ailments(&self) -> Vec<String>;
 
-    /// Why no client should be sent here now, in sentences; empty when clients are welcome.
-    fn obstacles(&self) -> Vec<String>;
+    /// Whether clients should be sent here now, or those of one hostgroup.
+    fn readiness(&self, hostgroup: Option<u32>) -> Readiness;
 
     /// The metrics of now.
     fn metrics(&self) -> Vec<Family>;
 
     /// A page of the JSON API, with at most so many rows where it has rows.
     fn page(&self, page: Page, rows_max: usize) -> Value;
+}
+
+/// Whether clients should be sent here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They are welcome. What does not work all the same, in sentences.
+    Ready(Vec<String>),
+    /// They could not be served, and why, in sentences.
+    NotReady(Vec<String>),
+    /// There is no such hostgroup.
+    Unknown,
 }
 
 /// What can be asked for under `/api/v1/`.

@@ -12,14 +12,14 @@ use axum::routing::get;
 use serde_json::json;
 
 use crate::access::{Access, Denial};
-use crate::{Format, Page, Source, metrics_text};
+use crate::{Format, Page, Readiness, Source, metrics_text};
 
 /// Rows of a page, unless `limit` says otherwise.
 const ROWS_DEFAULT: usize = 100;
 /// As many as a client may ask for.
 const ROWS_MAX: usize = 10_000;
 
-const INDEX: &str = "weir\n\n/healthz\n/readyz\n/metrics\n/api/v1/status\n/api/v1/topology\n/api/v1/servers\n\
+const INDEX: &str = "weir\n\n/healthz\n/readyz\n/readyz?hostgroup=10\n/metrics\n/api/v1/status\n/api/v1/topology\n/api/v1/servers\n\
      /api/v1/digests?limit=100\n/api/v1/processlist?limit=100\n";
 
 /// What all answers need.
@@ -129,20 +129,35 @@ fn json_body(value: &serde_json::Value) -> impl IntoResponse + use<> {
 }
 
 async fn health(State(desk): State<Arc<Desk>>) -> Response {
-    plainly(desk.ask(|source| source.ailments()).await, "ok")
-}
-
-async fn readiness(State(desk): State<Arc<Desk>>) -> Response {
-    plainly(desk.ask(|source| source.obstacles()).await, "ready")
-}
-
-/// 200 and a word, or 503 and the reasons, one a line.
-fn plainly(reasons: Result<Vec<String>, Response>, word: &'static str) -> Response {
-    match reasons {
+    match desk.ask(|source| source.ailments()).await {
         Err(response) => response,
-        Ok(reasons) if reasons.is_empty() => format!("{word}\n").into_response(),
-        Ok(reasons) => (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n").into_response(),
+        Ok(ailments) if ailments.is_empty() => "ok\n".into_response(),
+        Ok(ailments) => (StatusCode::SERVICE_UNAVAILABLE, ailments.join("\n") + "\n").into_response(),
     }
+}
+
+/// 200, or 503 and the reasons, one a line.
+async fn readiness(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+    let Some(hostgroup) = hostgroup(request.uri().query()) else {
+        return refuse(StatusCode::BAD_REQUEST, "the only parameter is hostgroup, a number");
+    };
+    match desk.ask(move |source| source.readiness(hostgroup)).await {
+        Err(response) => response,
+        Ok(Readiness::Ready(notes)) => in_lines(StatusCode::OK, "ready", &notes),
+        Ok(Readiness::NotReady(reasons)) => in_lines(StatusCode::SERVICE_UNAVAILABLE, "not ready", &reasons),
+        Ok(Readiness::Unknown) => refuse(StatusCode::NOT_FOUND, "there is no such hostgroup"),
+    }
+}
+
+fn in_lines(status: StatusCode, word: &str, more: &[String]) -> Response {
+    let text: String = more.iter().map(|line| format!("{line}\n")).collect();
+    (status, format!("{word}\n{text}")).into_response()
+}
+
+/// The `hostgroup` of a query string, if there is one; none if there is anything else in it.
+fn hostgroup(query: Option<&str>) -> Option<Option<u32>> {
+    let Some(query) = query.filter(|query| !query.is_empty()) else { return Some(None) };
+    query.strip_prefix("hostgroup=")?.parse().ok().map(Some)
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
@@ -177,6 +192,22 @@ fn limit(query: Option<&str>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostgroups() {
+        let cases = [
+            (None, Some(None)),
+            (Some(""), Some(None)),
+            (Some("hostgroup=10"), Some(Some(10))),
+            (Some("hostgroup="), None),
+            (Some("hostgroup=-1"), None),
+            (Some("hostgroup=1&x=2"), None),
+            (Some("limit=1"), None),
+        ];
+        for (query, wanted) in cases {
+            assert_eq!(hostgroup(query), wanted, "{query:?}");
+        }
+    }
 
     #[test]
     fn limits() {

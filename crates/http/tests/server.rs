@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_http::{Access, Account, Doors, Family, Http, Options, Page, Source};
+use weir_http::{Access, Account, Doors, Family, Http, Options, Page, Readiness, Source};
 
 /// Says what it is asked, and is ill if it is to be.
 struct Fake {
@@ -20,8 +20,13 @@ impl Source for Fake {
         Vec::new()
     }
 
-    fn obstacles(&self) -> Vec<String> {
-        self.obstacles.clone()
+    fn readiness(&self, hostgroup: Option<u32>) -> Readiness {
+        match (hostgroup, self.obstacles.as_slice()) {
+            (Some(7), _) => Readiness::Unknown,
+            (Some(8), obstacles) => Readiness::Ready(obstacles.to_vec()),
+            (_, []) => Readiness::Ready(Vec::new()),
+            (_, obstacles) => Readiness::NotReady(obstacles.to_vec()),
+        }
     }
 
     fn metrics(&self) -> Vec<Family> {
@@ -99,7 +104,11 @@ fn who_is_not_ready_says_why() {
     let (_http, address) = start(&["hostgroup 100 has no writer"]);
     assert_eq!(ask(address, "GET", "/healthz", &[]).0, 200);
     let (status, _, body) = ask(address, "GET", "/readyz", &[]);
-    assert_eq!((status, body.as_str()), (503, "hostgroup 100 has no writer\n"));
+    assert_eq!((status, body.as_str()), (503, "not ready\nhostgroup 100 has no writer\n"));
+    let (status, _, body) = ask(address, "GET", "/readyz?hostgroup=8", &[]);
+    assert_eq!((status, body.as_str()), (200, "ready\nhostgroup 100 has no writer\n"));
+    assert_eq!(ask(address, "GET", "/readyz?hostgroup=7", &[]).0, 404);
+    assert_eq!(ask(address, "GET", "/readyz?hostgroup=ten", &[]).0, 400);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod buckets;
 mod metrics;
 mod pages;
 mod process;
+mod readiness;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,9 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use weir_config::{AdminAccount, Config};
 use weir_control::ProbeLog;
-use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Source};
+use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Readiness, Source};
 
 use crate::control::Reporter;
+use crate::in_force::InForce;
 
 /// The server, for the thread that owns the configuration.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Web {
 pub(crate) struct WebSource {
     reporter: Reporter,
     probes: Arc<ProbeLog>,
+    in_force: InForce,
     /// No client should be sent here any more.
     is_leaving: AtomicBool,
     /// No client is taken for now.
@@ -55,11 +58,12 @@ impl Limits {
 
 impl WebSource {
     /// Shows what this reporter knows.
-    pub(crate) fn new(reporter: Reporter, probes: Arc<ProbeLog>, config: &Config) -> Arc<Self> {
-        let limits = Mutex::new(Limits::of(config));
+    pub(crate) fn new(reporter: Reporter, probes: Arc<ProbeLog>, in_force: InForce) -> Arc<Self> {
+        let limits = Mutex::new(Limits::of(&in_force.config()));
         Arc::new(Self {
             reporter,
             probes,
+            in_force,
             is_leaving: AtomicBool::default(),
             is_paused: AtomicBool::default(),
             limits,
@@ -170,24 +174,15 @@ impl Source for WebSource {
         vec!["a worker has not answered for seconds".to_owned()]
     }
 
-    fn obstacles(&self) -> Vec<String> {
-        let mut obstacles = Vec::new();
+    fn readiness(&self, hostgroup: Option<u32>) -> Readiness {
+        let mut closed = Vec::new();
         if self.is_leaving.load(Ordering::Relaxed) {
-            obstacles.push("weir is ending: it takes no more clients".to_owned());
+            closed.push("weir is ending: it takes no more clients".to_owned());
         }
         if self.is_paused.load(Ordering::Relaxed) {
-            obstacles.push("paused by an admin: no new clients are taken".to_owned());
+            closed.push("paused by an admin: no new clients are taken".to_owned());
         }
-        for cluster in self.reporter.clusters() {
-            if cluster.writers.is_empty() {
-                obstacles.push(format!(
-                    "cluster of hostgroup {} has no writer: {}",
-                    cluster.writer_hostgroup,
-                    cluster.why_no_writer()
-                ));
-            }
-        }
-        obstacles
+        readiness::readiness(&self.in_force.config(), &self.reporter.roles.latest(), closed, hostgroup)
     }
 
     fn metrics(&self) -> Vec<Family> {

@@ -24,7 +24,7 @@ use crate::tls::Certificate;
 pub(crate) use client::{Door, DoorError};
 pub(crate) use report::{Report, Reporter};
 pub(crate) use server::Control;
-pub(crate) use status::{ClusterStatus, ServerStatus, Status};
+pub(crate) use status::{ClusterStatus, ServerStatus, Status, cluster_status};
 
 /// How long a step of an order may take: a reload of all workers does not take a second, a switchover waits for its
 /// grace.

@@ -102,7 +102,7 @@ impl ClusterStatus {
 impl Reporter {
     /// The clusters of now.
     pub(crate) fn clusters(&self) -> Vec<ClusterStatus> {
-        self.roles.latest().groups.iter().map(cluster).collect()
+        self.roles.latest().groups.iter().map(cluster_status).collect()
     }
 
     /// The status of now.
@@ -163,7 +163,8 @@ fn drained_by(roles: &Roles, server: &Endpoint) -> Vec<String> {
     rows.map(|row| row.instance.to_string()).collect()
 }
 
-fn cluster(group: &Group) -> ClusterStatus {
+/// A cluster of now.
+pub(crate) fn cluster_status(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
     let tenure = group.tenure.as_ref();

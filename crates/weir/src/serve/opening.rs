@@ -80,7 +80,7 @@ pub(super) fn open(
     let publisher = service.publisher();
     let Ledger { tally, journal, reporter, sources } =
         Ledger::begin(&config, &publisher, &roles, &drained, &names, &monitor)?;
-    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), &config);
+    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), sources.in_force.clone());
     let web = Web::start(&config, web, shown.clone())?;
     control.start(reporter, orders_to(events), office::seal(&store))?;
     let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
