@@ -26,6 +26,7 @@ mod fidelity;
 mod galera;
 mod group_failures;
 mod group_switchover;
+mod guide;
 mod hostile;
 mod http;
 mod isolation;
@@ -94,6 +95,7 @@ fn cases() -> Vec<Case> {
         galera::trials(),
         group_failures::trials(),
         group_switchover::trials(),
+        guide::trials(),
         hostile::trials(),
         http::trials(),
         isolation::trials(),
