@@ -1,5 +1,6 @@
 //! The roles of one Galera cluster.
 
+mod components;
 mod epoch;
 mod failback;
 mod transfer;
@@ -60,9 +61,11 @@ pub(crate) fn decide(
         view: None,
         hold: None,
         held_up: Vec::new(),
+        split_since: None,
     };
     cluster.learn_epoch(judge);
     cluster.drop_other_histories();
+    cluster.drop_other_components();
     cluster.drop_old_views();
     cluster.leave_history();
     cluster.give_up_silent();
@@ -75,6 +78,7 @@ pub(crate) fn decide(
     cluster.propose_to_yield(&mut group);
     cluster.name_donors(&mut group);
     group.held_up = cluster.held_up.clone();
+    group.split_since = cluster.split_since;
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
     places.extend(readers::places(&cluster.members, &group.writers, policy, &cluster));
@@ -141,6 +145,8 @@ struct Cluster<'a> {
     view: Option<View>,
     hold: Option<Hold>,
     held_up: Vec<(Endpoint, Millis)>,
+    /// Since when two components exclude each other.
+    split_since: Option<Millis>,
 }
 
 impl<'a> Cluster<'a> {
@@ -178,7 +184,26 @@ impl<'a> Cluster<'a> {
         };
         state.cluster_state_uuid == last.history
             && state.cluster_conf_id > last.number
-            && !last.writer_address.as_ref().is_some_and(|address| state.members.contains(address))
+            && match &last.writer_address {
+                Some(address) => !state.members.contains(address),
+                None => self.has_no_room(state, last.size),
+            }
+    }
+
+    /// Whether a view of nodes that don't tell their addresses can't have a lost one: all its members are known to be
+    /// others, or it is smaller than the one before by as many as are lost.
+    fn has_no_room(&self, view: &GaleraState, size_before: u32) -> bool {
+        let is_in_it = |state: &&GaleraState| {
+            state.is_primary()
+                && state.cluster_conf_id == view.cluster_conf_id
+                && state.cluster_state_uuid == view.cluster_state_uuid
+        };
+        let answered = self.reported.iter().filter(|(endpoint, _)| !self.unanswered.contains(endpoint));
+        let known = answered.map(|(_, state)| *state).filter(is_in_it).count();
+        let lost =
+            self.members.iter().filter(|member| member.state.as_ref().is_err_and(|out| out.lost)).count();
+        let left = size_before.saturating_sub(view.cluster_size) as usize;
+        known >= view.cluster_size as usize || (left > 0 && left >= lost)
     }
 
     /// Whom the facts choose, and all who could have been chosen, the best first.

@@ -176,6 +176,7 @@ impl<'a> Cluster<'a> {
         let view = self.view.get_or_insert(View {
             history,
             number: seen,
+            size: 0,
             writer_address: None,
             since: self.now,
             older_since: None,

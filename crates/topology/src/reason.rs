@@ -99,6 +99,13 @@ pub enum Reason {
         /// `wsrep_cluster_state_uuid`
         cluster_state_uuid: String,
     },
+    /// It calls itself Primary in a component that is not the one that counts.
+    SplitBrain {
+        /// Its view.
+        conf_id: u64,
+        /// How many members that has.
+        size: u32,
+    },
     /// Others have been in a newer view for a while.
     OldView {
         /// Its `wsrep_cluster_conf_id`.
@@ -378,6 +385,11 @@ impl fmt::Display for Reason {
             Self::OtherHistory { cluster_state_uuid } => {
                 write!(f, "another history, wsrep_cluster_state_uuid is {cluster_state_uuid}")
             }
+            Self::SplitBrain { conf_id, size } => write!(
+                f,
+                "split brain: Primary in a component of its own (view {conf_id}, {size} members) beside the one that counts \
+                 (pc.bootstrap or pc.ignore_sb?)"
+            ),
             Self::OldView { conf_id, newest } => {
                 write!(f, "still in view {conf_id} of the cluster, others are in {newest}")
             }

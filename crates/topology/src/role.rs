@@ -128,6 +128,8 @@ pub struct Group {
     pub assist: Option<Arc<str>>,
     /// Why the epoch can't be read or written, and what follows; none where it can, or there is none.
     pub epoch_trouble: Option<Arc<str>>,
+    /// Since when two components of a Galera cluster both call themselves Primary.
+    pub split_since: Option<Millis>,
     /// Galera nodes that flow control holds up, and since when.
     pub held_up: Vec<(Endpoint, Millis)>,
     /// What the next writer waits for, where that is not a server's own state.
@@ -186,6 +188,8 @@ pub struct View {
     pub history: String,
     /// Counts the views of the history: `wsrep_cluster_conf_id`, or the second part of a group's view id.
     pub number: u64,
+    /// How many members it has.
+    pub size: u32,
     /// The writer's own address among the members of a Galera cluster, if known.
     pub writer_address: Option<String>,
     /// When it was first seen.

@@ -136,6 +136,7 @@ pub(super) fn view_of(state: &GaleraState, since: Millis) -> View {
     View {
         history: state.cluster_state_uuid.clone(),
         number: state.cluster_conf_id,
+        size: state.cluster_size,
         writer_address: None,
         since,
         older_since: None,

@@ -4,6 +4,7 @@ mod articles;
 mod auto_failover;
 mod cases;
 mod choices;
+mod components;
 mod group_properties;
 mod group_replication;
 mod properties;

@@ -1,0 +1,122 @@
+//! Two components of one history that both call themselves Primary: somebody has bootstrapped a part of a cluster whose
+//! other part goes on (`pc.bootstrap`), or has it go on without quorum (`pc.ignore_sb`). Each would take writes that the
+//! other never sees. One of them counts: that with the last writer, else the larger one, else none.
+
+use std::collections::BTreeSet;
+
+use super::Cluster;
+use crate::judge::Out;
+use crate::{Endpoint, GaleraState, Reason};
+
+/// Nodes don't report a change of their view at the same moment.
+const SPLIT_MS: u64 = 500;
+
+/// Nodes that say the same of their view.
+struct Component<'a> {
+    view: &'a GaleraState,
+    nodes: Vec<&'a Endpoint>,
+    /// They can't be one component, as two have the same place in it, and nobody knows who is with whom.
+    is_several: bool,
+}
+
+impl Component<'_> {
+    fn is_in(&self, state: &GaleraState) -> bool {
+        let of = |state: &GaleraState| (state.cluster_conf_id, state.cluster_size);
+        of(self.view) == of(state) && self.view.members == state.members
+    }
+
+    /// Whether they can't be parts of one succession of views.
+    fn excludes(&self, other: &Self) -> bool {
+        let (newer, older) = match self.view.cluster_conf_id.cmp(&other.view.cluster_conf_id) {
+            std::cmp::Ordering::Equal => return true,
+            std::cmp::Ordering::Greater => (self, other),
+            std::cmp::Ordering::Less => (other, self),
+        };
+        // The older view's nodes would have known that they are left behind by now, if a majority of it had gone on.
+        let size = older.view.cluster_size;
+        newer.view.cluster_size * 2 <= size && older.nodes.len() * 2 > size as usize
+    }
+}
+
+impl<'a> Cluster<'a> {
+    /// Takes the nodes out that are not in the component that counts.
+    pub(super) fn drop_other_components(&mut self) {
+        let components = self.components();
+        let is_split = components.iter().enumerate().any(|(at, one)| {
+            one.is_several || components.iter().skip(at + 1).any(|other| one.excludes(other))
+        });
+        self.split_since = is_split.then(|| self.before.split_since.unwrap_or(self.now));
+        // The first writer is not chosen by what may be over in a moment.
+        let patience_ms = if self.before.last_writers().is_empty() { 0 } else { SPLIT_MS };
+        if self.split_since.is_none_or(|since| self.now.since(since) < patience_ms) {
+            return;
+        }
+        let counts = self.one_that_counts(&components);
+        let mut out: BTreeSet<&Endpoint> = BTreeSet::new();
+        for (at, component) in components.iter().enumerate() {
+            let is_out = match counts {
+                Some(kept) if kept == at => false,
+                Some(kept) => components.get(kept).is_some_and(|kept| component.excludes(kept)),
+                None => component.is_several || components.iter().any(|other| component.excludes(other)),
+            };
+            if is_out {
+                out.extend(&component.nodes);
+            } else if component.is_several {
+                let last = self.before.last_writers();
+                out.extend(component.nodes.iter().copied().filter(|node| !last.contains(node)));
+            }
+        }
+        for member in &mut self.members {
+            if let Ok(state) = member.state
+                && out.contains(member.endpoint)
+            {
+                let reason = Reason::SplitBrain { conf_id: state.cluster_conf_id, size: state.cluster_size };
+                member.state = Err(Out::lost(reason));
+            }
+        }
+    }
+
+    /// Of nodes that have just answered.
+    fn components(&self) -> Vec<Component<'a>> {
+        let mut components: Vec<Component<'a>> = Vec::new();
+        for member in &self.members {
+            let Ok(state) = member.state else { continue };
+            if self.unanswered.contains(&member.endpoint) {
+                continue;
+            }
+            // A component of one is nobody else's.
+            let is_alone = state.cluster_size == 1;
+            match components.iter_mut().find(|component| !is_alone && component.is_in(state)) {
+                Some(component) => {
+                    let index = |node: &&Endpoint| {
+                        let state = self.reported.iter().find(|(known, _)| known == node);
+                        state.and_then(|(_, state)| state.local_index)
+                    };
+                    component.is_several |= component
+                        .nodes
+                        .iter()
+                        .any(|node| state.local_index.is_some() && index(node) == state.local_index);
+                    component.nodes.push(member.endpoint);
+                }
+                None => {
+                    let nodes = vec![member.endpoint];
+                    components.push(Component { view: state, nodes, is_several: false });
+                }
+            }
+        }
+        components
+    }
+
+    fn one_that_counts(&self, components: &[Component<'_>]) -> Option<usize> {
+        let last = self.before.last_writers();
+        let has_writer = |component: &Component<'_>| component.nodes.iter().any(|node| last.contains(node));
+        if let Some(at) = components.iter().position(has_writer) {
+            return Some(at);
+        }
+        let size = |component: &Component<'_>| component.view.cluster_size;
+        let largest = components.iter().map(size).max()?;
+        let mut of_that_size = components.iter().enumerate().filter(|(_, one)| size(one) == largest);
+        let first = of_that_size.next()?;
+        (of_that_size.next().is_none() && !first.1.is_several).then_some(first.0)
+    }
+}

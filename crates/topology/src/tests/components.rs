@@ -1,0 +1,135 @@
+//! Components that both call themselves Primary, and views whose members don't tell their addresses.
+
+use super::*;
+
+/// The three nodes, with the first one as the writer.
+fn started() -> World {
+    let mut world = World::new(policy(WriterReads::No));
+    for index in 0..3 {
+        world.see(index, Ok(synced(index)));
+    }
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+    world
+}
+
+/// A view of these nodes.
+fn in_view(world: &mut World, nodes: &[usize], conf_id: u64) {
+    for (place, index) in nodes.iter().enumerate() {
+        world.see_changed(*index, |state| {
+            state.cluster_conf_id = conf_id;
+            state.cluster_size = u32::try_from(nodes.len()).unwrap();
+            state.members = nodes.iter().map(|node| format!("{}:3306", NODES[*node])).collect();
+            state.local_index = u32::try_from(place).ok();
+        });
+    }
+}
+
+/// The nodes without an address that tells them apart.
+fn auto(world: &mut World, nodes: &[usize], conf_id: u64) {
+    in_view(world, nodes, conf_id);
+    for seen in &mut world.seen {
+        if let Some(ServerState::Galera(state)) = &mut seen.state {
+            state.members.iter_mut().for_each(|member| "AUTO".clone_into(member));
+        }
+    }
+}
+
+fn settle(world: &mut World, look: impl Fn(&mut World)) {
+    for _ in 0..40 {
+        world.pass(100);
+        look(world);
+        world.decide();
+    }
+}
+
+fn reason(world: &World, index: usize) -> String {
+    let place =
+        world.roles.places.iter().find(|place| place.endpoint == node(index) && place.role == Role::Offline);
+    place.map(|place| place.reason.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_minority_that_was_bootstrapped_gets_nothing_while_the_majority_goes_on() {
+    let mut world = started();
+    // The third node was made Primary alone, in a view that the others, still in theirs, know nothing of.
+    settle(&mut world, |world| {
+        in_view(world, &[2], 4);
+        in_view(world, &[0, 1], 3);
+        for index in [0, 1] {
+            world.see(index, Ok(synced(index)));
+        }
+    });
+    assert_eq!(world.writer(), Some(0));
+    assert!(
+        reason(&world, 2).starts_with("split brain: Primary in a component of its own (view 4, 1 members)")
+    );
+    // The others have their new view, too, which has the same number.
+    settle(&mut world, |world| {
+        in_view(world, &[2], 4);
+        in_view(world, &[0, 1], 4);
+    });
+    assert_eq!(world.writer(), Some(0));
+    assert!(reason(&world, 2).starts_with("split brain"), "{}", reason(&world, 2));
+    // Together again.
+    settle(&mut world, |world| in_view(world, &[0, 1, 2], 5));
+    assert_eq!((world.writer(), reason(&world, 2)), (Some(0), String::new()));
+}
+
+#[test]
+fn of_two_that_both_go_on_without_quorum_the_one_with_the_writer_counts() {
+    let mut world = started();
+    world.rows.retain(|row| row.endpoint != node(2));
+    settle(&mut world, |world| in_view(world, &[0, 1], 4));
+    settle(&mut world, |world| {
+        auto(world, &[1], 5);
+        auto(world, &[0], 5);
+    });
+    assert_eq!(world.writer(), Some(0));
+    assert!(reason(&world, 1).starts_with("split brain"), "{}", reason(&world, 1));
+    // Who does not know the last writer trusts neither.
+    world.roles = Roles::default();
+    settle(&mut world, |world| {
+        auto(world, &[1], 5);
+        auto(world, &[0], 5);
+    });
+    assert_eq!(world.writer(), None);
+}
+
+#[test]
+fn an_ordinary_change_of_the_view_is_no_split() {
+    let mut world = started();
+    // The third node is cut off and says for a while that it is in the old view.
+    settle(&mut world, |world| {
+        in_view(world, &[0, 1], 4);
+        world.see(2, Ok(synced(2)));
+    });
+    assert_eq!(world.writer(), Some(0));
+    assert!(reason(&world, 2).contains("still in view 3"), "{}", reason(&world, 2));
+    // Two leave in order, one after the other.
+    settle(&mut world, |world| in_view(world, &[0], 6));
+    assert_eq!(world.writer(), Some(0));
+}
+
+#[test]
+fn without_addresses_a_newer_view_confirms_a_loss_only_if_it_has_no_room_for_the_writer() {
+    let mut world = started();
+    settle(&mut world, |world| auto(world, &[0, 1, 2], 3));
+    // Only the way to the writer is broken, and a node that Weir does not know has joined.
+    world.see(0, Err(refused()));
+    for index in [1, 2] {
+        world.see_changed(index, |state| {
+            (state.cluster_conf_id, state.cluster_size) = (4, 4);
+            state.members = vec!["AUTO".to_owned(); 4];
+        });
+    }
+    world.pass(500);
+    world.decide();
+    assert_eq!(world.writer(), None, "the writer may be in that view");
+    // It is gone: all members of the newest view are known.
+    auto(&mut world, &[1, 2], 5);
+    world.pass(500);
+    auto(&mut world, &[1, 2], 5);
+    world.decide();
+    assert!(matches!(world.writer(), Some(1 | 2)), "{:?}", world.writer());
+}
