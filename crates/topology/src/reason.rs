@@ -288,6 +288,11 @@ pub enum Reason {
         /// `max_replication_lag`, in seconds.
         limit_s: u32,
     },
+    /// Is not read_only, but was the writer, was lost, and has come back after another one had taken its place.
+    Replaced {
+        /// The other.
+        writer: Endpoint,
+    },
     /// Is not read_only, and the others replicate from another writer.
     Deposed {
         /// The other.
@@ -474,6 +479,11 @@ impl fmt::Display for Reason {
                 f,
                 "replication does not run, which counts as {counts_as_s} s behind, more than max_replication_lag \
                  {limit_s}"
+            ),
+            Self::Replaced { writer } => write!(
+                f,
+                "not read_only, but {writer} has taken its place while it was away: no work before somebody makes it \
+                 read_only, or other servers its replicas"
             ),
             Self::Deposed { writer } => write!(
                 f,

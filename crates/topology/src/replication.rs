@@ -2,6 +2,7 @@
 //! see [`failover`], too.
 
 mod failover;
+mod replaced;
 
 use std::cmp::Reverse;
 
@@ -25,6 +26,11 @@ pub(crate) fn decide(
     let mut members = member::members(&hostgroups, intent, |endpoint| answering(policy, judge, endpoint));
     let before = previous.before(policy.writer_hostgroup, Flavour::Replication);
     let (succession, waits_for) = failover::rule(policy, &mut members, &before, judge).unzip();
+    let replaced = match policy.failover_after_ms {
+        None => replaced::rule(policy, &mut members, &before),
+        // There more than half of the servers tell.
+        Some(_) => Vec::new(),
+    };
     let servers = Servers { policy, members, before, previous };
     let writers = servers.writers();
     let mut places = servers.writer_places(&writers);
@@ -41,6 +47,7 @@ pub(crate) fn decide(
         succession,
         waits_for: waits_for.flatten(),
         tenure,
+        replaced,
         ..servers.before.clone()
     };
     (places, group)

@@ -128,6 +128,8 @@ pub struct Group {
     pub assist: Option<Arc<str>>,
     /// Why the epoch can't be read or written, and what follows; none where it can, or there is none.
     pub epoch_trouble: Option<Arc<str>>,
+    /// Writers with replication that others have replaced while they were away, and about which nobody has decided since.
+    pub replaced: Vec<Endpoint>,
     /// Since when two components of a Galera cluster both call themselves Primary.
     pub split_since: Option<Millis>,
     /// Galera nodes that flow control holds up, and since when.

@@ -206,8 +206,9 @@ fn check_replication(world: &World) {
         |hostgroup| world.roles.hostgroup(hostgroup).iter().filter(|place| place.status == Status::Online);
     for index in 0..NODES.len() {
         let writes = online(100).any(|place| place.endpoint == node(index));
-        let may = state(&node(index)).is_some_and(|state| state.read_only == Some(false));
-        assert_eq!(writes, may, "exactly those that are not read_only write");
+        let is_replaced = world.roles.groups[0].replaced.contains(&node(index));
+        let may = state(&node(index)).is_some_and(|state| state.read_only == Some(false)) && !is_replaced;
+        assert_eq!(writes, may, "exactly those that are not read_only, and were not replaced, write");
     }
     let limit = |endpoint: &Endpoint| {
         let own = world.rows.iter().find(|row| row.endpoint == *endpoint && row.hostgroup == 101);
@@ -219,7 +220,9 @@ fn check_replication(world: &World) {
     };
     let writes = |endpoint: &Endpoint| world.roles.groups[0].writers.contains(endpoint);
     assert!(online(101).all(|place| writes(&place.endpoint) || in_time(&place.endpoint)));
-    let somebody_can = (0..NODES.len()).any(|index| writes(&node(index)) || in_time(&node(index)));
+    let is_replaced = |endpoint: &Endpoint| world.roles.groups[0].replaced.contains(endpoint);
+    let can = |endpoint: &Endpoint| writes(endpoint) || in_time(endpoint) && !is_replaced(endpoint);
+    let somebody_can = (0..NODES.len()).any(|index| can(&node(index)));
     assert_eq!(online(101).count() > 0, somebody_can);
     assert!(world.roles.groups[0].hold.is_none() || world.roles.groups[0].writers.is_empty());
     assert_eq!(id(0).len(), 36);

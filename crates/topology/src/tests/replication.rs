@@ -299,3 +299,65 @@ fn a_state_read_from_a_server() {
     assert_eq!(ReplicaState::from_rows([], [mysql]).lag, Lag::Seconds(7));
     assert_eq!(ReplicaState::from_rows([("read_only", "NO_LOCK_NO_ADMIN")], [mysql]).read_only, Some(true));
 }
+
+#[test]
+fn a_writer_that_was_replaced_while_it_was_away_gets_no_write() {
+    let mut world = World::replicated(replication_policy());
+    world.see_state(0, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), None);
+    // Somebody promotes a replica, and the old writer is started as it was.
+    world.see_server(1, server(false, Lag::NoReplica));
+    world.decide();
+    assert_eq!(world.writer(), Some(1));
+    world.see_server(0, server(false, Lag::NoReplica));
+    world.decide();
+    assert_eq!(world.picture(), "- W R");
+    let reason =
+        world.roles.places.iter().find(|place| place.endpoint == node(0)).unwrap().reason.to_string();
+    assert!(reason.contains("192.168.4.23:3306 has taken its place while it was away"), "{reason}");
+    // The next one is lost, too: its replica still knows of its writes, the old writer does not.
+    world.see_state(1, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), None);
+    // Somebody decides.
+    world.see_server(0, server(true, Lag::NoReplica));
+    world.decide();
+    world.see_server(0, server(false, Lag::NoReplica));
+    world.decide();
+    assert_eq!(world.writer(), Some(0));
+}
+
+#[test]
+fn a_writer_that_was_away_writes_again_with_replicas_of_its_own_or_alone() {
+    let mut world = World::replicated(replication_policy());
+    let lose = |world: &mut World| {
+        world.see_state(0, Err(refused()));
+        world.decide();
+        world.see_server(1, server(false, Lag::NoReplica));
+        world.decide();
+        world.see_server(0, server(false, Lag::NoReplica));
+        world.decide();
+        assert_eq!(world.writer(), Some(1));
+    };
+    lose(&mut world);
+    let source = SourceLink { id: String::new(), endpoint: Some(node(0)), link: Link::Up };
+    world.see_server(2, ReplicaState { source: Some(source), ..server(true, Lag::Seconds(0)) });
+    world.decide();
+    assert_eq!(world.roles.hostgroup(100).len(), 2, "two that are not read_only write, as with ProxySQL");
+    let mut world = World::replicated(replication_policy());
+    lose(&mut world);
+    world.see_state(1, Err(refused()));
+    world.see_state(2, Err(refused()));
+    world.decide();
+    assert_eq!(world.writer(), Some(0), "nobody else is left");
+    // Two that write beside each other on purpose do so again when one has been away.
+    let mut world = World::replicated(replication_policy());
+    world.see_server(1, server(false, Lag::NoReplica));
+    world.decide();
+    world.see_state(0, Err(refused()));
+    world.decide();
+    world.see_server(0, server(false, Lag::NoReplica));
+    world.decide();
+    assert_eq!(world.roles.hostgroup(100).len(), 2);
+}

@@ -1,0 +1,55 @@
+//! Without `auto_failover` whoever sets read_only decides who writes. A writer that was lost, and whose place another one
+//! has taken meanwhile, may come back as it was, not read_only: nobody has decided that. It gets no write as long as
+//! anybody else of its cluster answers, until somebody does: by making it read_only, or others its replicas.
+
+use super::Member;
+use crate::judge::Out;
+use crate::{Endpoint, Group, Link, Reason, ReplicationPolicy};
+
+/// Takes the role from writers that were replaced while they were away; all of these.
+pub(super) fn rule(policy: &ReplicationPolicy, members: &mut [Member<'_>], before: &Group) -> Vec<Endpoint> {
+    let mut replaced = before.replaced.clone();
+    let is_writable = |member: &Member<'_>| {
+        member.state.as_ref().is_ok_and(|state| state.is_read_only(policy.check) == Ok(false))
+    };
+    let last = before.last_writers();
+    let next = members.iter().find(|member| {
+        is_writable(member) && !last.contains(member.endpoint) && !replaced.contains(member.endpoint)
+    });
+    if let Some(next) = next {
+        let is_gone = |endpoint: &&Endpoint| {
+            let member = members.iter().find(|member| member.endpoint == *endpoint);
+            member.is_some_and(|member| member.state.as_ref().is_err_and(|out| out.lost))
+        };
+        for former in last.iter().filter(is_gone).filter(|former| *former != next.endpoint) {
+            if !replaced.contains(former) {
+                replaced.push(former.clone());
+            }
+        }
+    }
+    replaced.retain(|former| is_still_replaced(former, policy, members));
+    // The writer of now, or of before: for the reason only.
+    let heir = members.iter().find(|member| is_writable(member) && !replaced.contains(member.endpoint));
+    let heir = heir.map(|member| member.endpoint).or(last.first()).cloned();
+    for member in members.iter_mut().filter(|member| replaced.contains(member.endpoint)) {
+        if member.state.is_ok()
+            && let Some(writer) = &heir
+        {
+            member.state = Err(Out::lost(Reason::Replaced { writer: writer.clone() }));
+        }
+    }
+    replaced
+}
+
+fn is_still_replaced(former: &Endpoint, policy: &ReplicationPolicy, members: &[Member<'_>]) -> bool {
+    let Some(member) = members.iter().find(|member| member.endpoint == former) else { return false };
+    let Ok(state) = member.state else { return true };
+    let follows = |other: &&Member<'_>| {
+        let source = other.state.as_ref().ok().and_then(|state| state.source.as_ref());
+        source.is_some_and(|source| source.link == Link::Up && source.names(former, &state.id))
+    };
+    let mut others = members.iter().filter(|other| other.endpoint != former && other.state.is_ok());
+    let is_decided =
+        state.is_read_only(policy.check) != Ok(false) || others.clone().any(|other| follows(&other));
+    !is_decided && others.next().is_some()
+}
