@@ -51,6 +51,8 @@ fn line() -> String {
 fn replace(path: &Path) -> std::io::Result<()> {
     let mut new = path.to_owned().into_os_string();
     new.push(format!(".{}", std::process::id()));
+    // Of a process with the same id that ended right here; in a container they all have the same.
+    let _ = fs::remove_file(&new);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
     let written = file.write_all(line().as_bytes()).and_then(|()| fs::rename(&new, path));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
