@@ -139,6 +139,7 @@ mod tests {
         };
         let view = View {
             history: "uuid".to_owned(),
+            size: 3,
             number: 7,
             writer_address: None,
             since: Millis(1),
