@@ -1,9 +1,10 @@
 use rustix::time::{ClockId, clock_gettime};
 use weir_topology::Millis;
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of [`weir_topology::ServerShared`].
+/// Nanoseconds of CLOCK_BOOTTIME, the clock of [`weir_topology::ServerShared`]. It goes on while the machine is
+/// suspended: a lease must not outlast that.
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(ClockId::Boottime);
     // Neither part is ever negative.
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

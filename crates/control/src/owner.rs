@@ -322,6 +322,9 @@ impl Owner {
         let at = self.seen.iter().position(|seen| seen.endpoint == *endpoint);
         let before = at.and_then(|at| self.seen.get(at));
         let mut after = Observation::after(before, endpoint, now, look.result);
+        if let Some(asked_at) = look.asked_at {
+            after = after.with_question(asked_at);
+        }
         if let Some(took) = look.ping {
             after = after.with_ping(took);
         }
@@ -443,7 +446,7 @@ impl Owner {
         let previous = std::mem::replace(&mut self.roles, decided);
         self.end_switches();
         self.note_epochs();
-        self.limit_writes();
+        self.limit_writes(now);
         if changed {
             log(&self.roles, &previous);
             // First: what a causal probe finds out must hold for all that is done by the new roles.

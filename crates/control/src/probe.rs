@@ -7,8 +7,9 @@ mod replication;
 use std::time::{Duration, Instant, SystemTime};
 
 use weir_client::{Connection, Error, Options};
-use weir_topology::{ProbeError, ServerState};
+use weir_topology::{Millis, ProbeError, ServerState};
 
+use crate::clock::monotonic_ms;
 use crate::settings::Kind;
 use crate::watch::Watch;
 
@@ -35,6 +36,8 @@ pub(crate) struct Look {
     pub(crate) at: SystemTime,
     /// How long it took to get the state.
     pub(crate) took: Duration,
+    /// When the server was asked for it, if it was.
+    pub(crate) asked_at: Option<Millis>,
     /// What was tried on the way, for the log.
     pub(crate) attempts: Vec<Attempt>,
 }
@@ -82,6 +85,7 @@ pub(crate) struct Probe {
     /// The last ping.
     pinged_at: Option<Instant>,
     ping: Option<Duration>,
+    asked_at: Option<Millis>,
     /// The last attempt to make a new connection.
     connected_at: Option<Instant>,
     attempts: Vec<Attempt>,
@@ -99,6 +103,7 @@ impl Probe {
             galera: galera::Memory::default(),
             pinged_at: None,
             ping: None,
+            asked_at: None,
             connected_at: None,
             attempts: Vec::new(),
             is_kept_out: false,
@@ -128,7 +133,7 @@ impl Probe {
             self.connected_at = Some(Instant::now());
         }
         let attempts = std::mem::take(&mut self.attempts);
-        Look { result, ping: self.ping.take(), accepts, at, took, attempts }
+        Look { result, ping: self.ping.take(), accepts, at, took, asked_at: self.asked_at.take(), attempts }
     }
 
     /// Looks for changes of accounts and defaults, over the same connection. What comes of it is no part of a look.
@@ -203,6 +208,7 @@ impl Probe {
             self.ping = Some(now.elapsed());
             self.pinged_at = Some(now);
         }
+        self.asked_at = Some(monotonic_ms());
         Ok(match self.kind {
             Kind::Ping => ServerState::Alive,
             Kind::Galera => self.galera.state(connection)?.into(),

@@ -332,6 +332,7 @@ mod tests {
             accepts: false,
             at,
             took: Duration::from_micros(300),
+            asked_at: None,
             attempts: ping.map(attempt).into_iter().collect(),
         }
     }

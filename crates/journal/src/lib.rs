@@ -197,8 +197,8 @@ impl Journal {
     }
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of all records.
+/// Nanoseconds of CLOCK_BOOTTIME, the clock of all records.
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

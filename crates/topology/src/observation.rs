@@ -23,6 +23,8 @@ pub struct Observation {
     pub at: Millis,
     /// The last state that still counts: that of the last probe, or after a few time-outs that before them.
     pub state: Option<ServerState>,
+    /// When the server was asked for `state`; what it said was true then, and may have changed at once.
+    pub state_asked_at: Millis,
     /// Why the last probe gave no state.
     pub fault: Option<ProbeError>,
     /// Time-outs and the like in a row, up to the last probe.
@@ -129,6 +131,8 @@ impl Observation {
             ),
             Err(fault) => (None, Some(fault), 0),
         };
+        let kept_since = previous.filter(|_| fault.is_some()).map(|previous| previous.state_asked_at);
+        let state_asked_at = kept_since.unwrap_or(at);
         let back = match (previous, &fault) {
             // It was another process.
             (_, Some(ProbeError::Unreachable(_))) => None,
@@ -144,7 +148,28 @@ impl Observation {
                 .is_some_and(|(previous, state)| previous.is_of_another_history(state));
         let epoch = previous.filter(|_| !is_another).and_then(|previous| previous.epoch.clone());
         let endpoint = endpoint.clone();
-        Self { endpoint, at, state, fault, timeouts, back, version, connects, latency_us, epoch }
+        Self {
+            endpoint,
+            at,
+            state,
+            state_asked_at,
+            fault,
+            timeouts,
+            back,
+            version,
+            connects,
+            latency_us,
+            epoch,
+        }
+    }
+
+    /// The same where an answer took a while, or who waited for it was stopped: the server was asked at `asked_at`.
+    #[must_use]
+    pub fn with_question(mut self, asked_at: Millis) -> Self {
+        if self.fault.is_none() {
+            self.state_asked_at = asked_at.min(self.at);
+        }
+        self
     }
 
     fn is_of_another_history(&self, state: &ServerState) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Endpoint, SessionVariables};
 
-/// One server's counters, shared by all threads. All times are nanoseconds of CLOCK_MONOTONIC.
+/// One server's counters, shared by all threads. All times are nanoseconds of CLOCK_BOOTTIME.
 #[derive(Debug)]
 pub struct ServerShared {
     /// The server.

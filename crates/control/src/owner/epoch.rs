@@ -216,13 +216,14 @@ impl Owner {
     }
 
     /// Before the roles are published: what is sent by the new ones must be within their lease.
-    pub(super) fn limit_writes(&self) {
+    /// What was decided `now` counts from then on, however long it takes until it is published.
+    pub(super) fn limit_writes(&self, now: Millis) {
         for (hostgroup, accord) in &self.accords {
             let is_member = |endpoint: &&Endpoint| self.cluster_of(endpoint) == Some(*hostgroup);
             let members: Vec<Endpoint> = self.settings.probes.keys().filter(is_member).cloned().collect();
             accord.limit_writes(&self.roles, &members, &self.registry);
         }
-        let until_ns = (self.now().0 + ReplicationPolicy::LEASE_MS).saturating_mul(1_000_000);
+        let until_ns = (now.0 + ReplicationPolicy::LEASE_MS).saturating_mul(1_000_000);
         for group in self.roles.groups.iter().filter(|group| group.succession.is_some()) {
             group.writers.iter().for_each(|writer| self.registry.server(writer).write_until(until_ns));
         }

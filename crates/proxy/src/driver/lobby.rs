@@ -27,9 +27,9 @@ pub(super) const WAKER: u64 = u64::MAX;
 /// Event data of the first listener.
 pub(super) const LISTENERS: u64 = u64::MAX - 1024;
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of all deadlines and positions.
+/// Nanoseconds of CLOCK_BOOTTIME, the clock of all deadlines, leases and positions: also of those of the monitor.
 pub fn now() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 

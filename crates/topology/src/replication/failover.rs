@@ -39,7 +39,7 @@ pub(super) fn rule(
         return None;
     }
     for member in members.iter_mut().filter(|member| member.state.is_ok()) {
-        if let Some(age_ms) = too_old_ms(policy, after_ms, member.endpoint, judge) {
+        if let Some(age_ms) = too_old_ms(after_ms, member.endpoint, judge) {
             member.state = Err(Out::silent(Reason::NotObservedForLong { age_ms }));
         }
     }
@@ -74,28 +74,18 @@ fn seen<'a>(
     match &member.state {
         Ok(state) => Some(state),
         Err(Out { reason: Reason::Wished(Wish::OfflineSoft), .. }) => {
-            let is_fresh = too_old_ms(policy, after_ms, member.endpoint, judge).is_none();
+            let is_fresh = too_old_ms(after_ms, member.endpoint, judge).is_none();
             super::answering(policy, judge, member.endpoint).ok().filter(|_| is_fresh)
         }
         Err(_) => None,
     }
 }
 
-/// How long ago a server was seen that does not count for that: since then others may have replaced the writer. Probes
-/// that come in time are never so late.
-fn too_old_ms(
-    policy: &ReplicationPolicy,
-    after_ms: u64,
-    endpoint: &Endpoint,
-    judge: &Judge<'_>,
-) -> Option<u64> {
+/// How long ago a server was asked, where its answer does not count any more for that: since then others may have
+/// replaced the writer. Probes that come in time are never so late.
+fn too_old_ms(after_ms: u64, endpoint: &Endpoint, judge: &Judge<'_>) -> Option<u64> {
     let counts_ms = after_ms.saturating_sub(ReplicationPolicy::LEASE_MS);
-    // What a server has said counts on while a few probes have no answer.
-    let steps_ms = after_ms.saturating_sub(2 * ReplicationPolicy::LEASE_MS);
-    let step_ms = steps_ms / u64::from(policy.timeouts_max.max(1));
-    let seen = judge.observation(endpoint)?;
-    let missed_ms = step_ms.saturating_mul(u64::from(seen.timeouts));
-    let age_ms = judge.now.since(seen.at).saturating_add(missed_ms);
+    let age_ms = judge.now.since(judge.observation(endpoint)?.state_asked_at);
     (age_ms > counts_ms).then_some(age_ms)
 }
 

@@ -135,6 +135,9 @@ impl World {
         self.now = Millis(self.now.0 + ms);
         for seen in &mut self.seen {
             seen.at = self.now;
+            if seen.fault.is_none() {
+                seen.state_asked_at = self.now;
+            }
         }
     }
 

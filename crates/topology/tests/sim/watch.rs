@@ -96,7 +96,7 @@ pub(crate) trait Watch {
             return;
         }
         probe.id += 1;
-        probe.is_asking = true;
+        (probe.is_asking, probe.asked_at) = (true, context.now);
         let (id, life, timeout) = (probe.id, asking.life, asking.settings.timeout);
         let deadline = context.now + timeout;
         let travel = travel(context, path.delay);

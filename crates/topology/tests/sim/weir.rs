@@ -174,6 +174,8 @@ pub(crate) struct Probe {
     pub(crate) suspected_at: Time,
     /// When it last failed or was late.
     pub(crate) failed_at: Time,
+    /// When it last asked.
+    pub(crate) asked_at: Time,
 }
 
 /// A process with its own clock.
@@ -331,6 +333,7 @@ impl Weir {
         }
         let before = self.seen.iter().position(|seen| seen.endpoint == server);
         let after = Observation::after(before.map(|before| &self.seen[before]), &server, at, result);
+        let after = after.with_question(self.clock(self.probes[node].asked_at));
         match before {
             Some(before) => self.seen[before] = after,
             None => self.seen.push(after),

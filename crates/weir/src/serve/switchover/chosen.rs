@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use weir_control::monotonic_ns;
 use weir_topology::Endpoint;
 
 use super::{Operator, Plan, why_not};
@@ -30,9 +30,7 @@ impl Operator {
 
     /// Waits until everything that was acknowledged before now is visible on a server.
     fn wait_caught_up(&self, to: &Endpoint) -> Result<(), String> {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns =
-            u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0);
+        let now_ns = monotonic_ns();
         let shared = self.registry.server(to);
         // Others may have written, too.
         shared.note_write(now_ns);
