@@ -46,6 +46,7 @@ mod proxies;
 mod query_rules;
 mod reload;
 mod replication;
+mod replication_recovery;
 mod replication_switchover;
 mod results;
 mod scheduler;
@@ -115,6 +116,7 @@ fn cases() -> Vec<Case> {
         query_rules::trials(),
         reload::trials(),
         replication::trials(),
+        replication_recovery::trials(),
         replication_switchover::trials(),
         results::trials(),
         scheduler::trials(),

@@ -61,6 +61,7 @@ mod member;
 mod observation;
 mod policy;
 pub mod positions;
+pub mod procedure;
 mod readers;
 mod reason;
 mod replica_state;

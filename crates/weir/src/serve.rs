@@ -12,6 +12,7 @@ mod opening;
 mod operations;
 mod pause;
 pub(crate) mod peers;
+mod recovery;
 mod reload;
 mod switchover;
 mod whereabouts;
@@ -41,6 +42,7 @@ pub(crate) use self::intake::Intake;
 use self::intake::Offer;
 use self::opening::Opened;
 use self::operations::{Operations, Request};
+use self::recovery::Recoveries;
 use self::reload::Reloader;
 use self::switchover::Successions;
 use crate::addresses::Names;
@@ -172,6 +174,7 @@ struct Server {
     epochs: Epochs,
     failbacks: Failbacks,
     successions: Successions,
+    recoveries: Recoveries,
     operations: Operations,
     /// Counts sessions on servers that leave, while there are any.
     counting: Option<JoinHandle<()>>,
@@ -235,12 +238,16 @@ impl Server {
     fn see_to_clusters(&mut self) {
         self.fail_back();
         self.see_to_successions();
+        self.see_to_recoveries();
     }
 
     /// The next event; meanwhile what is due is done. None when nobody is left who could tell something.
     fn next_event(&mut self, inbox: &Receiver<Event>) -> Option<Event> {
         loop {
-            let due = [self.failbacks.next(), self.successions.next()].into_iter().flatten().min();
+            let due = [self.failbacks.next(), self.successions.next(), self.recoveries.next()]
+                .into_iter()
+                .flatten()
+                .min();
             let Some(due) = due else { return inbox.recv().ok() };
             match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {

@@ -10,7 +10,7 @@ use crate::cluster::Path;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
-use crate::stage::{CHOOSING, FAILOVERS, GROUPS, REPLICAS};
+use crate::stage::{CHOOSING, FAILOVERS, GROUPS, REPLICAS, SWITCHOVERS};
 use crate::weir::{READERS, WRITERS, Weir};
 
 /// How a world is run.
@@ -114,11 +114,13 @@ pub(crate) enum Breach {
     FailoverTakesAny,
     /// A lost writer is never replaced.
     FailoverNever,
+    /// A switchover needs no lock.
+    SwitchoverTakesNoLock,
 }
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 36] = [
+    pub(crate) const ALL: [Self; 37] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -155,6 +157,7 @@ impl Breach {
         Self::FailoverLooksOnce,
         Self::FailoverTakesAny,
         Self::FailoverNever,
+        Self::SwitchoverTakesNoLock,
     ];
 
     /// Whether it takes several Weirs that agree on an epoch.
@@ -166,6 +169,7 @@ impl Breach {
     pub(crate) fn seeds(self) -> impl Iterator<Item = u64> {
         let first = match self {
             Self::AddsWriters | Self::NeverGivesBack | Self::IgnoresUptime => CHOOSING,
+            _ if self >= Self::SwitchoverTakesNoLock => SWITCHOVERS,
             _ if self >= Self::FailoverLooksOnce => FAILOVERS,
             _ if self >= Self::ReplicasIgnoreReadOnly => REPLICAS,
             _ if self >= Self::GroupIgnoresQuorum => GROUPS,

@@ -5,7 +5,8 @@
 //!
 //! Five kinds: Galera, in those with odd numbers with an epoch; the same with several writers, or one that takes its
 //! role back (from 1000000 on); groups (from 2000000 on); replication (from 3000000 on), and the same with
-//! `auto_failover` (from 4000000 on), where what Weirs do with the servers is modelled, too.
+//! `auto_failover` (from 4000000 on), and with switchovers that are ordered of several Weirs at once (from 5000000 on).
+//! There what Weirs do with the servers is real, too: each procedure runs on a thread of its own, question by question.
 //!
 //! A seed is a world. `WEIR_SIM_SEED=n cargo test -p weir-topology --test sim one_world -- --nocapture` runs one and
 //! prints the end of its story; `WEIR_SIM_WORLDS=n` and `WEIR_SIM_FIRST=n` run others than the usual ones.
@@ -29,7 +30,7 @@ mod world;
 use std::thread;
 
 use breach::{Breach, Trial};
-use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, Tally, run};
+use stage::{CHOOSING, FAILOVERS, Failure, GROUPS, REPLICAS, SWITCHOVERS, Tally, run};
 
 /// Worlds in which something was found once; they come first.
 ///
@@ -62,6 +63,7 @@ const CHOOSING_WORLDS: u64 = 24;
 const GROUP_WORLDS: u64 = 60;
 const REPLICA_WORLDS: u64 = 40;
 const FAILOVER_WORLDS: u64 = 40;
+const SWITCHOVER_WORLDS: u64 = 40;
 /// Worlds in which a broken rule must show, and their steps: a hold in which probes hurry takes many.
 const WORLDS_PER_BREACH: usize = 100;
 const STEPS_PER_BREACH: u64 = 16_000;
@@ -164,6 +166,11 @@ fn auto_failover_keeps_the_rules() {
 }
 
 #[test]
+fn switchovers_keep_the_rules() {
+    keep_the_rules(SWITCHOVERS, SWITCHOVER_WORLDS);
+}
+
+#[test]
 fn one_world() {
     let Ok(seed) = std::env::var("WEIR_SIM_SEED") else { return };
     let seed = seed.parse().expect("WEIR_SIM_SEED is a number");
@@ -184,7 +191,12 @@ fn the_same_seed_is_the_same_world() {
 #[test]
 fn every_rule_that_is_broken_is_noticed() {
     let threads = thread::available_parallelism().map_or(2, usize::from).min(Breach::ALL.len());
-    let share = |offset: usize| Breach::ALL.into_iter().skip(offset).step_by(threads).for_each(break_rule);
+    // One of them alone: WEIR_SIM_BREACH=SwitchoverTakesNoLock
+    let wanted = std::env::var("WEIR_SIM_BREACH").ok();
+    let is_wanted = |breach: &Breach| wanted.as_ref().is_none_or(|wanted| *wanted == format!("{breach:?}"));
+    let all: Vec<Breach> = Breach::ALL.into_iter().filter(is_wanted).collect();
+    let share =
+        |offset: usize| all.iter().skip(offset).step_by(threads).for_each(|breach| break_rule(*breach));
     thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|offset| scope.spawn(move || share(offset))).collect();
         handles.into_iter().for_each(|handle| handle.join().expect("a rule can be broken unnoticed"));

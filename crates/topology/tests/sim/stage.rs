@@ -15,6 +15,8 @@ pub(crate) const CHOOSING: u64 = 1_000_000;
 pub(crate) const GROUPS: u64 = 2_000_000;
 pub(crate) const REPLICAS: u64 = 3_000_000;
 pub(crate) const FAILOVERS: u64 = 4_000_000;
+/// The same with switchovers that people order, in half of them without `auto_failover`.
+pub(crate) const SWITCHOVERS: u64 = 5_000_000;
 
 /// What is wrong, with the way there.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use super::failback::Failbacks;
 use super::ground::{Doors, Ground};
 use super::handover::Handover;
 use super::operations::Operations;
+use super::recovery::Recoveries;
 use super::reload::Reloader;
 use super::switchover::Successions;
 use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
@@ -111,6 +112,7 @@ pub(super) fn open(
         epochs,
         failbacks: Failbacks::default(),
         successions: Successions::default(),
+        recoveries: Recoveries::default(),
         operations: Operations::default(),
         counting: None,
         events: events.clone(),

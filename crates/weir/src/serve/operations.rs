@@ -17,6 +17,7 @@ use weir_control::{Planner, Reach, Reporter};
 use weir_proxy::service::Publisher;
 use weir_topology::{Endpoint, ServerRegistry};
 
+use super::recovery::Recovered;
 use super::{Event, Server};
 use crate::control::Steps;
 use crate::drained::Drained;
@@ -49,6 +50,8 @@ pub(super) enum Request {
     Hold { hostgroup: u32, because: Option<String>, done: Sender<()> },
     /// Other servers are drained. `done` is dropped when that has been published.
     Drained { done: Sender<()> },
+    /// A look for a switchover that was left half made has ended.
+    Looked { hostgroup: u32, is_found: bool },
     /// It has ended.
     Ended { operation: u64, outcome: Outcome },
 }
@@ -59,6 +62,8 @@ pub(super) enum Outcome {
     Told,
     /// A switchover that Weir began by itself.
     FailedBack { hostgroup: u32, is_done: bool },
+    /// A switchover that another Weir has left half made.
+    Recovered { hostgroup: u32, done: Recovered },
     /// Something that `auto_failover` calls for: what was done, or why it was not.
     Succeeded { hostgroup: u32, name: &'static str, pause: Duration, done: Result<Option<String>, String> },
 }
@@ -191,6 +196,7 @@ impl Server {
                 self.publish();
                 drop(done);
             }
+            Request::Looked { hostgroup, is_found } => self.looked_for_entry(hostgroup, is_found),
             Request::Ended { operation, outcome } => {
                 let ended = self.operations.running.remove(&operation);
                 // Only one that has panicked leaves anything held.
@@ -215,6 +221,7 @@ impl Server {
     fn take_outcome(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Told => {}
+            Outcome::Recovered { hostgroup, done } => self.recovered(hostgroup, done),
             Outcome::FailedBack { hostgroup, is_done } => self.failbacks.ended(hostgroup, is_done),
             Outcome::Succeeded { hostgroup, name, pause, done } => {
                 self.successions.rest(hostgroup, pause);
@@ -233,6 +240,11 @@ impl Server {
 }
 
 impl Operator {
+    /// Tells the main thread something, and waits for nothing.
+    pub(super) fn tell_main(&self, request: Request) {
+        let _ = self.events.send(Event::Operation(request));
+    }
+
     /// Asks the main thread for something; returns when it has been published.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ impl Operator {
         match moved {
             Ok(()) => {
                 tracing::info!(hostgroup, %from, %to, held_ms, "switchover is done");
-                let left = Self::finish(&plan, mover);
+                let left = self.finish(&plan, mover);
                 left.iter()
                     .for_each(|left| tracing::warn!(hostgroup, left, "left to do after the switchover"));
                 let left: String = left.iter().map(|left| format!("\n{left}")).collect();
@@ -180,10 +180,10 @@ impl Operator {
     }
 
     /// What happens after statements have been released. Returns what could not be done.
-    fn finish(plan: &Plan<'_>, mover: Mover) -> Vec<String> {
+    fn finish(&self, plan: &Plan<'_>, mover: Mover) -> Vec<String> {
         match mover {
             Mover::Weir | Mover::Group(_) => Vec::new(),
-            Mover::Replication(mover) => Self::follow_new_source(plan, *mover),
+            Mover::Replication(mover) => self.follow_new_source(plan, *mover),
         }
     }
 

@@ -1,13 +1,19 @@
-//! Servers with asynchronous replication where Weirs replace a lost writer (`auto_failover`).
+//! Servers with asynchronous replication where Weirs move the writer role: they replace a lost writer (`auto_failover`), or
+//! are ordered to switch over, or both.
 //!
-//! The decision is the real one; what Weirs then do with the servers is modelled in [`deeds`], statement by statement.
+//! The decision is the real one, and so is what Weirs then do with the servers ([`deeds`], [`remote`]): the servers and
+//! their connections are modelled.
 //! From the manuals (MySQL "Replication", MariaDB "Replication"): a replica finds out at once that its source has died, and
 //! after `replica_net_timeout` that it is silent; it tries to connect every `SOURCE_CONNECT_RETRY`; it applies in order
 //! what it has received; CHANGE REPLICATION SOURCE throws away what was received and not applied; a source refuses a
 //! replica that has what it lacks; a server that comes back is what its configuration file makes of it.
 
 mod deeds;
+mod remote;
 
+use std::collections::BTreeMap;
+
+use weir_topology::procedure::{Entry, Source};
 use weir_topology::{
     Intent, Lag, Link, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState, SourceLink,
 };
@@ -19,11 +25,15 @@ use crate::cluster::{Context, Path, WEIRS_MAX};
 use crate::node::{NODES_MAX, Process, endpoint, uuid_of};
 use crate::queue::{MS, Time};
 use crate::random::Random;
+use crate::stage::SWITCHOVERS;
 use crate::weir::{READERS, WRITERS, Weir, row};
 use deeds::{Statement, Work};
+use remote::{Answer, Question, Said};
 
 pub(super) use deeds::lives;
 
+/// Writes of the journal's rows have numbers from this one on.
+const ROWS: usize = 1 << 40;
 /// The pause between two fetches of a replica.
 const FETCH: std::ops::Range<Time> = MS..40 * MS;
 
@@ -70,12 +80,28 @@ struct Server {
     thread: Option<Thread>,
     /// A Weir has made it writable.
     is_weirs_choice: bool,
-    /// Who has the lock: a Weir, in which life.
-    lock: Option<(usize, u32)>,
-    /// Statements that have come while it hangs.
-    unread: Vec<Statement>,
+    /// The connection that has the lock.
+    lock: Option<usize>,
+    /// What has come over which connection while it hangs.
+    unread: Vec<(usize, Question)>,
+    /// A Weir has made it read_only, or has stopped its replication, to move the role.
+    is_closed_by_weir: bool,
+    is_stopped_by_weir: bool,
     /// The last commit of a client's write that was acknowledged.
     acknowledged_at: Time,
+}
+
+/// A connection of a Weir to a server, as the server has it.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    weir: usize,
+    node: usize,
+    node_life: u32,
+    /// The Weir has had no answer: it is never used again.
+    is_broken: bool,
+    /// The Weir has closed it; the server may not have heard of that yet.
+    is_closing: bool,
+    used_at: Time,
 }
 
 /// Through whom a server gets its data in the end.
@@ -115,6 +141,20 @@ pub(crate) struct AutoFailover {
     commits: Vec<Option<Commit>>,
     paths: [[Path; NODES_MAX]; WEIRS_MAX],
     works: [Option<Work>; WEIRS_MAX],
+    sessions: BTreeMap<usize, Session>,
+    sessions_begun: usize,
+    /// Whose clients wait.
+    holds: [bool; WEIRS_MAX],
+    /// Lost writers are replaced; people have the role moved.
+    replaces: bool,
+    is_ordered: bool,
+    orders: [Option<usize>; WEIRS_MAX],
+    /// In which life (from 1 on) each Weir has seen which writers, and when it looks for what others have left.
+    recoveries: [(u32, Vec<usize>, Option<Time>); WEIRS_MAX],
+    /// What the journal's table was made by each of its writes.
+    rows: Vec<Option<Entry>>,
+    /// Writes that must not be lost any more.
+    kept: Vec<usize>,
     /// When each Weir may next begin something.
     rests_until: [Time; WEIRS_MAX],
     /// Since when each Weir has seen servers that are to replicate from the writer.
@@ -123,9 +163,10 @@ pub(crate) struct AutoFailover {
 }
 
 impl Model for AutoFailover {
-    fn any(random: &mut Random, count: usize) -> Self {
+    fn any(random: &mut Random, count: usize, seed: u64) -> Self {
         let count = count.max(3);
-        let careless = random.chance(40);
+        let is_ordered = seed >= SWITCHOVERS;
+        let careless = random.chance(40) && !is_ordered;
         let server = |node: usize| Server {
             host: Host::new(),
             read_only: node > 0,
@@ -138,6 +179,8 @@ impl Model for AutoFailover {
             is_weirs_choice: false,
             lock: None,
             unread: Vec::new(),
+            is_closed_by_weir: false,
+            is_stopped_by_weir: false,
             acknowledged_at: 0,
         };
         Self {
@@ -153,6 +196,15 @@ impl Model for AutoFailover {
             commits: Vec::new(),
             paths: Default::default(),
             works: Default::default(),
+            sessions: BTreeMap::new(),
+            sessions_begun: 0,
+            holds: [false; WEIRS_MAX],
+            replaces: !is_ordered || seed % 4 >= 2,
+            is_ordered,
+            orders: [None; WEIRS_MAX],
+            recoveries: Default::default(),
+            rows: Vec::new(),
+            kept: Vec::new(),
             rests_until: [0; WEIRS_MAX],
             returned_since: [None; WEIRS_MAX],
             breach: None,
@@ -168,7 +220,7 @@ impl Model for AutoFailover {
             lag_when_stopped_s: 60,
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
             // It follows from the probes' times, which are not known yet.
-            failover_after_ms: Some(u64::MAX),
+            failover_after_ms: self.replaces.then_some(u64::MAX),
         };
         let both = |node| [row(node, WRITERS, 100), row(node, READERS, 100)];
         let intents = (0..self.servers.len()).flat_map(both).collect();
@@ -219,6 +271,9 @@ impl Model for AutoFailover {
         }
         server.log.push(write);
         server.applied = server.log.len();
+        if node == self.head {
+            self.kept.push(write);
+        }
         if self.commits.len() <= write {
             self.commits.resize(write + 1, None);
         }
@@ -249,9 +304,9 @@ impl Model for AutoFailover {
     fn listen(&mut self, context: &mut Context) {
         for node in 0..self.servers.len() {
             if self.servers[node].host.runs() {
-                for statement in std::mem::take(&mut self.servers[node].unread) {
-                    context.note(|| format!("    n{node} reads late: {statement:?}"));
-                    self.execute(context, node, statement);
+                for (session, question) in std::mem::take(&mut self.servers[node].unread) {
+                    context.note(|| format!("    n{node} reads late: {question:?}"));
+                    let _ = self.execute(context, None, node, session, &question);
                 }
             }
         }
@@ -262,6 +317,7 @@ impl Model for AutoFailover {
 
     fn any_action(&self, random: &mut Random, node: usize, other: usize) -> Action {
         match random.within(0..100) {
+            _ if self.is_ordered && random.chance(45) => Action::Switch(node),
             0..25 => Action::Cut(node, other),
             25..45 => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
             45..60 => Action::ReadOnly(node, true),
@@ -285,14 +341,16 @@ impl Model for AutoFailover {
                 }
             }
             // Whoever makes another one writable beside Weir chooses the writer, and answers for what is lost.
-            Action::ReadOnly(node, false) if node != self.head => {}
+            Action::ReadOnly(node, false) if node != self.head || self.is_being_moved() => {}
             Action::ReadOnly(node, on) => {
                 let server = &mut self.servers[node];
                 (server.read_only, server.is_weirs_choice) = (on, false);
+                server.is_closed_by_weir = false;
             }
             Action::Apply(node, us) => self.servers[node].apply_us = us,
-            Action::Replicate(node, true) => self.execute(context, node, Statement::Start),
-            Action::Replicate(node, false) => self.execute(context, node, Statement::Stop),
+            Action::Replicate(node, true) => drop(self.tell(node, now, &Statement::Start)),
+            Action::Replicate(node, false) => drop(self.tell(node, now, &Statement::Stop)),
+            Action::Switch(node) => self.order(node),
             _ => {}
         }
         self.go_on(now);
@@ -315,7 +373,7 @@ impl Model for AutoFailover {
     fn operate(&mut self, context: &mut Context) -> bool {
         let now = context.now;
         self.go_on(now);
-        if self.servers.iter().any(|server| server.lock.is_some()) || !self.servers[self.head].host.runs() {
+        if self.is_being_moved() || !self.servers[self.head].host.runs() {
             return true;
         }
         let (head, log) = (self.head, self.servers[self.head].log.clone());
@@ -332,6 +390,9 @@ impl Model for AutoFailover {
                 continue;
             }
             helps = true;
+            self.kept.clear();
+            let server = &mut self.servers[node];
+            (server.is_closed_by_weir, server.is_stopped_by_weir) = (false, false);
             context.disturb(|| format!("a person sees to n{node}, the writer is n{head}"));
             (server.read_only, server.thread) = (node != head, None);
             if node != head {
@@ -351,7 +412,7 @@ impl Model for AutoFailover {
     }
 
     fn is_ready(&self, node: usize) -> bool {
-        self.may_write(node) && self.backing(node).count_ones() >= self.majority()
+        self.may_write(node) && (!self.replaces || self.backing(node).count_ones() >= self.majority())
     }
 
     fn may_read(&self, node: usize) -> bool {
@@ -360,7 +421,9 @@ impl Model for AutoFailover {
     }
 
     fn is_known(&self, node: usize, reached: u8) -> bool {
-        self.servers[node].read_only || self.backing_seen(node, reached).count_ones() >= self.majority()
+        !self.replaces
+            || self.servers[node].read_only
+            || self.backing_seen(node, reached).count_ones() >= self.majority()
     }
 
     fn notice(&self) -> Time {
@@ -372,11 +435,11 @@ impl Model for AutoFailover {
     }
 
     fn stands_alone(&self) -> bool {
-        false
+        !self.replaces
     }
 
     fn ends_waiting(&self) -> bool {
-        true
+        self.replaces
     }
 
     fn keeps(&self, _: usize) -> bool {
@@ -393,7 +456,7 @@ impl Model for AutoFailover {
     }
 
     fn lease_ms(&self) -> u64 {
-        ReplicationPolicy::LEASE_MS
+        if !self.replaces { u64::MAX } else { ReplicationPolicy::LEASE_MS }
     }
 
     /// A write that was acknowledged must not be one that a failover has passed over.
@@ -410,9 +473,6 @@ impl Model for AutoFailover {
     }
 
     fn decided(&mut self, context: &mut Context, weir: &Weir) {
-        for server in &mut self.servers {
-            server.lock = server.lock.filter(|(holder, life)| *holder != weir.index || *life == weir.life);
-        }
         if self.begun[weir.index].0 != weir.life {
             self.begun[weir.index] = (weir.life, context.now);
         }
@@ -420,16 +480,31 @@ impl Model for AutoFailover {
     }
 
     fn deed(&mut self, context: &mut Context, weir: usize, lives: [Option<u32>; WEIRS_MAX]) {
-        self.go_on(context.now);
-        for server in &mut self.servers {
-            // A process that is gone has no connection.
-            server.lock = server.lock.filter(|(weir, life)| lives[*weir] == Some(*life));
+        for (other, life) in lives.into_iter().enumerate() {
+            if self.works[other].as_ref().is_some_and(|work| Some(work.life()) != life) {
+                self.give_up(other);
+            }
         }
+        self.go_on(context.now);
         self.step(context, weir);
         self.go_on(context.now);
     }
 
+    fn holds(&self, weir: usize) -> bool {
+        self.holds[weir]
+    }
+
+    fn unsettled(&self, weir: usize) -> Option<String> {
+        let is_well = (0..self.servers.len()).all(|node| self.is_answered(weir, node));
+        let is_whole = self.cut.iter().flatten().all(|cut| !cut);
+        let is_locked = self.servers.iter().any(|server| server.lock.is_some());
+        self.half_made().filter(|_| is_well && is_whole && !is_locked)
+    }
+
     fn overdue(&self, weir: &Weir, reached: u8) -> Option<usize> {
+        if !self.replaces {
+            return None;
+        }
         let (head, count) = (self.head, self.servers.len());
         let is_gone = !self.servers[head].host.runs() || !self.paths[weir.index][head].works();
         let others: Vec<usize> =
@@ -451,7 +526,8 @@ impl Model for AutoFailover {
         let is_free = |node: usize| {
             let server = &self.servers[node];
             let is_writable = server.host.process != Process::Dead && !server.read_only && node != head;
-            let is_locked = server.lock.is_some_and(|(holder, _)| holder != weir.index);
+            let holder = server.lock.and_then(|session| self.sessions.get(&session));
+            let is_locked = holder.is_some_and(|session| session.weir != weir.index);
             weir.wants(node) && !is_writable && !is_locked
         };
         // One that began, or had it taken out, while it was away does not know it for the writer.
@@ -463,6 +539,91 @@ impl Model for AutoFailover {
 }
 
 impl AutoFailover {
+    /// A Weir is about it, or somebody has to finish what one has left.
+    fn is_being_moved(&self) -> bool {
+        self.servers.iter().any(|server| server.lock.is_some()) || self.half_made().is_some()
+    }
+
+    /// What a switchover has left that is neither finished nor undone.
+    fn half_made(&self) -> Option<String> {
+        let is_stopped = |node: &usize| {
+            let server = &self.servers[*node];
+            server.is_stopped_by_weir && server.thread.as_ref().is_some_and(|thread| !thread.started)
+        };
+        let count = self.servers.len();
+        if let Some(node) = (0..count).find(is_stopped) {
+            return Some(format!("n{node} was left stopped"));
+        }
+        let nobody_writes = self.servers.iter().all(|server| server.read_only);
+        let closed = (0..count).find(|node| self.servers[*node].is_closed_by_weir);
+        closed.filter(|_| nobody_writes).map(|node| format!("n{node} was left read_only, and nobody writes"))
+    }
+
+    /// Several Weirs may be told so at once, and each something else.
+    fn order(&mut self, node: usize) {
+        let count = self.servers.len();
+        let several = self.random.chance(60);
+        for weir in 0..WEIRS_MAX {
+            if several || self.random.chance(40) {
+                self.orders[weir] = Some((node + weir) % count);
+            }
+        }
+    }
+
+    /// The first transactions of a server.
+    fn position(&self, node: usize, count: usize) -> String {
+        self.servers[node].log[..count].iter().map(|write| format!("{write},")).collect()
+    }
+
+    /// What the journal's table holds on a server.
+    fn row(&self, node: usize) -> Option<Entry> {
+        let server = &self.servers[node];
+        let last = server.log[..server.applied].iter().rev().find(|write| **write >= ROWS)?;
+        self.rows.get(last - ROWS).cloned().flatten()
+    }
+
+    fn sources(&self, node: usize) -> Vec<Source> {
+        let source = |thread: &Thread| {
+            let id = if thread.is_known { uuid_of(thread.source) } else { String::new() };
+            Source {
+                id: id.clone(),
+                is_fit: thread.started && thread.link == Link::Up,
+                has_positions: true,
+                applies: thread.started,
+                received: String::new(),
+                link: SourceLink { id, endpoint: Some(endpoint(thread.source)), link: thread.link },
+                is_tls: false,
+                error: format!("{:?}", thread.link),
+            }
+        };
+        self.servers[node].thread.iter().map(source).collect()
+    }
+
+    /// What a server does about its replication.
+    fn tell(&mut self, node: usize, now: Time, statement: &Statement) -> Said {
+        let server = &mut self.servers[node];
+        if !matches!(statement, Statement::Stop | Statement::Reconnect) {
+            server.is_stopped_by_weir = false;
+        }
+        match (statement, &mut server.thread) {
+            // Both families keep the error of the last attempt: one that had met with nobody still says so.
+            (Statement::Stop, Some(thread)) if thread.link == Link::Down => thread.started = false,
+            (Statement::Stop, Some(thread)) => (thread.started, thread.link) = (false, Link::Idle),
+            (Statement::Start, Some(thread)) if !thread.started => {
+                *thread = Thread { is_known: thread.is_known, ..Thread::to(thread.source, now) };
+            }
+            (Statement::Follow(source), thread) => {
+                *thread = Some(Thread::to(*source, now));
+                server.log.truncate(server.applied);
+                server.is_closed_by_weir = false;
+            }
+            (Statement::Forget, thread) => *thread = None,
+            (Statement::Reconnect, Some(thread)) => thread.next_at = now,
+            _ => {}
+        }
+        Ok(Answer::Done)
+    }
+
     fn majority(&self) -> u32 {
         u32::try_from(self.servers.len() / 2 + 1).unwrap_or(u32::MAX)
     }
@@ -526,6 +687,7 @@ impl AutoFailover {
 
     /// Replication as far as it has come by now.
     fn go_on(&mut self, now: Time) {
+        self.end_sessions(now);
         for node in 0..self.servers.len() {
             if self.servers[node].host.runs() {
                 self.receive(now, node);
@@ -533,7 +695,10 @@ impl AutoFailover {
             }
         }
         let heads = (0..self.servers.len()).find(|node| {
-            *node != self.head && self.writes(*node) && self.backing(*node).count_ones() >= self.majority()
+            *node != self.head
+                && self.replaces
+                && self.writes(*node)
+                && self.backing(*node).count_ones() >= self.majority()
         });
         if let Some(head) = heads {
             self.deposed[self.head] = true;

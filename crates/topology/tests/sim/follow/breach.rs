@@ -29,6 +29,7 @@ pub(crate) fn provocation(
         Breach::ReplicasIgnoreLag => Action::Lag(node, 3600),
         Breach::ReplicasChooseOne => Action::Writable(node),
         Breach::ReplicasIgnoreReadOnly => Action::Promote(node),
+        Breach::SwitchoverTakesNoLock => Action::Switch(node),
         Breach::GroupMovesByItself if random.chance(50) => Action::StopWeir(weir, 500 * MS),
         _ => Action::Kill(node),
     }

@@ -215,6 +215,9 @@ impl<M: Model> Follow<M> {
         if self.servers.is_steady() && asker.changed_at > quiet_since + bound {
             return self.fail(|| format!("weir {weir} changes roles although nothing has happened for long"));
         }
+        if let Some(what) = self.servers.unsettled(weir) {
+            return self.fail(|| what);
+        }
         if let Some(lost) = self.servers.overdue(asker, self.reached(weir)) {
             return self.fail(|| format!("weir {weir} does not replace n{lost}"));
         }

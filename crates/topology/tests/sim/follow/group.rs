@@ -74,7 +74,7 @@ pub(crate) struct Group {
 }
 
 impl Model for Group {
-    fn any(random: &mut Random, count: usize) -> Self {
+    fn any(random: &mut Random, count: usize, _: u64) -> Self {
         let single = random.chance(65);
         let all = u8::try_from((1_u32 << count) - 1).unwrap_or(u8::MAX);
         let primary = single.then_some(0);

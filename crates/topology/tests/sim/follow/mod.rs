@@ -104,7 +104,7 @@ pub(crate) enum Taken {
 /// The servers of a world, and who writes among them.
 pub(crate) trait Model: Sized {
     /// Servers as users set them up.
-    fn any(random: &mut Random, count: usize) -> Self;
+    fn any(random: &mut Random, count: usize, seed: u64) -> Self;
     /// A policy and rows as users write them.
     fn settings(&self, random: &mut Random) -> (Policy, Vec<Intent>);
     fn hosts(&self) -> Vec<&Host>;
@@ -193,6 +193,14 @@ pub(crate) trait Model: Sized {
     fn decided(&mut self, _context: &mut Context, _weir: &Weir) {}
     /// A Weir's next deed is due; the lives of all Weirs whose process is there.
     fn deed(&mut self, _context: &mut Context, _weir: usize, _lives: [Option<u32>; WEIRS_MAX]) {}
+    /// Whether a Weir has its clients wait.
+    fn holds(&self, _weir: usize) -> bool {
+        false
+    }
+    /// What a Weir that has gone has left half made, and this one should have finished or undone.
+    fn unsettled(&self, _weir: usize) -> Option<String> {
+        None
+    }
     /// The lost writer that a Weir which reaches these servers should have replaced long ago.
     fn overdue(&self, _weir: &Weir, _reached: u8) -> Option<usize> {
         None
@@ -248,7 +256,7 @@ impl<M: Model> Stage for Follow<M> {
         let mut random = Random::new(seed);
         let nodes = random.one_of(&[2, 3, 3, 3, 4, 5]);
         let weirs = random.one_of(&[1, 1, 2, 3]);
-        let mut servers = M::any(&mut random, nodes);
+        let mut servers = M::any(&mut random, nodes, seed);
         servers.breaks(trial.breach());
         let (policy, intents) = servers.settings(&mut random);
         let settings = Settings::with(policy, intents, &mut random);
@@ -294,7 +302,7 @@ impl<M: Model> Stage for Follow<M> {
     fn target(&self, weir: usize) -> Option<usize> {
         let asker = &self.weirs[weir];
         let age_ms = asker.clock(self.context.now).since(asker.decided_at);
-        asker.writer.filter(|_| age_ms <= self.servers.lease_ms())
+        asker.writer.filter(|_| age_ms <= self.servers.lease_ms() && !self.servers.holds(weir))
     }
 
     fn is_clients(&mut self, write: usize, _: Reply) -> bool {

@@ -43,7 +43,7 @@ pub(crate) struct Replicas {
 }
 
 impl Model for Replicas {
-    fn any(random: &mut Random, count: usize) -> Self {
+    fn any(random: &mut Random, count: usize, _: u64) -> Self {
         let server = |node: usize| Server {
             host: Host::new(),
             read_only: node > 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_client::{Connection, Options};
+use weir_client::{Connection, Error, Options};
 use weir_topology::Endpoint;
 
 use super::Operator;
@@ -32,4 +32,9 @@ pub(super) fn connect(options: &Options) -> Result<Connection, String> {
     Connection::connect(options).map_err(|error| {
         format!("can't log in at {}:{} as {}: {error}", options.host, options.port, options.user)
     })
+}
+
+/// Whether a server lives, whatever it answers.
+pub(super) fn is_there(options: &Options) -> bool {
+    matches!(Connection::connect(options), Ok(_) | Err(Error::Server { .. }))
 }

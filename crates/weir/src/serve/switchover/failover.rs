@@ -1,40 +1,23 @@
-//! `auto_failover`: a replica is made the writer in the place of one that is lost, with asynchronous replication.
-//!
-//! ```text
-//! more than half of the servers are locked ─► who has received most? ─► it applies that ─► the others replicate
-//!     from it ─► together they are more than half ─► it receives no more, and is made writable
-//! ```
-//!
-//! When that is to be done is decided where roles are ([`weir_topology::Succession`]). The lock is GET_LOCK() on the very
-//! connections by which everything is done: of several Weirs one gets more than half, and a connection that is lost takes
-//! its lock along. Whoever dies on the way leaves servers that are read_only, and more than half of them still say, or get
-//! their data from one that says, that the writer is lost; the next one begins again. Only who dies within the last step
-//! leaves a replica that is stopped: as after a STOP by hand, nothing is done until somebody starts it.
-//!
-//! Acknowledged writes that no replica has received are lost. What came after the position that is logged stays on the
-//! old writer: if it has such transactions it is never made a replica by force.
+//! `auto_failover`: a replica is made the writer in the place of one that is lost, with asynchronous replication. When
+//! that is to be done is decided where roles are ([`weir_topology::Succession`]), how it is done is
+//! [`weir_topology::procedure::Failover`]'s.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::thread::{self, sleep};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_client::{Connection, Error, Options};
+use weir_client::Options;
 use weir_config::ServerStatus;
-use weir_topology::{Endpoint, Group, Link, Succession};
+use weir_topology::procedure::{Candidate, Failover, Server as _, TakeBack};
+use weir_topology::{Endpoint, Group, Succession};
 
 use super::super::Server;
 use super::super::failback::Failbacks;
 use super::super::handover::Handover;
 use super::super::operations::Outcome;
-use super::replication::server::{Login, ReplicationServer, Source};
-use super::replication::wait_connected;
-use super::{LOOK_EVERY, Operator};
+use super::Operator;
+use super::replication::server::ReplicationServer;
 
-/// How long the next writer may take to apply what it has received.
-const APPLY_WAIT: Duration = Duration::from_secs(45);
-/// It is asked so often meanwhile whether it has, in less time than an answer may take.
-const APPLY_SLICE: Duration = Duration::from_secs(2);
 /// A switchover that is under way sees to its old writer itself.
 const RETURN_DELAY: Duration = Duration::from_secs(2);
 /// When a failover that could not be made is tried again.
@@ -43,8 +26,6 @@ const FAILOVER_PAUSE: Duration = Duration::from_secs(2);
 const RETURN_PAUSE: Duration = Duration::from_secs(15);
 /// The same for replicas that are to connect to their source.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// No more of a position is shown.
-const POSITION_CHARS_MAX: usize = 300;
 
 /// What Weir does by itself about lost writers, and what it has said of it, by writer hostgroup.
 #[derive(Debug, Default)]
@@ -229,36 +210,34 @@ impl Operator {
         members
     }
 
+    /// The servers of a cluster that count.
+    pub(in super::super) fn counted(&self, hostgroup: u32) -> Vec<Endpoint> {
+        self.members(hostgroup).into_keys().collect()
+    }
+
     /// Makes a replica the writer.
     fn replace(&self, hostgroup: u32, lost: &Endpoint, id: &str) -> Result<String, String> {
         let members = self.members(hostgroup);
         let majority = members.len() / 2 + 1;
         let others = members.into_iter().filter(|(server, _)| server != lost);
-        let others = others.map(|(server, weight)| {
-            let options = self.account_at(hostgroup, &server);
-            Other { server, options, weight }
-        });
         let failover = Failover {
-            lock: lock_name(hostgroup),
+            writer_hostgroup: hostgroup,
             majority,
             lost: lost.clone(),
             id: id.to_owned(),
-            others: others.collect(),
-            lost_options: self.account_at(hostgroup, lost),
+            others: others.map(|(server, weight)| Candidate { server, weight }).collect(),
         };
         tracing::warn!(hostgroup, %lost, "failover begins");
-        failover.make()
+        failover.make(&mut self.around(hostgroup, None))
     }
 
     /// Has servers replicate from the writer that have no part in its line: they are made read_only first.
     fn take_back(&self, hostgroup: u32, returned: &[Endpoint], writer: &Endpoint) -> Result<String, String> {
-        let (lock, login) = (lock_name(hostgroup), self.replication_login(hostgroup, writer));
-        let writers_options = self.account_at(hostgroup, writer);
-        let with_options = |server: &Endpoint| (server.clone(), self.account_at(hostgroup, server));
-        let returned: Vec<_> = returned.iter().map(with_options).collect();
         let mut done = Vec::new();
-        for (server, options) in &returned {
-            done.push(take_back(server, options, writer, &writers_options, &login, &lock)?);
+        for server in returned {
+            let (server, writer) = (server.clone(), writer.clone());
+            let back = TakeBack { writer_hostgroup: hostgroup, server, writer };
+            done.push(back.make(&mut self.around(hostgroup, None))?);
         }
         Ok(done.join("; "))
     }
@@ -273,11 +252,6 @@ impl Operator {
     }
 }
 
-/// One for all Weirs in front of a server.
-fn lock_name(hostgroup: u32) -> String {
-    format!("weir_failover_{hostgroup}")
-}
-
 /// What a server lacks for a failover.
 fn look_at(server: &Endpoint, options: &Options) -> Result<(), String> {
     let mut server = ReplicationServer::connect(server, options)?;
@@ -286,281 +260,7 @@ fn look_at(server: &Endpoint, options: &Options) -> Result<(), String> {
     match server.sources()?.as_slice() {
         [] => Ok(()),
         [source] if source.has_positions => Ok(()),
-        [_] => Err(format!("{} replicates without global positions", server.endpoint)),
-        several => Err(format!("{} replicates from {} servers", server.endpoint, several.len())),
+        [_] => Err(format!("{} replicates without global positions", server.endpoint())),
+        several => Err(format!("{} replicates from {} servers", server.endpoint(), several.len())),
     }
-}
-
-/// Another server than the lost one.
-struct Other {
-    server: Endpoint,
-    options: Options,
-    /// None: it has a vote, and is not to be the writer.
-    weight: Option<u32>,
-}
-
-/// A failover that is to be made.
-struct Failover {
-    lock: String,
-    majority: usize,
-    lost: Endpoint,
-    /// How replicas name it.
-    id: String,
-    lost_options: Options,
-    others: Vec<Other>,
-}
-
-/// A replica of the lost writer, locked.
-struct Replica {
-    server: ReplicationServer,
-    source: Source,
-    /// None: it is not to be the writer.
-    weight: Option<u32>,
-    received: String,
-}
-
-impl Failover {
-    /// Returns what was done and what is left to do.
-    fn make(&self) -> Result<String, String> {
-        if is_there(&self.lost_options) {
-            return Err(format!("{} answers", self.lost));
-        }
-        let (mut replicas, mut left) = self.gather()?;
-        let best = best(&mut replicas)?;
-        let mut to = replicas.swap_remove(best);
-        to.apply(&self.lost)?;
-        let (mut undo, endpoint) = (Vec::new(), to.server.endpoint.clone());
-        let moved = self.move_to(&mut to, &mut replicas, &mut undo, &mut left);
-        if let Err(cause) = moved {
-            for at in undo {
-                let Some(Replica { server, source, .. }) = replicas.get_mut(at) else { continue };
-                let back = source.link.endpoint.as_ref().unwrap_or(&self.lost);
-                left.extend(server.follow(back).err());
-            }
-            left.extend(to.server.start_replication().err());
-            return Err([vec![cause], left].concat().join("; not undone: "));
-        }
-        left.extend(to.server.forget_source().err());
-        let left: String = left.iter().map(|left| format!("; {left}")).collect();
-        let position: String = to.received.chars().take(POSITION_CHARS_MAX).collect();
-        Ok(format!(
-            "{endpoint} is the writer in the place of {}, which is lost; acknowledged writes beyond {position} are lost{left}",
-            self.lost
-        ))
-    }
-
-    /// Locks all that can be reached, and looks again whether the writer is lost for more than half.
-    fn gather(&self) -> Result<(Vec<Replica>, Vec<String>), String> {
-        let (mut replicas, mut left) = (Vec::new(), Vec::new());
-        for other in &self.others {
-            let mut server = match ReplicationServer::connect(&other.server, &other.options) {
-                Ok(server) => server,
-                Err(cause) => {
-                    left.push(format!("{} was not told of the new writer ({cause})", other.server));
-                    continue;
-                }
-            };
-            if !server.lock(&self.lock)? {
-                return Err(format!("another Weir sees to it: it has the lock at {}", other.server));
-            }
-            server.check_privileges()?;
-            if !server.is_read_only()? {
-                return Err(format!("{} is not read_only: it may be the next writer already", other.server));
-            }
-            match <[Source; 1]>::try_from(server.sources()?) {
-                Ok([source]) if other.weight.is_none() && source.link.link == Link::Idle => {
-                    left.push(format!(
-                        "{} is drained and its replication stopped: it is left alone",
-                        other.server
-                    ));
-                }
-                Ok([source]) if source.has_positions && self.is_of_cluster(&source) => {
-                    let received = server.received(&source)?;
-                    replicas.push(Replica { server, source, weight: other.weight, received });
-                }
-                _ => left.push(format!(
-                    "{} replicates from elsewhere, or without global positions, and is left alone",
-                    other.server
-                )),
-            }
-        }
-        if let Some(replica) = replicas.iter().find(|replica| self.is_source(replica, Link::Up)) {
-            return Err(format!("{} still receives from {}", replica.server.endpoint, self.lost));
-        }
-        let is_cut_off = |replica: &&Replica| {
-            self.is_source(replica, Link::Down) || !replica.source.link.names(&self.lost, &self.id)
-        };
-        let votes = replicas.iter().filter(is_cut_off).count();
-        if votes < self.majority {
-            let mut causes = vec![format!(
-                "only {votes} replicas say now that they can't connect to {}, {} must",
-                self.lost, self.majority
-            )];
-            causes.append(&mut left);
-            return Err(causes.join("; "));
-        }
-        Ok((replicas, left))
-    }
-
-    /// Of the lost one, or of another server of the cluster, as somebody who died on the way may have left it.
-    fn is_of_cluster(&self, source: &Source) -> bool {
-        source.link.names(&self.lost, &self.id)
-            || self.others.iter().any(|other| source.link.names(&other.server, ""))
-    }
-
-    fn is_source(&self, replica: &Replica, link: Link) -> bool {
-        replica.source.link.names(&self.lost, &self.id) && replica.source.link.link == link
-    }
-
-    /// Applying takes a while, in which the lost one may have come back. By a replica that receives from it again other
-    /// Weirs know it for the writer, and go by that for some time although the replica is stopped.
-    fn is_still_lost_to(&self, replica: &mut Replica) -> Result<(), String> {
-        let receives =
-            |source: &Source| source.link.link == Link::Up && source.link.names(&self.lost, &self.id);
-        match replica.server.sources()?.iter().any(receives) {
-            true => Err(format!("{} receives from {} again", replica.server.endpoint, self.lost)),
-            false => Ok(()),
-        }
-    }
-
-    /// The order matters: until the last moment the next writer itself says that its source is lost, and when it is made
-    /// writable, more than half replicate from it already, itself included, and nothing comes from the lost one any more.
-    /// `undo` gets those that replicate from it.
-    fn move_to(
-        &self,
-        to: &mut Replica,
-        replicas: &mut [Replica],
-        undo: &mut Vec<usize>,
-        left: &mut Vec<String>,
-    ) -> Result<(), String> {
-        for (at, replica) in replicas.iter_mut().enumerate() {
-            self.is_still_lost_to(replica)?;
-            replica.server.stop_replication()?;
-            undo.push(at);
-            replica.look_again()?;
-            replica.server.follow(&to.server.endpoint)?;
-        }
-        if undo.len() + 1 < self.majority {
-            return Err(format!(
-                "{} replicas can replicate from {}, {} must",
-                undo.len(),
-                to.server.endpoint,
-                self.majority - 1
-            ));
-        }
-        self.is_still_lost_to(to)?;
-        to.server.stop_replication()?;
-        to.look_again()?;
-        if let Err(cause) = to.server.set_read_only(false) {
-            left.extend(to.server.set_read_only(true).err());
-            return Err(cause);
-        }
-        Ok(())
-    }
-}
-
-/// The one that has received most: all that any has. Of equal ones that with the greatest weight, then by name; none that
-/// the user keeps from work.
-fn best(replicas: &mut [Replica]) -> Result<usize, String> {
-    let is_wanted = |at: &usize| replicas.get(*at).is_some_and(|replica| replica.weight.is_some());
-    let mut order: Vec<usize> = (0..replicas.len()).filter(is_wanted).collect();
-    order.sort_by_key(|at| {
-        replicas.get(*at).map(|replica| (Reverse(replica.weight), replica.server.endpoint.clone()))
-    });
-    let received: Vec<String> = replicas.iter().map(|replica| replica.received.clone()).collect();
-    for at in order {
-        let Some(Replica { server, received: own, .. }) = replicas.get_mut(at) else { continue };
-        let mut has_all = true;
-        for other in &received {
-            has_all = has_all && server.covers(own, other)?;
-        }
-        if has_all {
-            return Ok(at);
-        }
-    }
-    let told = |replica: &Replica| {
-        let drained = if replica.weight.is_none() { " (drained)" } else { "" };
-        format!("{}{drained} {}", replica.server.endpoint, replica.received)
-    };
-    let told: Vec<String> = replicas.iter().map(told).collect();
-    Err(format!("no replica that may be the writer has all that the others have: {}", told.join(" | ")))
-}
-
-impl Replica {
-    /// Waits until all is applied that was received.
-    fn apply(&mut self, lost: &Endpoint) -> Result<(), String> {
-        if !self.source.applies {
-            let error = &self.source.error;
-            return Err(format!("{} does not apply what it has received: {error}", self.server.endpoint));
-        }
-        let until = Instant::now() + APPLY_WAIT;
-        while let Err(cause) = self.server.wait_for(&self.received, APPLY_SLICE) {
-            if Instant::now() >= until {
-                return Err(format!("{cause}, nor within {} s", APPLY_WAIT.as_secs()));
-            }
-            let sources = self.server.sources()?;
-            if sources.iter().any(|source| source.link.link == Link::Up) {
-                return Err(format!("{} receives from {lost} again", self.server.endpoint));
-            }
-            sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// It receives nothing any more: nothing may have come since it was compared with the others.
-    fn look_again(&mut self) -> Result<(), String> {
-        let sources = self.server.sources()?;
-        let source = sources.first().ok_or_else(|| format!("{} has no source", self.server.endpoint))?;
-        let received = self.server.received(source)?;
-        match self.server.covers(&self.received, &received)? {
-            true => Ok(()),
-            false => Err(format!("{} has received more meanwhile", self.server.endpoint)),
-        }
-    }
-}
-
-/// Whether a server lives, whatever it answers.
-fn is_there(options: &Options) -> bool {
-    matches!(Connection::connect(options), Ok(_) | Err(Error::Server { .. }))
-}
-
-/// Has one server replicate from the writer, if the writer has all that it has.
-fn take_back(
-    server: &Endpoint,
-    options: &Options,
-    writer: &Endpoint,
-    writers_options: &Options,
-    login: &Login,
-    lock: &str,
-) -> Result<String, String> {
-    let mut back = ReplicationServer::connect(server, options)?;
-    let mut source = ReplicationServer::connect(writer, writers_options)?;
-    if !back.lock(lock)? {
-        return Err(format!("another Weir sees to it: it has the lock at {server}"));
-    }
-    back.check_privileges()?;
-    if back.id == source.id || source.is_read_only()? {
-        return Err(format!("{writer} is not the writer any more"));
-    }
-    if !back.is_read_only()? {
-        back.set_read_only(true)?;
-        tracing::warn!(%server, %writer, "was writable beside the writer, and has been made read_only");
-    }
-    if let Some(errant) = source.lacks_of(&mut back)? {
-        let errant: String = errant.chars().take(POSITION_CHARS_MAX).collect();
-        return Err(format!(
-            "{server} has transactions that {writer} lacks ({errant}): it is read_only, and stays without work until \
-             somebody has looked at them and made it a replica of {writer}"
-        ));
-    }
-    match back.sources()?.as_slice() {
-        [] => {}
-        [own] if own.link.names(writer, &source.id) => {
-            return Ok(format!("{server} replicates from {writer} already"));
-        }
-        _ => return Err(format!("{server} is read_only, replicates from elsewhere and is left alone")),
-    }
-    back.become_replica(writer, login, writers_options.tls.is_some())?;
-    wait_connected(&mut back)?;
-    Ok(format!("{server} has nothing that {writer} lacks, and replicates from it"))
 }

@@ -1,134 +1,82 @@
-//! What Weirs do about a lost writer, in the order and with the conditions of the program (`serve/switchover/failover.rs`
-//! of the crate `weir`): a step is a statement or two, and between two steps anything can happen.
+//! What Weirs do with the servers: the procedures of the crate, one at a time for each Weir. A step is one question to one
+//! server, and between two steps anything can happen.
 
 use std::ops::Range;
 
-use weir_topology::{Group, Link, Succession};
+use weir_topology::procedure::{
+    Candidate, Failover, Plan, Recovery, Source, Surroundings as _, Switchover, TakeBack,
+};
+use weir_topology::{Endpoint, Link, Succession};
 
-use super::{AutoFailover, Thread};
+use super::remote::{Answer, Around, Call, Procedure, Question, Said, endpoints};
+use super::{AutoFailover, Session};
 use crate::breach::Breach;
 use crate::cluster::{Context, WEIRS_MAX};
-use crate::node::{Process, node_of};
+use crate::node::{Process, endpoint, node_of};
 use crate::queue::{Event, MS, Time};
-use crate::weir::Weir;
+use crate::weir::{WRITERS, Weir};
 
 /// Between two steps.
 const STEP: Range<Time> = 200..15 * MS;
 /// How long a statement without an answer is waited for.
 const UNANSWERED: Range<Time> = 500 * MS..3000 * MS;
-/// How long the next writer may take to apply what it has received, and how often it is asked.
-const APPLY_WAIT: Time = 45_000 * MS;
+/// How often a server that applies looks whether it has.
 const APPLY_PAUSE: Time = 100 * MS;
 /// When a failover that could not be made is tried again, and when the other deeds are.
 const FAILOVER_PAUSE: Time = 2000 * MS;
 const RETURN_DELAY: Time = 2000 * MS;
 const CONNECT_PAUSE: Time = 1000 * MS;
-
-/// What a server is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Statement {
-    ReadOnly(bool),
-    Stop,
-    Start,
-    /// CHANGE REPLICATION SOURCE, and START.
-    Follow(usize),
-    Forget,
-    Reconnect,
-}
-
-/// A server to which a Weir is connected, in that life of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Connection {
-    node: usize,
-    life: u32,
-}
-
-/// A replica that is locked.
-#[derive(Clone, Debug)]
-struct Replica {
-    at: Connection,
-    source: usize,
-    link: Link,
-    received: Vec<usize>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// Whether the lost one is really silent.
-    Look,
-    Lock(usize),
-    Vote,
-    Apply,
-    /// Of the replicas but the next writer.
-    Move(usize),
-    Follow(usize),
-    Close,
-    Open,
-    Forget,
-    Undo,
-}
+/// When a switchover that was left half made is looked for.
+const FINISH_WAIT: Time = 3000 * MS;
+const RECOVERY_PAUSE: Time = 2000 * MS;
+/// A server ends a connection that is silent for so long.
+const SILENT_MAX: Time = 90_000 * MS;
 
 /// What a Weir is about.
-#[derive(Clone, Debug)]
-pub(super) enum Work {
-    Replace(Box<Replace>),
-    TakeBack { life: u32, left: Vec<usize>, locked: Option<Connection>, writer: usize },
-    Reconnect { life: u32, left: Vec<usize> },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// In the place of a lost writer.
+    Replace(usize),
+    TakeBack,
+    Reconnect,
+    /// From whom to whom.
+    Switch(usize, usize),
+    Recover,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Replace {
+pub(super) struct Work {
+    pub(super) kind: Kind,
     life: u32,
-    lost: usize,
-    others: Vec<usize>,
-    /// Those that the user keeps from work: they vote, and are not chosen.
-    drained: Vec<usize>,
-    step: Step,
-    replicas: Vec<Replica>,
-    to: Option<Replica>,
-    /// Those that replicate from the next writer already.
-    undo: Vec<usize>,
-    until: Time,
+    /// When it last looked whether a writer is lost.
+    since: Time,
+    is_chosen: bool,
+    /// What replicas had received when they were compared.
+    received: Vec<(usize, Vec<usize>)>,
+    procedure: Procedure,
+    /// The question whose turn is next.
+    call: Call,
+    /// Until when an answer that takes its time is waited for.
+    until: Option<Time>,
 }
-
-/// How long until the next step; none: it is done.
-type Next = Option<Range<Time>>;
 
 impl Work {
-    fn life(&self) -> u32 {
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+}
+
+impl Kind {
+    fn pause(self) -> Time {
         match self {
-            Self::Replace(replace) => replace.life,
-            Self::TakeBack { life, .. } | Self::Reconnect { life, .. } => *life,
+            Self::Replace(_) => FAILOVER_PAUSE,
+            Self::TakeBack => RETURN_DELAY,
+            Self::Reconnect => CONNECT_PAUSE,
+            Self::Switch(..) | Self::Recover => 0,
         }
     }
 
-    /// What there is to do.
-    fn of(group: &Group, weir: &Weir, count: usize) -> Option<Self> {
-        let Succession { due, returned, unconnected, .. } = group.succession.as_ref()?;
-        let nodes = |endpoints: &[_]| endpoints.iter().map(node_of).collect::<Vec<_>>();
-        let life = weir.life;
-        match (due, &*group.writers) {
-            (Some(lost), _) => {
-                let lost = node_of(lost);
-                Some(Self::Replace(Box::new(Replace {
-                    life,
-                    lost,
-                    others: (0..count).filter(|node| *node != lost).collect(),
-                    drained: (0..count).filter(|node| !weir.wants(*node)).collect(),
-                    step: Step::Look,
-                    replicas: Vec::new(),
-                    to: None,
-                    undo: Vec::new(),
-                    until: Time::MAX,
-                })))
-            }
-            (None, [writer]) if !returned.is_empty() => {
-                let left = nodes(returned);
-                Some(Self::TakeBack { life, left, locked: None, writer: node_of(writer) })
-            }
-            _ if !unconnected.is_empty() => Some(Self::Reconnect { life, left: nodes(unconnected) }),
-            _ => None,
-        }
+    fn moves_in_order(self) -> bool {
+        matches!(self, Self::Switch(..) | Self::Recover)
     }
 }
 
@@ -136,373 +84,509 @@ impl AutoFailover {
     /// A Weir has decided: it may have something to do.
     pub(super) fn begin(&mut self, context: &mut Context, weir: &Weir) {
         let index = weir.index;
-        if self.works[index].as_ref().is_some_and(|work| work.life() == weir.life)
-            || context.now < self.rests_until[index]
-        {
-            return;
+        if let Some(work) = &self.works[index] {
+            if work.life == weir.life {
+                return;
+            }
+            self.give_up(index);
         }
-        let group = weir.roles.groups.first();
-        let work = group.and_then(|group| Work::of(group, weir, self.servers.len()));
-        let has_returned = matches!(work, Some(Work::TakeBack { .. }));
-        let since = self.returned_since[index].filter(|_| has_returned).unwrap_or(context.now);
-        self.returned_since[index] = has_returned.then_some(since);
-        let Some(work) = work.filter(|_| !has_returned || context.now >= since + RETURN_DELAY) else {
+        self.plan_recovery(context.now, weir);
+        let Some((kind, procedure)) = self
+            .due(context, weir)
+            .or_else(|| self.ordered(weir))
+            .or_else(|| self.recovery(context.now, weir))
+        else {
             return;
         };
-        if let Work::Replace(replace) = &work {
-            context.note(|| format!("    weir {index} begins to replace n{}", replace.lost));
-        }
+        context.note(|| format!("    weir {index} begins {kind:?}"));
+        let (life, since) = (weir.life, context.now);
+        let work = Work {
+            kind,
+            life,
+            since,
+            is_chosen: false,
+            received: Vec::new(),
+            procedure,
+            call: Call::Now,
+            until: None,
+        };
         self.works[index] = Some(work);
-        context.within(STEP, Event::Deed { weir: index, life: weir.life });
+        self.go_on_with(context, index, None);
     }
 
-    /// The next step of what a Weir is about.
+    /// What roles call for.
+    fn due(&mut self, context: &Context, weir: &Weir) -> Option<(Kind, Procedure)> {
+        let (index, now) = (weir.index, context.now);
+        let group = weir.roles.groups.first()?;
+        let Succession { due, returned, unconnected, writer_id, .. } = group.succession.as_ref()?;
+        let has_returned = due.is_none() && group.writers.len() == 1 && !returned.is_empty();
+        let since = self.returned_since[index].filter(|_| has_returned).unwrap_or(now);
+        self.returned_since[index] = has_returned.then_some(since);
+        if now < self.rests_until[index] {
+            return None;
+        }
+        if let Some(lost) = due {
+            let failover = self.failover(weir, lost, writer_id);
+            let work = move |around: &mut Around| format!("{:?}", failover.make(around));
+            let compares = self.breach != Some(Breach::FailoverTakesAny);
+            return Some((Kind::Replace(node_of(lost)), Procedure::start(compares, work)));
+        }
+        if has_returned {
+            let (writer, servers) = (group.writers.first()?.clone(), returned.clone());
+            let work = move |around: &mut Around| {
+                let back = |server: &Endpoint| {
+                    let (server, writer) = (server.clone(), writer.clone());
+                    TakeBack { writer_hostgroup: WRITERS, server, writer }
+                };
+                format!("{:?}", servers.iter().try_for_each(|server| back(server).make(around).map(drop)))
+            };
+            return (now >= since + RETURN_DELAY).then(|| (Kind::TakeBack, Procedure::start(true, work)));
+        }
+        let servers = Some(unconnected.clone()).filter(|servers| !servers.is_empty())?;
+        let work = move |around: &mut Around| {
+            let done = servers.iter().try_for_each(|server| around.connect(server)?.reconnect());
+            format!("{done:?}")
+        };
+        Some((Kind::Reconnect, Procedure::start(true, work)))
+    }
+
+    fn failover(&self, weir: &Weir, lost: &Endpoint, id: &str) -> Failover {
+        let count = self.servers.len();
+        let majority = count / 2 + 1;
+        let others = (0..count).filter(|node| *node != node_of(lost));
+        let others = others
+            .map(|node| Candidate { server: endpoint(node), weight: weir.wants(node).then_some(100) })
+            .collect();
+        Failover { writer_hostgroup: WRITERS, majority, lost: lost.clone(), id: id.to_owned(), others }
+    }
+
+    /// What somebody has ordered.
+    fn ordered(&mut self, weir: &Weir) -> Option<(Kind, Procedure)> {
+        let node = self.orders[weir.index].take()?;
+        let group = weir.roles.groups.first()?;
+        let [from] = group.writers.as_slice() else { return None };
+        if !group.successors.contains(&endpoint(node)) {
+            return None;
+        }
+        let plan = Plan {
+            writer_hostgroup: WRITERS,
+            from: from.clone(),
+            to: endpoint(node),
+            members: endpoints(self.servers.len()),
+            instance: format!("weir{}", weir.index),
+        };
+        let kind = Kind::Switch(node_of(from), node);
+        let work = move |around: &mut Around| {
+            let ready = match Switchover::prepare(around, plan) {
+                Ok(ready) => ready,
+                Err(cause) => return cause,
+            };
+            around.hold(true);
+            let made = ready.make(around);
+            around.hold(false);
+            match made {
+                Ok(moved) => format!("{:?}", moved.finish(around)),
+                Err(undone) => format!("{undone:?}"),
+            }
+        };
+        Some((kind, Procedure::start(true, work)))
+    }
+
+    /// When it is to be looked whether somebody has died in a switchover.
+    fn plan_recovery(&mut self, now: Time, weir: &Weir) {
+        let (life, known, due) = &mut self.recoveries[weir.index];
+        if *life != weir.life + 1 {
+            (*life, *known, *due) = (weir.life + 1, weir.writers.clone(), Some(now));
+        } else if *known != weir.writers {
+            (*known, *due) = (weir.writers.clone(), Some(now + FINISH_WAIT));
+        }
+    }
+
+    fn recovery(&mut self, now: Time, weir: &Weir) -> Option<(Kind, Procedure)> {
+        let index = weir.index;
+        self.recoveries[index].2.filter(|due| *due <= now)?;
+        let answering = (0..self.servers.len()).filter(|node| self.is_answered(index, *node));
+        let is_written = answering.into_iter().any(|node| self.row(node).is_some());
+        // What was found is done as long as it is there.
+        let is_again = is_written || weir.writers.is_empty();
+        self.recoveries[index].2 = is_again.then_some(now + RECOVERY_PAUSE);
+        let members = endpoints(self.servers.len());
+        let recovery = Recovery { writer_hostgroup: WRITERS, members, known: None };
+        let work = move |around: &mut Around| format!("{:?}", recovery.make(around));
+        is_written.then(|| (Kind::Recover, Procedure::start(true, work)))
+    }
+
+    /// The process that did it is gone.
+    pub(super) fn give_up(&mut self, weir: usize) {
+        self.works[weir] = None;
+        self.holds[weir] = false;
+        for session in self.sessions.values_mut().filter(|session| session.weir == weir) {
+            session.is_closing = true;
+        }
+    }
+
+    /// The turn of a Weir's question has come.
     pub(super) fn step(&mut self, context: &mut Context, weir: usize) {
         let Some(mut work) = self.works[weir].take() else { return };
-        let (next, pause) = match &mut work {
-            Work::Replace(replace) => (self.replace(context, weir, replace), FAILOVER_PAUSE),
-            Work::TakeBack { .. } => (self.take_back(context, weir, &mut work), RETURN_DELAY),
-            Work::Reconnect { left, .. } => (self.reconnect(context, weir, left), CONNECT_PAUSE),
+        let call = work.call.clone();
+        match &call {
+            Call::Ask(_, Question::WaitFor(..)) => work.is_chosen = true,
+            Call::Ask(session, Question::Received) if !work.is_chosen => {
+                work.since = context.now;
+                if let Some(Session { node, .. }) = self.sessions.get(session) {
+                    work.received.push((*node, self.servers[*node].log.clone()));
+                }
+            }
+            _ if !work.is_chosen => work.since = context.now,
+            _ => {}
+        }
+        let (said, delay) = match &call {
+            Call::Connect(node) => self.connect(context, weir, *node),
+            Call::IsThere(node) => {
+                let looks = self.breach != Some(Breach::FailoverLooksOnce);
+                let is_there = looks && self.is_answered(weir, *node);
+                let delay = if is_there { STEP } else { UNANSWERED };
+                (Ok(Answer::Is(is_there)), delay)
+            }
+            Call::Ask(session, Question::WaitFor(position, timeout)) => {
+                let until = *work.until.get_or_insert(context.now + timeout);
+                match self.has_applied(context, *session, position) {
+                    Ok(false) if context.now < until => {
+                        let life = work.life;
+                        self.works[weir] = Some(work);
+                        return context.after(APPLY_PAUSE, Event::Deed { weir, life });
+                    }
+                    Ok(false) => (Err("it has not applied everything".to_owned()), STEP),
+                    Ok(true) => (Ok(Answer::Done), STEP),
+                    Err(cause) => (Err(cause), UNANSWERED),
+                }
+            }
+            Call::Ask(session, question) => self.ask(context, &work, *session, question),
+            _ => (Ok(Answer::Done), STEP),
         };
-        match next {
-            Some(delay) => {
-                let life = work.life();
-                self.works[weir] = Some(work);
-                context.within(delay, Event::Deed { weir, life });
-            }
-            None => {
-                for server in &mut self.servers {
-                    server.lock = server.lock.filter(|(holder, _)| *holder != weir);
-                }
-                self.rests_until[weir] = context.now + pause;
-            }
-        }
-    }
-
-    /// A step of a failover; what fails undoes those before it.
-    fn replace(&mut self, context: &mut Context, weir: usize, replace: &mut Replace) -> Next {
-        if let Step::Undo = replace.step {
-            self.undo(context, weir, replace);
-            return None;
-        }
-        match self.try_step(context, weir, replace) {
-            Ok(next) => next,
-            Err(cause) => {
-                context.note(|| format!("    weir {weir} does not replace n{}: {cause}", replace.lost));
-                let began = replace.to.is_some() && !matches!(replace.step, Step::Apply);
-                replace.step = Step::Undo;
-                began.then_some(STEP)
-            }
-        }
-    }
-
-    fn try_step(
-        &mut self,
-        context: &mut Context,
-        weir: usize,
-        replace: &mut Replace,
-    ) -> Result<Next, String> {
-        let lost = replace.lost;
-        let (next, delay) = match replace.step {
-            Step::Look => {
-                if self.is_answered(weir, lost) {
-                    return Err("it answers".to_owned());
-                }
-                (Step::Lock(0), UNANSWERED)
-            }
-            Step::Lock(at) => match replace.others.get(at) {
-                None => (Step::Vote, STEP),
-                Some(node) => {
-                    let delay = self.lock(weir, *node, replace)?;
-                    (Step::Lock(at + 1), delay)
-                }
-            },
-            Step::Vote => {
-                self.vote(replace)?;
-                replace.until = context.now + APPLY_WAIT;
-                (Step::Apply, STEP)
-            }
-            Step::Apply => match self.applies(context.now, weir, replace)? {
-                false => (Step::Apply, APPLY_PAUSE..APPLY_PAUSE + MS),
-                true => (Step::Move(0), STEP),
-            },
-            Step::Move(at) => match replace.replicas.get(at).cloned() {
-                None => (Step::Close, STEP),
-                Some(replica) => {
-                    self.is_still_lost_to(weir, &replica, lost)?;
-                    self.tell(context, weir, replica.at, Statement::Stop)?;
-                    replace.undo.push(at);
-                    self.look_again(weir, &replica)?;
-                    (Step::Follow(at), STEP)
-                }
-            },
-            Step::Follow(at) => {
-                let to = replace.next_writer()?.at.node;
-                self.tell(context, weir, replace.replicas[at].at, Statement::Follow(to))?;
-                (Step::Move(at + 1), STEP)
-            }
-            Step::Close => {
-                let to = replace.next_writer()?;
-                let many = u32::try_from(replace.undo.len() + 1).unwrap_or(0);
-                if many < self.majority() {
-                    return Err(format!("only {many} can replicate from n{}", to.at.node));
-                }
-                self.is_still_lost_to(weir, to, lost)?;
-                self.tell(context, weir, to.at, Statement::Stop)?;
-                (Step::Open, STEP)
-            }
-            Step::Open => {
-                let to = replace.next_writer()?;
-                self.look_again(weir, to)?;
-                self.check_open(context, replace);
-                let to = to.at;
-                let opened = self.tell(context, weir, to, Statement::ReadOnly(false));
-                if let Err(cause) = opened {
-                    let _ = self.tell(context, weir, to, Statement::ReadOnly(true));
-                    return Err(cause);
-                }
-                context
-                    .disturb(|| format!("weir {weir} has made n{} the writer in place of n{lost}", to.node));
-                (Step::Forget, STEP)
-            }
-            Step::Forget => {
-                let _ = self.tell(context, weir, replace.next_writer()?.at, Statement::Forget);
-                return Ok(None);
-            }
-            Step::Undo => return Ok(None),
-        };
-        replace.step = next;
-        Ok(Some(delay))
-    }
-
-    /// The rules at the moment in which a server is made the writer, whoever looks.
-    fn check_open(&self, context: &mut Context, replace: &Replace) {
-        let Some(to) = &replace.to else { return };
-        let has = |replica: &&Replica| self.servers[to.at.node].log.starts_with(&replica.received);
-        if let Some(other) = replace.replicas.iter().find(|replica| !has(replica)) {
-            let (to, other) = (to.at.node, other.at.node);
-            context.fail(|| format!("n{to} is made the writer and lacks what n{other} has received"));
-        }
-        let lost = &self.servers[replace.lost];
-        let connected = (0..self.servers.len()).filter(|node| {
-            let thread = self.servers[*node].thread.as_ref();
-            thread.is_some_and(|thread| thread.source == replace.lost && thread.link == Link::Up)
+        work.until = None;
+        self.works[weir] = Some(work);
+        context.note(|| {
+            let said = format!("{said:?}");
+            format!("    weir {weir}: {call:?}: {}", said.chars().take(100).collect::<String>())
         });
-        let backing = u32::try_from(connected.count() + 1).unwrap_or(0);
-        if lost.host.runs() && !lost.read_only && backing >= self.majority() {
-            context.fail(|| {
-                format!(
-                    "n{} is made the writer although n{} has {backing} servers behind it",
-                    to.at.node, replace.lost
-                )
-            });
-        }
-        let (ago, began) = (context.now.saturating_sub(lost.acknowledged_at), replace.until - APPLY_WAIT);
-        if lost.acknowledged_at > began {
-            context.fail(|| {
-                format!(
-                    "n{} has acknowledged a write {} ms ago, after n{} had been chosen in its place",
-                    replace.lost,
-                    ago / MS,
-                    to.at.node
-                )
-            });
-        }
+        self.go_on_with(context, weir, Some((said, delay)));
     }
 
-    fn undo(&mut self, context: &mut Context, weir: usize, replace: &Replace) {
-        for at in &replace.undo {
-            let Replica { at, source, .. } = replace.replicas[*at];
-            let _ = self.tell(context, weir, at, Statement::Follow(source));
+    /// Gives an answer, and takes the next question.
+    fn go_on_with(&mut self, context: &mut Context, weir: usize, said: Option<(Said, Range<Time>)>) {
+        let Some(mut work) = self.works[weir].take() else { return };
+        let (life, mut delay) = (work.life, STEP);
+        if let Some((said, after)) = said {
+            work.procedure.answer(said);
+            delay = after;
         }
-        if let Some(to) = &replace.to {
-            let _ = self.tell(context, weir, to.at, Statement::Start);
-        }
-    }
-
-    /// Takes the lock of a server and looks how it stands.
-    fn lock(&mut self, weir: usize, node: usize, replace: &mut Replace) -> Result<Range<Time>, String> {
-        if !self.is_answered(weir, node) {
-            return Ok(UNANSWERED);
-        }
-        let server = &mut self.servers[node];
-        let own = (weir, replace.life);
-        if server.lock.is_some_and(|holder| holder != own) {
-            return Err(format!("another Weir has the lock at n{node}"));
-        }
-        server.lock = Some(own);
-        if !server.read_only {
-            return Err(format!("n{node} is not read_only"));
-        }
-        if let Some(Thread { source, link, .. }) = server.thread
-            && !(link == Link::Idle && replace.drained.contains(&node))
-        {
-            let at = Connection { node, life: server.host.life };
-            replace.replicas.push(Replica { at, source, link, received: server.log.clone() });
-        }
-        Ok(STEP)
-    }
-
-    /// Whether it is lost for more than half, and who is next.
-    fn vote(&self, replace: &mut Replace) -> Result<(), String> {
-        let lost = replace.lost;
-        let trusts = self.breach == Some(Breach::FailoverLooksOnce);
-        let receives = |replica: &&Replica| replica.source == lost && replica.link == Link::Up;
-        if let Some(replica) = replace.replicas.iter().find(receives).filter(|_| !trusts) {
-            return Err(format!("n{} still receives from it", replica.at.node));
-        }
-        let votes = |replica: &&Replica| replica.source != lost || replica.link == Link::Down;
-        let votes = u32::try_from(replace.replicas.iter().filter(votes).count()).unwrap_or(0);
-        if votes < self.majority() && !trusts {
-            return Err(format!("only {votes} say that they can't connect to it"));
-        }
-        let any = self.breach == Some(Breach::FailoverTakesAny);
-        let has_all =
-            |one: &Replica| replace.replicas.iter().all(|other| one.received.starts_with(&other.received));
-        let may_write = |one: &Replica| !replace.drained.contains(&one.at.node);
-        let best = replace.replicas.iter().position(|one| may_write(one) && (any || has_all(one)));
-        let best = best.ok_or("none has all that the others have")?;
-        replace.to = Some(replace.replicas.remove(best));
-        Ok(())
-    }
-
-    fn applies(&self, now: Time, weir: usize, replace: &Replace) -> Result<bool, String> {
-        let to = replace.next_writer()?;
-        let thread = self.thread(weir, to.at)?;
-        let server = &self.servers[to.at.node];
-        if server.applied >= to.received.len() {
-            return Ok(true);
-        }
-        if !thread.started || now >= replace.until {
-            return Err("it does not apply what it has received".to_owned());
-        }
-        if thread.link == Link::Up {
-            return Err(format!("n{} receives again", to.at.node));
-        }
-        Ok(false)
-    }
-
-    fn is_still_lost_to(&self, weir: usize, replica: &Replica, lost: usize) -> Result<(), String> {
-        let thread = self.thread(weir, replica.at)?;
-        let receives = thread.source == lost && thread.link == Link::Up;
-        match receives && self.breach != Some(Breach::FailoverLooksOnce) {
-            true => Err(format!("n{} receives from it again", replica.at.node)),
-            false => Ok(()),
-        }
-    }
-
-    fn look_again(&self, weir: usize, replica: &Replica) -> Result<(), String> {
-        self.thread(weir, replica.at)?;
-        match self.servers[replica.at.node].log.len() > replica.received.len() {
-            true => Err(format!("n{} has received more meanwhile", replica.at.node)),
-            false => Ok(()),
-        }
-    }
-
-    /// Servers that have no part in the writer's line replicate from it, where it has all that they have.
-    fn take_back(&mut self, context: &mut Context, weir: usize, work: &mut Work) -> Next {
-        let Work::TakeBack { life, left, locked, writer } = work else { return None };
-        let (node, source) = (*left.first()?, &self.servers[*writer]);
-        if source.read_only || !self.is_answered(weir, *writer) {
-            return None;
-        }
-        if let Some(at) = locked.take() {
-            left.remove(0);
-            let server = &self.servers[node];
-            if self.servers[*writer].log.starts_with(&server.log) && server.thread.is_none() {
-                let _ = self.tell(context, weir, at, Statement::Follow(*writer));
+        let delay = context.random.within(delay);
+        loop {
+            match work.procedure.next() {
+                Some(Call::Now) => work.procedure.answer(Ok(Answer::Now(context.now + delay))),
+                Some(Call::Hold(on)) => {
+                    self.holds[weir] = on;
+                    work.procedure.answer(Ok(Answer::Done));
+                }
+                Some(Call::Drop(session)) => self.close(session),
+                Some(Call::End(said)) => {
+                    context.note(|| format!("    weir {weir} ends {:?}: {said}", work.kind));
+                    self.rests_until[weir] = context.now + work.kind.pause();
+                    self.holds[weir] = false;
+                    return;
+                }
+                Some(Call::Sleep(time)) => {
+                    work.call = Call::Sleep(time);
+                    self.works[weir] = Some(work);
+                    return context.after(delay + time, Event::Deed { weir, life });
+                }
+                Some(call) => {
+                    work.call = call;
+                    self.works[weir] = Some(work);
+                    return context.after(delay, Event::Deed { weir, life });
+                }
+                None => {
+                    let kind = work.kind;
+                    return context.fail(|| format!("weir {weir} panics in {kind:?}"));
+                }
             }
-            return Some(STEP);
         }
-        if !self.is_answered(weir, node) {
-            return None;
-        }
-        let server = &mut self.servers[node];
-        let own = (weir, *life);
-        if server.lock.is_some_and(|holder| holder != own) {
-            return None;
-        }
-        server.lock = Some(own);
-        let at = Connection { node, life: server.host.life };
-        if !server.read_only {
-            self.tell(context, weir, at, Statement::ReadOnly(true)).ok()?;
-            context.disturb(|| format!("weir {weir} has made n{node} read_only beside n{writer}"));
-        }
-        *locked = Some(at);
-        Some(STEP)
     }
 
-    fn reconnect(&mut self, context: &mut Context, weir: usize, left: &mut Vec<usize>) -> Next {
-        let node = left.pop()?;
-        let at = Connection { node, life: self.servers[node].host.life };
-        self.tell(context, weir, at, Statement::Reconnect).ok()?;
-        Some(STEP)
+    // ---- connections ----
+
+    fn connect(&mut self, context: &Context, weir: usize, node: usize) -> (Said, Range<Time>) {
+        if !self.is_answered(weir, node) {
+            return (Err(format!("n{node} does not answer")), UNANSWERED);
+        }
+        let (number, node_life) = (self.sessions_begun, self.servers[node].host.life);
+        self.sessions_begun += 1;
+        let session =
+            Session { weir, node, node_life, is_broken: false, is_closing: false, used_at: context.now };
+        self.sessions.insert(number, session);
+        (Ok(Answer::Connection(number)), STEP)
+    }
+
+    fn close(&mut self, session: usize) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.is_closing = true;
+        }
+    }
+
+    /// Connections whose end the server has heard of are over, and their locks.
+    pub(super) fn end_sessions(&mut self, now: Time) {
+        let (servers, paths) = (&self.servers, &self.paths);
+        self.sessions.retain(|number, session| {
+            let server = &servers[session.node];
+            let is_heard = session.is_closing && !paths[session.weir][session.node].there_broken;
+            let is_silent = now > session.used_at + SILENT_MAX;
+            let is_read = server.unread.iter().all(|(of, _)| of != number);
+            let ends = server.host.runs() && is_read && (is_heard || is_silent);
+            server.host.life == session.node_life && server.host.process != Process::Dead && !ends
+        });
+        let sessions = &self.sessions;
+        for server in &mut self.servers {
+            server.lock = server.lock.filter(|session| sessions.contains_key(session));
+        }
     }
 
     /// Whether a server answers a Weir.
-    fn is_answered(&self, weir: usize, node: usize) -> bool {
+    pub(super) fn is_answered(&self, weir: usize, node: usize) -> bool {
         let host = &self.servers[node].host;
         self.paths[weir][node].works() && host.runs() && !host.busy
     }
 
-    fn thread(&self, weir: usize, at: Connection) -> Result<&Thread, String> {
-        let server = &self.servers[at.node];
-        let is_there = self.is_answered(weir, at.node) && server.host.life == at.life;
-        server.thread.as_ref().filter(|_| is_there).ok_or_else(|| format!("n{} does not answer", at.node))
+    /// The server of a connection, if a question comes there; else it is over for the Weir.
+    fn reach(&mut self, now: Time, number: usize) -> Result<usize, String> {
+        let lost = || "the connection is broken".to_owned();
+        let Some(session) = self.sessions.get_mut(&number) else { return Err(lost()) };
+        if session.is_broken || self.paths[session.weir][session.node].there_broken {
+            session.is_broken = true;
+            return Err(lost());
+        }
+        session.used_at = now;
+        Ok(session.node)
     }
 
-    /// Tells a server something; an error if there is no answer. It may have been done all the same, or be done later.
-    fn tell(
+    fn has_applied(&mut self, context: &Context, number: usize, position: &str) -> Result<bool, String> {
+        let node = self.reach(context.now, number)?;
+        let weir = self.sessions[&number].weir;
+        if !self.servers[node].host.runs() || self.paths[weir][node].back_broken {
+            if let Some(session) = self.sessions.get_mut(&number) {
+                session.is_broken = true;
+            }
+            return Err(format!("n{node} does not answer"));
+        }
+        Ok(self.position(node, self.servers[node].applied).starts_with(position))
+    }
+
+    /// Puts a question; an error if there is no answer. It may have been done all the same, or be done later.
+    fn ask(
         &mut self,
         context: &mut Context,
-        weir: usize,
-        at: Connection,
-        statement: Statement,
-    ) -> Result<(), String> {
-        let path = self.paths[weir][at.node];
-        let server = &mut self.servers[at.node];
-        let lost = || Err(format!("n{} does not answer", at.node));
-        if path.there_broken || server.host.life != at.life {
-            return lost();
+        work: &Work,
+        number: usize,
+        question: &Question,
+    ) -> (Said, Range<Time>) {
+        let node = match self.reach(context.now, number) {
+            Ok(node) => node,
+            Err(cause) => return (Err(cause), UNANSWERED),
+        };
+        let weir = self.sessions[&number].weir;
+        let is_answered = match self.servers[node].host.process {
+            Process::Running => !self.paths[weir][node].back_broken,
+            _ => false,
+        };
+        let said = if self.servers[node].host.runs() {
+            self.execute(context, Some(work), node, number, question)
+        } else {
+            self.servers[node].unread.push((number, question.clone()));
+            Ok(Answer::Done)
+        };
+        if is_answered {
+            return (said, STEP);
         }
-        match server.host.process {
-            Process::Dead => return lost(),
-            Process::Hung => {
-                server.unread.push(statement);
-                return lost();
-            }
-            Process::Running => self.execute(context, at.node, statement),
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.is_broken = true;
         }
-        if path.back_broken { lost() } else { Ok(()) }
+        (Err(format!("n{node} does not answer")), UNANSWERED)
     }
 
-    pub(super) fn execute(&mut self, context: &mut Context, node: usize, statement: Statement) {
+    // ---- what servers do ----
+
+    pub(super) fn execute(
+        &mut self,
+        context: &mut Context,
+        work: Option<&Work>,
+        node: usize,
+        number: usize,
+        question: &Question,
+    ) -> Said {
         let now = context.now;
+        self.go_on(now);
+        let in_order = self.sessions.get(&number).map_or_else(
+            || work.is_some_and(|work| work.kind.moves_in_order()),
+            |session| {
+                let of = self.works[session.weir].as_ref().or(work);
+                of.is_some_and(|work| work.kind.moves_in_order())
+            },
+        );
+        let said = match question {
+            Question::Lock => Ok(Answer::Is(self.take_lock(node, number, in_order))),
+            Question::Sources => Ok(Answer::Sources(self.says_sources(work, node))),
+            Question::IsReadOnly => Ok(Answer::Is(self.servers[node].read_only)),
+            Question::SetReadOnly(true) => {
+                if !self.servers[node].read_only {
+                    context.disturb(|| format!("n{node} is made read_only"));
+                    self.servers[node].is_closed_by_weir = in_order;
+                }
+                self.servers[node].read_only = true;
+                Ok(Answer::Done)
+            }
+            Question::SetReadOnly(false) => {
+                self.open(context, work, node, in_order);
+                Ok(Answer::Done)
+            }
+            Question::Position => Ok(Answer::Text(self.position(node, self.servers[node].applied))),
+            Question::Received => Ok(Answer::Text(self.position(node, self.servers[node].log.len()))),
+            Question::Stop => {
+                self.servers[node].is_stopped_by_weir = in_order;
+                self.tell(node, now, &Statement::Stop)
+            }
+            Question::Start => self.tell(node, now, &Statement::Start),
+            Question::Forget => self.tell(node, now, &Statement::Forget),
+            Question::Follow(source) => {
+                context.disturbed_at = now;
+                self.tell(node, now, &Statement::Follow(*source))
+            }
+            Question::Reconnect => self.tell(node, now, &Statement::Reconnect),
+            Question::Entry => Ok(Answer::Row(self.row(node))),
+            Question::Enter(entry) => self.write_row(node, Some(entry.clone())),
+            Question::StrikeOut if self.row(node).is_none() => Ok(Answer::Done),
+            Question::StrikeOut => self.write_row(node, None),
+            Question::WaitFor(..) => Ok(Answer::Done),
+        };
+        self.go_on(now);
+        said
+    }
+
+    fn take_lock(&mut self, node: usize, number: usize, in_order: bool) -> bool {
+        if in_order && self.breach == Some(Breach::SwitchoverTakesNoLock) {
+            return true;
+        }
         let server = &mut self.servers[node];
-        match (statement, &mut server.thread) {
-            (Statement::ReadOnly(on), _) => (server.read_only, server.is_weirs_choice) = (on, !on),
-            // Both families keep the error of the last attempt: one that had met with nobody still says so.
-            (Statement::Stop, Some(thread)) if thread.link == Link::Down => thread.started = false,
-            (Statement::Stop, Some(thread)) => (thread.started, thread.link) = (false, Link::Idle),
-            (Statement::Start, Some(thread)) if !thread.started => {
-                *thread = Thread { is_known: thread.is_known, ..Thread::to(thread.source, now) };
+        let is_free = server.lock.is_none_or(|holder| holder == number);
+        if is_free {
+            server.lock = Some(number);
+        }
+        is_free
+    }
+
+    fn says_sources(&self, work: Option<&Work>, node: usize) -> Vec<Source> {
+        let mut sources = self.sources(node);
+        match work.map(|work| work.kind) {
+            Some(Kind::Replace(lost)) if self.breach == Some(Breach::FailoverLooksOnce) => {
+                let of_lost = |source: &&mut Source| source.link.endpoint == Some(endpoint(lost));
+                sources.iter_mut().filter(of_lost).for_each(|source| source.link.link = Link::Down);
             }
-            (Statement::Follow(source), thread) => {
-                *thread = Some(Thread::to(source, now));
-                server.log.truncate(server.applied);
-            }
-            (Statement::Forget, thread) => *thread = None,
-            (Statement::Reconnect, Some(thread)) => thread.next_at = now,
             _ => {}
         }
-        self.go_on(now);
+        sources
+    }
+
+    fn write_row(&mut self, node: usize, row: Option<weir_topology::procedure::Entry>) -> Said {
+        if self.servers[node].read_only {
+            return Err(format!("n{node} is read_only"));
+        }
+        self.rows.push(row);
+        let write = super::ROWS + self.rows.len() - 1;
+        let server = &mut self.servers[node];
+        server.log.push(write);
+        server.applied = server.log.len();
+        Ok(Answer::Done)
+    }
+
+    /// The rules at the moment in which a server is made writable, whoever looks.
+    fn open(&mut self, context: &mut Context, work: Option<&Work>, node: usize, in_order: bool) {
+        if !self.servers[node].read_only {
+            return;
+        }
+        match work.map(|work| (work.kind, work)) {
+            Some((Kind::Replace(lost), work)) => self.check_replace(context, work, lost, node),
+            _ if in_order => self.check_order(context, node),
+            _ => {}
+        }
+        context.disturb(|| format!("n{node} is made the writer"));
+        let head = self.head;
+        self.servers.iter_mut().for_each(|server| server.is_closed_by_weir = false);
+        let server = &mut self.servers[node];
+        (server.read_only, server.is_weirs_choice) = (false, true);
+        if in_order && head != node {
+            self.deposed[head] = true;
+            self.deposed[node] = false;
+            (self.head, self.head_since) = (node, context.now);
+        }
+        if !in_order {
+            // What no replica had received is lost.
+            self.kept.clear();
+        }
+    }
+
+    fn check_order(&self, context: &mut Context, node: usize) {
+        let is_writable = |other: &usize| {
+            let server = &self.servers[*other];
+            *other != node
+                && server.host.process != Process::Dead
+                && !server.read_only
+                && !self.deposed[*other]
+        };
+        if let Some(other) = (0..self.servers.len()).find(is_writable) {
+            return context.fail(|| format!("n{node} is made writable although n{other} is"));
+        }
+        let server = &self.servers[node];
+        let has: std::collections::HashSet<&usize> = server.log[..server.applied].iter().collect();
+        if let Some(lost) = self.kept.iter().find(|write| !has.contains(write)) {
+            let at = self.commits.get(*lost).copied().flatten().map_or(0, |commit| commit.node);
+            context.fail(|| format!("n{node} is made writable and lacks what n{at} has acknowledged"));
+        }
+    }
+
+    fn check_replace(&self, context: &mut Context, work: &Work, lost: usize, node: usize) {
+        let server = &self.servers[lost];
+        let count = self.servers.len();
+        let lacks = |(_, received): &&(usize, Vec<usize>)| !self.servers[node].log.starts_with(received);
+        if let Some((other, _)) = work.received.iter().find(lacks) {
+            context.fail(|| format!("n{node} is made the writer and lacks what n{other} has received"));
+        }
+        let connected = (0..count).filter(|other| {
+            let thread = self.servers[*other].thread.as_ref();
+            thread.is_some_and(|thread| thread.source == lost && thread.link == Link::Up)
+        });
+        let backing = u32::try_from(connected.count() + 1).unwrap_or(0);
+        if server.host.runs() && !server.read_only && backing >= self.majority() {
+            context.fail(|| {
+                format!("n{node} is made the writer although n{lost} has {backing} servers behind it")
+            });
+        }
+        if server.acknowledged_at > work.since {
+            let ago = context.now.saturating_sub(server.acknowledged_at) / MS;
+            context.fail(|| {
+                format!("n{lost} has acknowledged a write {ago} ms ago, after its place was to be taken")
+            });
+        }
     }
 }
 
-impl Replace {
-    fn next_writer(&self) -> Result<&Replica, String> {
-        self.to.as_ref().ok_or_else(|| "nobody was chosen".to_owned())
-    }
+/// What a person or a procedure tells a server about replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statement {
+    Stop,
+    Start,
+    /// CHANGE REPLICATION SOURCE, and START.
+    Follow(usize),
+    Forget,
+    Reconnect,
 }
 
 /// Whose process runs, in which life.

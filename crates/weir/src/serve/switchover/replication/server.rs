@@ -12,12 +12,24 @@ use std::time::Duration;
 
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_sql::literal::{text, with_escapes};
+use weir_topology::procedure::{Entry, Login, Server, Source};
 use weir_topology::{Endpoint, Link, ReplicaState, SourceLink, positions};
 
 use super::super::account::connect;
 
 /// ER_SPECIFIC_ACCESS_DENIED_ERROR: the text names the privilege.
 const PRIVILEGE_MISSING: u16 = 1227;
+/// ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR.
+const MISSING: [u16; 2] = [1146, 1049];
+/// ER_TABLEACCESS_DENIED_ERROR, ER_DBACCESS_DENIED_ERROR: whoever may not read the table has not written it either.
+const DENIED: [u16; 2] = [1142, 1044];
+/// The journal of switchovers: what it is for is in [`weir_topology::procedure`].
+const MAKE: [&str; 2] = [
+    "CREATE DATABASE IF NOT EXISTS weir",
+    "CREATE TABLE IF NOT EXISTS weir.switchovers (writer_hostgroup INT UNSIGNED NOT NULL PRIMARY KEY, from_server \
+     VARCHAR(300) NOT NULL, to_server VARCHAR(300) NOT NULL, by_instance VARCHAR(100) NOT NULL, begun TIMESTAMP NOT \
+     NULL DEFAULT CURRENT_TIMESTAMP) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+];
 /// No source is called so; a statement about it does nothing, after privileges have been looked at.
 const NO_SOURCE: &str = "weir_none";
 /// How long SET read_only may wait for statements of clients beside Weir, in seconds.
@@ -28,39 +40,12 @@ const LOCKED_MAX_S: u64 = 90;
 const POSITION_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection with the account that may change replication.
-pub(in super::super) struct ReplicationServer {
-    pub(in super::super) endpoint: Endpoint,
+pub(in super::super::super) struct ReplicationServer {
+    endpoint: Endpoint,
     user: String,
     connection: Connection,
     is_mariadb: bool,
-    /// `server_uuid`, or MariaDB's `server_id`: how a replica names its source.
-    pub(in super::super) id: String,
-}
-
-/// Where a replica replicates from.
-pub(in super::super) struct Source {
-    /// The source's `server_uuid`, or MariaDB's `server_id`.
-    pub(in super::super) id: String,
-    /// Both threads run, and positions are global.
-    pub(in super::super) is_fit: bool,
-    /// Positions are global.
-    pub(in super::super) has_positions: bool,
-    /// What was received is applied.
-    pub(in super::super) applies: bool,
-    /// What has been received, without what had been applied before that.
-    received: String,
-    /// The same as the probes see it.
-    pub(in super::super) link: SourceLink,
-    /// The connection to the source is encrypted.
-    pub(in super::super) is_tls: bool,
-    /// What the server says of its last error; empty for none.
-    pub(in super::super) error: String,
-}
-
-/// Whom a new replica logs in as at its source.
-pub(in super::super) struct Login {
-    pub(in super::super) user: String,
-    pub(in super::super) password: String,
+    id: String,
 }
 
 impl ReplicationServer {
@@ -70,92 +55,13 @@ impl ReplicationServer {
         let is_mariadb = connection.server_version().contains("MariaDB");
         let of = |error: Error| format!("{endpoint}: {error}");
         connection
-            .query(&format!("SET SESSION sql_mode = '', SESSION lock_wait_timeout = {LOCK_WAIT_S}"))
+            .query(&format!(
+                "SET SESSION sql_mode = '', SESSION autocommit = 1, SESSION lock_wait_timeout = {LOCK_WAIT_S}"
+            ))
             .map_err(of)?;
         let id = if is_mariadb { "SELECT @@GLOBAL.server_id" } else { "SELECT @@GLOBAL.server_uuid" };
         let id = connection.query(id).map_err(of)?.first().unwrap_or_default().to_owned();
         Ok(Self { endpoint: endpoint.clone(), user: options.user.clone(), connection, is_mariadb, id })
-    }
-
-    /// Tries everything that needs a privilege, without an effect.
-    ///
-    /// # Errors
-    /// The privilege that is missing, in the server's words.
-    pub(in super::super) fn check_privileges(&mut self) -> Result<(), String> {
-        let nobody = with_escapes(NO_SOURCE);
-        let (stop, reset) = match self.is_mariadb {
-            true => (format!("STOP SLAVE {nobody}"), format!("RESET SLAVE {nobody} ALL")),
-            false => (
-                format!("STOP REPLICA FOR CHANNEL {nobody}"),
-                format!("RESET REPLICA ALL FOR CHANNEL {nobody}"),
-            ),
-        };
-        for statement in ["SET GLOBAL read_only = @@GLOBAL.read_only", &stop, &reset] {
-            match self.connection.query(statement) {
-                Err(Error::Server { code: PRIVILEGE_MISSING, message, .. }) => {
-                    return Err(format!("{} lacks a privilege at {}: {message}", self.user, self.endpoint));
-                }
-                // There is no such source.
-                Ok(_) | Err(Error::Server { .. }) => {}
-                Err(error) => return Err(self.said(&error)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Where it replicates from; nothing if it replicates from nobody.
-    pub(in super::super) fn sources(&mut self) -> Result<Vec<Source>, String> {
-        let rows =
-            self.query(if self.is_mariadb { "SHOW ALL SLAVES STATUS" } else { "SHOW REPLICA STATUS" })?;
-        let source = |row| {
-            let value = |names: [&str; 2]| column(&rows, row, names).unwrap_or_default();
-            let is_yes = |names| value(names).eq_ignore_ascii_case("Yes");
-            let applies = is_yes(["Replica_SQL_Running", "Slave_SQL_Running"]);
-            let is_running = applies && is_yes(["Replica_IO_Running", "Slave_IO_Running"]);
-            let has_positions =
-                value(["Auto_Position", ""]) == "1" || !["", "No"].contains(&value(["Using_Gtid", ""]));
-            let errors = [value(["Last_IO_Error", ""]), value(["Last_SQL_Error", ""])];
-            Source {
-                id: value(["Source_UUID", "Master_Server_Id"]).to_owned(),
-                is_fit: is_running && has_positions,
-                has_positions,
-                applies,
-                received: value(["Retrieved_Gtid_Set", "Gtid_IO_Pos"]).to_owned(),
-                link: link(&rows, row),
-                is_tls: is_yes(["Source_SSL_Allowed", "Master_SSL_Allowed"]),
-                error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default().to_owned(),
-            }
-        };
-        Ok((0..rows.rows.len()).map(source).collect())
-    }
-
-    /// Takes writes, or takes none any more. That waits for statements that write now.
-    pub(in super::super) fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
-        let statement = match (self.is_mariadb, is_read_only) {
-            (true, true) => "SET GLOBAL read_only = ON",
-            (false, true) => "SET GLOBAL super_read_only = ON",
-            // On MySQL that ends super_read_only, too.
-            (_, false) => "SET GLOBAL read_only = OFF",
-        };
-        self.query(statement).map(drop)
-    }
-
-    /// All transactions that it has, in its family's notation.
-    pub(in super::super) fn position(&mut self) -> Result<String, String> {
-        self.ask_position("gtid_current_pos")
-    }
-
-    /// The same with those that it has received from a source and not applied yet.
-    pub(in super::super) fn received(&mut self, source: &Source) -> Result<String, String> {
-        let applied = self.position()?;
-        let received = self.plain(&source.received)?;
-        let has_more = !received.is_empty() && received != applied;
-        Ok(if has_more { format!("{applied},{received}") } else { applied })
-    }
-
-    /// All that it has ever applied.
-    fn history(&mut self) -> Result<String, String> {
-        self.ask_position("gtid_binlog_state")
     }
 
     fn ask_position(&mut self, of_mariadb: &str) -> Result<String, String> {
@@ -180,39 +86,6 @@ impl ReplicationServer {
         Ok(position)
     }
 
-    /// Whether a position has all of another, both of replicas of one source.
-    pub(in super::super) fn covers(&mut self, one: &str, other: &str) -> Result<bool, String> {
-        if self.is_mariadb {
-            return Ok(positions::covers(one, other));
-        }
-        Ok(self.query(&format!("SELECT GTID_SUBSET({}, {})", text(other), text(one)))?.first() == Some("1"))
-    }
-
-    /// What another server has that this one has never had; nothing if there is no such thing.
-    pub(in super::super) fn lacks_of(&mut self, other: &mut Self) -> Result<Option<String>, String> {
-        let (own, others) = (self.history()?, other.history()?);
-        if self.is_mariadb {
-            return Ok((!positions::contains(&own, &others)).then_some(others));
-        }
-        let answer = self.query(&format!("SELECT GTID_SUBTRACT({}, {})", text(&others), text(&own)))?;
-        let lacks = answer.first().map(ToOwned::to_owned);
-        lacks
-            .map(|text| (!text.is_empty()).then_some(text))
-            .ok_or_else(|| format!("{}: no answer", self.endpoint))
-    }
-
-    /// Takes a lock of this name for as long as the connection lasts; false if somebody else has it. A connection that is
-    /// silent for longer than any step takes loses it.
-    pub(in super::super) fn lock(&mut self, name: &str) -> Result<bool, String> {
-        self.query(&format!("SET SESSION wait_timeout = {LOCKED_MAX_S}"))?;
-        Ok(self.query(&format!("SELECT GET_LOCK({}, 0)", text(name)))?.first() == Some("1"))
-    }
-
-    /// Whether it is read_only now.
-    pub(in super::super) fn is_read_only(&mut self) -> Result<bool, String> {
-        Ok(self.query("SELECT @@GLOBAL.read_only")?.first() == Some("1"))
-    }
-
     /// Receives no more, and goes on applying what it has.
     pub(in super::super) fn stop_receiving(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
@@ -225,8 +98,126 @@ impl ReplicationServer {
             .map(drop)
     }
 
-    /// Waits until it has applied a position.
-    pub(in super::super) fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
+    fn query(&mut self, statement: &str) -> Result<QueryResult, String> {
+        self.connection.query(statement).map_err(|error| self.said(&error))
+    }
+
+    /// The statement is not shown: it may hold a password.
+    fn said(&self, error: &Error) -> String {
+        format!("{}: {error}", self.endpoint)
+    }
+}
+
+impl Server for ReplicationServer {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn check_privileges(&mut self) -> Result<(), String> {
+        let nobody = with_escapes(NO_SOURCE);
+        let (stop, reset) = match self.is_mariadb {
+            true => (format!("STOP SLAVE {nobody}"), format!("RESET SLAVE {nobody} ALL")),
+            false => (
+                format!("STOP REPLICA FOR CHANNEL {nobody}"),
+                format!("RESET REPLICA ALL FOR CHANNEL {nobody}"),
+            ),
+        };
+        for statement in ["SET GLOBAL read_only = @@GLOBAL.read_only", &stop, &reset] {
+            match self.connection.query(statement) {
+                Err(Error::Server { code: PRIVILEGE_MISSING, message, .. }) => {
+                    return Err(format!("{} lacks a privilege at {}: {message}", self.user, self.endpoint));
+                }
+                // There is no such source.
+                Ok(_) | Err(Error::Server { .. }) => {}
+                Err(error) => return Err(self.said(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, name: &str) -> Result<bool, String> {
+        self.query(&format!("SET SESSION wait_timeout = {LOCKED_MAX_S}"))?;
+        Ok(self.query(&format!("SELECT GET_LOCK({}, 0)", text(name)))?.first() == Some("1"))
+    }
+
+    fn sources(&mut self) -> Result<Vec<Source>, String> {
+        let rows =
+            self.query(if self.is_mariadb { "SHOW ALL SLAVES STATUS" } else { "SHOW REPLICA STATUS" })?;
+        let source = |row| {
+            let value = |names: [&str; 2]| column(&rows, row, names).unwrap_or_default();
+            let is_yes = |names| value(names).eq_ignore_ascii_case("Yes");
+            let applies = is_yes(["Replica_SQL_Running", "Slave_SQL_Running"]);
+            let is_running = applies && is_yes(["Replica_IO_Running", "Slave_IO_Running"]);
+            let has_positions =
+                value(["Auto_Position", ""]) == "1" || !["", "No"].contains(&value(["Using_Gtid", ""]));
+            let errors = [value(["Last_IO_Error", ""]), value(["Last_SQL_Error", ""])];
+            Source {
+                id: value(["Source_UUID", "Master_Server_Id"]).to_owned(),
+                is_fit: is_running && has_positions,
+                has_positions,
+                applies,
+                received: value(["Retrieved_Gtid_Set", "Gtid_IO_Pos"]).to_owned(),
+                link: link(&rows, row),
+                is_tls: is_yes(["Source_SSL_Allowed", "Master_SSL_Allowed"]),
+                error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default().to_owned(),
+            }
+        };
+        Ok((0..rows.rows.len()).map(source).collect())
+    }
+
+    fn is_read_only(&mut self) -> Result<bool, String> {
+        Ok(self.query("SELECT @@GLOBAL.read_only")?.first() == Some("1"))
+    }
+
+    fn set_read_only(&mut self, is_read_only: bool) -> Result<(), String> {
+        let statement = match (self.is_mariadb, is_read_only) {
+            (true, true) => "SET GLOBAL read_only = ON",
+            (false, true) => "SET GLOBAL super_read_only = ON",
+            // On MySQL that ends super_read_only, too.
+            (_, false) => "SET GLOBAL read_only = OFF",
+        };
+        self.query(statement).map(drop)
+    }
+
+    fn position(&mut self) -> Result<String, String> {
+        self.ask_position("gtid_current_pos")
+    }
+
+    fn received(&mut self, source: &Source) -> Result<String, String> {
+        let applied = self.position()?;
+        let received = self.plain(&source.received)?;
+        let has_more = !received.is_empty() && received != applied;
+        Ok(if has_more { format!("{applied},{received}") } else { applied })
+    }
+
+    fn covers(&mut self, one: &str, other: &str) -> Result<bool, String> {
+        if self.is_mariadb {
+            return Ok(positions::covers(one, other));
+        }
+        Ok(self.query(&format!("SELECT GTID_SUBSET({}, {})", text(other), text(one)))?.first() == Some("1"))
+    }
+
+    fn history(&mut self) -> Result<String, String> {
+        self.ask_position("gtid_binlog_state")
+    }
+
+    fn lacks(&mut self, history: &str) -> Result<Option<String>, String> {
+        let own = self.history()?;
+        if self.is_mariadb {
+            return Ok((!positions::contains(&own, history)).then(|| history.to_owned()));
+        }
+        let answer = self.query(&format!("SELECT GTID_SUBTRACT({}, {})", text(history), text(&own)))?;
+        let lacks = answer.first().map(ToOwned::to_owned);
+        lacks
+            .map(|text| (!text.is_empty()).then_some(text))
+            .ok_or_else(|| format!("{}: no answer", self.endpoint))
+    }
+
+    fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String> {
         let function = if self.is_mariadb { "MASTER_GTID_WAIT" } else { "WAIT_FOR_EXECUTED_GTID_SET" };
         let timeout_s = timeout.as_secs().max(1);
         let answer = self.query(&format!("SELECT {function}({}, {timeout_s})", text(position)))?;
@@ -236,21 +227,19 @@ impl ReplicationServer {
         Err(format!("{} has not applied everything within {timeout_s} s", self.endpoint))
     }
 
-    pub(in super::super) fn stop_replication(&mut self) -> Result<(), String> {
+    fn stop_replication(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "STOP SLAVE" } else { "STOP REPLICA" }).map(drop)
     }
 
-    pub(in super::super) fn start_replication(&mut self) -> Result<(), String> {
+    fn start_replication(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "START SLAVE" } else { "START REPLICA" }).map(drop)
     }
 
-    /// Forgets its source, so that a restart does not make it a replica again.
-    pub(in super::super) fn forget_source(&mut self) -> Result<(), String> {
+    fn forget_source(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }).map(drop)
     }
 
-    /// A replica goes on at another source.
-    pub(in super::super) fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
+    fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
         self.stop_replication()?;
         let (host, port) = (with_escapes(&source.host), source.port);
         let change = match self.is_mariadb {
@@ -263,16 +252,10 @@ impl ReplicationServer {
         changed.map(drop)
     }
 
-    /// A former writer becomes a replica, from where it stands.
-    pub(in super::super) fn become_replica(
-        &mut self,
-        source: &Endpoint,
-        login: &Login,
-        is_tls: bool,
-    ) -> Result<(), String> {
+    fn become_replica(&mut self, source: &Endpoint, login: &Login) -> Result<(), String> {
         let (host, port) = (with_escapes(&source.host), source.port);
         let (user, password) = (with_escapes(&login.user), with_escapes(&login.password));
-        let tls = u8::from(is_tls);
+        let tls = u8::from(login.is_tls);
         if self.is_mariadb {
             let position = self.position()?;
             self.query(&format!("SET GLOBAL gtid_slave_pos = {}", text(&position)))?;
@@ -290,13 +273,69 @@ impl ReplicationServer {
         self.start_replication()
     }
 
-    fn query(&mut self, statement: &str) -> Result<QueryResult, String> {
-        self.connection.query(statement).map_err(|error| self.said(&error))
+    fn entry(&mut self, writer_hostgroup: u32) -> Result<Option<Entry>, String> {
+        let select = format!(
+            "SELECT from_server, to_server, by_instance FROM weir.switchovers WHERE writer_hostgroup = {writer_hostgroup}"
+        );
+        let rows = match self.connection.query(&select) {
+            Ok(rows) => rows,
+            Err(error)
+                if error.code().is_some_and(|code| MISSING.contains(&code) || DENIED.contains(&code)) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(self.said(&error)),
+        };
+        if rows.rows.is_empty() {
+            return Ok(None);
+        }
+        let [from, to, by] = [0, 1, 2].map(|column| rows.text(0, column).unwrap_or_default());
+        let nonsense =
+            |cause| format!("{}: weir.switchovers holds what no Weir has written: {cause}", self.endpoint);
+        let endpoint = |text: &str| text.parse::<Endpoint>().map_err(|cause| nonsense(cause.to_string()));
+        Ok(Some(Entry {
+            writer_hostgroup,
+            from: endpoint(from)?,
+            to: endpoint(to)?,
+            by_instance: by.to_owned(),
+        }))
     }
 
-    /// The statement is not shown: it may hold a password.
-    fn said(&self, error: &Error) -> String {
-        format!("{}: {error}", self.endpoint)
+    fn enter(&mut self, entry: &Entry) -> Result<Option<String>, String> {
+        let Entry { writer_hostgroup, from, to, by_instance } = entry;
+        let [from, to, by] =
+            [from.to_string(), to.to_string(), by_instance.clone()].map(|value| text(&value));
+        let replace = format!(
+            "REPLACE INTO weir.switchovers (writer_hostgroup, from_server, to_server, by_instance) VALUES \
+             ({writer_hostgroup}, {from}, {to}, {by})"
+        );
+        let mut entered = self.connection.query(&replace);
+        if entered.as_ref().is_err_and(|error| error.code().is_some_and(|code| MISSING.contains(&code))) {
+            let made = MAKE.iter().try_for_each(|make| self.connection.query(make).map(drop));
+            entered = made.and_then(|()| self.connection.query(&replace));
+        }
+        match entered {
+            Ok(_) => Ok(None),
+            Err(error @ Error::Server { .. }) => {
+                let (endpoint, user) = (&self.endpoint, &self.user);
+                let hint = "GRANT SELECT, INSERT, DELETE, CREATE ON weir.* TO";
+                Ok(Some(format!("{endpoint}: {error}; {hint} {user}")))
+            }
+            Err(error) => Err(self.said(&error)),
+        }
+    }
+
+    fn strike_out(&mut self, writer_hostgroup: u32) -> Result<(), String> {
+        let delete = format!("DELETE FROM weir.switchovers WHERE writer_hostgroup = {writer_hostgroup}");
+        match self.connection.query(&delete) {
+            Ok(_) => Ok(()),
+            Err(error)
+                if error.code().is_some_and(|code| MISSING.contains(&code) || DENIED.contains(&code)) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(self.said(&error)),
+        }
     }
 }
 

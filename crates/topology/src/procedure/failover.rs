@@ -1,0 +1,293 @@
+//! A replica is made the writer in the place of one that is lost (`auto_failover`).
+//!
+//! ```text
+//! more than half of the servers are locked ─► who has received most? ─► it applies that ─► the others replicate
+//!     from it ─► together they are more than half ─► it receives no more, and is made writable
+//! ```
+//!
+//! Whoever dies on the way leaves servers that are read_only, and more than half of them still say, or get their data from
+//! one that says, that the writer is lost; the next one begins again. Only who dies within the last step leaves a replica
+//! that is stopped: as after a STOP by hand, nothing is done until somebody starts it.
+//!
+//! Acknowledged writes that no replica has received are lost. What came after the position that is told stays on the old
+//! writer: if it has such transactions it is never made a replica by force.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::steps::{self, Opened};
+use super::{Server, Source, Surroundings, lock_name, shown};
+use crate::{Endpoint, Link};
+
+/// How long the next writer may take to apply what it has received.
+const APPLY_WAIT: Duration = Duration::from_secs(45);
+/// It is asked so often meanwhile whether it has, in less time than an answer may take.
+const APPLY_SLICE: Duration = Duration::from_secs(2);
+
+/// Another server than the lost one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which one.
+    pub server: Endpoint,
+    /// Of equal ones the greatest is preferred. None: it has a vote, and is not to be the writer.
+    pub weight: Option<u32>,
+}
+
+/// A failover that is to be made.
+#[derive(Clone, Debug)]
+pub struct Failover {
+    /// Names the cluster.
+    pub writer_hostgroup: u32,
+    /// How many servers must have lost the writer.
+    pub majority: usize,
+    /// The writer.
+    pub lost: Endpoint,
+    /// How replicas name it.
+    pub id: String,
+    /// The other servers.
+    pub others: Vec<Candidate>,
+}
+
+/// A replica of the lost writer, locked.
+struct Replica<C> {
+    server: C,
+    source: Source,
+    /// None: it is not to be the writer.
+    weight: Option<u32>,
+    received: String,
+}
+
+/// The replicas that are locked, and what is left to do.
+type Gathered<C> = (Vec<Replica<C>>, Vec<String>);
+
+/// How a move ended that was not made.
+enum Stuck {
+    /// It can be undone.
+    Before(String),
+    /// The next writer may be writable.
+    May(String),
+}
+
+impl From<String> for Stuck {
+    fn from(cause: String) -> Self {
+        Self::Before(cause)
+    }
+}
+
+impl Failover {
+    /// Returns what was done and what is left to do.
+    ///
+    /// # Errors
+    /// Why it was not done, and what could not be undone.
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, String> {
+        if around.is_there(&self.lost) {
+            return Err(format!("{} answers", self.lost));
+        }
+        let (mut replicas, mut left) = self.gather(around)?;
+        let best = best(&mut replicas)?;
+        let mut to = replicas.swap_remove(best);
+        self.apply(around, &mut to)?;
+        let (mut undo, endpoint) = (Vec::new(), to.server.endpoint().clone());
+        match self.move_to(around, &mut to, &mut replicas, &mut undo) {
+            Ok(()) => {}
+            Err(Stuck::May(cause)) => {
+                return Err(format!("{endpoint} may be writable ({cause}): the others replicate from it"));
+            }
+            Err(Stuck::Before(cause)) => {
+                for at in undo {
+                    let Some(Replica { server, source, .. }) = replicas.get_mut(at) else { continue };
+                    let back = source.link.endpoint.as_ref().unwrap_or(&self.lost);
+                    left.extend(server.follow(back).err());
+                }
+                left.extend(to.server.start_replication().err());
+                return Err([vec![cause], left].concat().join("; not undone: "));
+            }
+        }
+        left.extend(to.server.forget_source().err());
+        // A switchover that the lost one was in is over.
+        if to.server.entry(self.writer_hostgroup).is_ok_and(|row| row.is_some()) {
+            left.extend(to.server.strike_out(self.writer_hostgroup).err());
+        }
+        let left: String = left.iter().map(|left| format!("; {left}")).collect();
+        Ok(format!(
+            "{endpoint} is the writer in the place of {}, which is lost; acknowledged writes beyond {} are lost{left}",
+            self.lost,
+            shown(&to.received)
+        ))
+    }
+
+    /// Locks all that can be reached, and looks again whether the writer is lost for more than half.
+    fn gather<S: Surroundings>(&self, around: &mut S) -> Result<Gathered<S::Server>, String> {
+        let (lock, mut replicas, mut left) = (lock_name(self.writer_hostgroup), Vec::new(), Vec::new());
+        let mut others = self.others.clone();
+        others.sort_by(|one, two| one.server.cmp(&two.server));
+        for other in others {
+            let mut server = match around.connect(&other.server) {
+                Ok(server) => server,
+                Err(cause) => {
+                    left.push(format!("{} was not told of the new writer ({cause})", other.server));
+                    continue;
+                }
+            };
+            steps::lock(&mut server, &lock)?;
+            server.check_privileges()?;
+            if !server.is_read_only()? {
+                return Err(format!("{} is not read_only: it may be the next writer already", other.server));
+            }
+            match <[Source; 1]>::try_from(server.sources()?) {
+                Ok([source]) if other.weight.is_none() && source.link.link == Link::Idle => {
+                    left.push(format!(
+                        "{} is drained and its replication stopped: it is left alone",
+                        other.server
+                    ));
+                }
+                Ok([source]) if source.has_positions && self.is_of_cluster(&source) => {
+                    let received = server.received(&source)?;
+                    replicas.push(Replica { server, source, weight: other.weight, received });
+                }
+                _ => left.push(format!(
+                    "{} replicates from elsewhere, or without global positions, and is left alone",
+                    other.server
+                )),
+            }
+        }
+        if let Some(replica) = replicas.iter().find(|replica| self.is_source(replica, Link::Up)) {
+            return Err(format!("{} still receives from {}", replica.server.endpoint(), self.lost));
+        }
+        let is_cut_off = |replica: &&Replica<S::Server>| {
+            self.is_source(replica, Link::Down) || !replica.source.link.names(&self.lost, &self.id)
+        };
+        let votes = replicas.iter().filter(is_cut_off).count();
+        if votes < self.majority {
+            let mut causes = vec![format!(
+                "only {votes} replicas say now that they can't connect to {}, {} must",
+                self.lost, self.majority
+            )];
+            causes.append(&mut left);
+            return Err(causes.join("; "));
+        }
+        Ok((replicas, left))
+    }
+
+    /// Of the lost one, or of another server of the cluster, as somebody who died on the way may have left it.
+    fn is_of_cluster(&self, source: &Source) -> bool {
+        source.link.names(&self.lost, &self.id)
+            || self.others.iter().any(|other| source.link.names(&other.server, ""))
+    }
+
+    fn is_source<C>(&self, replica: &Replica<C>, link: Link) -> bool {
+        replica.source.link.names(&self.lost, &self.id) && replica.source.link.link == link
+    }
+
+    /// Applying takes a while, in which the lost one may have come back. By a replica that receives from it again other
+    /// Weirs know it for the writer, and go by that for some time although the replica is stopped.
+    fn is_still_lost_to<C: Server>(&self, replica: &mut Replica<C>) -> Result<(), String> {
+        let receives =
+            |source: &Source| source.link.link == Link::Up && source.link.names(&self.lost, &self.id);
+        match replica.server.sources()?.iter().any(receives) {
+            true => Err(format!("{} receives from {} again", replica.server.endpoint(), self.lost)),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until all is applied that was received.
+    fn apply<S: Surroundings>(&self, around: &mut S, to: &mut Replica<S::Server>) -> Result<(), String> {
+        if !to.source.applies {
+            let error = &to.source.error;
+            return Err(format!("{} does not apply what it has received: {error}", to.server.endpoint()));
+        }
+        let until = around.now().0 + steps::millis(APPLY_WAIT);
+        while let Err(cause) = to.server.wait_for(&to.received, APPLY_SLICE) {
+            if around.now().0 >= until {
+                return Err(format!("{cause}, nor within {} s", APPLY_WAIT.as_secs()));
+            }
+            let sources = to.server.sources()?;
+            if sources.iter().any(|source| source.link.link == Link::Up) {
+                return Err(format!("{} receives from {} again", to.server.endpoint(), self.lost));
+            }
+            around.sleep(super::LOOK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// The order matters: until the last moment the next writer itself says that its source is lost, and when it is made
+    /// writable, more than half replicate from it already, itself included, and nothing comes from the lost one any more.
+    /// `undo` gets those that replicate from it.
+    fn move_to<S: Surroundings>(
+        &self,
+        around: &mut S,
+        to: &mut Replica<S::Server>,
+        replicas: &mut [Replica<S::Server>],
+        undo: &mut Vec<usize>,
+    ) -> Result<(), Stuck> {
+        for (at, replica) in replicas.iter_mut().enumerate() {
+            self.is_still_lost_to(replica)?;
+            replica.server.stop_replication()?;
+            undo.push(at);
+            replica.look_again()?;
+            replica.server.follow(to.server.endpoint())?;
+        }
+        if undo.len() + 1 < self.majority {
+            return Err(Stuck::Before(format!(
+                "{} replicas can replicate from {}, {} must",
+                undo.len(),
+                to.server.endpoint(),
+                self.majority - 1
+            )));
+        }
+        // Over the connections that have the locks.
+        for replica in replicas.iter_mut() {
+            if !replica.server.is_read_only()? {
+                return Err(Stuck::Before(format!("{} is writable", replica.server.endpoint())));
+            }
+        }
+        self.is_still_lost_to(to)?;
+        to.server.stop_replication()?;
+        to.look_again()?;
+        match steps::open(around, &mut to.server, &lock_name(self.writer_hostgroup)) {
+            Opened::Yes => Ok(()),
+            Opened::No(cause) => Err(Stuck::Before(cause)),
+            Opened::Unknown(cause) => Err(Stuck::May(cause)),
+        }
+    }
+}
+
+/// The one that has received most: all that any has. Of equal ones that with the greatest weight, then by name; none that
+/// the user keeps from work.
+fn best<C: Server>(replicas: &mut [Replica<C>]) -> Result<usize, String> {
+    let is_wanted = |at: &usize| replicas.get(*at).is_some_and(|replica| replica.weight.is_some());
+    let mut order: Vec<usize> = (0..replicas.len()).filter(is_wanted).collect();
+    order.sort_by_key(|at| {
+        replicas.get(*at).map(|replica| (Reverse(replica.weight), replica.server.endpoint().clone()))
+    });
+    let received: Vec<String> = replicas.iter().map(|replica| replica.received.clone()).collect();
+    for at in order {
+        let Some(Replica { server, received: own, .. }) = replicas.get_mut(at) else { continue };
+        let mut has_all = true;
+        for other in &received {
+            has_all = has_all && server.covers(own, other)?;
+        }
+        if has_all {
+            return Ok(at);
+        }
+    }
+    let told = |replica: &Replica<C>| {
+        let drained = if replica.weight.is_none() { " (drained)" } else { "" };
+        format!("{}{drained} {}", replica.server.endpoint(), replica.received)
+    };
+    let told: Vec<String> = replicas.iter().map(told).collect();
+    Err(format!("no replica that may be the writer has all that the others have: {}", told.join(" | ")))
+}
+
+impl<C: Server> Replica<C> {
+    /// It receives nothing any more: nothing may have come since it was compared with the others.
+    fn look_again(&mut self) -> Result<(), String> {
+        let sources = self.server.sources()?;
+        let source = sources.first().ok_or_else(|| format!("{} has no source", self.server.endpoint()))?;
+        let received = self.server.received(source)?;
+        match self.server.covers(&self.received, &received)? {
+            true => Ok(()),
+            false => Err(format!("{} has received more meanwhile", self.server.endpoint())),
+        }
+    }
+}

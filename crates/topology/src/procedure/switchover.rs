@@ -1,0 +1,402 @@
+//! The writer role moves to a replica while Weir holds statements.
+//!
+//! ```text
+//! held:      locks ─► look again ─► journal ─► old writer read_only ─► target has its position ─► target stops
+//!            ─► the others replicate from the target ─► look again ─► target writes
+//! released:  the target forgets its source ─► the old writer replicates from it ─► journal
+//! ```
+//!
+//! Until the target may be writable each step has its reverse, and after that there is no way back: the target may have
+//! taken writes of other Weirs. What can't be undone over the connections that hold the locks is left to
+//! [`super::Recovery`], at once and later.
+
+use std::time::Duration;
+
+use super::recovery::{Recovery, Settled};
+use super::steps::{self, Opened};
+use super::{Entry, Login, Server, Source, Surroundings, lock_name, majority};
+use crate::Endpoint;
+
+/// How long the target may take to apply what it has.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
+
+/// From whom the role moves to whom.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Names the cluster.
+    pub writer_hostgroup: u32,
+    /// The writer.
+    pub from: Endpoint,
+    /// The next one.
+    pub to: Endpoint,
+    /// All servers of the cluster.
+    pub members: Vec<Endpoint>,
+    /// This Weir.
+    pub instance: String,
+}
+
+/// A switchover that is ready: it has connections to all servers that are told something.
+pub struct Switchover<C> {
+    plan: Plan,
+    lock: String,
+    from: C,
+    to: C,
+    /// How the target replicated.
+    source: Source,
+    /// The other servers that can be asked.
+    others: Vec<Other<C>>,
+    /// The old writer's, when it is read_only.
+    position: String,
+    is_journaled: bool,
+    reached: Reached,
+    /// What the user has to see to.
+    left: Vec<String>,
+}
+
+struct Other<C> {
+    server: C,
+    /// It replicates from the old writer.
+    is_replica: bool,
+    /// It has been told to replicate from the target.
+    is_moved: bool,
+}
+
+/// How far a switchover has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reached {
+    Nothing,
+    /// The old writer may be read_only.
+    Closed,
+    /// The target may have stopped to replicate.
+    Stopped,
+    /// The target may be writable.
+    Opened,
+}
+
+/// A switchover whose target writes.
+pub struct Moved<C>(Last<C>);
+
+enum Last<C> {
+    /// The rest is to be done.
+    Here(Box<Switchover<C>>),
+    /// It was done over new connections; what is left.
+    Elsewhere(Vec<String>),
+}
+
+/// A switchover that was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// Why, and what is left.
+    pub cause: String,
+    /// The old writer writes.
+    pub is_as_before: bool,
+}
+
+impl<C: Server> Switchover<C> {
+    /// Logs in everywhere, and sees whether the target can follow and the account may do everything.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn prepare<S: Surroundings<Server = C>>(around: &mut S, plan: Plan) -> Result<Self, String> {
+        let mut from = around.connect(&plan.from)?;
+        let mut to = around.connect(&plan.to)?;
+        from.check_privileges()?;
+        to.check_privileges()?;
+        let source = check_pair(&mut from, &mut to)?;
+        from.position()?;
+        let (mut others, mut left) = (Vec::new(), Vec::new());
+        for other in steps::sorted(&plan.members) {
+            if other == plan.from || other == plan.to {
+                continue;
+            }
+            match around.connect(&other) {
+                Ok(mut server) => {
+                    let sources = server.sources()?;
+                    let is_replica = matches!(&*sources, [source] if source.id == from.id());
+                    if is_replica {
+                        server.check_privileges()?;
+                    } else {
+                        left.push(format!("{other} replicates from elsewhere and is left alone"));
+                    }
+                    others.push(Other { server, is_replica, is_moved: false });
+                }
+                Err(cause) => left.push(format!("{other} was not told of its new source ({cause})")),
+            }
+        }
+        let lock = lock_name(plan.writer_hostgroup);
+        Ok(Self {
+            plan,
+            lock,
+            from,
+            to,
+            source,
+            others,
+            position: String::new(),
+            is_journaled: false,
+            reached: Reached::Nothing,
+            left,
+        })
+    }
+
+    /// Moves the role; this Weir has nobody write to the old writer meanwhile. Afterwards the target writes.
+    ///
+    /// # Errors
+    /// Why it was undone, or what is left of it.
+    pub fn make<S: Surroundings<Server = C>>(mut self, around: &mut S) -> Result<Moved<C>, Undone> {
+        let Err(cause) = self.forward(around) else { return Ok(Moved(Last::Here(Box::new(self)))) };
+        if self.reached == Reached::Nothing {
+            let left = if self.is_journaled { self.strike_out().err() } else { None };
+            return Err(Undone { cause: with(cause, left), is_as_before: true });
+        }
+        match self.go_back() {
+            Ok(left) => Err(Undone { cause: with(cause, left), is_as_before: true }),
+            Err(obstacle) => self.settle(around, cause, &obstacle).map(|left| Moved(Last::Elsewhere(left))),
+        }
+    }
+
+    fn forward<S: Surroundings<Server = C>>(&mut self, around: &mut S) -> Result<(), String> {
+        self.lock_all()?;
+        self.look_again()?;
+        let entry = self.entry();
+        let Plan { from, to, .. } = &self.plan;
+        // Also if there is no answer.
+        self.is_journaled = true;
+        if let Some(lacking) = self.from.enter(&entry)? {
+            self.is_journaled = false;
+            around.tell(format!(
+                "no other Weir can finish this if this one dies, as it can't be written down: {lacking}"
+            ));
+        }
+        around.tell(format!("{from} is made read_only"));
+        self.reached = Reached::Closed;
+        steps::set_and_ask(&mut self.from)?;
+        around.tell(format!("waiting until {to} has applied everything"));
+        self.position = self.from.position()?;
+        self.to.wait_for(&self.position, CATCH_UP_WAIT)?;
+        self.reached = Reached::Stopped;
+        self.to.stop_replication()?;
+        if self.from.position()? != self.position {
+            return Err(format!("somebody still writes to {from} beside Weir, although it is read_only"));
+        }
+        for other in self.others.iter_mut().filter(|other| other.is_replica) {
+            other.is_moved = true;
+            self.left.extend(other.server.follow(to).err());
+        }
+        // The one that is to write first: its lock is the first to be lost by silence.
+        self.check_closed()?;
+        self.reached = Reached::Opened;
+        match steps::open(around, &mut self.to, &self.lock) {
+            Opened::Yes => Ok(()),
+            Opened::No(cause) => {
+                self.reached = Reached::Stopped;
+                Err(cause)
+            }
+            Opened::Unknown(cause) => Err(cause),
+        }
+    }
+
+    fn finish<S: Surroundings<Server = C>>(mut self, around: &mut S) -> Vec<String> {
+        let mut left = std::mem::take(&mut self.left);
+        left.extend(self.to.forget_source().err());
+        let login = Login { is_tls: self.source.is_tls, ..around.login(&self.plan.to) };
+        let begun = self.from.become_replica(&self.plan.to, &login);
+        match begun.and_then(|()| steps::wait_connected(around, &mut self.from)) {
+            Err(error) => {
+                left.push(format!("{} is read_only and does not replicate yet: {error}", self.plan.from));
+            }
+            // The row is there for as long as somebody else may have to finish this.
+            Ok(()) if self.is_journaled && left.is_empty() => {
+                left.extend(self.to.strike_out(self.plan.writer_hostgroup).err());
+            }
+            Ok(()) => {}
+        }
+        left
+    }
+
+    /// In the order that all Weirs have.
+    fn lock_all(&mut self) -> Result<(), String> {
+        let mut all: Vec<&mut C> = vec![&mut self.from, &mut self.to];
+        all.extend(self.others.iter_mut().map(|other| &mut other.server));
+        all.sort_by(|one, two| one.endpoint().cmp(two.endpoint()));
+        let pair = [&self.plan.from, &self.plan.to];
+        let mut locked = 0;
+        for server in all {
+            match server.lock(&self.lock) {
+                Ok(true) => locked += 1,
+                Ok(false) => {
+                    return Err(format!("another Weir sees to it: it has the lock at {}", server.endpoint()));
+                }
+                Err(cause) if pair.contains(&server.endpoint()) => return Err(cause),
+                Err(_) => {}
+            }
+        }
+        let majority = majority(steps::sorted(&self.plan.members).len());
+        if locked < majority {
+            return Err(format!("only {locked} servers can be locked, {majority} must"));
+        }
+        Ok(())
+    }
+
+    /// What was known may have changed since, before there was the lock.
+    fn look_again(&mut self) -> Result<(), String> {
+        if self.from.is_read_only()? {
+            return Err(format!("{} does not write any more", self.plan.from));
+        }
+        self.source = check_pair(&mut self.from, &mut self.to)?;
+        self.check_others()?;
+        match self.to.is_read_only()? {
+            true => Ok(()),
+            false => Err(format!("{} is writable already", self.plan.to)),
+        }
+    }
+
+    /// Nobody else is writable; how many of the others are still locked.
+    fn check_others(&mut self) -> Result<usize, String> {
+        let mut locked = 0;
+        for other in &mut self.others {
+            match other.server.is_read_only() {
+                Ok(true) => locked += 1,
+                Ok(false) => return Err(format!("{} is writable, too", other.server.endpoint())),
+                Err(_) => {}
+            }
+        }
+        Ok(locked)
+    }
+
+    /// All that were locked still are, and nobody is writable.
+    fn check_closed(&mut self) -> Result<(), String> {
+        if !self.to.is_read_only()? {
+            return Err(format!("somebody else has made {} writable", self.plan.to));
+        }
+        let locked = self.check_others()? + 2;
+        let majority = majority(steps::sorted(&self.plan.members).len());
+        if locked < majority {
+            return Err(format!("only {locked} servers are still locked, {majority} must be"));
+        }
+        match self.from.is_read_only()? {
+            true => Ok(()),
+            false => Err(format!("somebody else has made {} writable", self.plan.from)),
+        }
+    }
+
+    /// Undoes what was done, over the connections by which it was. Returns what could not be undone beside the old
+    /// writer.
+    ///
+    /// # Errors
+    /// Why the old writer must not be made writable: it is not certain that nobody else is, or will be.
+    fn go_back(&mut self) -> Result<Vec<String>, String> {
+        let Plan { from, to, members, .. } = &self.plan;
+        if self.reached == Reached::Opened {
+            return Err(format!("{to} may be writable"));
+        }
+        let mut left = Vec::new();
+        for other in self.others.iter_mut().filter(|other| other.is_moved) {
+            left.extend(other.server.follow(from).err());
+        }
+        if self.reached == Reached::Stopped {
+            left.extend(self.to.start_replication().err());
+        }
+        let count = steps::sorted(members).len();
+        let blocking = count - majority(count) + 1;
+        // Whoever can't be asked has not been told to be writable by us, and by nobody else who needs these locks.
+        let target = match self.to.is_read_only() {
+            Ok(true) => 1,
+            Ok(false) => return Err(format!("{to} is writable")),
+            Err(_) => 0,
+        };
+        let locked = 1 + target + self.check_others()?;
+        if locked < blocking {
+            return Err(format!("only {locked} servers are still locked, {blocking} must be"));
+        }
+        self.from.set_read_only(false)?;
+        if self.from.is_read_only()? {
+            return Err(format!("{} is still read_only", self.plan.from));
+        }
+        // The row is there for as long as somebody else may have to see to the replicas.
+        if self.is_journaled && left.is_empty() {
+            left.extend(self.strike_out().err());
+        }
+        Ok(left)
+    }
+
+    fn strike_out(&mut self) -> Result<(), String> {
+        self.from.strike_out(self.plan.writer_hostgroup)
+    }
+
+    /// Finishes or undoes it over new connections: what a Weir does that finds it. Returns what is left if the target is
+    /// the writer then.
+    fn settle<S: Surroundings<Server = C>>(
+        self,
+        around: &mut S,
+        cause: String,
+        obstacle: &str,
+    ) -> Result<Vec<String>, Undone> {
+        let entry = self.entry();
+        let (is_journaled, members) = (self.is_journaled, self.plan.members.clone());
+        // The locks are on the old connections.
+        drop(self);
+        let Entry { writer_hostgroup, from, to, .. } = entry.clone();
+        let recovery = Recovery { writer_hostgroup, members, known: Some(entry) };
+        match recovery.make_patiently(around) {
+            Ok(Some(Settled::Undone { left, .. })) => {
+                Err(Undone { cause: with(cause, left), is_as_before: true })
+            }
+            Ok(Some(Settled::Finished { left, .. })) => Ok(left),
+            Ok(None) => Err(Undone { cause: format!("{cause}; {obstacle}"), is_as_before: false }),
+            Err(why) => {
+                let hint = match is_journaled {
+                    true => "Weir finishes or undoes it as soon as both answer".to_owned(),
+                    false => format!(
+                        "if {to} is writable, have the others replicate from it; if it is read_only, start its \
+                         replication and make {from} writable"
+                    ),
+                };
+                let cause = format!("{cause}; {obstacle}, so {from} stays read_only ({why}): {hint}");
+                Err(Undone { cause, is_as_before: false })
+            }
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        let Plan { from, to, writer_hostgroup, instance, .. } = self.plan.clone();
+        Entry { writer_hostgroup, from, to, by_instance: instance }
+    }
+}
+
+impl<C: Server> Moved<C> {
+    /// What is left to do when statements go on. Returns what could not be done.
+    pub fn finish<S: Surroundings<Server = C>>(self, around: &mut S) -> Vec<String> {
+        match self.0 {
+            Last::Here(switchover) => switchover.finish(around),
+            Last::Elsewhere(left) => left,
+        }
+    }
+}
+
+/// The target replicates from the writer, and from nobody else, and the writer from nobody.
+fn check_pair<C: Server>(from: &mut C, to: &mut C) -> Result<Source, String> {
+    if !from.sources()?.is_empty() {
+        return Err(format!("{} replicates from another server itself", from.endpoint()));
+    }
+    let sources = to.sources()?;
+    let (from, to) = (&*from, &*to);
+    match <[Source; 1]>::try_from(sources) {
+        Ok([source]) if source.id == from.id() && source.is_fit => Ok(source),
+        Ok([source]) if source.id == from.id() => {
+            let error = if source.error.is_empty() { "it does not run" } else { &source.error };
+            Err(format!("replication of {} without global positions, or: {error}", to.endpoint()))
+        }
+        Ok(_) => Err(format!("{} does not replicate from {}", to.endpoint(), from.endpoint())),
+        Err(sources) => Err(format!(
+            "{} replicates from {} servers, not from {} alone",
+            to.endpoint(),
+            sources.len(),
+            from.endpoint()
+        )),
+    }
+}
+
+fn with(cause: String, left: impl IntoIterator<Item = String>) -> String {
+    let left: String = left.into_iter().map(|left| format!("; not undone: {left}")).collect();
+    cause + &left
+}

@@ -1,0 +1,58 @@
+//! A server that has no part in the writer's line becomes its replica, if the writer has all that it has.
+
+use super::{Server, Surroundings, lock_name, shown, steps};
+use crate::Endpoint;
+
+/// Whom to have replicate from whom.
+#[derive(Clone, Debug)]
+pub struct TakeBack {
+    /// Names the cluster.
+    pub writer_hostgroup: u32,
+    /// The server.
+    pub server: Endpoint,
+    /// The writer.
+    pub writer: Endpoint,
+}
+
+impl TakeBack {
+    /// Makes the server read_only, and a replica. Returns what was done.
+    ///
+    /// # Errors
+    /// Why it is left as it is.
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, String> {
+        let Self { writer_hostgroup, server, writer } = self;
+        let lock = lock_name(*writer_hostgroup);
+        let mut back = around.connect(server)?;
+        let mut source = around.connect(writer)?;
+        // In the order that all Weirs have; a switchover has both.
+        let mut both = [&mut back, &mut source];
+        both.sort_by(|one, two| one.endpoint().cmp(two.endpoint()));
+        both.into_iter().try_for_each(|server| steps::lock(server, &lock))?;
+        back.check_privileges()?;
+        if back.id() == source.id() || source.is_read_only()? {
+            return Err(format!("{writer} is not the writer any more"));
+        }
+        if !back.is_read_only()? {
+            steps::set_and_ask(&mut back)?;
+            around.tell(format!("{server} was writable beside {writer}, and has been made read_only"));
+        }
+        if let Some(errant) = source.lacks(&back.history()?)? {
+            let errant = shown(&errant);
+            return Err(format!(
+                "{server} has transactions that {writer} lacks ({errant}): it is read_only, and stays without work \
+                 until somebody has looked at them and made it a replica of {writer}"
+            ));
+        }
+        match back.sources()?.as_slice() {
+            [] => {}
+            [own] if own.link.names(writer, source.id()) => {
+                return Ok(format!("{server} replicates from {writer} already"));
+            }
+            _ => return Err(format!("{server} is read_only, replicates from elsewhere and is left alone")),
+        }
+        let login = around.login(writer);
+        back.become_replica(writer, &login)?;
+        steps::wait_connected(around, &mut back)?;
+        Ok(format!("{server} has nothing that {writer} lacks, and replicates from it"))
+    }
+}

@@ -1,0 +1,304 @@
+//! Switchovers of asynchronous replication that meet: with another one at the same time, with the end of their Weir, with
+//! the end of their target.
+
+use std::error::Error;
+use std::net::SocketAddrV4;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, WeirConfig, hostgroup};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+
+use crate::replication::PATIENCE;
+use crate::switchover::{run, text};
+
+/// The cases of this module. Each has servers of its own.
+pub(crate) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial("replication_recovery::of_two_weirs_at_once_one_moves_the_role", |env| {
+            at_once(env, Family::Mysql)
+        }),
+        Case::serial("replication_recovery::of_two_weirs_at_once_one_moves_the_role_on_mariadb", |env| {
+            at_once(env, Family::Mariadb)
+        }),
+        Case::serial("replication_recovery::what_a_killed_weir_has_begun_is_undone_or_finished", |env| {
+            killed(env, Family::Mysql)
+        }),
+        Case::serial(
+            "replication_recovery::what_a_killed_weir_has_begun_on_mariadb_is_undone_or_finished",
+            |env| killed(env, Family::Mariadb),
+        ),
+        Case::serial("replication_recovery::a_target_that_dies_in_the_middle_changes_nothing", lost_target),
+        Case::serial("replication_recovery::without_the_privilege_for_the_journal_it_goes_on", no_journal),
+    ]
+}
+
+/// Replicates.
+const REPLICATION: Account = Account { user: "replication", password: "replication" };
+/// How often two Weirs move the role at once.
+const ROUNDS: usize = 3;
+
+/// A Weir in front of these servers. The monitor moves the role, too.
+fn weir(env: &Env, mysql: &Mysql) -> Result<Weir, Box<dyn Error>> {
+    let mut config = WeirConfig::new(env.free_address()?);
+    for server in mysql.servers() {
+        config.server(server.addr(), hostgroup::READER, &[]);
+    }
+    let groups =
+        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
+    config.push("mysql_replication_hostgroups", &groups).user(Account::APP, hostgroup::WRITER, &[]);
+    config.push(
+        "weir_topology",
+        &[
+            ("writer_hostgroup", hostgroup::WRITER.into()),
+            ("replication_username", REPLICATION.user.into()),
+            ("replication_password", REPLICATION.password.into()),
+        ],
+    );
+    config.variable("monitor_username", Account::MONITOR.user);
+    config.variable("monitor_password", Account::MONITOR.password);
+    config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
+    config.variable("monitor_connect_timeout", 1000);
+    config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
+    Ok(env.weir_with(&config)?)
+}
+
+/// Three servers whose monitor may move the role, and write that down or not.
+fn servers(env: &Env, family: Family, journal: bool) -> Result<Mysql, Box<dyn Error>> {
+    let mysql = env.own_servers(family, 3, false)?;
+    let user = Account::MONITOR.user;
+    let privileges = match family {
+        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
+        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
+    };
+    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {user}@'%'"))?;
+    if journal {
+        mysql
+            .source()
+            .root_query(&format!("GRANT SELECT, INSERT, DELETE, CREATE ON weir.* TO {user}@'%'"))?;
+    }
+    mysql.source().root_query("CREATE TABLE test.trickle (number INT PRIMARY KEY)")?;
+    mysql.wait_replicated()?;
+    Ok(mysql)
+}
+
+fn switchover(weir: &Weir, more: &[&str]) -> Result<Output, Box<dyn Error>> {
+    let hostgroup = hostgroup::WRITER.to_string();
+    run(weir, &[&["switchover", &hostgroup], more].concat())
+}
+
+fn wait_ready(weir: &Weir, to: SocketAddrV4) -> CaseResult {
+    let to = to.to_string();
+    eventually("another server can be the writer", PATIENCE, || {
+        Ok(switchover(weir, &["--dry-run", "--to", &to])?.status.success())
+    })
+}
+
+fn is_read_only(server: &MysqlServer) -> Result<bool, Box<dyn Error>> {
+    Ok(server.root_query("SELECT @@read_only")?.concat() == ["1"])
+}
+
+/// Which servers take writes.
+fn writable(mysql: &Mysql) -> Result<Vec<SocketAddrV4>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for server in mysql.servers().iter().filter(|server| server.process().is_some()) {
+        if !is_read_only(server)? {
+            found.push(server.addr());
+        }
+    }
+    Ok(found)
+}
+
+/// What is written down at a server.
+fn entries(server: &MysqlServer) -> Result<String, Box<dyn Error>> {
+    Ok(server.root_query("SELECT COUNT(*) FROM weir.switchovers")?.concat().concat())
+}
+
+fn count(server: &MysqlServer) -> Result<String, Box<dyn Error>> {
+    Ok(server.root_query("SELECT COUNT(*) FROM test.trickle")?.concat().concat())
+}
+
+/// Writes until it is told to stop; every row must be acknowledged.
+fn trickle(weir: &Weir, first: usize, stop: &AtomicBool) -> Result<usize, String> {
+    let mut session = Session::open(weir.addr(), "test").map_err(|error| error.to_string())?;
+    let mut rows = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let insert = format!("INSERT INTO trickle VALUES ({})", first + rows);
+        session.run(&insert).map_err(|error| format!("row {rows}: {error}"))?;
+        rows += 1;
+        thread::sleep(Duration::from_millis(3));
+    }
+    Ok(rows)
+}
+
+/// The target receives everything and applies nothing, from now on or no longer.
+fn delay(server: &MysqlServer, family: Family, seconds: u64) -> CaseResult {
+    server.root_query(&match family {
+        Family::Mysql => format!(
+            "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {seconds}; START REPLICA"
+        ),
+        Family::Mariadb => format!("STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = {seconds}; START SLAVE"),
+    })?;
+    Ok(())
+}
+
+fn at_once(env: &Env, family: Family) -> CaseResult {
+    let mysql = servers(env, family, true)?;
+    let weirs = [weir(env, &mysql)?, weir(env, &mysql)?];
+    let stop = AtomicBool::new(false);
+    let written = thread::scope(|scope| {
+        let stop = &stop;
+        let threads = [0, 1].map(|at| {
+            let weir = &weirs[at];
+            scope.spawn(move || trickle(weir, at * 1_000_000, stop))
+        });
+        let rounds =
+            (0..ROUNDS).try_for_each(|_| one_round(&mysql, &weirs).map_err(|error| error.to_string()));
+        stop.store(true, Ordering::Relaxed);
+        let written = threads.map(|thread| thread.join().map_err(|_| "a writer has panicked".to_owned())?);
+        rounds.map(|()| written)
+    })?;
+    let rows: usize = written.into_iter().sum::<Result<usize, String>>()?;
+    eventually("every server has every row", PATIENCE, || {
+        let counts = mysql.servers().iter().map(count).collect::<Result<Vec<_>, _>>()?;
+        Ok(counts.iter().all(|count| *count == rows.to_string()))
+    })
+}
+
+/// Both Weirs move the role away from its writer, each to another server.
+fn one_round(mysql: &Mysql, weirs: &[Weir; 2]) -> CaseResult {
+    let [from] =
+        <[SocketAddrV4; 1]>::try_from(writable(mysql)?).map_err(|found| format!("{found:?} write"))?;
+    let targets: Vec<SocketAddrV4> =
+        mysql.servers().iter().map(MysqlServer::addr).filter(|addr| *addr != from).collect();
+    for (weir, to) in weirs.iter().zip(&targets) {
+        wait_ready(weir, *to)?;
+    }
+    let outputs = thread::scope(|scope| {
+        let threads = [0, 1].map(|at| {
+            let (weir, to) = (&weirs[at], targets[at].to_string());
+            scope.spawn(move || {
+                switchover(weir, &["--to", &to, "--grace-ms", "8000"]).map_err(|error| error.to_string())
+            })
+        });
+        threads.map(|thread| thread.join().map_err(|_| "a switchover has panicked".to_owned())?)
+    });
+    let [one, two] = outputs;
+    let (one, two) = (one?, two?);
+    ensure!(one.status.success() || two.status.success(), "nobody has moved it: {one:?} {two:?}");
+    let found = writable(mysql)?;
+    ensure!(found.len() == 1 && found != [from], "{found:?} are writable: {one:?} {two:?}");
+    for refused in [&one, &two].into_iter().filter(|output| !output.status.success()) {
+        let said = text(&refused.stderr);
+        ensure!(!said.contains("not undone"), "{said}");
+    }
+    eventually("the two others replicate from the writer", PATIENCE, || {
+        let fit = mysql.servers().iter().filter(|server| server.addr() != found[0]).map(|server| {
+            let status = server.root_query("SHOW REPLICA STATUS")?.concat();
+            Ok::<_, Box<dyn Error>>(status.contains(&found[0].port().to_string()))
+        });
+        Ok(fit.collect::<Result<Vec<_>, _>>()?.into_iter().all(|fit| fit))
+    })?;
+    let found = server_at(mysql, found[0])?;
+    eventually("nothing is written down as under way", PATIENCE, || Ok(entries(found)? == "0"))
+}
+
+fn server_at(mysql: &Mysql, addr: SocketAddrV4) -> Result<&MysqlServer, String> {
+    mysql.servers().iter().find(|server| server.addr() == addr).ok_or_else(|| format!("no server {addr}"))
+}
+
+fn killed(env: &Env, family: Family) -> CaseResult {
+    let mysql = servers(env, family, true)?;
+    let [first, second] = [weir(env, &mysql)?, weir(env, &mysql)?];
+    let to = mysql.server(2).addr();
+    wait_ready(&first, to)?;
+    delay(mysql.server(2), family, 3600)?;
+    wait_ready(&first, to)?;
+    let mut session = Session::open(second.addr(), "test")?;
+    session.run("INSERT INTO trickle VALUES (1)")?;
+    thread::scope(|scope| -> CaseResult {
+        let ordered =
+            scope.spawn(|| switchover(&first, &["--to", &to.to_string()]).map_err(|e| e.to_string()));
+        // That lasts for 5 s: its log is the quickest to ask.
+        let met = eventually("the old writer is read_only", PATIENCE, || {
+            Ok(first.log().contains("lost the writer"))
+        });
+        first.process().kill();
+        ordered.join().map_err(|_| "the switchover has panicked")??;
+        met
+    })?;
+    // The other Weir finds what it has left.
+    session.run("INSERT INTO trickle VALUES (2)")?;
+    ensure!(writable(&mysql)? == [mysql.server(1).addr()], "{:?} are writable", writable(&mysql)?);
+    eventually("it is told", PATIENCE, || Ok(second.log().contains("switchover undone: ")))?;
+    eventually("nothing is written down as under way", PATIENCE, || Ok(entries(mysql.server(1))? == "0"))?;
+    delay(mysql.server(2), family, 0)?;
+    eventually("all follow", PATIENCE, || {
+        Ok(count(mysql.server(2))? == "2" && count(mysql.server(3))? == "2")
+    })?;
+
+    // As a Weir leaves it that dies when the target has just become writable.
+    drop(second);
+    let from = mysql.server(1).addr();
+    mysql.server(1).root_query(&format!(
+        "INSERT INTO weir.switchovers (writer_hostgroup, from_server, to_server, by_instance) VALUES ({}, '{from}', \
+         '{to}', 'another')",
+        hostgroup::WRITER
+    ))?;
+    eventually("it has arrived", PATIENCE, || Ok(entries(mysql.server(2))? == "1"))?;
+    let (close, stop) = match family {
+        Family::Mysql => ("SET GLOBAL super_read_only = ON", "STOP REPLICA"),
+        Family::Mariadb => ("SET GLOBAL read_only = ON", "STOP SLAVE"),
+    };
+    mysql.server(1).root_query(close)?;
+    mysql.server(2).root_query(stop)?;
+    mysql.server(2).root_query("SET GLOBAL read_only = OFF")?;
+    let first = first.restart(&weir_testkit::weir_binary()?)?;
+    eventually("it is finished", PATIENCE, || Ok(first.log().contains("switchover finished: ")))?;
+    Session::open(first.addr(), "test")?.run("INSERT INTO trickle VALUES (3)")?;
+    eventually("the others follow", PATIENCE, || {
+        Ok([1, 2, 3].into_iter().all(|server| count(mysql.server(server)).is_ok_and(|count| count == "3")))
+    })?;
+    ensure!(writable(&mysql)? == [to], "{:?} are writable", writable(&mysql)?);
+    eventually("nothing is written down as under way", PATIENCE, || Ok(entries(mysql.server(2))? == "0"))?;
+    Ok(())
+}
+
+/// Nobody has told it to take writes: the old writer goes on.
+fn lost_target(env: &Env) -> CaseResult {
+    let mysql = servers(env, Family::Mysql, true)?;
+    let weir = weir(env, &mysql)?;
+    let to = mysql.server(2).addr();
+    wait_ready(&weir, to)?;
+    delay(mysql.server(2), Family::Mysql, 3600)?;
+    wait_ready(&weir, to)?;
+    let mut session = Session::open(weir.addr(), "test")?;
+    session.run("INSERT INTO trickle VALUES (1)")?;
+    let undone = thread::scope(|scope| -> Result<Output, Box<dyn Error>> {
+        let ordered =
+            scope.spawn(|| switchover(&weir, &["--to", &to.to_string()]).map_err(|e| e.to_string()));
+        eventually("the old writer is read_only", PATIENCE, || is_read_only(mysql.server(1)))?;
+        mysql.server(2).kill()?;
+        Ok(ordered.join().map_err(|_| "the switchover has panicked")??)
+    })?;
+    let said = text(&undone.stderr);
+    ensure!(!undone.status.success() && said.contains("is the writer as before"), "{undone:?}");
+    session.run("INSERT INTO trickle VALUES (2)")?;
+    ensure!(writable(&mysql)? == [mysql.server(1).addr()], "{:?} are writable", writable(&mysql)?);
+    Ok(())
+}
+
+fn no_journal(env: &Env) -> CaseResult {
+    let mysql = servers(env, Family::Mysql, false)?;
+    let weir = weir(env, &mysql)?;
+    let to = mysql.server(2).addr();
+    wait_ready(&weir, to)?;
+    let moved = switchover(&weir, &["--to", &to.to_string(), "--grace-ms", "8000"])?;
+    let said = text(&moved.stderr) + &text(&moved.stdout);
+    ensure!(moved.status.success(), "{moved:?}");
+    ensure!(said.contains("GRANT SELECT, INSERT, DELETE, CREATE ON weir.* TO monitor"), "{said}");
+    ensure!(writable(&mysql)? == [to], "{:?} are writable", writable(&mysql)?);
+    Ok(())
+}
