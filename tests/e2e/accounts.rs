@@ -1,4 +1,4 @@
-//! What a session may do, and what it begins with, is what the server says when the session logs in, however long
+//! A session's rights and its first values are what the server says when the session logs in, however long
 //! the connections to the server have been open.
 
 use std::error::Error;
@@ -84,7 +84,10 @@ impl Stage {
             Ok(Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0")).is_ok())
         })?;
         for server in servers.servers() {
-            weir.wait_log(&format!("session variables are known server={}", server.addr()), NOTICED * 5)?;
+            weir.wait_log(
+                &format!("session variables have been read server={}", server.addr()),
+                NOTICED * 5,
+            )?;
         }
         Ok(Stage { servers, weir })
     }
@@ -422,7 +425,7 @@ fn settings_aside(env: &Env) -> CaseResult {
     add_rules(&mut config, &[&rule]);
     let weir = env.weir_with(&config)?;
     for server in [1, 2] {
-        let known = format!("session variables are known server={}", servers.server(server).addr());
+        let known = format!("session variables have been read server={}", servers.server(server).addr());
         weir.wait_log(&known, NOTICED * 5)?;
     }
     // Nothing that asks for variables leaves a transaction.

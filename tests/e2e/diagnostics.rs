@@ -1,4 +1,4 @@
-//! What a session asks about its own past is true, although other sessions use the connection in between.
+//! A session's questions about its own past get true answers, although other sessions use the connection in between.
 
 mod copies;
 mod released;

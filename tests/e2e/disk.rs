@@ -93,7 +93,7 @@ fn datadir(env: &Env) -> CaseResult {
         .run(&format!("INSERT INTO mysql_users (username, password, comment) VALUES {}", users.join(", ")))?;
     let refusal = admin.refusal("SAVE MYSQL USERS TO DISK")?;
     ensure!(refusal.contains("weir.db") && refusal.contains("full"), "{refusal}");
-    weir.wait_log("statistics can't be kept now", PATIENCE)?;
+    weir.wait_log("statistics can't be saved", PATIENCE)?;
     let text = format!("SELECT '{}'", "x".repeat(10_000));
     for _ in 0..20 {
         session.value(&text)?;
@@ -108,7 +108,7 @@ fn datadir(env: &Env) -> CaseResult {
     // Others come and go, and what is loaded is in force.
     Session::open(weir.addr(), "test")?.value("SELECT 1")?;
     admin.run("LOAD MYSQL USERS TO RUNTIME")?;
-    let told = weir.log().matches("statistics can't be kept now").count();
+    let told = weir.log().matches("statistics can't be saved").count();
     ensure!(told == 1, "the history's trouble is told {told} times");
 
     disk.empty()?;
@@ -120,7 +120,7 @@ fn datadir(env: &Env) -> CaseResult {
         Ok(logged(&weir, "after").is_ok())
     })?;
     ensure!(logged(&weir, "weir_gap").is_ok(), "the log does not tell that lines are missing");
-    weir.wait_log("statistics are kept again", PATIENCE)?;
+    weir.wait_log("statistics are saved again", PATIENCE)?;
     Ok(())
 }
 

@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Case> {
     vec![
         Case::parallel("drain::a_reader_gets_no_new_work_and_ends_what_it_has", reader),
         Case::parallel("drain::the_writer_s_transactions_end_where_they_began", writer),
+        Case::parallel("drain::whoever_waits_hears_that_it_has_ended", ended),
         Case::parallel("drain::it_outlasts_reloads_and_restarts", outlasts),
         Case::parallel("drain::what_can_not_be_drained_is_explained", faults),
         Case::parallel("drain::status_tells_who_writes_and_why", status),
@@ -86,6 +87,48 @@ fn reader(env: &Env) -> CaseResult {
     eventually("n3 serves reads again", PATIENCE, || serves(&mut session, "n3"))
 }
 
+/// Whoever waits hears that somebody else has let the server in again, or has taken it out of the configuration.
+fn ended(env: &Env) -> CaseResult {
+    let config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    let weir = env.weir_with(&config)?;
+    let server = env.cluster()?.node(3).addr().to_string();
+    let mut holder = Session::open(weir.addr(), "test")?;
+    eventually("a transaction is on n3", PATIENCE, || {
+        holder.run("ROLLBACK")?;
+        holder.run("START TRANSACTION READ ONLY")?;
+        Ok(holder.rows(NODE)?[0][0] == "n3")
+    })?;
+    let wait = || -> Result<std::process::Child, Box<dyn Error>> {
+        let mut command = Command::new(weir_binary()?);
+        command.args(["drain", &server, "-c"]).arg(weir.config_path());
+        let waiting =
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn()?;
+        eventually("it is drained", PATIENCE, || {
+            let status = json_status(&weir)?;
+            let rows = places(&status, &server);
+            Ok(!rows.is_empty() && rows.iter().all(|row| row["is_drained"] == true))
+        })?;
+        Ok(waiting)
+    };
+    let waiting = wait()?;
+    ensure!(run(&weir, &["undrain", &server])?.status.success(), "not undrained");
+    let ended = waiting.wait_with_output()?;
+    let said = text(&ended.stderr);
+    ensure!(ended.status.code() == Some(1) && said.contains("somebody has let it in again"), "{said}");
+    let waiting = wait()?;
+    let mut next = config.clone();
+    let servers = next.document_mut()["mysql_servers"].as_array_of_tables_mut().ok_or("no servers")?;
+    servers.remove(2);
+    weir.reload(&next)?;
+    let ended = waiting.wait_with_output()?;
+    let said = text(&ended.stderr);
+    ensure!(ended.status.code() == Some(1) && said.contains("not in mysql_servers any more"), "{said}");
+    // It is not drained for ever.
+    let back = run(&weir, &["undrain", &server])?;
+    ensure!(back.status.success(), "{back:?}");
+    Ok(())
+}
+
 fn writer(env: &Env) -> CaseResult {
     let weir = env.weir(|_| {})?;
     let schema = env.schema()?;
@@ -128,7 +171,7 @@ fn outlasts(env: &Env) -> CaseResult {
     let done = run(&weir, &["drain", &server])?;
     ensure!(done.status.success() && is_drained(&weir)?, "{done:?}");
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     ensure!(is_drained(&weir)?, "a reload has ended it");
     let file = weir.datadir().join("drained.json");
     ensure!(fs::read_to_string(&file)?.contains(&server), "{}", file.display());
@@ -139,7 +182,7 @@ fn outlasts(env: &Env) -> CaseResult {
     weir.wait_exit(PATIENCE)?;
     let again = env.weir_with(&next)?;
     eventually("the drained server is out", PATIENCE, || is_drained(&again))?;
-    ensure!(again.log().contains("is drained since an earlier run"), "{}", again.log());
+    ensure!(again.log().contains("is still drained from an earlier run"), "{}", again.log());
     let back = run(&again, &["undrain", &server])?;
     ensure!(back.status.success(), "{back:?}");
     eventually("it is in again", PATIENCE, || Ok(!is_drained(&again)?))

@@ -138,7 +138,7 @@ fn no_donor(env: &Env) -> CaseResult {
     weir.wait_log(CLEAN, PATIENCE)?;
     wait_clean(env, 2)?;
     cluster.start_node(first.index())?;
-    weir.wait_log("a node joins: the writer role leaves the server that will send it its state", PATIENCE)?;
+    weir.wait_log("a node joins: the writer role leaves the server that will be its donor", PATIENCE)?;
     let mut session = Session::open(weir.addr(), &schema)?;
     let writer = session.value("SELECT @@wsrep_node_name FOR UPDATE")?;
     ensure!(writer != last.name(), "{writer} is the donor and still the writer");
@@ -214,7 +214,10 @@ fn left_behind(env: &Env) -> CaseResult {
             ensure!(!state(evictor)?[0].is_empty(), "nothing was left behind");
         }
         let weir = assisted_without_one(env)?;
-        weir.wait_log("clearing evict lists that somebody has left behind", PATIENCE)?;
+        weir.wait_log(
+            "clearing evict lists that another Weir or an administrator has left behind",
+            PATIENCE,
+        )?;
         weir.wait_log(CLEAN, PATIENCE)?;
         wait_clean(env, 2)?;
         cluster.start_node(victim.index())?;

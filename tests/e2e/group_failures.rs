@@ -1,4 +1,4 @@
-//! What becomes of clients when members of a Group Replication group hang or die.
+//! Clients keep being served when members of a Group Replication group hang or die.
 
 use std::error::Error;
 use std::thread;

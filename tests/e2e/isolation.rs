@@ -509,7 +509,7 @@ fn refused_reset(env: &Env) -> CaseResult {
     neighbour.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
     let weir = one_connection(env)?;
     eventually("the defaults are asked for", FREED_TIMEOUT, || {
-        Ok(weir.log().contains("session variables are known"))
+        Ok(weir.log().contains("session variables have been read"))
     })?;
     let settings = "SELECT CONCAT_WS(' ', @@autocommit, @@sql_mode, @@tx_isolation)";
     let defaults = neighbour.value(settings)?;

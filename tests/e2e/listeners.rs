@@ -1,4 +1,4 @@
-//! Where clients come in: several addresses, Unix sockets, and their change while Weir runs.
+//! Clients connect through several addresses and Unix sockets, which change while Weir runs.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -129,7 +129,7 @@ fn reload(env: &Env) -> CaseResult {
     let more = env.free_address()?;
     config.variable("interfaces", format!("{more};{}", second.display()));
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     eventually("the old addresses are closed", PATIENCE, || {
         Ok(Session::open(listen, "test").is_err() && !first.exists())
     })?;
@@ -141,7 +141,7 @@ fn reload(env: &Env) -> CaseResult {
     // One that can't be had changes nothing.
     config.variable("interfaces", format!("{listen};{}", dir.join("no/dir.sock").display()));
     weir.reload(&config)?;
-    weir.wait_log("configuration not taken", PATIENCE)?;
+    weir.wait_log("configuration rejected", PATIENCE)?;
     ensure!(says_why(&weir), "{}", weir.log());
     ensure!(Session::open(listen, "test").is_err(), "half of a configuration was taken");
     printed(&[&through(&second)], "SELECT 1")?;

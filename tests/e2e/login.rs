@@ -1,4 +1,4 @@
-//! Who gets in, and who does not, and what they are told.
+//! Logins succeed or fail, with the right error.
 
 mod limits;
 mod refusals;

@@ -321,7 +321,7 @@ fn reload(env: &Env) -> CaseResult {
     session.value("SELECT 'before'")?;
     let taken = |count: usize| {
         eventually("the configuration is taken", PATIENCE, || {
-            Ok(weir.log().matches("configuration taken").count() >= count)
+            Ok(weir.log().matches("configuration applied").count() >= count)
         })
     };
     logging(&mut config);
@@ -353,7 +353,7 @@ fn no_disk(env: &Env) -> CaseResult {
     for _ in 0..10 {
         session.value("SELECT 1")?;
     }
-    weir.wait_log("lines of a log were left out", PATIENCE)?;
+    weir.wait_log("lines of a log were dropped", PATIENCE)?;
     let output = Program::new(weir_binary()?)
         .args(["stats", "logs", "--json", "-c", &weir.config_path().display().to_string()])
         .output()?;

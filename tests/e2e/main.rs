@@ -33,6 +33,7 @@ mod isolation;
 mod listeners;
 mod login;
 mod logs;
+mod moving;
 mod mysql;
 mod names;
 mod persistent_connections;
@@ -103,6 +104,7 @@ fn cases() -> Vec<Case> {
         listeners::trials(),
         login::trials(),
         logs::trials(),
+        moving::trials(),
         mysql::trials(),
         names::trials(),
         persistent_connections::trials(),

@@ -161,7 +161,7 @@ fn nothing(env: &Env) -> CaseResult {
         &[("hostgroup_id", 9.into()), ("hostname", "nobody.weir.test".into()), ("port", 3306.into())],
     );
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     weir.wait_log("nobody.weir.test does not resolve", PATIENCE)?;
     resolver.set(&[("nowhere.weir.test", ip(env, 1)?)])?;
     eventually("it is tried again", PATIENCE, || {
@@ -185,7 +185,7 @@ fn both_families(env: &Env) -> CaseResult {
     let by_v6 = Forwarder::start(v6, node.addr())?;
     let reload = config.clone();
     weir.reload(&reload)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     ensure!(shown(&weir, HOSTGROUP)?.0 == address.to_string(), "{:?}", shown(&weir, HOSTGROUP)?);
     drop(by_v4);
     eventually("the other one is tried", PATIENCE, || {
@@ -220,7 +220,7 @@ fn hangs(env: &Env) -> CaseResult {
     eventually("the reason is shown", PATIENCE, still_hangs)?;
     config.variable("max_connections", 777);
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     ensure!(still_hangs()?, "a LOAD has waited for the name: {:?}", shown(&weir, OTHERS)?);
     let (writer, _, _) = shown(&weir, hostgroup::WRITER)?;
     let drained = run(&weir, &["drain", &writer])?;

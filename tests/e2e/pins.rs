@@ -1,4 +1,4 @@
-//! What ties a session to its connection to the server: it holds as long as it must, and not longer.
+//! A pin ties a session to its connection to the server for as long as it must, and not longer.
 //!
 //! Each case has a Weir with a single connection. While the first session holds it, another one waits in vain; when
 //! the reason has ended, or the first session has gone, the other gets through and finds nothing left behind.

@@ -1,4 +1,4 @@
-//! What `weir_topology` says, on a real cluster.
+//! The settings of `weir_topology` work on a real cluster.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ fn failback_drained(env: &Env) -> CaseResult {
         drain(&weir, "undrain", &heavy)?;
         eventually("the role goes back", PATIENCE, || Ok(writer(&weir)? == heavy))
     })?;
-    ensure!(weir.log().contains("failback: the writer role is to go"), "{}", weir.log());
+    ensure!(weir.log().contains("failback: moving the writer role"), "{}", weir.log());
     // All of this is in the topology log, also when Weir has ended.
     weir.sigterm()?;
     weir.wait_exit(PATIENCE)?;

@@ -1,4 +1,4 @@
-//! Whatever sessions do, in whatever order: through Weir they see what they would see straight at the server.
+//! Sessions that do anything, in any order, see through Weir what they would see straight at the server.
 //!
 //! Random sequences of statements run on several sessions at Weir, which share few connections, and on as many
 //! straight at the writer (or at a MySQL server), in a copy of the schemas. Every answer is compared. `SEED` and `SEQUENCES` choose other or

@@ -29,8 +29,8 @@ pub(crate) fn trials() -> Vec<Case> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
-const TAKEN: &str = "configuration taken";
-const NOT_TAKEN: &str = "configuration not taken";
+const TAKEN: &str = "configuration applied";
+const NOT_TAKEN: &str = "configuration rejected";
 
 /// A Weir and the configuration that it runs with.
 fn start(env: &Env, change: impl FnOnce(&mut WeirConfig)) -> Result<(Weir, WeirConfig), String> {
@@ -247,7 +247,7 @@ fn io_driver(env: &Env) -> CaseResult {
     weir.wait_log("what=\"mysql-io_driver\"", PATIENCE)?;
     fs::write(weir.config_path(), text)?;
     weir.sighup()?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     Ok(())
 }
 

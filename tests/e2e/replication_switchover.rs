@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_testkit::{Account, Family, Mysql, Weir, hostgroup};
+use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, Written, id, readers, under_load, under_load_of, weir_with, writer};
+use crate::replication::{PATIENCE, WHO, Written, id, readers, under_load, under_load_of, weir_with, writer};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -28,6 +28,14 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("replication_switchover::by_either_of_two_weirs_on_mariadb_without_an_error", |env| {
             of_two(env, Family::Mariadb)
         }),
+        Case::serial("replication_switchover::one_by_another_weir_is_not_cut_across", |env| {
+            second_of_two(env, Family::Mysql)
+        }),
+        Case::serial("replication_switchover::one_by_another_weir_on_mariadb_is_not_cut_across", |env| {
+            second_of_two(env, Family::Mariadb)
+        }),
+        Case::serial("replication_switchover::a_read_only_server_gets_no_row_of_weirs_own", own_rows),
+        Case::serial("replication_switchover::an_offline_hard_server_stays_where_it_is", offline_hard),
         Case::serial("replication_switchover::what_can_not_be_is_refused_or_undone", |env| {
             refused(env, Family::Mysql)
         }),
@@ -63,7 +71,16 @@ fn start(env: &Env, family: Family) -> Result<(Mysql, Weir), Box<dyn Error>> {
 }
 
 fn another(env: &Env, mysql: &Mysql) -> Result<Weir, Box<dyn Error>> {
+    another_with(env, mysql, |_| {})
+}
+
+fn another_with(
+    env: &Env,
+    mysql: &Mysql,
+    change: impl FnOnce(&mut WeirConfig),
+) -> Result<Weir, Box<dyn Error>> {
     weir_with(env, mysql, false, |config| {
+        change(config);
         config.push(
             "weir_topology",
             &[
@@ -130,8 +147,8 @@ fn without_an_error(env: &Env, family: Family) -> CaseResult {
     eventually("the two others read", PATIENCE, || Ok(readers(&weir, &mysql)?.len() == 2))
 }
 
-/// Two Weirs, each with open transactions: switchovers and drains by either of them are nobody's error.
-fn of_two(env: &Env, family: Family) -> CaseResult {
+/// Two Weirs that know each other.
+fn start_two(env: &Env, family: Family) -> Result<(Mysql, Weir, Weir), Box<dyn Error>> {
     let (mysql, one) = start(env, family)?;
     grant(&mysql)?;
     let monitor = Account::MONITOR.user;
@@ -147,6 +164,46 @@ fn of_two(env: &Env, family: Family) -> CaseResult {
         };
         Ok(knows(&weirs[0])? && knows(&weirs[1])?)
     })?;
+    Ok((mysql, one, two))
+}
+
+/// A session of the first Weir keeps its switchover waiting; the second one is not to make the old writer read_only
+/// under that session.
+fn second_of_two(env: &Env, family: Family) -> CaseResult {
+    let (mysql, one, two) = start_two(env, family)?;
+    for weir in [&one, &two] {
+        wait_ready(weir)?;
+    }
+    let before = writer(&one)?;
+    let mut kept = Session::open(one.addr(), "test")?;
+    kept.run("CREATE TEMPORARY TABLE kept (id INT PRIMARY KEY)")?;
+    let first = thread::scope(|scope| -> Result<Output, Box<dyn Error>> {
+        let first =
+            scope.spawn(|| switchover(&one, &["--grace-ms", "9000"]).map_err(|error| error.to_string()));
+        two.wait_log("statements are held for another Weir's switchover", PATIENCE)?;
+        let second = switchover(&two, &[])?;
+        let said = text(&second.stderr);
+        ensure!(!second.status.success(), "a second switchover: {}", text(&second.stdout));
+        ensure!(said.contains("another Weir, is under way") && !said.contains("are held"), "{said}");
+        // It still writes where it did.
+        kept.run("INSERT INTO kept VALUES (1)")?;
+        kept.run("INSERT INTO numbers VALUES (1000, 1)")?;
+        ensure!(kept.value(WHO)? == before, "the session has moved");
+        drop(kept);
+        Ok(first.join().map_err(|_| "the switchover's thread has panicked")??)
+    })?;
+    ensure!(first.status.success(), "{}{}", text(&first.stdout), text(&first.stderr));
+    for weir in [&one, &two] {
+        eventually("both have another writer", PATIENCE, || Ok(writer(weir)? != before))?;
+    }
+    drop(mysql);
+    Ok(())
+}
+
+/// Two Weirs, each with open transactions: switchovers and drains by either of them are nobody's error.
+fn of_two(env: &Env, family: Family) -> CaseResult {
+    let (_mysql, one, two) = start_two(env, family)?;
+    let weirs = [&one, &two];
     let written = under_load_of(&weirs, || {
         for round in 0..SWITCHOVERS {
             let by = weirs[round % 2];
@@ -166,6 +223,67 @@ fn of_two(env: &Env, family: Family) -> CaseResult {
         let found = session.value(&format!("SELECT COUNT(*) FROM numbers WHERE writer = {at} FOR UPDATE"))?;
         ensure!(found == rows.to_string(), "writer {at}: {rows} acknowledged, {found} found");
     }
+    Ok(())
+}
+
+/// With MariaDB the monitor's account may be one that read_only does not bind: it is the one that moves the role. A row
+/// that it wrote on the old writer would keep that from ever following the new one.
+fn own_rows(env: &Env) -> CaseResult {
+    let mysql = env.own_servers(Family::Mariadb, 2, false)?;
+    let monitor = Account::MONITOR.user;
+    let root = |sql: &str| Ok::<_, Box<dyn Error>>(mysql.source().root_query(sql)?.concat().concat());
+    root(&format!(
+        "GRANT READ_ONLY ADMIN ON *.* TO {monitor}@'%'; \
+         GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* TO {monitor}@'%'"
+    ))?;
+    mysql.wait_replicated()?;
+    // It does not notice in time that the writer is none any more.
+    let weir = weir_with(env, &mysql, false, |config| {
+        config.variable("monitor_read_only_interval", 600_000);
+    })?;
+    let beat = || root("SELECT SUM(beat) FROM weir.instances");
+    let next_beat = |what: &str| {
+        let mut first = String::new();
+        eventually("Weir's tables are there", PATIENCE, || Ok(beat().map(|seen| first = seen).is_ok()))?;
+        eventually(what, PATIENCE, || Ok(beat()? != first))
+    };
+    next_beat("Weir says that it is there")?;
+    let position = || root("SELECT @@GLOBAL.gtid_binlog_pos");
+    root("SET GLOBAL read_only = ON")?;
+    let before = position()?;
+    // Three times as long as from one row to the next.
+    thread::sleep(Duration::from_secs(9));
+    ensure!(position()? == before, "{before} was the last transaction, now it is {}", position()?);
+    let writer = crate::switchover::writer(&weir)?;
+    ensure!(writer == mysql.source().addr().to_string(), "Weir has noticed: '{writer}' writes");
+    root("SET GLOBAL read_only = OFF")?;
+    next_beat("Weir says again that it is there")
+}
+
+/// ProxySQL's word for a server that is not used, as if it were none of the hostgroup's.
+fn offline_hard(env: &Env) -> CaseResult {
+    let (mysql, weir) = start(env, Family::Mariadb)?;
+    grant(&mysql)?;
+    drop(weir);
+    let weir = another_with(env, &mysql, |config| {
+        let rows = config.document_mut()["mysql_servers"].as_array_of_tables_mut();
+        if let Some(third) = rows.and_then(|rows| rows.get_mut(2)) {
+            third["status"] = toml_edit::value("OFFLINE_HARD");
+        }
+    })?;
+    wait_ready(&weir)?;
+    let source = |server: usize| -> Result<String, Box<dyn Error>> {
+        Ok(mysql.server(server).root_query("SHOW SLAVE STATUS")?.concat().join(" "))
+    };
+    let [first, second] = [1, 2].map(|server| mysql.server(server).addr().ip().to_string());
+    ensure!(source(3)?.contains(&first), "{}", source(3)?);
+    let done = switchover(&weir, &["--grace-ms", "8000"])?;
+    ensure!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    ensure!(text(&done.stdout).lines().count() == 1, "something is left to do: {}", text(&done.stdout));
+    ensure!(writer(&weir)? == id(&mysql, 2)?, "the third one has been chosen");
+    ensure!(source(1)?.contains(&second), "the old writer follows: {}", source(1)?);
+    let third = source(3)?;
+    ensure!(third.contains(&first) && !third.contains(&second), "the third one has been told: {third}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of results whose server is taken out, or dies, while they are read: one whole result, or an error in
+//! Results whose server is taken out, or dies, while they are read: one whole result, or an error in
 //! place of what is missing.
 
 use std::error::Error;

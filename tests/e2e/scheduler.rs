@@ -93,7 +93,7 @@ fn never_twice(env: &Env) -> CaseResult {
     eventually("several runs", PATIENCE, || Ok(lines(&beside(&path, "runs")) >= 4))?;
     ensure!(!beside(&path, "twice").exists(), "it ran twice at a time");
     let log = weir.log();
-    ensure!(log.contains("still runs, its turn is left out"), "{log}");
+    ensure!(log.contains("still running, turn skipped"), "{log}");
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn reload(env: &Env) -> CaseResult {
     config.document_mut().remove("scheduler");
     schedule(&mut config, 2, 100_000, &rarely, &[]);
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     // One may have been on its way.
     let runs = || lines(&beside(&often, "runs"));
     let mut before = runs();

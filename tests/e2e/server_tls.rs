@@ -163,14 +163,14 @@ fn reload(env: &Env) -> CaseResult {
     encrypted.document_mut().remove("mysql_servers");
     encrypted.server(mysql.source().addr(), hostgroup::WRITER, &[("use_ssl", 1.into())]);
     weir.reload(&encrypted)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     // What was idle is not used any more; who has state on a connection keeps it.
     eventually("connections are encrypted", PATIENCE, || Ok(ssl_version(&weir)? == "TLSv1.3"))?;
     ensure!(session.value("SELECT @mine")? == "7", "the session has lost its state");
     // A file that is not there: nothing changes.
     encrypted.variable("ssl_p2s_ca", "/nonexistent/ca.pem");
     weir.reload(&encrypted)?;
-    weir.wait_log("configuration not taken", PATIENCE)?;
+    weir.wait_log("configuration rejected", PATIENCE)?;
     ensure!(weir.log().contains("/nonexistent/ca.pem: No such file"), "{}", weir.log());
     ensure!(ssl_version(&weir)? == "TLSv1.3", "it did change something");
     Ok(())

@@ -65,10 +65,10 @@ fn answered_by(session: &mut Session, node: &str, count: usize) -> Result<usize,
 }
 
 fn reload(weir: &Weir, config: &WeirConfig) -> CaseResult {
-    let before = weir.log().matches("configuration taken").count();
+    let before = weir.log().matches("configuration applied").count();
     weir.reload(config)?;
     eventually("the configuration is taken", PATIENCE, || {
-        Ok(weir.log().matches("configuration taken").count() > before)
+        Ok(weir.log().matches("configuration applied").count() > before)
     })
 }
 
@@ -230,7 +230,7 @@ fn full(env: &Env) -> CaseResult {
         Account::MONITOR.user
     );
     eventually("the monitor is there", PATIENCE, || Ok(cluster.node(2).root_query(&connected)? != [["0"]]))?;
-    let learnt = format!("session variables are known server={}", cluster.node(2).addr());
+    let learnt = format!("session variables have been read server={}", cluster.node(2).addr());
     eventually("the variables are known", PATIENCE, || Ok(weir.log().contains(&learnt)))?;
     cluster.node(2).root_query("SET GLOBAL max_connections = 10")?;
     let login = Login::new(Account::APP).schema("test");

@@ -13,10 +13,14 @@ use weir_tests::{Case, CaseResult, Env, Gate, Session, ensure, eventually};
 
 use crate::switchover::{run, text, wait_writer, while_written, writer};
 
+mod leaving;
+
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
-    vec![
+    let mut cases = leaving::trials();
+    cases.extend([
         Case::serial("several_weirs::a_switchover_by_either_is_one_for_both", switchover),
+        Case::serial("several_weirs::one_s_switchover_is_not_cut_across_by_another_one_s", second),
         Case::serial("several_weirs::one_that_loses_its_way_to_the_writer_holds", own_path),
         Case::serial("several_weirs::a_writer_that_none_reaches_is_replaced_for_all", all_paths),
         Case::serial("several_weirs::a_killed_writer_has_one_successor", killed_writer),
@@ -26,8 +30,11 @@ pub(crate) fn trials() -> Vec<Case> {
         Case::serial("several_weirs::one_that_can_not_read_the_epoch_writes_nothing", unread),
         Case::serial("several_weirs::a_drain_by_either_is_one_for_both", drains),
         Case::serial("several_weirs::a_writer_that_leaves_ends_the_transactions_of_all", leaves),
+        Case::serial("several_weirs::what_one_cluster_agrees_on_is_not_another_s", two_clusters),
+        Case::serial("several_weirs::two_with_one_name_take_two", leaving::one_name),
         Case::serial("several_weirs::rows_that_no_weir_has_written_stop_nobody", ghosts),
-    ]
+    ]);
+    cases
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -147,6 +154,37 @@ fn switchover(env: &Env) -> CaseResult {
     pinned.run("INSERT INTO mine VALUES (1)")?;
     weirs.session(0)?.run("DO 1 /* FOR UPDATE */")?;
     ensure!(epoch(one)? == before + 6, "an undone switchover is no epoch");
+    Ok(())
+}
+
+/// A session of the first Weir keeps its switchover waiting: the second one holds for it, and begins none of its own.
+fn second(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let (one, two) = (weirs.weir(0), weirs.weir(1));
+    let (before, at) = (epoch(one)?, writer(one)?);
+    let mut kept = weirs.session(0)?;
+    kept.run("CREATE TEMPORARY TABLE kept (id INT)")?;
+    let first = thread::scope(|scope| -> Result<_, Box<dyn Error>> {
+        let order = ["switchover", HOSTGROUP, "--grace-ms", "9000"];
+        let first = scope.spawn(move || run(one, &order).map_err(|error| error.to_string()));
+        two.wait_log("statements are held for another Weir's switchover", PATIENCE)?;
+        for order in [&["switchover", HOSTGROUP][..], &["drain", &at][..]] {
+            let refused = run(two, order)?;
+            let said = text(&refused.stderr);
+            ensure!(!refused.status.success(), "{order:?}: {}", text(&refused.stdout));
+            ensure!(
+                said.contains("another Weir, is under way") && !said.contains("are held"),
+                "{order:?}: {said}"
+            );
+        }
+        ensure!(!is_out(two, &at)?, "a refused drain has taken {at} out");
+        kept.run("INSERT INTO kept VALUES (1)")?;
+        drop(kept);
+        Ok(first.join().map_err(|_| "the switchover's thread has panicked")??)
+    })?;
+    ensure!(first.status.success(), "{}{}", text(&first.stdout), text(&first.stderr));
+    weirs.wait_agreement(&[0, 1], &at)?;
+    ensure!(epoch(two)? == before + 1, "{} epochs", epoch(two)? - before);
     Ok(())
 }
 
@@ -333,7 +371,9 @@ fn unread(env: &Env) -> CaseResult {
     allow(env, account, false)?;
     let says_so = |weir: &Weir| -> Result<bool, Box<dyn Error>> {
         let trouble = status(weir)?["epoch_trouble"].as_str().unwrap_or_default().to_owned();
-        Ok(trouble.contains("denied") && trouble.contains("NO WRITE IS SENT"))
+        Ok(trouble.contains("denied")
+            && trouble.contains("NO WRITE IS SENT")
+            && trouble.contains("GRANT SELECT, INSERT"))
     };
     for round in ["running", "restarted"] {
         eventually(&format!("{round}: it says that it sends no write"), PATIENCE, || says_so(weirs.weir(0)))?;
@@ -403,6 +443,50 @@ fn ghosts(env: &Env) -> CaseResult {
     }
     weirs.wait_agreement(&[0, 1], "")?;
     Ok(())
+}
+
+/// A cluster that is down has no row in another one, which goes on as before.
+fn two_clusters(env: &Env) -> CaseResult {
+    let root = |sql: &str| env.cluster()?.node(1).root_query(sql).map_err(Box::<dyn Error>::from);
+    root("DROP DATABASE IF EXISTS weir")?;
+    let account = env.account()?;
+    let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
+    config.user(account, 100, &[]).variable("threads", 2);
+    config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+    for _ in 0..2 {
+        config.server(env.free_address()?, 200, &[]);
+    }
+    let hostgroups = [("writer", 200), ("backup_writer", 201), ("reader", 202), ("offline", 9201)];
+    let hostgroups: Vec<_> = hostgroups.iter().map(|(name, id)| (format!("{name}_hostgroup"), *id)).collect();
+    let mut row: Vec<(&str, toml_edit::Value)> =
+        hostgroups.iter().map(|(name, id)| (name.as_str(), i64::from(*id).into())).collect();
+    row.extend([("active", 1.into()), ("max_writers", 1.into())]);
+    config.push("mysql_galera_hostgroups", &row);
+    let weir = env.weir_with(&config)?;
+    wait_writer_of(&weir, 0)?;
+    let (before, log) = (writer(&weir)?, weir.log().len());
+    let login = Login { schema: Some("test".to_owned()), ..Login::new(account) };
+    let mut session = Session::with(weir.addr(), &login)?;
+    session.run("CREATE TABLE IF NOT EXISTS test.two (id INT)")?;
+    // Longer than a beat.
+    for _ in 0..50 {
+        session.run("INSERT INTO test.two VALUES (1)")?;
+        ensure!(writer(&weir)? == before && epoch(&weir)? == 1, "{}", status(&weir)?);
+        thread::sleep(Duration::from_millis(100));
+    }
+    let rows = root("SELECT DISTINCT writer_hostgroup FROM weir.instances")?;
+    ensure!(rows.concat() == ["100"], "{rows:?}");
+    let since = weir.log()[log..].to_owned();
+    ensure!(!since.contains("hostgroup 100 "), "{since}");
+    Ok(())
+}
+
+/// Waits for the writer of one of the clusters.
+fn wait_writer_of(weir: &Weir, at: usize) -> CaseResult {
+    eventually("there is a writer", PATIENCE, || {
+        let status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+        Ok(status["clusters"][at]["writers"].as_array().is_some_and(|writers| !writers.is_empty()))
+    })
 }
 
 /// The places of a server, as a Weir has them.

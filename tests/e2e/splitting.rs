@@ -1,4 +1,4 @@
-//! Which node serves what: plain reads go to the readers by weight, everything else to the writer, and nobody ever
+//! Statements are split: plain reads go to the readers by weight, everything else to the writer, and nobody ever
 //! reads something older than what he wrote.
 
 mod freshness;

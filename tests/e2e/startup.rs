@@ -1,4 +1,4 @@
-//! How a Weir begins: with nothing, with a file, with what was saved.
+//! A Weir starts with nothing, with a file, with what was saved.
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -37,7 +37,8 @@ fn pid_file(env: &Env) -> CaseResult {
     let config = WeirConfig::new(env.free_address()?);
     let first = env.weir_with(&config)?;
     let path = first.datadir().join("weir.pid");
-    ensure!(number_in(&path) == Some(first.process().pid()), "{path:?}");
+    // Connections are accepted a moment before the file is there.
+    eventually("the process id", PATIENCE, || Ok(number_in(&path) == Some(first.process().pid())))?;
     // Whoever takes over writes its own, and the old one leaves it alone.
     let second = first.follow(&weir_binary()?, None)?;
     ensure!(first.wait_exit(PATIENCE)?.success(), "{}", first.log());
@@ -51,7 +52,7 @@ fn pid_file(env: &Env) -> CaseResult {
         &weir_binary()?,
         vec!["--config-mode=file".to_owned(), format!("--pidfile={}", own.display())],
     )?;
-    ensure!(number_in(&own) == Some(third.process().pid()), "{own:?}");
+    eventually("the process id", PATIENCE, || Ok(number_in(&own) == Some(third.process().pid())))?;
     ensure!(number_in(&path) == Some(1), "nobody has asked for {path:?}");
     third.sigterm()?;
     ensure!(third.wait_exit(PATIENCE)?.success() && !own.exists(), "{own:?} is left");
@@ -65,7 +66,7 @@ fn empty_configuration(env: &Env) -> CaseResult {
     ensure!(packet.err()?.code == 1045, "nobody is known yet, but: {packet:?}");
     let config = WeirConfig::for_cluster(env.cluster()?, address);
     weir.reload(&config)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     let mut session = Session::open(weir.addr(), "test")?;
     let value = session.value("SELECT 1")?;
     ensure!(value == "1", "{value}");
@@ -182,7 +183,7 @@ fn database_wins(env: &Env) -> CaseResult {
     changed.user_column("someone", "max_connections", 7);
     // SIGHUP takes the file, but does not save it.
     weir.reload(&changed)?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     ensure!(is_let_in(&weir, "second")? && !is_let_in(&weir, "first")?, "the file is not in force");
     let diff = command(&["config", "diff", "-c", &text(weir.config_path())])?;
     ensure!(diff.status.code() == Some(3), "{diff:?}");
@@ -243,7 +244,7 @@ fn saved_by_admin(env: &Env) -> CaseResult {
 
     // The file once more, by SIGHUP, and back to what was saved.
     weir.sighup()?;
-    weir.wait_log("configuration taken", PATIENCE)?;
+    weir.wait_log("configuration applied", PATIENCE)?;
     ensure!(is_let_in(&weir, "first")?, "the file is not in force");
     administer(admin, "LOAD MYSQL USERS TO RUNTIME")?;
     ensure!(is_let_in(&weir, "first")?, "the file is not in memory");

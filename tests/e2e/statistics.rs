@@ -1,4 +1,4 @@
-//! What the admin port's tables of statistics show, checked against traffic that is known.
+//! The admin port's tables of statistics are checked against known traffic.
 
 use std::collections::BTreeMap;
 use std::process::Command;

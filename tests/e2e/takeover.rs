@@ -216,7 +216,7 @@ fn faults(env: &Env) -> CaseResult {
     }
     // As if nothing had been.
     first.reload(&config)?;
-    first.wait_log("configuration taken", PATIENCE)?;
+    first.wait_log("configuration applied", PATIENCE)?;
     let second = first.follow(&weir_binary()?, None)?;
     Session::open(second.addr(), "test")?.value("SELECT 1")?;
     // Without a Weir to take over from it starts as usual.

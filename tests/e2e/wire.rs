@@ -1,4 +1,4 @@
-//! What clients get on the wire, packet by packet, beside what a server sends straight: for clients of every kind of
+//! Clients get on the wire, packet by packet, what a server sends straight: for clients of every kind of
 //! capabilities.
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! What all cases share: one cluster, the weir binary, a directory.
+//! The environment that all cases share: one cluster, the weir binary, a directory.
 
 use std::env;
 use std::fs;
@@ -146,7 +146,7 @@ impl Env {
         let (dir, name) = (self.dir()?, format!("weir-{number}"));
         logs::of_this_case(dir.join(format!("{name}.log")));
         let weir = Weir::start(&weir_binary().map_err(text)?, &config, dir, &name).map_err(text)?;
-        if let Some(line) = weir.log().lines().find(|line| line.contains("io_uring can't be had")) {
+        if let Some(line) = weir.log().lines().find(|line| line.contains("io_uring is not available")) {
             let why = line.split_once("error=").map_or(line, |(_, why)| why);
             not_run("end-to-end cases with io_uring (with epoll instead)", why);
         }

@@ -1,4 +1,4 @@
-//! What the Weirs of a case have said, for the message of a case that fails.
+//! Collects the logs of a case's Weirs, for the message of a case that fails.
 
 use std::cell::RefCell;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Where statements run that read nothing but digests, of which there may be a million: their tables take seconds to
+//! Runs statements that read nothing but digests, of which there may be a million: their tables take seconds to
 //! fill and to read, and nobody else is to wait for the store meanwhile.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What the audit log is told: who has come in, who was turned away, and what was changed.
+//! Tells the audit log: who has come in, who was turned away, and what was changed.
 
 use weir_journal::{AuditEvent, AuditKind, monotonic_ns};
 use weir_protocol::error;

@@ -1,4 +1,4 @@
-//! What can be typed: Weir's own commands, and SQL for SQLite.
+//! Understands what can be typed: Weir's own commands, and SQL for SQLite.
 
 mod dialect;
 mod fixed;
@@ -111,7 +111,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, SqlError> {
         .any(|w| first.is(w))
     {
         return Err(SqlError::denied(format!(
-            "{} is not for the admin interface: its tables are what they are",
+            "{} is not for the admin interface: its tables are fixed",
             first.source.to_ascii_uppercase()
         )));
     }

@@ -1,4 +1,4 @@
-//! What the admin interface needs of the running Weir.
+//! Names what the admin interface needs of the running Weir.
 
 use weir_config::{Config, TableRows};
 use weir_journal::AuditEvent;

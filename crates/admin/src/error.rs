@@ -1,4 +1,4 @@
-//! What a client is told when something goes wrong.
+//! Tells a client what has happened when something goes wrong.
 
 use weir_protocol::error::{self, ServerError};
 

@@ -1,4 +1,4 @@
-//! A configuration comes in force: whole or not at all, one at a time.
+//! Puts a configuration in force: whole or not at all, one at a time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The end of the admin interface of a process that another one has taken over from.
+//! Brings about the end of the admin interface of a process that another one has taken over from.
 //!
 //! Who comes from now on comes to the new process. Those who are here already may read for a moment, so that nobody who
 //! has just connected is turned away; what they would change is refused, as nobody would see it. After that moment the

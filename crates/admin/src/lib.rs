@@ -1,4 +1,4 @@
-//! The admin interface: what a ProxySQL DBA finds on port 6032.
+//! Serves the admin interface: what a ProxySQL DBA finds on port 6032.
 //!
 //! ```text
 //! client ──► wire ──► login ──► session ──► command ──► run ──► sqlite (weir_store) : tables

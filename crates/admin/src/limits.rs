@@ -1,4 +1,4 @@
-//! What an admin connection may take, so that no client can stop Weir or fill its memory.
+//! Limits what an admin connection may take, so that no client can stop Weir or fill its memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

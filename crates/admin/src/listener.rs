@@ -1,4 +1,4 @@
-//! Listening sockets of the admin interface, a thread each.
+//! Serves the listening sockets of the admin interface, a thread each.
 
 use std::fmt;
 use std::fs;
@@ -138,7 +138,7 @@ fn take_clients(socket: &Listener, end: &End, receive: impl Fn(Socket)) {
             Ok(client) => receive(client),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
-                tracing::warn!(%error, "the admin port took no client");
+                tracing::warn!(%error, "the admin port can't accept a client");
                 std::thread::sleep(ACCEPT_PAUSE);
             }
         }

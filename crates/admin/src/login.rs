@@ -1,4 +1,4 @@
-//! Who may come in, and how: the accounts of `admin-admin_credentials` and `admin-stats_credentials`.
+//! Decides who may come in, and how: the accounts of `admin-admin_credentials` and `admin-stats_credentials`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Prepared statements: their text is kept, and run anew each time.
+//! Keeps the text of prepared statements, and runs it anew each time.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,10 @@ impl Prepared {
         let Some(statement) = self.statements.get_mut(&head.stmt_id) else { return };
         if head.param >= statement.parameters || self.long_data_bytes + data.len() > LONG_DATA_BYTES_MAX {
             statement.fault.get_or_insert_with(|| {
-                SqlError::new(error::WRONG_ARGUMENTS, "too much data, or for no parameter of the statement")
+                SqlError::new(
+                    error::WRONG_ARGUMENTS,
+                    "too much data, or data for a parameter that does not exist",
+                )
             });
             return;
         }

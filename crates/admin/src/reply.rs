@@ -1,4 +1,4 @@
-//! What a statement is answered with, as packets.
+//! Writes what a statement is answered with, as packets.
 //!
 //! All columns are text in utf8mb4, as ProxySQL's are: its users' scripts rely on that.
 

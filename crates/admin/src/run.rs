@@ -1,4 +1,4 @@
-//! Statements, understood and done.
+//! Understands statements and does them.
 
 mod config;
 mod moves;
@@ -148,7 +148,7 @@ impl Session {
                 return done("");
             }
             Proxy::FlushQueryCache => {
-                self.warn("no results of queries are kept: there is nothing to flush");
+                self.warn("there is no query cache: nothing to flush");
                 return done("");
             }
             Proxy::FlushConfigDb => {

@@ -1,4 +1,4 @@
-//! The admin port: listening sockets, and a thread for each connection.
+//! Runs the admin port: listening sockets, and a thread for each connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -65,7 +65,7 @@ pub(crate) struct Office {
     /// Held for a moment, and no other lock is taken meanwhile.
     shelf: Mutex<Shelf>,
     accounts: RwLock<Accounts>,
-    tls: RwLock<Option<Arc<ServerConfig>>>,
+    tls: Option<Arc<ServerConfig>>,
     listening: Mutex<Vec<Listening>>,
     connections: Mutex<HashMap<u32, Socket>>,
     logins: AtomicUsize,
@@ -161,7 +161,7 @@ impl Admin {
             annex: Annex::default(),
             shelf: Mutex::default(),
             accounts: RwLock::default(),
-            tls: RwLock::new(tls),
+            tls,
             listening: Mutex::default(),
             connections: Mutex::default(),
             logins: AtomicUsize::new(0),
@@ -192,11 +192,6 @@ impl Admin {
     /// Nobody else puts anything in force as long as this is held; to be taken before the store.
     pub fn loading(&self) -> MutexGuard<'_, ()> {
         self.office.loading()
-    }
-
-    /// New connections get this certificate from now on.
-    pub fn set_tls(&self, tls: Option<Arc<ServerConfig>>) {
-        *self.office.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
     }
 
     /// All sockets, for a process that takes over.
@@ -273,7 +268,7 @@ impl Office {
     }
 
     pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tls.clone()
     }
 
     /// Takes the addresses that are new; they are served once [`Office::go_by`] is called.
@@ -335,7 +330,7 @@ impl Office {
             let _ = session::serve(&office, &mut wire, id, host, || visit.is_in());
         });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread for an admin connection");
+            tracing::warn!(%error, "can't start a thread for an admin connection");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An admin's session: its commands, one after the other.
+//! Runs an admin's session: its commands, one after the other.
 
 use std::sync::Arc;
 use std::time::Instant;

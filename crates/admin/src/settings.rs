@@ -1,4 +1,4 @@
-//! The admin variables that this crate goes by.
+//! Holds the admin variables that this crate goes by.
 
 use weir_config::{AdminAccount, AdminVariables, ClusterSslMode, ListenAddress};
 

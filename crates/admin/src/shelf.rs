@@ -1,4 +1,4 @@
-//! Answers about statistics for a crowd of dashboards: what was made for one session is given to others, too.
+//! Keeps answers about statistics for a crowd of dashboards: what was made for one session is given to others, too.
 //!
 //! With few sessions each answer is as of its statement's arrival. Where many are connected, an answer may be
 //! [`SHARED_FOR`] old, but never older than what an admin last did (LOAD, a reset, KILL): who changes something sees it.

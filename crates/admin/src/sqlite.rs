@@ -1,4 +1,4 @@
-//! SQL in SQLite, with nothing allowed that the admin interface is not for.
+//! Runs SQL in SQLite, with nothing allowed that the admin interface is not for.
 
 mod functions;
 mod guard;

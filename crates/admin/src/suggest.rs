@@ -1,4 +1,4 @@
-//! "Did you mean": the nearest known command or name.
+//! Finds the nearest known command or name, for "did you mean".
 
 /// Longer texts are not compared: the distance takes time quadratic in the length.
 const CHARS_MAX: usize = 80;

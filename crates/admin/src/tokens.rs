@@ -1,4 +1,4 @@
-//! A statement as tokens: enough to know Weir's own commands, and where literals and names stand in SQL that SQLite
+//! Takes a statement apart into tokens: enough to know Weir's own commands, and where literals and names stand in SQL that SQLite
 //! will run.
 //!
 //! Quoting is SQLite's, not MySQL's: a backslash is a character like any other (so that patterns of query rules can be

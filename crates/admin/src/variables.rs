@@ -1,4 +1,4 @@
-//! Variables that clients ask a server for and that mean nothing here: what a driver must hear to be content.
+//! Lists variables that clients ask a server for and that mean nothing here: what a driver must hear to be content.
 
 /// The version of the interface, with which tools decide what they can ask for: ProxySQL's, and Weir's own behind it.
 pub(crate) const VERSION: &str = concat!("2.7.2-weir-", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! A client's connection: packets in and out, in time, with or without TLS.
+//! Carries a client's connection: packets in and out, in time, with or without TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

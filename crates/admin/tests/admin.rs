@@ -419,6 +419,8 @@ fn an_account_of_statistics_only_looks() {
     let mut stats = rig.connect("stats", "look").unwrap();
     query(&mut stats, "SELECT * FROM stats_mysql_global");
     query(&mut stats, "SELECT * FROM runtime_mysql_servers");
+    query(&mut stats, "SELECT * FROM runtime_mysql_query_rules");
+    query(&mut stats, "SELECT * FROM runtime_checksums_values");
     query(&mut stats, "SHOW TABLES");
     query(&mut stats, "SHOW MYSQL STATUS");
     query(
@@ -429,6 +431,9 @@ fn an_account_of_statistics_only_looks() {
         "SELECT * FROM mysql_users",
         "SELECT COUNT(*) FROM mysql_users",
         "SELECT * FROM runtime_mysql_users",
+        "SELECT * FROM runtime_weir_topology",
+        "SELECT COUNT(*) FROM runtime_weir_topology",
+        "SELECT * FROM runtime_global_variables",
         "SELECT * FROM disk.mysql_users",
         "SELECT * FROM global_variables",
         "SELECT COUNT(*) FROM (SELECT 'secret' AS password) guess JOIN mysql_users USING (password)",

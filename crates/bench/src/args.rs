@@ -211,7 +211,7 @@ impl Args {
 /// The relay needs io_uring; the others need programs, or they say themselves what they lack.
 fn can_be_had(kind: Kind) -> bool {
     let Some(error) = (kind == Kind::Relay).then(relay::check).and_then(Result::err) else { return true };
-    progress(&format!("relay is left out: io_uring can't be had here: {error}"));
+    progress(&format!("relay is left out: io_uring is not available here: {error}"));
     false
 }
 

@@ -1,4 +1,4 @@
-//! What all rows share: the cluster, the certificates, what was asked for.
+//! Holds what all rows share: the cluster, the certificates, the options.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

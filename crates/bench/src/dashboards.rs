@@ -1,4 +1,4 @@
-//! Who looks at statistics while something else is measured: a scraper of /metrics, and connections to the admin port.
+//! Reads statistics while something else is measured: a scraper of /metrics, and connections to the admin port.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};

@@ -1,4 +1,4 @@
-//! What is measured, and what is hoped for.
+//! Metrics and their goals.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who is measured: the server itself, HAProxy, ProxySQL and Weir in front of it.
+//! The peers that are measured: the server itself, and HAProxy, ProxySQL and Weir in front of it.
 
 use std::fmt;
 use std::fs;

@@ -134,7 +134,7 @@ impl PacketStream {
     pub(crate) fn encrypt(self, tls: &Tls) -> Result<Self, Error> {
         let Socket::Plain(socket) = self.socket else { return Ok(self) };
         if self.buffer.len() > self.start {
-            return Err(Error::Protocol("bytes in clear where TLS begins".to_owned()));
+            return Err(Error::Protocol("unencrypted bytes where TLS begins".to_owned()));
         }
         let connection = tls
             .connection()

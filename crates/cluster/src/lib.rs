@@ -92,7 +92,7 @@ impl Keeper {
     /// Looks at all others once, and does what follows. How long to wait before the next time.
     fn turn(&mut self) -> Duration {
         if let Err(error) = self.read_settings() {
-            tracing::warn!(%error, "cluster: its settings can't be read");
+            tracing::warn!(%error, "cluster: the variables of the cluster can't be read");
             return ALONE;
         }
         let Some(settings) = &self.settings else { return ALONE };
@@ -111,7 +111,7 @@ impl Keeper {
             }
         });
         if let Err(error) = self.follow(&variables).and_then(|()| self.show()) {
-            tracing::warn!(%error, "cluster: what was seen can't be noted");
+            tracing::warn!(%error, "cluster: the state of the other proxies can't be recorded");
         }
         variables.check_interval
     }
@@ -142,13 +142,13 @@ impl Keeper {
         let save = variables.modules.iter().find(|of| of.name == name).is_some_and(|of| of.save_to_disk);
         match (self.take)(module, rows, epoch, save) {
             Ok(warnings) => {
-                tracing::info!(module = name, from = endpoint, epoch, "cluster: taken over");
+                tracing::info!(module = name, from = endpoint, epoch, "cluster: configuration applied");
                 for warning in warnings {
                     tracing::warn!(
                         module = name,
                         from = endpoint,
                         warning,
-                        "cluster: taken over, with a warning"
+                        "cluster: configuration applied, with a warning"
                     );
                 }
             }
@@ -160,7 +160,7 @@ impl Keeper {
                         module = name,
                         from = endpoint,
                         fault,
-                        "cluster: not taken, nothing has changed"
+                        "cluster: configuration rejected, nothing has changed"
                     );
                 }
             }

@@ -23,7 +23,7 @@ pub(crate) enum FetchError {
     #[error("{0}")]
     Client(#[from] weir_client::Error),
     #[error(
-        "its rows have another checksum than it told: they have changed meanwhile, or it is a Weir of another version"
+        "the checksum of its rows is not the one that it announced: they have changed meanwhile, or it is a Weir of another version"
     )]
     OtherRows,
 }
@@ -108,14 +108,14 @@ impl Peer {
                 self.updated = Some(now);
                 self.versions = versions;
                 if self.silence.take().is_some() {
-                    tracing::info!(from, "cluster: it answers");
+                    tracing::info!(from, "cluster: the proxy answers");
                 }
             }
             Err(error) => {
                 self.connection = None;
                 self.versions.clear();
                 if self.silence.as_ref() != Some(&error) {
-                    tracing::warn!(from, error, "cluster: it does not answer");
+                    tracing::warn!(from, error, "cluster: the proxy does not answer");
                 }
                 self.silence = Some(error);
             }

@@ -1,4 +1,4 @@
-//! Which of several configurations is the one to go by; pure.
+//! Chooses which of several configurations counts; pure.
 
 use std::collections::HashMap;
 

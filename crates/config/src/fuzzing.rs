@@ -1,4 +1,4 @@
-//! Entry point for the fuzzer: any bytes, no panic, and what is accepted is sane.
+//! Gives the fuzzer its entry points: any bytes, no panic, and what is accepted is sane.
 
 use crate::{parse, read_cnf};
 
@@ -42,7 +42,7 @@ pub fn fuzz_cnf(data: &[u8]) {
                 assert!((0..rows.len()).all(|index| (1..=lines).contains(&file.lines.of_row(table, index))));
             }
             for name in file.rows.variables().keys() {
-                assert!((1..=lines).contains(&file.lines.of_variable(name)));
+                assert!((1..=lines).contains(&file.lines.of_fault(name)));
             }
         }
         Err(errors) => assert!(!errors.is_empty() && errors.iter().all(is_sane)),

@@ -1,9 +1,13 @@
-//! The configuration file: ProxySQL's tables and columns written as TOML, checked whole.
+//! Reads the configuration, ProxySQL's tables and columns written as TOML, and checks it whole.
 //!
 //! [`parse`] either gives a [`Config`] in which every value is in range and every reference resolves, or every fault
 //! of the file at once, each with its line. Nothing is ignored: a key that is unknown is refused with the nearest
 //! known name, and a setting that ProxySQL has and Weir has not built yet is refused with the words "not built yet",
 //! unless its value means "off".
+//!
+//! Each layer uses only those before it: `value` (what is written), `table` (what there is), `report` (faults and where
+//! they are), `field` (reading one value), `model` (what a configuration is), `check` (rows together), `read` (from files
+//! and rows to a configuration).
 //!
 //! ```
 //! let text = r#"
@@ -18,76 +22,53 @@
 //! assert_eq!(errors[0].to_string(), "weir.toml:2: mysql_variables.thread: unknown key, did you mean \"threads\"?");
 //! ```
 
-mod admin_variables;
 mod check;
-mod clusters;
-mod cnf;
-mod error;
-mod fields;
+mod field;
 pub mod fuzzing;
-mod hostgroups;
-mod kept;
-mod listeners;
-mod log_variables;
-mod names;
-mod password;
-mod peers;
-mod place;
-mod query_rules;
-mod rows;
-mod scalar;
-mod server_tls;
-mod sockets;
-mod statements;
-mod suggest;
-mod tables;
-mod topology;
-mod topology_table;
-mod types;
-mod user_attributes;
-mod variable_names;
-mod variables;
+mod model;
+mod read;
+mod report;
+mod table;
+mod value;
 
 use std::io::Read;
 use std::path::Path;
 
 use toml_edit::Document;
 
-pub use admin_variables::{AdminAccount, AdminVariables, ClusterModule, ClusterSslMode, ClusterVariables};
-pub use clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
-pub use cnf::{CnfFile, RowLines, read_cnf};
-pub use error::ConfigError;
-pub use hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
-pub use kept::{Kept, Told};
-pub use listeners::{ListenAddress, Listener, ListenerMode};
-pub use log_variables::LogVariables;
-pub use names::{Effect, Variable, is_secret_name, nearest_variable, variable, variables};
-pub use password::{Password, Secret};
-pub use peers::{Job, ProxysqlServer};
-pub use rows::{Cell, Strictness, TableRow, TableRows};
-pub use server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
-pub use sockets::{CONTROL_SOCKET, Collision, Setting};
-pub use topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
-pub use types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
-pub use variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
-
-/// The longest configuration file that is read, in bytes.
-pub const FILE_SIZE_BYTES_MAX: usize = 64 << 20;
-
-/// The most rows one table may have.
-pub const TABLE_ROWS_MAX: usize = 200_000;
-
-/// The most faults that are reported of one file; the last one then says that there are more.
-pub const ERRORS_MAX: usize = 500;
+pub use field::kind::OneValue;
+pub use model::admin_variables::{AdminAccount, AdminVariables};
+pub use model::cluster_variables::{ClusterModule, ClusterSslMode, ClusterVariables};
+pub use model::clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
+pub use model::hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
+pub use model::kept::{Kept, Told};
+pub use model::list::{is_secret_name, nearest_variable, variable, variables};
+pub use model::listeners::{ListenAddress, Listener, ListenerMode};
+pub use model::log_variables::LogVariables;
+pub use model::mysql_variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
+pub use model::peers::{Job, ProxysqlServer};
+pub use model::server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
+pub use model::sockets::{CONTROL_SOCKET, Collision, Setting};
+pub use model::topology_table::{Assist, OwnAccount, SWITCHOVER_GRACE_MS_MAX, WeirTopology};
+pub use model::types::{Config, IsolationLevel, MysqlServer, MysqlUser, ServerStatus, TlsFiles};
+pub use read::cnf::{CnfFile, RowLines, read_cnf};
+pub use read::file::FILE_SIZE_BYTES_MAX;
+pub use read::tables::TABLE_ROWS_MAX;
+pub use report::error::{ConfigError, ERRORS_MAX, Strictness};
+pub use table::column::{Column, Table};
+pub use table::tables;
+pub use table::variable::{Effect, Variable};
+pub use value::password::{Password, Secret};
+pub use value::rows::{Cell, TableRow, TableRows};
 
 /// Reads and checks a configuration. `file_name` is only used in messages.
 ///
 /// # Errors
 /// All faults of the text, ordered by line; of faults in the TOML syntax itself only the first.
 pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<ConfigError>> {
-    let mut report = error::Report::new(file_name, text);
+    let mut report = report::error::Report::new(file_name, text);
     let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
-    let config = tables::read(tables::Tables::File(document.as_table()), &mut report);
+    let config = read::tables::read(read::tables::Tables::File(document.as_table()), &mut report);
     report.verdict(config).map(|(config, _)| config)
 }
 
@@ -96,13 +77,13 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<ConfigError>> {
 /// # Errors
 /// As [`parse`]; else as [`file_rows`].
 pub fn parse_with_rows(text: &str, file_name: &str) -> Result<(Config, TableRows), Vec<ConfigError>> {
-    let mut report = error::Report::new(file_name, text);
+    let mut report = report::error::Report::new(file_name, text);
     let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
-    let config = tables::read(tables::Tables::File(document.as_table()), &mut report);
+    let config = read::tables::read(read::tables::Tables::File(document.as_table()), &mut report);
     if report.len() > 0 {
         return Err(report.into_errors());
     }
-    let rows = rows::of_file(document.as_table(), &mut report);
+    let rows = read::file::of_file(document.as_table(), &mut report);
     report.verdict(config).map(|(config, _)| (config, rows))
 }
 
@@ -111,9 +92,9 @@ pub fn parse_with_rows(text: &str, file_name: &str) -> Result<(Config, TableRows
 /// # Errors
 /// As [`parse`] of what can't be rows: faults in the syntax, and values that no column takes.
 pub fn file_rows(text: &str, file_name: &str) -> Result<TableRows, Vec<ConfigError>> {
-    let mut report = error::Report::new(file_name, text);
+    let mut report = report::error::Report::new(file_name, text);
     let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
-    let rows = rows::of_file(document.as_table(), &mut report);
+    let rows = read::file::of_file(document.as_table(), &mut report);
     let errors = report.into_errors();
     if errors.is_empty() { Ok(rows) } else { Err(errors) }
 }
@@ -141,12 +122,12 @@ pub fn read_rows_for(
     kept: Option<Kept<'_>>,
     is_wanted: impl Fn(&str, &str) -> bool + 'static,
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
-    let mut report = error::Report::of_rows(strictness, Box::new(is_wanted));
-    let config = tables::read(tables::Tables::Rows(rows, kept), &mut report);
+    let mut report = report::error::Report::of_rows(strictness, Box::new(is_wanted));
+    let config = read::tables::read(read::tables::Tables::Rows(rows, kept), &mut report);
     report.verdict(config)
 }
 
-fn document<'t>(text: &'t str, report: &mut error::Report) -> Option<Document<&'t str>> {
+fn document<'t>(text: &'t str, report: &mut report::error::Report) -> Option<Document<&'t str>> {
     if text.len() > FILE_SIZE_BYTES_MAX {
         report.refuse_line(0, "", format!("longer than {FILE_SIZE_BYTES_MAX} bytes"));
         return None;

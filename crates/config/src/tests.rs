@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::*;
 
 mod clusters;
-mod guide;
 mod listeners;
 mod logs;
 mod peers;
@@ -209,7 +208,7 @@ fn faults_of_variables() {
         ("ssl_p2s_cert = \"c.pem\"", "ssl_p2s_cert: needs ssl_p2s_key too"),
         (
             "ssl_p2s_crl = \"crl.pem\"",
-            "ssl_p2s_crl: needs ssl_p2s_ca or ssl_p2s_capath: without authorities any certificate will do",
+            "ssl_p2s_crl: needs ssl_p2s_ca or ssl_p2s_capath: without authorities any certificate is accepted",
         ),
         ("connection_max_age_ms = 86400001", "connection_max_age_ms: 86400001 is out of range (0..86400000)"),
     ] {

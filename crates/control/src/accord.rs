@@ -1,7 +1,7 @@
 //! One cluster's part in the agreement of several Weirs: what the owner of the roles has written, and what follows for the
 //! data path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -15,7 +15,7 @@ use weir_topology::{
 };
 
 use crate::owner::Event;
-use crate::scribe::{Deed, GALERA_WAITS, Scribe, Task, Written};
+use crate::scribe::{Beats, Deed, GALERA_WAITS, Released, Scribe, Task, Written};
 use crate::tables::Fault;
 
 /// How often a Weir says that it is there, while there are others.
@@ -43,8 +43,18 @@ const UNREAD_MS: u64 = 5_000;
 /// How often the tables are read at the only writer of servers with replication, while there are other Weirs or a
 /// switchover is planned. Of Galera's nodes causal probes read them.
 const LOOK_MS: u64 = 100;
+/// How often servers that users keep out are asked whether that still is so, where there is no other.
+const KEPT_OUT_LOOK_MS: u64 = 1_000;
 /// Sessions on a server that leaves are told no more often.
 const DRAINS_PAUSE_MS: u64 = 200;
+
+/// Beats that another Weir of the same name has written: what an earlier run of this one had sent, and a server has done
+/// late, are two at most.
+const STRANGE_BEATS: usize = 3;
+
+/// What ends it where the account may not use the tables and writes need them.
+const NEXT_STEP: &str = "; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* to the monitor's account, or, if no \
+                         other Weir is in front of it, set weir_topology.epoch to optional";
 
 /// What the agreement is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +65,22 @@ pub(crate) enum Matter {
     Plans,
 }
 
+/// A cluster's servers as they are at a moment.
+pub(crate) struct Ground<'a> {
+    pub(crate) roles: &'a Roles,
+    /// How to connect to the servers of the cluster.
+    pub(crate) options: &'a BTreeMap<Endpoint, Options>,
+    /// Those that work and that users keep out, where there is no writer.
+    pub(crate) kept_out: &'a [Endpoint],
+}
+
+impl Ground<'_> {
+    fn ways<'e>(&self, servers: impl Iterator<Item = &'e Endpoint>) -> Vec<(Endpoint, Options)> {
+        let way = |endpoint: &Endpoint| Some((endpoint.clone(), self.options.get(endpoint)?.clone()));
+        servers.filter_map(way).collect()
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Accord {
     hostgroup: u32,
@@ -62,6 +88,9 @@ pub(crate) struct Accord {
     instance: InstanceId,
     beats: Scribe,
     claims: Scribe,
+    written: Beats,
+    /// Beats in this Weir's row that it has not written.
+    strange: BTreeSet<u64>,
     beats_busy: bool,
     claims_busy: bool,
     /// This run of Weir has written its row: what is read from then on counts.
@@ -72,6 +101,8 @@ pub(crate) struct Accord {
     looked_at: Millis,
     /// What was written last of servers that leave, and when.
     said_drains: Option<(Vec<DrainRow>, Millis)>,
+    /// Rows of Weirs that are no more, to be removed with the next beat.
+    released: Vec<Released>,
     /// `weir.drains` can be read.
     has_drains: bool,
     /// Not before these moments is anything written or proposed again.
@@ -102,18 +133,22 @@ impl Accord {
     ) -> io::Result<Self> {
         let waiting = (matter == Matter::Writer).then_some(GALERA_WAITS);
         let beat = |hostgroup, written| Event::Beat { hostgroup, written };
-        let beats = Scribe::start("beat", hostgroup, waiting, events.clone(), beat)?;
+        let written = Beats::default();
+        let beats = Scribe::start("beat", (hostgroup, waiting), written.clone(), events.clone(), beat)?;
         let claim = |hostgroup, written| Event::Claim { hostgroup, written };
-        let claims = Scribe::start("claim", hostgroup, waiting, events.clone(), claim)?;
+        let claims = Scribe::start("claim", (hostgroup, waiting), written.clone(), events.clone(), claim)?;
         Ok(Self {
             hostgroup,
             matter,
             looked_at: Millis(0),
             said_drains: None,
+            released: Vec::new(),
             has_drains: false,
             instance: instance.clone(),
             beats,
             claims,
+            written,
+            strange: BTreeSet::new(),
             beats_busy: false,
             claims_busy: false,
             is_registered: false,
@@ -154,6 +189,11 @@ impl Accord {
         self.has_drains
     }
 
+    /// Servers that Weirs want out which are no more may come in again.
+    pub(crate) fn release(&mut self, released: Vec<Released>) {
+        self.released = released;
+    }
+
     pub(crate) fn cut(&mut self, epoch: u64) {
         self.cut_until = self.cut_until.max(epoch);
     }
@@ -189,10 +229,10 @@ impl Accord {
                     let (hostgroup, instance) = (self.hostgroup, &self.instance);
                     match self.matter {
                         Matter::Writer => {
-                            info!(hostgroup, %instance, "weir.topology tells which server writes, to all Weirs alike");
+                            info!(hostgroup, %instance, "weir.topology decides for all Weirs which server writes");
                         }
                         Matter::Plans => {
-                            info!(hostgroup, %instance, "weir.topology tells all Weirs of planned changes");
+                            info!(hostgroup, %instance, "weir.topology announces planned changes to all Weirs");
                         }
                     }
                 }
@@ -208,6 +248,10 @@ impl Accord {
     /// The tables have been read.
     pub(crate) fn has_read(&mut self, read: &EpochRead, now: Millis) {
         (self.read_at, self.fault) = (Some(now), None);
+        let own = read.instances.iter().find(|row| row.instance == self.instance);
+        if let Some(own) = own.filter(|own| self.is_registered && !self.written.has(own.beat)) {
+            self.strange.insert(own.beat);
+        }
         if read.malformed.is_some() && self.malformed != read.malformed {
             let (hostgroup, row) = (self.hostgroup, read.malformed.as_deref().unwrap_or_default());
             warn!(
@@ -216,6 +260,11 @@ impl Accord {
             );
         }
         self.malformed.clone_from(&read.malformed);
+    }
+
+    /// Whether another Weir goes on writing this one's row: each takes the other for itself, and neither would wait for it.
+    pub(crate) fn shares_its_name(&self) -> bool {
+        self.strange.len() >= STRANGE_BEATS
     }
 
     /// What is to be known of an epoch that can't be read; said once where it changes.
@@ -229,7 +278,8 @@ impl Accord {
                 "weir.topology can't be used ({cause}): the writer is chosen by what this Weir sees"
             )),
             Some(cause) => {
-                Some(format!("weir.topology can't be read ({cause}): NO WRITE IS SENT to this cluster"))
+                let step = if self.denied.is_some() { NEXT_STEP } else { "" };
+                Some(format!("weir.topology can't be read ({cause}): NO WRITE IS SENT to this cluster{step}"))
             }
             None => None,
         };
@@ -279,15 +329,8 @@ impl Accord {
     }
 
     /// Has written what is due after a decision.
-    pub(crate) fn act(
-        &mut self,
-        policy: &EpochPolicy,
-        roles: &Roles,
-        options: &BTreeMap<Endpoint, Options>,
-        drains: Vec<DrainRow>,
-        now: Millis,
-    ) {
-        let Some(group) = roles.group(self.hostgroup) else { return };
+    pub(crate) fn act(&mut self, policy: &EpochPolicy, at: &Ground<'_>, drains: Vec<DrainRow>, now: Millis) {
+        let Some(group) = at.roles.group(self.hostgroup) else { return };
         let nothing = Tenure::default();
         let tenure = group.tenure.as_ref().unwrap_or(&nothing);
         let says = match group.tenure {
@@ -299,30 +342,31 @@ impl Accord {
         };
         let drains = self.changed_drains(tenure, drains, now);
         let pause_ms = if tenure.peers.is_empty() { LONE_BEAT_MS } else { BEAT_MS };
-        let is_due =
-            drains.is_some() || self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
+        let is_new = drains.is_some() || !self.released.is_empty();
+        let is_due = is_new || self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says };
-        if is_due && now >= self.beat_at && !self.beats_busy {
+        let servers = self.servers(group, at, None);
+        if is_due && now >= self.beat_at && !self.beats_busy && !servers.is_empty() {
             let purge = to_purge(tenure, policy, now);
             let task = Task {
-                servers: self.servers(group, roles, options, None),
+                servers,
                 deed: Deed::Beat { purge },
                 own: own.clone(),
                 drains: drains.clone(),
+                released: self.released.clone(),
             };
-            if !task.servers.is_empty() && self.beats.give(task) {
+            if self.beats.give(task) {
                 (self.beats_busy, self.said) = (true, Some((says, now)));
+                // Whoever wants it asks again, if it fails.
+                self.released.clear();
                 if let Some(drains) = drains {
                     self.said_drains = Some((drains, now));
                 }
             }
-        } else if self.is_to_look(tenure, policy, now) {
-            let task = Task {
-                servers: self.servers(group, roles, options, None),
-                deed: Deed::Look,
-                own: own.clone(),
-                drains: None,
-            };
+        } else if self.is_to_look(tenure, policy, now) || self.is_to_ask_kept_out(tenure, at, now) {
+            let servers = if servers.is_empty() { at.ways(at.kept_out.iter()) } else { servers };
+            let task =
+                Task { servers, deed: Deed::Look, own: own.clone(), drains: None, released: Vec::new() };
             if !task.servers.is_empty() && self.beats.give(task) {
                 (self.beats_busy, self.looked_at) = (true, now);
             }
@@ -334,10 +378,11 @@ impl Accord {
                 _ => None,
             };
             let task = Task {
-                servers: self.servers(group, roles, options, to),
+                servers: self.servers(group, at, to),
                 deed: Deed::Propose(proposal.clone()),
                 own,
                 drains: None,
+                released: Vec::new(),
             };
             self.claims_busy = !task.servers.is_empty() && self.claims.give(task);
         }
@@ -354,6 +399,18 @@ impl Accord {
             && now.since(self.looked_at) >= LOOK_MS
     }
 
+    /// Whether it is time to ask servers that other Weirs keep out, as there is no writer, whether they still do.
+    fn is_to_ask_kept_out(&self, tenure: &Tenure, at: &Ground<'_>, now: Millis) -> bool {
+        let mut drains = tenure.drains.iter().flatten();
+        let is_wanted = drains.any(|row| row.wants_out && row.instance != self.instance);
+        self.matter == Matter::Plans
+            && is_wanted
+            && !at.kept_out.is_empty()
+            && self.wants_reads()
+            && !self.beats_busy
+            && now.since(self.looked_at) >= KEPT_OUT_LOOK_MS
+    }
+
     /// The rows about servers that leave, if others are to be written than are there.
     fn changed_drains(&self, tenure: &Tenure, rows: Vec<DrainRow>, now: Millis) -> Option<Vec<DrainRow>> {
         let there = tenure.drains.as_ref()?;
@@ -366,19 +423,10 @@ impl Accord {
     }
 
     /// Where something can be written: with replication only at the writer.
-    fn servers(
-        &self,
-        group: &Group,
-        roles: &Roles,
-        options: &BTreeMap<Endpoint, Options>,
-        first: Option<&Endpoint>,
-    ) -> Vec<(Endpoint, Options)> {
+    fn servers(&self, group: &Group, at: &Ground<'_>, first: Option<&Endpoint>) -> Vec<(Endpoint, Options)> {
         match (self.matter, &*group.writers) {
-            (Matter::Writer, _) => servers(group, roles, options, first),
-            (Matter::Plans, [writer]) => {
-                let own = options.get(writer).map(|options| (writer.clone(), options.clone()));
-                own.into_iter().collect()
-            }
+            (Matter::Writer, _) => at.ways(ordered(group, at, first).into_iter()),
+            (Matter::Plans, [writer]) => at.ways([writer].into_iter()),
             (Matter::Plans, _) => Vec::new(),
         }
     }
@@ -410,16 +458,17 @@ impl Accord {
         }
     }
 
-    /// Takes this Weir's row away, so that nobody waits for it, and ends.
-    pub(crate) fn end(self, roles: &Roles, options: &BTreeMap<Endpoint, Options>) -> Vec<JoinHandle<()>> {
+    /// Takes this Weir's row away, so that nobody waits for it, and ends. `is_followed`: another process speaks for it.
+    pub(crate) fn end(self, at: &Ground<'_>, is_followed: bool) -> Vec<JoinHandle<()>> {
         let may_be_there = self.is_registered || self.beats_busy || self.claims_busy;
-        let group = roles.group(self.hostgroup).filter(|_| may_be_there);
-        let servers = group.map(|group| self.servers(group, roles, options, None));
+        let group = at.roles.group(self.hostgroup).filter(|_| may_be_there);
+        let servers = group.map(|group| self.servers(group, at, None));
         let claims = self.claims.end();
         // What is being written at this moment may be the first that is written at all.
         let Some(servers) = servers else { return vec![self.beats.end(), claims] };
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says: Announcement::default() };
-        self.beats.give(Task { servers, deed: Deed::Leave { others: Some(claims) }, own, drains: None });
+        let deed = Deed::Leave { others: Some(claims), is_followed };
+        self.beats.give(Task { servers, deed, own, drains: None, released: Vec::new() });
         vec![self.beats.end()]
     }
 }
@@ -436,21 +485,16 @@ fn to_purge(tenure: &Tenure, policy: &EpochPolicy, now: Millis) -> Vec<(Instance
 }
 
 /// The servers that work, `first` before the others and the writer last: it has enough to do, and is the one that may
-/// hang.
-fn servers(
-    group: &Group,
-    roles: &Roles,
-    options: &BTreeMap<Endpoint, Options>,
-    first: Option<&Endpoint>,
-) -> Vec<(Endpoint, Options)> {
+/// hang. Those that users keep out only where there are no others.
+fn ordered<'g>(group: &'g Group, at: &Ground<'g>, first: Option<&'g Endpoint>) -> Vec<&'g Endpoint> {
     let others = group.successors.iter().chain(&group.writers);
-    let readers = roles.places.iter().filter(|place| place.role == Role::Reader).map(|place| &place.endpoint);
+    let readers = at.roles.places.iter().filter(|place| place.role == Role::Reader);
+    let readers = readers.map(|place| &place.endpoint);
     let mut ordered: Vec<&Endpoint> = Vec::new();
-    for endpoint in first.into_iter().chain(others).chain(readers) {
+    for endpoint in first.into_iter().chain(others).chain(readers).chain(at.kept_out) {
         if !ordered.contains(&endpoint) {
             ordered.push(endpoint);
         }
     }
-    let known = |endpoint: &Endpoint| Some((endpoint.clone(), options.get(endpoint)?.clone()));
-    ordered.into_iter().filter_map(known).collect()
+    ordered
 }

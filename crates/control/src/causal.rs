@@ -1,4 +1,4 @@
-//! Which writes of its cluster a server has for certain.
+//! Finds out which writes of its cluster a server has for certain.
 //!
 //! A session that the server itself makes wait before each read tells: once such a read that began at t0 has ended,
 //! every write that any server of the cluster acknowledged before t0 is visible to everybody on this one. The data path

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use weir_config::Config;
-use weir_topology::{Cleared, Endpoint, EpochPolicy, Roles, ServerRegistry, Switch, SwitchStep};
+use weir_topology::{Cleared, Endpoint, EpochPolicy, InstanceId, Roles, ServerRegistry, Switch, SwitchStep};
 
 use crate::owner::{self, Epochs, Event};
 use crate::probe_log::ProbeLog;
@@ -83,6 +83,12 @@ impl Monitor {
     /// only looks, so that one whose start fails is not waited for by others.
     pub fn serve(&self) {
         let _ = self.events.send(Event::Serve);
+    }
+
+    /// From now on another process says which servers this Weir's user wants out; this one only says how many of its
+    /// sessions are still there.
+    pub fn is_followed(&self) {
+        let _ = self.events.send(Event::Followed);
     }
 
     /// A way to plan changes of writers from any thread.
@@ -188,6 +194,11 @@ impl Reporter {
     /// So many sessions have a connection to these servers, which are to leave.
     pub fn used(&self, counts: Vec<(Endpoint, u64)>) {
         let _ = self.events.send(Event::Used(counts));
+    }
+
+    /// Has the rows removed by which these Weirs, which are no more, want servers of a cluster out.
+    pub fn release(&self, hostgroup: u32, rows: Vec<(Endpoint, InstanceId)>) {
+        let _ = self.events.send(Event::Release { hostgroup, rows });
     }
 
     /// The sessions that could still write to a writer deposed by this epoch have been closed.

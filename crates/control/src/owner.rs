@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_client::Address;
 use weir_topology::{
-    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, Millis, Observation, Place, ProbeError,
-    Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
+    Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, InstanceId, Millis, Observation, Place,
+    ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
 use crate::accord::Accord;
@@ -22,7 +22,7 @@ use crate::clock::monotonic_ms;
 use crate::probe::Look;
 use crate::probe_log::ProbeLog;
 use crate::probe_thread::{Order, ProbeHandle};
-use crate::scribe::Written;
+use crate::scribe::{Released, Written};
 use crate::settings::{Kind, Settings};
 use crate::tables::Fault;
 
@@ -114,6 +114,15 @@ pub(crate) enum Event {
     },
     /// This Weir is there for others to see.
     Serve,
+    /// Another process has taken over and speaks for this Weir's user.
+    Followed,
+    /// Rows of `weir.drains` by Weirs that are no more are to go.
+    Release {
+        /// Names the cluster.
+        hostgroup: u32,
+        /// The servers, and who wants them out.
+        rows: Vec<Released>,
+    },
     /// The end.
     Stop,
 }
@@ -154,6 +163,8 @@ pub(crate) fn run(
         cleared: Vec::new(),
         used: HashMap::new(),
         serves: false,
+        is_followed: false,
+        renamed: None,
         has_news: false,
     };
     owner.configure(settings);
@@ -223,6 +234,10 @@ struct Owner {
     used: HashMap<Endpoint, u64>,
     /// What this Weir says of itself is written.
     serves: bool,
+    /// Another process has taken over.
+    is_followed: bool,
+    /// Its name, if it is another one than at the start.
+    renamed: Option<InstanceId>,
     /// Something was heard since the last decision that the next one may depend on.
     has_news: bool,
 }
@@ -266,6 +281,12 @@ impl Owner {
             }
             Event::SwitchEnds { writer_hostgroup } => self.forget_switch(writer_hostgroup),
             Event::Serve => self.serves = true,
+            Event::Followed => self.is_followed = true,
+            Event::Release { hostgroup, rows } => {
+                if let Some(accord) = self.accords.get_mut(&hostgroup) {
+                    accord.release(rows);
+                }
+            }
             Event::Epoch { endpoint, generation, result } => {
                 if self.probes.get(&endpoint).is_some_and(|probe| probe.generation == generation) {
                     self.epoch_read(&endpoint, result);
@@ -429,11 +450,15 @@ impl Owner {
     fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
         let now = self.now();
         self.has_news = false;
+        if self.accords.values().any(Accord::shares_its_name) {
+            self.take_another_name();
+        }
         self.prepare_policy();
         let Settings { policy, .. } = &self.settings;
         self.seen.iter_mut().for_each(|seen| seen.connects.expire(now, policy));
         let intents = self.intents_of_all();
         let mut decided = roles(policy, &intents, &self.seen, &self.roles, now);
+        decided.renamed.clone_from(&self.renamed);
         for group in &mut decided.groups {
             let of_group =
                 |assist: &&AssistHandle| assist.settings.writer_hostgroup == group.writer_hostgroup;

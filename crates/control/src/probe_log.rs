@@ -1,4 +1,4 @@
-//! What probes have seen lately, for the admin interface's `monitor` tables: each look at a server, with its time.
+//! Keeps the latest results of probes for the admin interface's `monitor` tables: each look at a server, with its time.
 //!
 //! Nothing decides by it. The probes write, whoever wants reads; the lock is held for a copy at most.
 

@@ -1,8 +1,9 @@
 //! The threads that write what this Weir says of itself, and the changes of the epoch row that it proposes.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -12,12 +13,14 @@ use weir_topology::{DrainRow, Endpoint, EpochRead, InstanceId, InstanceRow, Mill
 
 use crate::clock::monotonic_ms;
 use crate::owner::Event;
-use crate::tables::{self, Fault};
+use crate::tables::{self, Fault, Guard};
 
 /// How long a statement of a scribe may take. A cluster that forms a new view takes longer, and then it is tried again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Servers that are tried for one task.
 const TRIES_MAX: usize = 3;
+/// Beats that are remembered: those of minutes, and no read takes that long.
+const BEATS_MAX: usize = 256;
 /// Makes a session's reads wait for everything that the cluster has ordered before (Galera manual).
 pub(crate) const GALERA_WAITS: &str = "SET SESSION wsrep_sync_wait = 1";
 
@@ -30,17 +33,42 @@ pub(crate) struct Task {
     pub(crate) own: InstanceRow,
     /// Its rows about servers that leave, where they have changed.
     pub(crate) drains: Option<Vec<DrainRow>>,
+    /// Servers whose rows by Weirs that are no more are to be removed.
+    pub(crate) released: Vec<Released>,
 }
+
+/// A server that a Weir wants out which is no more.
+pub(crate) type Released = (Endpoint, InstanceId);
 
 pub(crate) enum Deed {
     /// Write the own row, and remove those of Weirs that have been silent for ages.
     Beat { purge: Vec<(InstanceId, u64)> },
     /// Make a change of the epoch row, and write the own one.
     Propose(Proposal),
-    /// Only read.
+    /// Only read, and make nothing.
     Look,
-    /// Remove the own row: the end. Who else may be writing it is waited for before.
-    Leave { others: Option<JoinHandle<()>> },
+    /// Remove the own row: the end. Who else may be writing it is waited for before. Which servers this Weir's user wants
+    /// out stays written down, unless another process has taken over and says it.
+    Leave { others: Option<JoinHandle<()>>, is_followed: bool },
+}
+
+/// The last beats of this Weir in a cluster, by all of its scribes. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Beats(Arc<Mutex<VecDeque<u64>>>);
+
+impl Beats {
+    fn note(&self, beat: u64) {
+        let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if beats.len() >= BEATS_MAX {
+            beats.pop_front();
+        }
+        beats.push_back(beat);
+    }
+
+    /// Whether it was written here, as far as that is remembered.
+    pub(crate) fn has(&self, beat: u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&beat)
+    }
 }
 
 /// What has come of a task.
@@ -56,18 +84,19 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    /// `name` tells the scribes of one cluster apart; `which` comes back with what they report.
+    /// `name` tells the scribes of one cluster apart; `which` comes back with what they report. The beats of a cluster are
+    /// noted in `written` by all of them.
     pub(crate) fn start(
         name: &str,
-        hostgroup: u32,
-        waiting: Option<&'static str>,
+        cluster: (u32, Option<&'static str>),
+        written: Beats,
         events: SyncSender<Event>,
         which: fn(u32, Written) -> Event,
     ) -> io::Result<Self> {
         let (tasks, inbox) = sync_channel(1);
         let thread = thread::Builder::new()
-            .name(format!("{name} {hostgroup}"))
-            .spawn(move || run(hostgroup, waiting, &inbox, &events, which))?;
+            .name(format!("{name} {}", cluster.0))
+            .spawn(move || run(cluster, &written, &inbox, &events, which))?;
         Ok(Self { tasks, thread })
     }
 
@@ -86,8 +115,8 @@ impl Scribe {
 }
 
 fn run(
-    hostgroup: u32,
-    waiting: Option<&'static str>,
+    (hostgroup, waiting): (u32, Option<&'static str>),
+    written: &Beats,
     tasks: &Receiver<Task>,
     events: &SyncSender<Event>,
     which: fn(u32, Written) -> Event,
@@ -95,12 +124,12 @@ fn run(
     let mut session: Option<(Endpoint, Session)> = None;
     for mut task in tasks {
         let is_last = matches!(task.deed, Deed::Leave { .. });
-        if let Deed::Leave { others } = &mut task.deed
+        if let Deed::Leave { others, .. } = &mut task.deed
             && let Some(others) = others.take()
         {
             let _ = others.join();
         }
-        let result = carry_out(hostgroup, waiting, &task, &mut session);
+        let result = carry_out((hostgroup, waiting), written, &task, &mut session);
         if let Err(fault) = &result {
             debug!(hostgroup, %fault, "weir.topology was not written");
         }
@@ -112,8 +141,8 @@ fn run(
 
 /// Does it on the first server that lets it be done.
 fn carry_out(
-    hostgroup: u32,
-    waiting: Option<&'static str>,
+    (hostgroup, waiting): (u32, Option<&'static str>),
+    written: &Beats,
     task: &Task,
     session: &mut Option<(Endpoint, Session)>,
 ) -> Result<(Endpoint, EpochRead), Fault> {
@@ -135,7 +164,7 @@ fn carry_out(
                 continue;
             }
         };
-        match known.write(hostgroup, task) {
+        match known.write(hostgroup, written, task) {
             Ok(read) => {
                 *session = Some((endpoint.clone(), known));
                 return Ok((endpoint.clone(), read));
@@ -149,6 +178,7 @@ fn carry_out(
 
 struct Session {
     connection: Connection,
+    guard: Guard,
     /// `weir.drains` can be used; none: that has not been looked at.
     has_drains: Option<bool>,
 }
@@ -156,40 +186,44 @@ struct Session {
 impl Session {
     fn open(options: &Options, waiting: Option<&'static str>) -> Result<Self, Fault> {
         let mut connection = Connection::connect(options)?;
-        if let Some(waiting) = waiting {
-            connection.query(waiting)?;
-        }
-        Ok(Self { connection, has_drains: None })
+        let guard = match waiting {
+            Some(waiting) => {
+                connection.query(waiting)?;
+                Guard::Always
+            }
+            None => Guard::of_replication(&mut connection),
+        };
+        Ok(Self { connection, guard, has_drains: None })
     }
 
-    fn write(&mut self, hostgroup: u32, task: &Task) -> Result<EpochRead, Fault> {
-        match self.write_once(hostgroup, task) {
-            Err(Fault::Missing(_)) => {
-                tables::make(&mut self.connection)?;
+    fn write(&mut self, hostgroup: u32, written: &Beats, task: &Task) -> Result<EpochRead, Fault> {
+        match self.write_once(hostgroup, written, task) {
+            Err(Fault::Missing(_)) if !matches!(task.deed, Deed::Look) => {
+                tables::make(&mut self.connection, self.guard)?;
                 self.has_drains = None;
-                self.write_once(hostgroup, task)
+                self.write_once(hostgroup, written, task)
             }
             other => other,
         }
     }
 
-    fn write_once(&mut self, hostgroup: u32, task: &Task) -> Result<EpochRead, Fault> {
+    fn write_once(&mut self, hostgroup: u32, written: &Beats, task: &Task) -> Result<EpochRead, Fault> {
         let instance: &Arc<str> = &task.own.instance;
-        let connection = &mut self.connection;
+        let (connection, guard) = (&mut self.connection, self.guard);
         match &task.deed {
-            Deed::Leave { .. } => {
-                tables::forget(connection, hostgroup, instance, None)?;
+            Deed::Leave { is_followed, .. } => {
+                tables::forget(connection, hostgroup, instance, None, guard)?;
                 if self.has_drains == Some(true) {
-                    tables::forget_drains(connection, hostgroup, instance)?;
+                    tables::forget_drains(connection, hostgroup, instance, *is_followed, guard)?;
                 }
                 return tables::read(connection, hostgroup, false, monotonic_ms());
             }
-            Deed::Propose(proposal) => tables::propose(connection, hostgroup, instance, proposal)?,
+            Deed::Propose(proposal) => tables::propose(connection, hostgroup, instance, proposal, guard)?,
             Deed::Beat { purge } => {
                 for (silent, beat) in purge {
-                    tables::forget(connection, hostgroup, silent, Some(*beat))?;
+                    tables::forget(connection, hostgroup, silent, Some(*beat), guard)?;
                     if self.has_drains == Some(true) {
-                        tables::forget_drains(connection, hostgroup, silent)?;
+                        tables::forget_drains(connection, hostgroup, silent, false, guard)?;
                     }
                 }
             }
@@ -197,15 +231,21 @@ impl Session {
         }
         if !matches!(task.deed, Deed::Look) {
             let Millis(beat) = monotonic_ms();
-            tables::beat(connection, hostgroup, &InstanceRow { beat, ..task.own.clone() })?;
+            // First: whoever reads it must know it.
+            written.note(beat);
+            tables::beat(connection, hostgroup, &InstanceRow { beat, ..task.own.clone() }, guard)?;
         }
+        let makes = !matches!(task.deed, Deed::Look);
         let has_drains = match self.has_drains {
             Some(has_drains) => has_drains,
-            None => tables::has_drains(connection)?,
+            None => tables::has_drains(connection, makes)?,
         };
-        self.has_drains = Some(has_drains);
+        self.has_drains = Some(has_drains).filter(|has_drains| *has_drains || makes);
         if let Some(rows) = task.drains.as_ref().filter(|_| has_drains) {
-            tables::write_drains(connection, hostgroup, instance, rows)?;
+            tables::write_drains(connection, hostgroup, instance, rows, guard)?;
+        }
+        for (server, gone) in task.released.iter().filter(|_| has_drains) {
+            tables::release(connection, hostgroup, server, gone, guard)?;
         }
         tables::read(connection, hostgroup, has_drains, monotonic_ms())
     }

@@ -1,4 +1,4 @@
-//! What the monitor takes from the configuration.
+//! The monitor's settings, taken from the configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

@@ -37,6 +37,44 @@ const MAKE_DRAINS: &str = "CREATE TABLE IF NOT EXISTS weir.drains (writer_hostgr
      instance VARCHAR(100) NOT NULL, wants_out TINYINT UNSIGNED NOT NULL, sessions BIGINT UNSIGNED NOT NULL, PRIMARY KEY \
      (writer_hostgroup, server, instance)) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
+/// Under what condition a session writes to the tables. It is part of each statement, so that nothing can come between:
+/// `SET GLOBAL read_only` waits for statements that are executed, and an account that read_only does not bind (READ ONLY
+/// ADMIN) would otherwise write a transaction that no other server ever gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// None: Galera's nodes have what one of them has.
+    Always,
+    /// Only on a server that is not read_only: the writer of servers with replication, which may have ceased to be it.
+    Writable,
+}
+
+impl Guard {
+    /// For a session that has just been opened. Of statements that are replicated as such, each replica would ask itself:
+    /// there is no condition then.
+    pub(crate) fn of_replication(connection: &mut Connection) -> Self {
+        // Servers that have no such variable know rows only.
+        let format = connection.query("SELECT @@SESSION.binlog_format");
+        let by_statement = format.is_ok_and(|format| format.first() == Some("STATEMENT"));
+        if by_statement { Self::Always } else { Self::Writable }
+    }
+
+    /// Where rows are chosen.
+    fn and(self) -> &'static str {
+        match self {
+            Self::Always => "",
+            Self::Writable => " AND @@GLOBAL.read_only = 0",
+        }
+    }
+
+    /// The values of a row that is inserted.
+    fn values(self, values: &str) -> String {
+        match self {
+            Self::Always => format!("VALUES ({values})"),
+            Self::Writable => format!("SELECT {values} FROM DUAL WHERE @@GLOBAL.read_only = 0"),
+        }
+    }
+}
+
 /// Why the tables could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
@@ -68,20 +106,24 @@ impl From<Error> for Fault {
 }
 
 /// Makes what is missing of the tables. To be left alone where they are: it holds up the whole cluster for a moment.
-pub(crate) fn make(connection: &mut Connection) -> Result<(), Fault> {
+pub(crate) fn make(connection: &mut Connection, guard: Guard) -> Result<(), Fault> {
+    if guard == Guard::Writable && connection.query("SELECT @@GLOBAL.read_only")?.first() != Some("0") {
+        return Err(Fault::Nonsense("the server is read_only".to_owned()));
+    }
     for sql in MAKE {
         connection.query(sql)?;
     }
     Ok(())
 }
 
-/// Whether `weir.drains` can be used; makes it where it is missing and the account may.
-pub(crate) fn has_drains(connection: &mut Connection) -> Result<bool, Fault> {
+/// Whether `weir.drains` can be used; `makes` it where it is missing and the account may.
+pub(crate) fn has_drains(connection: &mut Connection, makes: bool) -> Result<bool, Fault> {
     let look = |connection: &mut Connection| {
         connection.query("SELECT 1 FROM weir.drains LIMIT 1").map(drop).map_err(Fault::from)
     };
     let seen = match look(connection) {
-        Err(Fault::Missing(_)) => match connection.query(MAKE_DRAINS).map(drop).map_err(Fault::from) {
+        Err(Fault::Missing(_)) if makes => match connection.query(MAKE_DRAINS).map(drop).map_err(Fault::from)
+        {
             Ok(()) => look(connection),
             fault => fault,
         },
@@ -100,35 +142,61 @@ pub(crate) fn write_drains(
     hostgroup: u32,
     instance: &str,
     rows: &[DrainRow],
+    guard: Guard,
 ) -> Result<(), Fault> {
     for DrainRow { server, wants_out, sessions, .. } in rows {
-        connection.query(&format!(
-            "INSERT INTO weir.drains (writer_hostgroup, server, instance, wants_out, sessions) VALUES ({hostgroup}, {}, {}, \
-             {}, {sessions}) ON DUPLICATE KEY UPDATE wants_out = VALUES(wants_out), sessions = VALUES(sessions)",
+        let values = format!(
+            "{hostgroup}, {}, {}, {}, {sessions}",
             literal::text(&server.to_string()),
             literal::text(instance),
             u8::from(*wants_out),
+        );
+        connection.query(&format!(
+            "INSERT INTO weir.drains (writer_hostgroup, server, instance, wants_out, sessions) {} ON DUPLICATE KEY \
+             UPDATE wants_out = VALUES(wants_out), sessions = VALUES(sessions)",
+            guard.values(&values)
         ))?;
     }
     let kept: Vec<String> = rows.iter().map(|row| literal::text(&row.server.to_string())).collect();
     let others =
         if kept.is_empty() { String::new() } else { format!(" AND server NOT IN ({})", kept.join(", ")) };
     connection.query(&format!(
-        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {}{others}",
-        literal::text(instance)
+        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {}{others}{}",
+        literal::text(instance),
+        guard.and()
     ))?;
     Ok(())
 }
 
-/// Removes what a Weir has said of servers that others want out.
+/// Removes what a Weir has said of servers that others want out; with `all` also of those that its own user wants out.
 pub(crate) fn forget_drains(
     connection: &mut Connection,
     hostgroup: u32,
     instance: &str,
+    all: bool,
+    guard: Guard,
 ) -> Result<(), Fault> {
+    let of_others = if all { "" } else { " AND wants_out = 0" };
+    let instance = literal::text(instance);
     connection.query(&format!(
-        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {} AND wants_out = 0",
-        literal::text(instance)
+        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND instance = {instance}{of_others}{}",
+        guard.and()
+    ))?;
+    Ok(())
+}
+
+/// Removes what a Weir has said of one server.
+pub(crate) fn release(
+    connection: &mut Connection,
+    hostgroup: u32,
+    server: &Endpoint,
+    instance: &str,
+    guard: Guard,
+) -> Result<(), Fault> {
+    let (server, instance) = (literal::text(&server.to_string()), literal::text(instance));
+    connection.query(&format!(
+        "DELETE FROM weir.drains WHERE writer_hostgroup = {hostgroup} AND server = {server} AND instance = {instance}{}",
+        guard.and()
     ))?;
     Ok(())
 }
@@ -265,16 +333,24 @@ impl Row<'_> {
 }
 
 /// Writes the row of this Weir.
-pub(crate) fn beat(connection: &mut Connection, hostgroup: u32, own: &InstanceRow) -> Result<(), Fault> {
+pub(crate) fn beat(
+    connection: &mut Connection,
+    hostgroup: u32,
+    own: &InstanceRow,
+    guard: Guard,
+) -> Result<(), Fault> {
     let InstanceRow { instance, beat, says } = own;
     let Announcement { epoch, lease_ms, sees_writer, clear_of } = says;
-    connection.query(&format!(
-        "INSERT INTO weir.instances (writer_hostgroup, instance, beat, epoch, lease_ms, sees_writer, clear_of) VALUES \
-         ({hostgroup}, {}, {beat}, {epoch}, {lease_ms}, {}, {clear_of}) ON DUPLICATE KEY UPDATE beat = VALUES(beat), \
-         epoch = VALUES(epoch), lease_ms = VALUES(lease_ms), sees_writer = VALUES(sees_writer), clear_of = \
-         VALUES(clear_of)",
+    let values = format!(
+        "{hostgroup}, {}, {beat}, {epoch}, {lease_ms}, {}, {clear_of}",
         literal::text(instance),
         u8::from(*sees_writer)
+    );
+    connection.query(&format!(
+        "INSERT INTO weir.instances (writer_hostgroup, instance, beat, epoch, lease_ms, sees_writer, clear_of) {} ON \
+         DUPLICATE KEY UPDATE beat = VALUES(beat), epoch = VALUES(epoch), lease_ms = VALUES(lease_ms), sees_writer = \
+         VALUES(sees_writer), clear_of = VALUES(clear_of)",
+        guard.values(&values)
     ))?;
     Ok(())
 }
@@ -285,11 +361,13 @@ pub(crate) fn forget(
     hostgroup: u32,
     instance: &str,
     beat: Option<u64>,
+    guard: Guard,
 ) -> Result<(), Fault> {
     let still = beat.map(|beat| format!(" AND beat = {beat}")).unwrap_or_default();
     let instance = literal::text(instance);
     connection.query(&format!(
-        "DELETE FROM weir.instances WHERE writer_hostgroup = {hostgroup} AND instance = {instance}{still}"
+        "DELETE FROM weir.instances WHERE writer_hostgroup = {hostgroup} AND instance = {instance}{still}{}",
+        guard.and()
     ))?;
     Ok(())
 }
@@ -300,21 +378,26 @@ pub(crate) fn propose(
     hostgroup: u32,
     instance: &Arc<str>,
     proposal: &Proposal,
+    guard: Guard,
 ) -> Result<(), Fault> {
-    connection.query(&statement(hostgroup, instance, proposal))?;
+    connection.query(&statement(hostgroup, instance, proposal, guard))?;
     Ok(())
 }
 
-fn statement(hostgroup: u32, instance: &str, proposal: &Proposal) -> String {
+fn statement(hostgroup: u32, instance: &str, proposal: &Proposal, guard: Guard) -> String {
     let (from, set) = match proposal {
         Proposal::Claim { from: (0, 0), to, address, is_open } => {
-            return format!(
-                "INSERT IGNORE INTO weir.topology (writer_hostgroup, epoch, version, writer, writer_address, \
-                 claimed_by, is_open, switching_to, switching_by) VALUES ({hostgroup}, 1, 1, {}, {}, {}, {}, '', '')",
+            let values = format!(
+                "{hostgroup}, 1, 1, {}, {}, {}, {}, '', ''",
                 literal::text(&to.to_string()),
                 literal::text(address.as_deref().unwrap_or_default()),
                 literal::text(instance),
                 u8::from(*is_open)
+            );
+            return format!(
+                "INSERT IGNORE INTO weir.topology (writer_hostgroup, epoch, version, writer, writer_address, \
+                 claimed_by, is_open, switching_to, switching_by) {}",
+                guard.values(&values)
             );
         }
         Proposal::Claim { from, to, address, is_open } => {
@@ -338,7 +421,8 @@ fn statement(hostgroup: u32, instance: &str, proposal: &Proposal) -> String {
     let (epoch, version) = from;
     format!(
         "UPDATE weir.topology SET version = version + 1, {set} WHERE writer_hostgroup = {hostgroup} AND epoch = {epoch} \
-         AND version = {version}"
+         AND version = {version}{}",
+        guard.and()
     )
 }
 
@@ -390,9 +474,15 @@ mod tests {
     fn a_change_is_made_to_the_version_that_was_read() {
         let to = Endpoint::new("db'1\\", 3306);
         let claim = |from| Proposal::Claim { from, to: to.clone(), address: None, is_open: false };
-        let sql = statement(10, "a", &claim((3, 9)));
+        let sql = statement(10, "a", &claim((3, 9)), Guard::Always);
         assert!(sql.ends_with("WHERE writer_hostgroup = 10 AND epoch = 3 AND version = 9"), "{sql}");
         assert!(sql.contains("writer = _utf8mb4 X'646227315C3A33333036'"), "{sql}");
-        assert!(statement(10, "a", &claim((0, 0))).starts_with("INSERT IGNORE"));
+        let first = |guard| statement(10, "a", &claim((0, 0)), guard);
+        assert!(first(Guard::Always).starts_with("INSERT IGNORE"));
+        // With replication by no server that has become read_only meanwhile.
+        let sql = statement(10, "a", &claim((3, 9)), Guard::Writable);
+        for sql in [sql, first(Guard::Writable)] {
+            assert!(sql.ends_with("@@GLOBAL.read_only = 0"), "{sql}");
+        }
     }
 }

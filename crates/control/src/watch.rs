@@ -245,12 +245,12 @@ fn learn(options: &Options, shared: &ServerShared) -> Option<Known> {
     match ask_for_variables(options) {
         Ok(known) => {
             let count = known.variables.names().len();
-            tracing::info!(server = %shared.endpoint, count, "session variables are known");
+            tracing::info!(server = %shared.endpoint, count, "session variables have been read");
             shared.learn_session_variables(known.variables.clone());
             Some(known)
         }
         Err(error) => {
-            tracing::debug!(server = %shared.endpoint, %error, "session variables can't be learnt");
+            tracing::debug!(server = %shared.endpoint, %error, "session variables can't be read");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! What became of every row, and the check at the end that the database agrees.
+//! Records what became of every row, and checks at the end that the database agrees.
 
 use std::collections::HashMap;
 use std::fmt;

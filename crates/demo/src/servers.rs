@@ -1,4 +1,4 @@
-//! What the servers themselves say about the statements they got.
+//! Asks the servers which statements they have executed.
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};

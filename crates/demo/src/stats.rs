@@ -1,4 +1,4 @@
-//! What the load has seen, shared by its connections, the view and the script.
+//! Counters of the load, shared by its connections, the view and the script.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Kills and returns of writers with assisted eviction; without it as many, but 10 at most [default: 6]
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000), value_name = "N")]
     cycles: Option<u32>,
+    /// Rounds of maintenance: a switchover, drains and OFFLINE_SOFT of the writer and of a reader [default: 20]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1000), value_name = "N")]
+    rounds: Option<u32>,
     /// sysbench's threads; 0 for probes alone [default: 32]
     #[arg(long, value_parser = value_parser!(u32).range(0..=1000), value_name = "N")]
     threads: Option<u32>,
@@ -73,6 +76,8 @@ pub(crate) struct Scale {
     pub(crate) switchovers: u32,
     /// Kills and returns.
     pub(crate) cycles: u32,
+    /// Rounds of maintenance.
+    pub(crate) rounds: u32,
     /// Load beside the probes.
     pub(crate) load: Amount,
     /// Undisturbed time before the event.
@@ -84,6 +89,7 @@ pub(crate) struct Scale {
 const FULL: Scale = Scale {
     switchovers: 50,
     cycles: 6,
+    rounds: 20,
     load: Amount { threads: 32, rate: 0, tables: 4, table_rows: 20_000 },
     warm_up: Duration::from_secs(5),
     settle: Duration::from_secs(3),
@@ -91,6 +97,7 @@ const FULL: Scale = Scale {
 const QUICK: Scale = Scale {
     switchovers: 10,
     cycles: 2,
+    rounds: 3,
     warm_up: Duration::from_secs(3),
     settle: Duration::from_secs(2),
     ..FULL
@@ -98,6 +105,7 @@ const QUICK: Scale = Scale {
 const SMOKE: Scale = Scale {
     switchovers: 3,
     cycles: 1,
+    rounds: 1,
     load: Amount { threads: 4, rate: 0, tables: 1, table_rows: 1_000 },
     warm_up: Duration::from_secs(1),
     settle: Duration::from_secs(1),
@@ -131,6 +139,7 @@ impl Args {
         Scale {
             switchovers: self.switchovers.unwrap_or(scale.switchovers),
             cycles: self.cycles.unwrap_or(scale.cycles),
+            rounds: self.rounds.unwrap_or(scale.rounds),
             load: Amount {
                 threads: self.threads.unwrap_or(scale.load.threads),
                 rate: self.rate.unwrap_or(scale.load.rate),
@@ -167,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_smoke_run_is_short_and_can_be_changed() {
-        let args = parse(&["--smoke", "--switchovers", "2"]).unwrap();
-        assert_eq!(args.scale(), Scale { switchovers: 2, ..SMOKE });
+        let args = parse(&["--smoke", "--switchovers", "2", "--rounds", "4"]).unwrap();
+        assert_eq!(args.scale(), Scale { switchovers: 2, rounds: 4, ..SMOKE });
         assert!(args.scenarios().len() < Scenario::all().len() && !args.has(PeerKind::HaProxy));
         assert!(parse(&["--smoke", "--quick"]).is_err());
     }

@@ -127,6 +127,7 @@ impl WeirPeer {
         let mut config = match stage.servers()? {
             Servers::Galera(_) => WeirConfig::for_servers(&servers, listen),
             Servers::Group(_) => group_config(&servers, listen),
+            Servers::Replication(_) => replication_config(&servers, listen),
         };
         change(&mut config);
         let name = format!("weir-{}", stage.number());
@@ -160,6 +161,11 @@ impl WeirPeer {
     /// Whether its log has this text.
     pub(crate) fn has_logged(&self, text: &str) -> bool {
         self.weir.log().contains(text)
+    }
+
+    /// How often its log has this text.
+    pub(crate) fn times_logged(&self, text: &str) -> usize {
+        self.weir.log().matches(text).count()
     }
 
     /// Its process.
@@ -227,17 +233,33 @@ impl WeirPeer {
 
 /// Read/write split over the members of a group.
 fn group_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
-    let mut config = WeirConfig::new(listen);
-    for server in servers {
-        config.server(*server, hostgroup::WRITER, &[]);
-    }
     let row = [
         ("writer_hostgroup", hostgroup::WRITER.into()),
         ("backup_writer_hostgroup", hostgroup::BACKUP_WRITER.into()),
         ("reader_hostgroup", hostgroup::READER.into()),
         ("offline_hostgroup", hostgroup::OFFLINE.into()),
     ];
-    config.push("mysql_group_replication_hostgroups", &row).user(Account::APP, hostgroup::WRITER, &[]);
+    let mut config = split_config(servers, listen);
+    config.push("mysql_group_replication_hostgroups", &row);
+    config
+}
+
+/// Read/write split over a source and its replicas. The source reads where nobody else can.
+fn replication_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+    let row =
+        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
+    let mut config = split_config(servers, listen);
+    config.push("mysql_replication_hostgroups", &row).variable("monitor_writer_is_also_reader", false);
+    config
+}
+
+/// The servers, the application's user and the monitor's.
+fn split_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+    let mut config = WeirConfig::new(listen);
+    for server in servers {
+        config.server(*server, hostgroup::WRITER, &[]);
+    }
+    config.user(Account::APP, hostgroup::WRITER, &[]);
     config.variable("monitor_username", Account::MONITOR.user);
     config.variable("monitor_password", Account::MONITOR.password);
     config

@@ -1,4 +1,4 @@
-//! What is recorded while something happens to a cluster.
+//! Records what happens to a cluster and its clients.
 
 use std::fmt;
 

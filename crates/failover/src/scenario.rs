@@ -37,12 +37,16 @@ pub(crate) enum Scenario {
     Rejoin,
     /// Nodes are killed and come back, in turn.
     Cycles,
+    /// Switchovers, drains and OFFLINE_SOFT, ordered in turn from either of two Weirs.
+    Maintenance,
     /// A group's planned switchovers.
     GroupSwitchover,
     /// SIGTERM of a group's primary.
     GroupTerminated,
     /// SIGKILL of a group's primary.
     GroupKilled,
+    /// Maintenance of a source and its replicas.
+    ReplicationMaintenance,
 }
 
 /// The servers that a scenario needs.
@@ -54,11 +58,13 @@ pub(crate) enum Place {
     Namespaces,
     /// Three members of a MySQL group.
     Group,
+    /// Three MariaDB servers with asynchronous replication.
+    Replication,
 }
 
 impl Place {
     /// In the order in which they are set up; one at a time, for memory's sake.
-    pub(crate) const ALL: [Place; 3] = [Place::Galera, Place::Namespaces, Place::Group];
+    pub(crate) const ALL: [Place; 4] = [Place::Galera, Place::Namespaces, Place::Group, Place::Replication];
 }
 
 impl Scenario {
@@ -84,9 +90,13 @@ impl Scenario {
             Scenario::WeirKilled => "Weir is killed, a second one beside it",
             Scenario::Rejoin => "a killed node comes back under load",
             Scenario::Cycles => "nodes are killed and come back, in turn",
+            Scenario::Maintenance => "switchovers, drains and OFFLINE_SOFT by either of two Weirs",
             Scenario::GroupSwitchover => "Group Replication: planned switchovers",
             Scenario::GroupTerminated => "Group Replication: SIGTERM of the primary",
             Scenario::GroupKilled => "Group Replication: SIGKILL of the primary",
+            Scenario::ReplicationMaintenance => {
+                "asynchronous replication: switchovers, drains and OFFLINE_SOFT by either of two Weirs"
+            }
         }
     }
 
@@ -97,6 +107,7 @@ impl Scenario {
                 Place::Namespaces
             }
             Scenario::GroupSwitchover | Scenario::GroupTerminated | Scenario::GroupKilled => Place::Group,
+            Scenario::ReplicationMaintenance => Place::Replication,
             _ => Place::Galera,
         }
     }

@@ -1,4 +1,5 @@
-//! The servers of a stage: a Galera cluster or a Group Replication group, as far as scenarios treat them alike.
+//! The servers of a stage: a Galera cluster, a Group Replication group or a source with its replicas, as far as scenarios
+//! treat them alike.
 
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ pub(crate) enum Servers {
     Galera(Galera),
     /// MySQL Group Replication, m1 and following.
     Group(Mysql),
+    /// MariaDB with asynchronous replication, m1 and following: one of them writes, the others are its replicas.
+    Replication(Mysql),
 }
 
 /// One of them, as it is now.
@@ -39,7 +42,9 @@ impl Servers {
     pub(crate) fn galera(&self) -> Result<&Galera, FailoverError> {
         match self {
             Servers::Galera(galera) => Ok(galera),
-            Servers::Group(_) => Err(FailoverError::Impossible("this is no Galera cluster".to_owned())),
+            Servers::Group(_) | Servers::Replication(_) => {
+                Err(FailoverError::Impossible("this is no Galera cluster".to_owned()))
+            }
         }
     }
 
@@ -47,7 +52,7 @@ impl Servers {
     pub(crate) fn dir(&self) -> &Path {
         match self {
             Servers::Galera(galera) => galera.dir(),
-            Servers::Group(group) => group.dir(),
+            Servers::Group(mysql) | Servers::Replication(mysql) => mysql.dir(),
         }
     }
 
@@ -63,14 +68,14 @@ impl Servers {
                 };
                 galera.nodes().iter().map(server).collect()
             }
-            Servers::Group(group) => {
+            Servers::Group(mysql) | Servers::Replication(mysql) => {
                 let server = |(server, index): (&weir_testkit::MysqlServer, usize)| Server {
                     index,
                     name: server.name(),
                     address: server.addr(),
                     is_awake: server.process().is_some(),
                 };
-                group.servers().iter().zip(1..).map(server).collect()
+                mysql.servers().iter().zip(1..).map(server).collect()
             }
         }
     }
@@ -99,7 +104,7 @@ impl Servers {
     pub(crate) fn log_path(&self, index: usize) -> PathBuf {
         match self {
             Servers::Galera(galera) => galera.node(index).log_path(),
-            Servers::Group(group) => group.server(index).log_path(),
+            Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).log_path(),
         }
     }
 
@@ -107,23 +112,62 @@ impl Servers {
     pub(crate) fn root_query(&self, index: usize, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).root_query(sql),
-            Servers::Group(group) => group.server(index).root_query(sql),
+            Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).root_query(sql),
         }
     }
 
-    /// What a session says to see everything that was committed before.
-    pub(crate) fn causal(&self) -> &'static str {
+    /// What a session says to see everything that was committed before; with asynchronous replication nothing helps but
+    /// [`Servers::wait_alike`].
+    pub(crate) fn causal(&self) -> Option<&'static str> {
         match self {
-            Servers::Galera(_) => "SET SESSION wsrep_sync_wait = 15",
-            Servers::Group(_) => "SET SESSION group_replication_consistency = 'BEFORE'",
+            Servers::Galera(_) => Some("SET SESSION wsrep_sync_wait = 15"),
+            Servers::Group(_) => Some("SET SESSION group_replication_consistency = 'BEFORE'"),
+            Servers::Replication(_) => None,
         }
+    }
+
+    /// Waits until the replicas of a source have everything that it has.
+    pub(crate) fn wait_alike(&self) -> Result<(), FailoverError> {
+        match self {
+            Servers::Galera(_) | Servers::Group(_) => Ok(()),
+            Servers::Replication(mysql) => Ok(mysql.wait_replicated_from(self.source()?.index)?),
+        }
+    }
+
+    /// The server that is not read-only.
+    fn source(&self) -> Result<Server, FailoverError> {
+        let writes = |server: &Server| {
+            self.root_query(server.index, "SELECT @@GLOBAL.read_only").is_ok_and(|rows| rows == [["0"]])
+        };
+        let source = self.awake().into_iter().find(writes);
+        source.ok_or_else(|| FailoverError::Impossible("every server is read_only".to_owned()))
+    }
+
+    /// Those of which the first that does not refuse it makes a table for all.
+    pub(crate) fn makers(&self) -> Result<Vec<Server>, FailoverError> {
+        match self {
+            Servers::Galera(_) | Servers::Group(_) => Ok(self.awake()),
+            // root may write on a replica, too, and nobody else would get it.
+            Servers::Replication(_) => Ok(vec![self.source()?]),
+        }
+    }
+
+    /// Starts one that was stopped or killed, and waits until it has joined the others.
+    pub(crate) fn start(&self, index: usize) -> Result<(), FailoverError> {
+        match self {
+            Servers::Galera(galera) => galera.start_node(index)?,
+            Servers::Group(_) => self.repair()?,
+            // It goes on as a replica, and read_only, by its my.cnf.
+            Servers::Replication(mysql) => mysql.server(index).start()?,
+        }
+        self.number(index)
     }
 
     /// SIGTERM, and waits for the end.
     pub(crate) fn stop(&self, index: usize) -> Result<(), TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).stop(),
-            Servers::Group(group) => group.server(index).stop(),
+            Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).stop(),
         }
     }
 
@@ -131,7 +175,7 @@ impl Servers {
     pub(crate) fn kill(&self, index: usize) -> Result<(), TestkitError> {
         match self {
             Servers::Galera(galera) => galera.node(index).kill(),
-            Servers::Group(group) => group.server(index).kill(),
+            Servers::Group(mysql) | Servers::Replication(mysql) => mysql.server(index).kill(),
         }
     }
 
@@ -140,15 +184,23 @@ impl Servers {
         match self {
             Servers::Galera(galera) => galera.repair()?,
             Servers::Group(group) => repair_group(group)?,
+            Servers::Replication(mysql) => {
+                let away = mysql.servers().iter().filter(|server| server.process().is_none());
+                away.into_iter().try_for_each(weir_testkit::MysqlServer::start)?;
+                self.wait_alike()?;
+            }
         }
         self.all().iter().try_for_each(|server| self.number(server.index))
     }
 
     /// Writes a server's number into its own table `node`, and nobody else's.
     pub(crate) fn number(&self, index: usize) -> Result<(), FailoverError> {
-        self.root_query(index, &format!("{}; SELECT COUNT(*) FROM {}.node", self.causal(), rows::SCHEMA))?;
+        let causal = self.causal().map(|causal| format!("{causal}; ")).unwrap_or_default();
+        self.root_query(index, &format!("{causal}SELECT COUNT(*) FROM {}.node", rows::SCHEMA))?;
         let sql = match self {
             Servers::Galera(_) => rows::node_sql(index, "wsrep_on = OFF"),
+            // read_only does not bind root.
+            Servers::Replication(_) => rows::node_sql(index, "sql_log_bin = OFF"),
             Servers::Group(_) => {
                 let is_read_only = self.root_query(index, "SELECT @@GLOBAL.super_read_only")?;
                 let alone = rows::node_sql(index, "sql_log_bin = OFF");

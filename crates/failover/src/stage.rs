@@ -1,4 +1,4 @@
-//! What scenarios share: the servers, and how a run through proxies is recorded and checked.
+//! The stage that scenarios share: the servers, and how a run through proxies is recorded and checked.
 
 use std::cell::{Cell, OnceCell};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_testkit::report::Machine;
-use weir_testkit::{Account, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench, preflight};
+use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench, preflight};
 
 use crate::args::{Args, Scale};
 use crate::error::FailoverError;
@@ -36,6 +36,8 @@ const SERVER_SETTINGS: &str =
 /// The group's timings: a killed node is given up after 2 s. What is in front of it can't be faster by itself.
 const PROVIDER_OPTIONS: &str = "evs.inactive_check_period=PT0.1S;evs.keepalive_period=PT0.1S;\
     evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.join_retrans_period=PT0.1S;evs.install_timeout=PT4S";
+/// Of servers with asynchronous replication: one that comes back is a replica, and replicas apply as fast as the source writes.
+const REPLICATION_SETTINGS: &str = "read_only=ON\nslave_parallel_threads=4\nslave_parallel_mode=optimistic";
 /// HAProxy's check logs in with it.
 pub(crate) const CHECK_USER: &str = "haproxy_check";
 const SERVERS: u8 = 3;
@@ -116,6 +118,7 @@ impl<'a> Stage<'a> {
                 Servers::Galera(self.start_galera(self.network()?.places())?)
             }
             Place::Group => Servers::Group(self.start_group()?),
+            Place::Replication => Servers::Replication(self.start_replication()?),
         };
         progress("filling sysbench's tables");
         let first = servers.all().first().map(|server| server.address);
@@ -175,6 +178,30 @@ impl<'a> Stage<'a> {
         Ok(group)
     }
 
+    fn start_replication(&self) -> Result<Mysql, FailoverError> {
+        progress("starting three MariaDB servers with asynchronous replication");
+        let mysql = Mysql::start(&MysqlOptions {
+            purpose: "failoverar".to_owned(),
+            family: Family::Mariadb,
+            servers: SERVERS,
+            first_address: Ipv4Addr::from_bits(self.args.address.to_bits() | 2 << 16),
+            extra_cnf: format!("{SERVER_SETTINGS}\n{REPLICATION_SETTINGS}"),
+            root: self.args.data_dir.clone(),
+            keep: self.args.keep,
+            progress,
+            cancel: Arc::clone(&self.cancel),
+            ..MysqlOptions::tests()
+        })?;
+        let Account { user, .. } = Account::MONITOR;
+        // For `weir switchover`, and for the tables by which several Weirs tell each other what they do.
+        mysql.source().root_query(&format!(
+            "SET GLOBAL read_only = OFF; \
+             GRANT READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD ON *.* TO {user}@'%'; \
+             GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.* TO {user}@'%'"
+        ))?;
+        Ok(mysql)
+    }
+
     /// All servers up and well.
     pub(crate) fn healthy(&self) -> Result<&Servers, FailoverError> {
         let servers = self.servers()?;
@@ -186,11 +213,10 @@ impl<'a> Stage<'a> {
     fn table(&self) -> Result<String, FailoverError> {
         let table = format!("rows_{}", self.number());
         let servers = self.servers()?;
-        let awake = servers.awake();
         let sql = rows::table_sql(&table);
         // A group's secondaries refuse it, and one of the servers does not.
         let mut refused = None;
-        let made = awake.iter().any(|server| match servers.root_query(server.index, &sql) {
+        let made = servers.makers()?.iter().any(|server| match servers.root_query(server.index, &sql) {
             Ok(_) => true,
             Err(error) => {
                 refused = Some(error);
@@ -200,7 +226,7 @@ impl<'a> Stage<'a> {
         if let Some(error) = refused.filter(|_| !made) {
             return Err(error.into());
         }
-        let addresses: Vec<SocketAddrV4> = awake.iter().map(|server| server.address).collect();
+        let addresses: Vec<SocketAddrV4> = servers.awake().iter().map(|server| server.address).collect();
         rows::wait_for_table(&addresses, &table)?;
         Ok(table)
     }
@@ -222,6 +248,11 @@ impl<'a> Stage<'a> {
     /// A run through the first of these proxies, with load or with probes alone. All of them and the servers are
     /// watched.
     pub(crate) fn run(&self, peers: &[&Peer], has_load: bool) -> Result<Run, FailoverError> {
+        self.run_with(peers, if has_load { self.scale.load.threads } else { 0 })
+    }
+
+    /// The same with so many threads of sysbench.
+    pub(crate) fn run_with(&self, peers: &[&Peer], threads: u32) -> Result<Run, FailoverError> {
         let first = peers.first().ok_or_else(|| FailoverError::Impossible("no proxy".to_owned()))?;
         let servers = self.servers()?;
         let table = self.table()?;
@@ -233,7 +264,6 @@ impl<'a> Stage<'a> {
         logs.extend(peers.iter().zip(1..).filter_map(|(peer, number)| {
             Some(Log { source: Source::Proxy(number), path: peer.log_path()? })
         }));
-        let threads = if has_load { self.scale.load.threads } else { 0 };
         let run = Run::start(first.target(), table, logs, servers.dir(), self, threads)?;
         self.wait("writes and reads through the proxy", READY_TIMEOUT_S, || Ok(run.probes_answered()))?;
         self.pause(self.scale.warm_up)?;
@@ -245,12 +275,13 @@ impl<'a> Stage<'a> {
         let (table, threads) = (run.table().to_owned(), run.threads());
         let recording = run.finish()?;
         let servers = self.servers()?;
+        servers.wait_alike()?;
         let mut found: Vec<(String, Rows)> = Vec::new();
         for server in servers.awake() {
             // A node that has just come back may need a moment.
             let mut rows = Err(FailoverError::Impossible("nobody was asked".to_owned()));
             let asked = self.wait("an answer about the rows", ROWS_TIMEOUT_S, || {
-                rows = rows::rows(server.address, &table, Some(servers.causal()));
+                rows = rows::rows(server.address, &table, servers.causal());
                 Ok(rows.is_ok())
             });
             match (asked, rows) {

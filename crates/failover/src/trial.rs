@@ -1,4 +1,4 @@
-//! What a scenario has shown through one proxy.
+//! The result of a scenario through one proxy.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What has to be at a server before stages can play there.
+//! Prepares a server for the stages that play there.
 
 use weir_testkit::{Account, Family, Mysql, MysqlServer};
 

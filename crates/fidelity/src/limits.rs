@@ -1,4 +1,4 @@
-//! What differs for a reason: every limit that the guide names (docs/guide/multiplexing.md, "Limits"), with the cells
+//! Lists the known differences: every limit that the guide names (docs/guide/multiplexing-limits.md), with the cells
 //! where it shows. A difference that none of them covers is wrong.
 
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What a session sees of itself, as labels and values that can be compared.
+//! Reads what a session sees of itself, as labels and values that can be compared.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where the rows of unqualified INSERTs land, and with what in them.
+//! Finds where the rows of unqualified INSERTs land, and their values.
 
 use crate::client::Client;
 use crate::error::FidelityError;

@@ -1,4 +1,4 @@
-//! What is made of a cell: everything that was seen through Weir beside what was seen at the server.
+//! Judges a cell: compares everything that was seen through Weir with what was seen at the server.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Who may see more than health: HTTP's Basic authentication (RFC 7617) with the accounts of the admin interface, or a
+//! Checks access to more than health: HTTP's Basic authentication (RFC 7617) with the admin interface's accounts, or a
 //! bearer token (RFC 6750).
 
 use std::net::IpAddr;
@@ -52,7 +52,7 @@ pub(crate) enum Denial {
     #[error("wrong user, password or token")]
     WrongCredentials,
     #[error(
-        "the default password counts on this machine only: change admin-admin_credentials or admin-stats_credentials"
+        "the default password works on this machine only: change admin-admin_credentials or admin-stats_credentials"
     )]
     WellKnown,
 }

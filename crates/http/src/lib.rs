@@ -59,7 +59,7 @@ pub enum Page {
     Topology,
     /// `servers`: connections and traffic of each server.
     Servers,
-    /// `digests`: the statements that took longest in all.
+    /// `digests`: the statements with the greatest total time.
     Digests,
     /// `processlist`: the sessions of now.
     Processlist,

@@ -55,9 +55,9 @@ impl Desk {
     ) -> Result<T, Response> {
         let _turn = self.turn.lock().await;
         let source = self.source.clone();
-        tokio::task::spawn_blocking(move || question(&*source)).await.map_err(|_| {
-            refuse(StatusCode::INTERNAL_SERVER_ERROR, "this could not be found out: see the log")
-        })
+        tokio::task::spawn_blocking(move || question(&*source))
+            .await
+            .map_err(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, "no answer: see the log"))
     }
 }
 

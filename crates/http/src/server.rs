@@ -208,7 +208,9 @@ fn serve(runtime: &Runtime, mut inbox: mpsc::UnboundedReceiver<Change>, source: 
                                 let task = tokio::spawn(accept(listener, floor.clone()));
                                 listening.insert(address, task.abort_handle());
                             }
-                            Err(error) => tracing::error!(%address, %error, "HTTP is not served here"),
+                            Err(error) => {
+                                tracing::error!(%address, %error, "can't serve HTTP on this address")
+                            }
                         }
                     }
                 }
@@ -239,7 +241,7 @@ async fn accept(listener: tokio::net::TcpListener, floor: Floor) {
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "no client could be accepted for HTTP");
+                tracing::warn!(%error, "can't accept a client for HTTP");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

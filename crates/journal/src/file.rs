@@ -88,7 +88,7 @@ impl LogFile {
             Err(error) => {
                 if self.lost == 0 {
                     let base = self.settings.base.display();
-                    tracing::warn!(file = %base, %error, "a log can't be written: lines are left out");
+                    tracing::warn!(file = %base, %error, "a log can't be written: lines are dropped");
                 }
                 self.lost = self.lost.saturating_add(lines);
                 outcome.lost += lines;

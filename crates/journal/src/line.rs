@@ -181,7 +181,7 @@ fn admin_statement(statement: &[u8]) -> Vec<u8> {
     let lower = statement.to_ascii_lowercase();
     let names = |word: &[u8]| lower.windows(word.len()).any(|window| window == word);
     if !speaks_of_secrets(&lower)
-        && ![&b"credentials"[..], b"token", b"mysql_users"].iter().any(|word| names(word))
+        && ![&b"credentials"[..], b"token", b"mysql_users", b"weir_topology"].iter().any(|word| names(word))
     {
         return statement.to_vec();
     }
@@ -308,6 +308,10 @@ mod tests {
             ("SET admin-admin_credentials='a:b'", "SET admin-admin_credentials='***'"),
             ("SET admin-web_token='abc'", "SET admin-web_token='***'"),
             ("INSERT INTO mysql_users VALUES ('app','b')", "INSERT INTO mysql_users VALUES ('***','***')"),
+            (
+                "REPLACE INTO weir_topology VALUES (10,'a','b')",
+                "REPLACE INTO weir_topology VALUES (10,'***','***')",
+            ),
             (
                 "UPDATE global_variables SET variable_value='b' WHERE variable_name='mysql-monitor_password'",
                 "UPDATE global_variables SET variable_value='***' WHERE variable_name='mysql-monitor_password'",

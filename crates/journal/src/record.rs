@@ -1,4 +1,4 @@
-//! What is logged, and its form between the threads: numbers and texts one after the other, never outside the process.
+//! Log records, and their encoding between threads: numbers and texts one after the other, never outside the process.
 
 use crate::Log;
 

@@ -207,7 +207,7 @@ impl Desk {
                 tracing::warn!(
                     log = log.word(),
                     lines,
-                    "lines of a log were left out: buffer or disk is full"
+                    "lines of a log were dropped: the buffer or the disk is full"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What the fuzz targets and the corpus test run: every parser on any bytes, with the rules that
+//! Runs every parser on any bytes, for the fuzz targets and the corpus test, with the rules that
 //! must hold for whatever it accepts. A broken rule panics, and so does nothing else.
 
 use crate::auth::{StoredPassword, rsa};

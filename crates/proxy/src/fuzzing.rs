@@ -1,7 +1,7 @@
 //! What the fuzz targets and the corpus test run: a worker whose client, or whose server, says anything. A broken
 //! rule panics, and so does nothing else.
 
-mod aside;
+mod detour;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,13 +20,13 @@ use weir_protocol::status::StatusFlags;
 use weir_routing::Rules;
 use weir_topology::{Endpoint, ServerShared};
 
-use crate::core::Core;
 use crate::listener::Peer;
 use crate::outbox::{Order, SocketId};
 use crate::shared::{Message, Shared};
 use crate::snapshot::{Account, Hostgroup, Member, Server, Snapshot};
+use crate::worker::Worker;
 
-pub use aside::fuzz_core_aside;
+pub use detour::fuzz_core_aside;
 
 /// Fewer steps than this lead to an end, whatever comes.
 const STEPS_MAX: usize = 10_000;
@@ -111,7 +111,7 @@ enum Role {
 
 /// A worker with one client and any number of connections to its servers.
 struct Bench {
-    core: Core,
+    core: Worker,
     shared: Arc<Shared>,
     servers: Vec<Arc<Server>>,
     client: Option<SocketId>,
@@ -145,7 +145,7 @@ impl Bench {
         let servers: Vec<Arc<Server>> = ports.iter().map(|port| Arc::new(server(*port))).collect();
         let snapshot = snapshot(&servers, rules, is_persistent);
         let (shared, _) = Shared::new(1, Box::new(|_| ())).expect("an eventfd");
-        let mut core = Core::new(0, shared.clone(), snapshot, [7; 32], 1);
+        let mut core = Worker::new(0, shared.clone(), snapshot, [7; 32], 1);
         let listener = Listener::split(ListenAddress::Unix("/run/weir.sock".into()));
         let client = core.accept(Peer::Unix, &Arc::new(listener), 1);
         let (conns, to_client) = (Vec::new(), Vec::new());
@@ -250,7 +250,7 @@ impl Bench {
             self.settle();
         }
         let census = self.core.census();
-        assert_eq!((census.sessions, census.backends, census.parked), (0, 0, 0), "{census:?}");
+        assert_eq!((census.sessions, census.connections, census.parked), (0, 0, 0), "{census:?}");
         assert!(census.pools.iter().all(|pool| pool.open == 0 && pool.dialing == 0 && pool.handovers == 0));
         let open = |server: &Arc<Server>| server.shared.connections_open.load(Ordering::Relaxed);
         assert!(self.servers.iter().all(|server| open(server) == 0));
@@ -273,11 +273,11 @@ impl Bench {
             self.steps += 1;
             assert!(self.steps < STEPS_MAX, "no end");
             let (mut dirty, mut orders) = (Vec::new(), Vec::new());
-            self.core.out.take_dirty(&mut dirty);
+            self.core.out().take_dirty(&mut dirty);
             for id in &dirty {
                 self.send(*id);
             }
-            self.core.out.take_orders(&mut orders);
+            self.core.out().take_orders(&mut orders);
             let is_idle = dirty.is_empty() && orders.is_empty();
             for order in orders {
                 self.carry_out(order);
@@ -289,13 +289,13 @@ impl Bench {
     }
 
     fn send(&mut self, id: SocketId) {
-        let bytes = self.core.out.unsent(id).to_vec();
+        let bytes = self.core.out().unsent(id).to_vec();
         if Some(id) == self.client {
             self.to_client.extend_from_slice(&bytes);
         } else if let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) {
             conn.inbox.extend_from_slice(&bytes);
         }
-        if self.core.out.sent(id, bytes.len()) {
+        if self.core.out().sent(id, bytes.len()) {
             self.core.drained(id, self.now);
         }
     }
@@ -322,7 +322,7 @@ impl Bench {
                 self.send(id);
                 self.conns.retain(|conn| conn.id != id);
                 self.client = self.client.filter(|client| *client != id);
-                self.core.out.forget(id);
+                self.core.out().forget(id);
             }
         }
     }

@@ -1,20 +1,26 @@
 //! The data plane: workers that own their clients, their connections to servers and nothing in common.
 //!
-//! [`core::Core`] is a worker as a state machine without I/O; [`driver`] gives it sockets and a clock;
+//! [`worker::Worker`] is a worker as a state machine without I/O; [`io`] gives it sockets and a clock;
 //! [`service::Service`] is all of them. What they know of configuration and topology is a
 //! [`snapshot::Snapshot`], swapped whole.
 
 #![forbid(unsafe_code)]
 
-pub mod core;
-pub mod driver;
+mod client;
+mod diagnostics;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod io;
 pub mod listener;
 pub mod outbox;
+mod plan;
+mod pool;
+mod recovery;
+mod server;
 pub mod service;
 pub mod session_id;
 pub mod shared;
 pub mod snapshot;
-pub mod statistics;
+pub mod stats;
 pub mod verifier;
+pub mod worker;

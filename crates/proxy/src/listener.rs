@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use weir_config::{ListenAddress, Listener};
 
-use crate::driver::Stream;
+use crate::io::Stream;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 4096;

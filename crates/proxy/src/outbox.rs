@@ -42,7 +42,7 @@ pub enum Owner {
     /// A client's.
     Session(usize),
     /// A server's.
-    Backend(usize),
+    Server(usize),
 }
 
 /// An order to the driver, carried out in sequence.
@@ -374,7 +374,7 @@ impl Outbox {
     fn count(&mut self, socket: SocketId, sent: usize) {
         match self.owner(socket) {
             Some(Owner::Session(_)) => self.sent_bytes.clients += sent as u64,
-            Some(Owner::Backend(_)) => self.sent_bytes.servers += sent as u64,
+            Some(Owner::Server(_)) => self.sent_bytes.servers += sent as u64,
             None => {}
         }
     }
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_counted_however_the_driver_sends() {
         let mut outbox = Outbox::default();
-        let (client, server) = (outbox.open(Owner::Session(1)), outbox.open(Owner::Backend(1)));
+        let (client, server) = (outbox.open(Owner::Session(1)), outbox.open(Owner::Server(1)));
         for socket in [client, server] {
             outbox.send(socket, b"four");
             outbox.sent(socket, 4);

@@ -11,14 +11,14 @@ use rustls::ServerConfig;
 use weir_config::{IoDriver, Listener, WorkerScheduling};
 use weir_journal::Journal;
 
-use crate::core::Core;
-use crate::driver::{Lobby, epoll, now, uring};
+use crate::io::{Lobby, epoll, now, uring};
 use crate::listener::{Handed, ListenError, Listeners};
 use crate::session_id;
 use crate::shared::{Drain, Mailbox, Message, Reporter, Shared};
 use crate::snapshot::{Snapshot, Users};
-use crate::statistics::{DigestTable, ReportPart, SessionRow, WorkerReport};
+use crate::stats::{DigestTable, ReportPart, SessionRow, WorkerReport};
 use crate::verifier::Verifier;
+use crate::worker::Worker;
 
 /// A worker looks at its messages after each batch of events.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ pub enum StartError {
     Listen(#[from] ListenError),
     /// io_uring was asked for.
     #[error(
-        "mysql_variables.io_driver = \"io_uring\": {0} (\"auto\" takes epoll where io_uring can't be had)"
+        "mysql_variables.io_driver = \"io_uring\": {0} (\"auto\" uses epoll where io_uring is not available)"
     )]
     NoUring(io::Error),
     /// Threads, descriptors or randomness are not to be had.
@@ -96,7 +96,7 @@ impl Service {
             let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(move || {
                 schedule(scheduling);
                 // Sessions share what is counted without atomics, so they are born on their worker's thread.
-                let core = Core::new(worker, shared.clone(), snapshot, seed, now());
+                let core = Worker::new(worker, shared.clone(), snapshot, seed, now());
                 let lobby = Lobby::new(worker, shared.clone(), verifier, inbox);
                 let run = || match is_uring {
                     true => uring::Driver::new(core, lobby, uring::Driver::ring()?, tls)?.run(&stop),
@@ -203,7 +203,7 @@ fn is_uring(wanted: IoDriver) -> Result<bool, StartError> {
         Ok(_) => Ok(true),
         Err(error) if wanted == IoDriver::IoUring => Err(StartError::NoUring(error)),
         Err(error) => {
-            tracing::info!(%error, "io_uring can't be had: using epoll");
+            tracing::info!(%error, "io_uring is not available: using epoll");
             Ok(false)
         }
     }

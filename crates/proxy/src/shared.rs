@@ -16,7 +16,7 @@ use weir_topology::ServerShared;
 use crate::listener::{Accepted, Listening};
 use crate::outbox::SocketId;
 use crate::snapshot::{Snapshot, Users};
-use crate::statistics::{FullTables, ReportPart, WorkerReport};
+use crate::stats::{FullTables, ReportPart, WorkerReport};
 
 /// What one thread tells a worker.
 #[derive(Debug)]

@@ -19,12 +19,12 @@ use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::resultset::{BinaryValue, ColumnDefinition, TextResult, put_binary_row};
 use weir_protocol::status::StatusFlags;
-use weir_proxy::core::Core;
 use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::service::Service;
 use weir_proxy::shared::{Message, Shared};
-use weir_proxy::statistics::{Clock, DigestSums, ReportPart};
+use weir_proxy::stats::{Clock, DigestSums, ReportPart};
+use weir_proxy::worker::Worker;
 use weir_routing::{Options, QueryRule, Rules};
 
 #[global_allocator]
@@ -167,7 +167,7 @@ fn answer(command: &[u8]) -> Vec<u8> {
 
 /// A core with one client and one server, both played by the test.
 struct Bench {
-    core: Core,
+    core: Worker,
     journal: Journal,
     client: SocketId,
     backend: SocketId,
@@ -190,7 +190,7 @@ impl Bench {
         std::sync::Arc::get_mut(&mut snapshot).unwrap().rules = twenty_rules();
         let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
         let journal = shared.journal.clone();
-        let mut core = Core::new(0, shared, snapshot, [7; 32], 1);
+        let mut core = Worker::new(0, shared, snapshot, [7; 32], 1);
         let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();
         let mut bench = Self {
             core,
@@ -339,15 +339,15 @@ impl Bench {
 
     /// What a driver does after each batch of events.
     fn carry_out(&mut self) {
-        self.core.out.take_dirty(&mut self.dirty);
+        self.core.out().take_dirty(&mut self.dirty);
         for socket in self.dirty.drain(..) {
-            let bytes = self.core.out.unsent(socket);
+            let bytes = self.core.out().unsent(socket);
             let to = if socket == self.client { &mut self.to_client } else { &mut self.to_server };
             to.extend_from_slice(bytes);
             let count = bytes.len();
-            self.core.out.sent(socket, count);
+            self.core.out().sent(socket, count);
         }
-        self.core.out.take_orders(&mut self.orders);
+        self.core.out().take_orders(&mut self.orders);
         for order in self.orders.drain(..) {
             match order {
                 Order::Connect(socket, _) => self.backend = socket,

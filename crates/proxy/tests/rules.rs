@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_proxy::shared::Message;
-use weir_proxy::statistics::ReportPart;
+use weir_proxy::stats::ReportPart;
 use weir_routing::{Options, QueryRule, Rules};
 
 fn rule(rule_id: u32, pattern: &str) -> QueryRule {

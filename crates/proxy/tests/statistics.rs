@@ -11,7 +11,7 @@ use support::bench::Bench;
 use weir_config::MysqlVariables;
 use weir_proxy::shared::Message;
 use weir_proxy::snapshot::Hostgroup;
-use weir_proxy::statistics::{Clock, DigestSums, ReportPart, WorkerReport};
+use weir_proxy::stats::{Clock, DigestSums, ReportPart, WorkerReport};
 use weir_routing::{Options, QueryRule, Rules};
 
 const WRITER: u32 = 5;
@@ -54,7 +54,7 @@ fn counts(bench: &mut Bench) -> BTreeMap<(String, u32), u64> {
     let table = report(bench, ReportPart::Digests).digests;
     let mut sums = DigestSums::new(100);
     sums.add(table, &Clock { unix_s: 0, now: bench.now });
-    let count = |row: weir_proxy::statistics::DigestSum<'_>| {
+    let count = |row: weir_proxy::stats::DigestSum<'_>| {
         ((String::from_utf8_lossy(row.text).into_owned(), row.hostgroup), row.count)
     };
     sums.rows().map(count).collect()

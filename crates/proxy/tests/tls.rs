@@ -33,16 +33,16 @@ fn upgrade(pieces: &[&[u8]]) -> (Vec<u8>, bool) {
     let core = &mut bench.cores[0];
     core.message(Message::Snapshot(snapshot), 1);
     let id = core.accept(Peer::Unix, &support::listener(), 1).unwrap();
-    let greeting = core.out.take_unsent(id).unwrap();
-    core.out.all_sent(id, greeting);
+    let greeting = core.out().take_unsent(id).unwrap();
+    core.out().all_sent(id, greeting);
     for piece in pieces {
         core.data(id, &mut piece.to_vec(), 2);
     }
     let mut orders = Vec::new();
-    core.out.take_orders(&mut orders);
+    core.out().take_orders(&mut orders);
     let [Order::StartTls(of, leftover)] = &orders[..] else { panic!("{} orders", orders.len()) };
     assert_eq!(*of, id);
-    (leftover.clone(), core.out.unsent(id).is_empty())
+    (leftover.clone(), core.out().unsent(id).is_empty())
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the rules say of a statement.
+//! The decision of the rules about a statement.
 
 /// The actions of all rules that matched, added up. `None`: nothing was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

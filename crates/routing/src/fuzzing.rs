@@ -1,4 +1,4 @@
-//! What must hold for any bytes. The fuzz targets and the tests of their corpus call it.
+//! Checks what must hold for any bytes. The fuzz targets and the tests of their corpus call it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Which of many patterns a text can't match, told by one pass over it: most patterns have words that each text that they
-//! match must contain, and most texts contain those of few.
+//! Rules out, in one pass over a text, most of the patterns that can't match it: a pattern has words that each text it
+//! matches must contain, and most texts contain the words of few.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which patterns mean the same to PCRE and to the regex crate.
+//! Tells which patterns mean the same to PCRE and to the regex crate.
 //!
 //! Configurations are written for PCRE. The regex crate is preferred because its time is linear in the text, whatever
 //! the pattern; but where the two might differ, PCRE's meaning counts. So a pattern is read here piece by piece, and

@@ -1,4 +1,4 @@
-//! What takes the place of a match: text with `\0` to `\9`.
+//! Replaces a match by text with `\0` to `\9`.
 
 /// A parsed replace_pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -164,11 +164,6 @@ impl Rules {
         self.rules.is_empty() && self.fast.is_empty()
     }
 
-    /// Whether a statement's digest is needed to decide.
-    pub fn needs_digest(&self) -> bool {
-        !self.is_empty()
-    }
-
     /// Patterns that PCRE2 tries, by rule.
     pub fn notes(&self) -> &[PatternNote] {
         &self.notes

@@ -1,4 +1,4 @@
-//! What rules mean, as tables: rows, statements, and what is decided.
+//! The semantics of rules as tables: rows, statements, and decisions.
 
 use weir_routing::{
     Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule, Router, Rules,

@@ -7,5 +7,7 @@ pub mod defaults;
 pub mod login;
 pub mod pin;
 pub mod prepared;
+pub mod remains;
 pub mod state;
 pub mod track;
+pub mod user_variables;

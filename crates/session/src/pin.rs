@@ -76,6 +76,10 @@ impl Pins {
         .union(Pins::UNKNOWN_AFTER_ERROR)
         .union(Pins::UNSCANNED_STATEMENT);
 
+    /// What can be taken along when a session's server is to be left: see [`crate::user_variables`]; after a routine if
+    /// [`crate::remains`] shows nothing else.
+    pub const MOVABLE: Pins = Pins::USER_VARIABLE.union(Pins::ROUTINE);
+
     /// The names of the reasons, in lower case, for people.
     pub fn words(self) -> String {
         let names: Vec<String> = self.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
@@ -97,6 +101,8 @@ struct Named {
     prepared: Vec<Vec<u8>>,
     handlers: Vec<Vec<u8>>,
     locks: Vec<Vec<u8>>,
+    /// User variables that may have been set, where only the texts tell them.
+    variables: Vec<Vec<u8>>,
     /// Some thing of the kind exists whose name is not known: the pin can't end by names.
     nameless: Pins,
 }
@@ -128,6 +134,26 @@ impl PinBoard {
     /// Sets or ends a reason.
     pub fn set(&mut self, pins: Pins, on: bool) {
         self.pins.set(pins, on);
+    }
+
+    /// Takes in the names of user variables that a statement may have set; none if they can't be told.
+    pub fn note_variables(&mut self, names: Option<Vec<Vec<u8>>>) {
+        let named = self.named.get_or_insert_with(Box::default);
+        for name in names.iter().flatten() {
+            if named.variables.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                continue;
+            }
+            add(&mut named.variables, name.clone(), Pins::USER_VARIABLE, &mut named.nameless);
+        }
+        if names.is_none() {
+            named.nameless |= Pins::USER_VARIABLE;
+        }
+    }
+
+    /// The names of all user variables that the texts of statements may have set, if they are known.
+    pub fn variables(&self) -> Option<&[Vec<u8>]> {
+        let named = self.named.as_ref()?;
+        (!named.nameless.contains(Pins::USER_VARIABLE)).then_some(named.variables.as_slice())
     }
 
     /// Forgets everything: COM_RESET_CONNECTION, COM_CHANGE_USER, a new connection.

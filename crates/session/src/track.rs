@@ -1,4 +1,4 @@
-//! What a client is shown of session tracking.
+//! Shows a client the session tracking that it has asked for.
 //!
 //! Weir switches full tracking on for its own sake, so a client's `SET session_track_...` never reaches a server:
 //! it only changes these preferences, and OK packets are cut down to them. What it may assign, and what a server says to

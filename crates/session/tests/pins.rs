@@ -143,3 +143,26 @@ fn pins_have_words() {
     assert_eq!((Pins::TRANSACTION | Pins::USER_LOCK).words(), "transaction, user_lock");
     assert_eq!(NONE.words(), "");
 }
+
+/// The guide says of every pin whether it moves to another server, and nothing else.
+#[test]
+fn the_guide_knows_every_pin() {
+    let guide = include_str!("../../../docs/guide/pins.md");
+    let table = guide.split("| pin | begins with | ends with | moves to another server |").nth(1).unwrap();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    let told: Vec<&str> = rows.iter().map(|row| row[0].trim_matches('`')).collect();
+    for (name, pin) in Pins::all().iter_names() {
+        let name = name.to_ascii_lowercase();
+        let places: Vec<_> = rows.iter().zip(&told).filter(|(_, told)| **told == name).collect();
+        let [(row, _)] = places.as_slice() else { panic!("{name} is in {} rows", places.len()) };
+        assert_eq!(row.len(), 4, "{name}");
+        let answer = if Pins::MOVABLE.contains(pin) { "yes" } else { "no: " };
+        assert!(row[3].starts_with(answer), "{name}: {}", row[3]);
+    }
+    assert_eq!(told.len(), Pins::all().iter_names().count());
+}

@@ -1,4 +1,4 @@
-//! What turns one state into another, checked against a model of what a server does with it.
+//! Checks the statements that turn one state into another against a model of a server.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What lies behind the bits of [`Effects`](crate::Effects) and [`Uses`](crate::Uses): names, values and
+//! Finds the details behind the bits of [`Effects`](crate::Effects) and [`Uses`](crate::Uses): names, values and
 //! places. Slower than [`scan`](crate::scan), and allocating.
 
 mod assignments;

@@ -1,4 +1,4 @@
-//! What changes the meaning of a statement's bytes: session settings and the server's family.
+//! The dialect of a statement: session settings and the server's family, which change the meaning of its bytes.
 
 /// How a session's server reads the bytes of a statement.
 ///

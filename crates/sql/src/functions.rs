@@ -1,4 +1,4 @@
-//! What a name directly before `(` is: syntax, a function of the server's own, or unknown.
+//! Classifies a name directly before `(`: syntax, a built-in function, or unknown.
 //!
 //! Sources: "Built-in Functions" of the MariaDB Knowledge Base and "Built-In Function and Operator Reference"
 //! of the MySQL manual. A name that some release does not have would be a stored function there, so every

@@ -1,4 +1,4 @@
-//! What must hold for any bytes. The fuzz target and the tests of its corpus call it.
+//! Checks what must hold for any bytes. The fuzz target and the tests of its corpus call it.
 
 use crate::{
     Access, Dialect, DigestOptions, Digester, Effects, Family, Kind, LeadBytes, Lexer, Server, TokenKind,

@@ -16,7 +16,7 @@ pub fn text(value: &str) -> String {
 }
 
 /// The same in hexadecimal, of the character set `charset`: for values whose type must be the same whatever they hold.
-pub fn hexadecimal(charset: &'static str, value: &[u8]) -> String {
+pub fn hexadecimal(charset: &str, value: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |half: u8| char::from(DIGITS[usize::from(half & 15)]);
     let mut literal = format!("_{charset} X'");

@@ -1,4 +1,4 @@
-//! What a scan tells about a statement.
+//! The result of a statement's scan.
 
 use bitflags::bitflags;
 

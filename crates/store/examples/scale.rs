@@ -1,4 +1,4 @@
-//! How long the store takes with a large configuration and many digests:
+//! Measures how long the store takes with a large configuration and many digests:
 //! `cargo run --release -p weir-store --example scale [DIRECTORY]`
 //!
 //! 50,000 users, 10,000 query rules, 1,000 servers and 1,000,000 digests. Prints seconds, one step a line.

@@ -1,6 +1,6 @@
-//! Which rows of large tables were edited since they were put in force. SQLite tells of each row that a statement inserts,
-//! changes or deletes; rows that it deletes without telling (REPLACE, DELETE without a condition) are missed by who looks
-//! which rows are there.
+//! Tracks which rows of large tables were edited since they were put in force. SQLite tells of each row that is
+//! inserted, changed or deleted; rows that it deletes without telling (REPLACE, DELETE without a condition) are found
+//! missing in the table.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

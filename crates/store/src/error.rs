@@ -1,4 +1,4 @@
-//! What can go wrong, with what to do about it.
+//! Errors, with what to do about them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The tables of a database that is not this Weir's: a `proxysql.db`, or the `weir.db` of another Weir or of one that runs.
+//! Reads the tables of a database that is not this Weir's: a `proxysql.db`, or the `weir.db` of another Weir or of one that runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;

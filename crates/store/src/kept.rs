@@ -1,4 +1,4 @@
-//! Which rows of large tables are as in force: those that nobody has edited, and of the others those that SQLite finds
+//! Finds the rows of large tables that are as in force: unedited ones, and of the others those that SQLite finds
 //! equal. The rest leaves SQLite, and only that is put in force.
 
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! The configuration in SQLite: as it is edited, as it is in force, as it was saved; and room for statistics.
+//! Keeps the configuration in SQLite: as it is edited, as it is in force, as it was saved; and room for statistics.
 //!
 //! One connection has five schemas that are shown: `main` in memory, `disk` in `datadir/weir.db`, `stats` and `monitor`
 //! in memory, `stats_history` in `datadir/weir_stats.db`. What was loaded to runtime last is in a sixth of its own, so

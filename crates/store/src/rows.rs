@@ -1,4 +1,4 @@
-//! Rows in and out.
+//! Moves rows in and out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! From what is edited to what is in force, and which configuration that is.
+//! Puts what is edited in force, and tells which configuration that is.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

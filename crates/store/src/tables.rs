@@ -1,4 +1,4 @@
-//! All tables that the admin interface has, by schema: THE list, from which the others look up names and columns.
+//! Lists all tables that the admin interface has, by schema: THE list, from which the others look up names and columns.
 //!
 //! Names, columns, defaults and constraints of ProxySQL's tables are its interface (its manual, "Main (runtime)",
 //! "Stats" and "Monitor"); tables that begin with `weir_` or `stats_weir_` are Weir's own.
@@ -213,7 +213,8 @@ pub fn table(schema: &str, name: &str) -> Option<&'static TableDef> {
 
 fn all() -> Vec<TableDef> {
     let mut tables = Vec::new();
-    for declared in config::TABLES {
+    for declared in config::tables() {
+        let declared = &declared;
         for schema in [MAIN, DISK] {
             tables.push(TableDef::new(schema, declared, declared.name.to_owned(), declared.module));
         }
@@ -222,6 +223,8 @@ fn all() -> Vec<TableDef> {
     for declared in config::RUNTIME_ONLY {
         tables.push(TableDef::new(MAIN, declared, declared.name.to_owned(), None));
     }
+    let loaded = config::loaded_servers();
+    tables.extend(loaded.map(|declared| TableDef::new(MAIN, &declared, declared.name.to_owned(), None)));
     for declared in config::DISK_ONLY {
         tables.push(TableDef::new(DISK, declared, declared.name.to_owned(), None));
     }

@@ -1,4 +1,4 @@
-//! What tests do not do on a machine that lacks something for it.
+//! Notes the tests that a machine can't run because it lacks something.
 
 use std::env;
 use std::fs::OpenOptions;

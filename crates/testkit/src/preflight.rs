@@ -1,4 +1,4 @@
-//! What must hold before servers are started, checked beforehand so that the user reads one clear sentence
+//! Checks what must hold before servers are started, so that the user reads one clear sentence
 //! and not the end of a server's log.
 
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! What the user wants to see, and what keys change of it.
+//! The view's state, and the keys that change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

@@ -13,22 +13,22 @@ use crate::words::{number, uptime, whole};
 const KEYS: &str = " q quit  Tab pane  s sort  r reverse  / filter  p pause  z zoom  arrows scroll  h help";
 
 const HELP: [&str; 17] = [
-    "Tab, 1 2 3   the pane that keys are for",
-    "s, r         sort by the next column, the other way round",
+    "Tab, 1 2 3   the pane that keys act on",
+    "s, r         sort by the next column; reverse",
     "arrows       scroll; PgUp, PgDn, Home",
-    "z, Enter     this pane on the whole screen, and back",
-    "/            show only rows with a text; Esc ends that",
-    "p, Space     hold the picture still",
+    "z, Enter     enlarge the pane, and back",
+    "/            filter rows by a text; Esc removes it",
+    "p, Space     pause",
     "q, Esc       quit",
     "",
     "Q/S, LOAD and AVG are of the time since the last picture,",
     "P95 and COUNT since Weir was started. LOAD is how many such",
-    "statements were at work at a time.",
+    "statements ran at a time.",
     "",
     "PINS: why a session keeps its connection, so that nobody",
     "else can use it meanwhile.",
     "",
-    "Yellow: writers, pinned sessions. Red: out of work.",
+    "Yellow: writers, pinned sessions. Red: out of service.",
     "Any key goes back.",
 ];
 

@@ -1,4 +1,4 @@
-//! What is asked of a Weir each time. Counters are since its start: rates come from two of them.
+//! The data that a Weir returns for each picture. Counters are since its start: rates come from two of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ pub struct Server {
     pub free: u64,
     /// Statements sent so far.
     pub queries: u64,
-    /// How long they took in all.
+    /// Their total time.
     pub sum_us: u64,
     /// How long 95 of 100 took at most, of all so far.
     pub p95_us: u64,
@@ -80,7 +80,7 @@ pub struct Digest {
     pub client_address: String,
     /// How often.
     pub count: u64,
-    /// How long they took in all.
+    /// Their total time.
     pub sum_us: u64,
     /// How long 95 of 100 took at most, of all so far.
     pub p95_us: u64,

@@ -1,4 +1,4 @@
-//! Where a server is, and when something happened.
+//! Addresses of servers, and points in time.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What the fuzz targets and the corpus test run: servers that say anything of themselves. A broken rule panics, and so
+//! Runs servers that say anything of themselves, for the fuzz targets and the corpus test. A broken rule panics, and so
 //! does nothing else.
 
 use crate::eviction::Membership;

@@ -1,4 +1,4 @@
-//! What is to be thought of a single server.
+//! Judges a single server.
 
 use std::collections::HashMap;
 

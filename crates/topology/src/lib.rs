@@ -1,4 +1,4 @@
-//! Who writes and who reads: a pure function of what the user wants, what was seen of the servers and what was
+//! Decides who writes and who reads: a pure function of what the user wants, what was seen of the servers and what was
 //! decided before.
 //!
 //! Probes fold what they see into an [`Observation`] per server; one owner calls [`roles`] whenever an observation

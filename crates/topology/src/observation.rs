@@ -1,4 +1,4 @@
-//! What was seen of a server, with its time.
+//! An observation of a server, with its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,13 +187,6 @@ impl Observation {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX / 4);
         let mean = |before: u64| (before / u64::from(PINGS)).saturating_mul(2) + took_us / u64::from(PINGS);
         self.latency_us = Some(self.latency_us.map_or(took_us, mean));
-        self
-    }
-
-    /// The same with another read of the epoch row.
-    #[must_use]
-    pub fn with_epoch(mut self, read: EpochRead) -> Self {
-        self.epoch = Some(read);
         self
     }
 

@@ -1,4 +1,4 @@
-//! What the user wants: the cluster's hostgroups, the servers, and the limits.
+//! The user's policy: the cluster's hostgroups, the servers, and the limits.
 
 use crate::{Endpoint, EpochPolicy};
 

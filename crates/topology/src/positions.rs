@@ -1,4 +1,4 @@
-//! Which of two servers has more, by MariaDB's global transaction ids (knowledge base, "Global Transaction ID"):
+//! Compares the positions of two servers by MariaDB's global transaction ids (knowledge base, "Global Transaction ID"):
 //! `DOMAIN-SERVER-NUMBER`, with commas between them. Numbers of a domain only grow. `gtid_binlog_state` has the last one
 //! of each server in each domain. MySQL's servers compare theirs themselves.
 //!

@@ -1,4 +1,4 @@
-//! Who reads in a cluster of which every healthy member can.
+//! Chooses the readers of a cluster of which every healthy member can read.
 
 use crate::member::{Member, healthy};
 use crate::{ClusterPolicy, Endpoint, Place, Reason, Role, Status, Wish, WriterReads};

@@ -1,4 +1,4 @@
-//! Why a server has, or does not have, a role: each cause with its words.
+//! Reasons for which a server has, or does not have, a role: each with its words.
 
 use std::fmt;
 
@@ -383,7 +383,7 @@ impl fmt::Display for Reason {
             Self::NotObservedForLong { age_ms } => write!(f, "last probed {age_ms} ms ago"),
             Self::Unreachable { cause } => f.write_str(cause),
             Self::TimedOut { timeouts } => write!(f, "{timeouts} probes in a row without an answer"),
-            Self::JustBack => f.write_str("answers again, after it was silent for long, since a moment ago"),
+            Self::JustBack => f.write_str("answers again, after a long silence, since a moment ago"),
             Self::NotConnected => f.write_str("wsrep_connected is OFF"),
             Self::NotReady => f.write_str("wsrep_ready is OFF"),
             Self::NonPrimary { cluster_status } => write!(f, "wsrep_cluster_status is {cluster_status}"),
@@ -415,7 +415,7 @@ impl fmt::Display for Reason {
             }
             Self::AwaitsNewView { lost } => write!(f, "waits until the cluster has removed {lost}"),
             Self::AwaitsFirstLook => f.write_str("waits until every server has been probed once"),
-            Self::AwaitsEpoch => f.write_str("waits for a look at weir.topology"),
+            Self::AwaitsEpoch => f.write_str("waits until weir.topology has been read"),
             Self::AwaitsDrain { server, peer } => {
                 write!(f, "waits until another Weir ({peer}) knows that {server} is to leave")
             }
@@ -491,14 +491,14 @@ impl fmt::Display for Reason {
             ),
             Self::NoMajority { support, majority } => write!(
                 f,
-                "not read_only, but only {support} servers are seen that get their data from it, with auto_failover \
-                 {majority} must"
+                "not read_only, but only {support} servers are seen that get their data from it, {majority} are needed \
+                 with auto_failover"
             ),
             Self::NoSource { writer } => write!(f, "replicates from nobody, and {writer} is the writer"),
             Self::OtherSource { source } => write!(f, "replicates from {source}, which is not the writer"),
             Self::AwaitsVotes { lost, votes, majority } => write!(
                 f,
-                "waits for {lost}: {votes} servers say that they can't connect to it, for a failover {majority} must"
+                "waits for {lost}: {votes} servers say that they can't connect to it, {majority} are needed for a failover"
             ),
             Self::AwaitsReturn { lost } => {
                 write!(f, "waits for a moment whether {lost} comes back, to which no majority can connect")

@@ -1,4 +1,4 @@
-//! What a server says of asynchronous replication.
+//! A server's own report of asynchronous replication.
 
 use crate::{Endpoint, ReadOnlyCheck};
 

@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use crate::observation::Version;
-use crate::{Endpoint, Millis, Reason, Tenure};
+use crate::{Endpoint, InstanceId, Millis, Reason, Tenure};
 
 /// The roles of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Roles {
     pub groups: Vec<Group>,
     /// The version of a writer, else of any server.
     pub server_version: Option<Version>,
+    /// This Weir's name among those in front of the same clusters, where it has taken another one than it began with.
+    pub renamed: Option<InstanceId>,
 }
 
 /// A server's place in a hostgroup.
@@ -230,6 +232,7 @@ impl Roles {
     /// Whether nothing changed that matters to a statement; figures within reasons may differ.
     pub fn same_as(&self, other: &Self) -> bool {
         self.server_version == other.server_version
+            && self.renamed == other.renamed
             && self.places.len() == other.places.len()
             && self.places.iter().zip(&other.places).all(|(one, two)| one.same_as(two))
             && self.groups.len() == other.groups.len()

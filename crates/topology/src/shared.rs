@@ -1,4 +1,4 @@
-//! What the monitor and the data path tell each other about a server without waiting for each other.
+//! Facts about a server that the monitor and the data path share without waiting for each other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! When the calling thread gets a processor.
+//! Sets the scheduling policy of the calling thread.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What differs between two configurations, row by row, with nothing of a secret.
+//! Compares two configurations, row by row, without showing a secret.
 
 mod alike;
 

@@ -22,7 +22,21 @@ pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<Ex
     let until = Instant::now() + Duration::from_secs(timeout_s);
     let mut shown = None;
     loop {
-        let used = used(door, server)?;
+        let used = match look(door, server)? {
+            Look::Used(used) => used,
+            Look::LetIn => {
+                end_progress(shown);
+                eprintln!("weir: {server} is not drained any more: somebody has let it in again");
+                return Ok(ExitCode::FAILURE);
+            }
+            Look::Unknown => {
+                end_progress(shown);
+                eprintln!(
+                    "weir: {server} is not in mysql_servers any more: nobody tells whether something still runs there"
+                );
+                return Ok(ExitCode::FAILURE);
+            }
+        };
         if used.is_nobody() {
             end_progress(shown);
             println!("nothing runs there any more");
@@ -42,8 +56,9 @@ pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<Ex
 }
 
 /// Takes a server in again.
-pub(crate) fn undrain(door: &Door, server: &Endpoint) -> Result<ExitCode, DoorError> {
-    println!("{}", door.order(&Request::Undrain(server.to_string()), |_| {})?);
+pub(crate) fn undrain(door: &Door, server: &Endpoint, force: bool) -> Result<ExitCode, DoorError> {
+    let request = if force { Request::UndrainByForce } else { Request::Undrain };
+    println!("{}", door.order(&request(server.to_string()), |_| {})?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,12 +90,23 @@ impl fmt::Display for Used {
     }
 }
 
-fn used(door: &Door, server: &Endpoint) -> Result<Used, DoorError> {
+/// What is to be seen of a server that was drained.
+enum Look {
+    Used(Used),
+    /// It is not drained any more.
+    LetIn,
+    /// It is not configured any more.
+    Unknown,
+}
+
+fn look(door: &Door, server: &Endpoint) -> Result<Look, DoorError> {
     let name = server.to_string();
-    let status = door.status()?;
-    let row = status.servers.into_iter().find(|row| row.server == name);
-    let (here, elsewhere) = row.map(|row| (row.used, row.used_elsewhere)).unwrap_or_default();
-    Ok(Used { here, elsewhere })
+    let row = door.status()?.servers.into_iter().find(|row| row.server == name);
+    Ok(match row {
+        None => Look::Unknown,
+        Some(row) if !row.is_drained => Look::LetIn,
+        Some(row) => Look::Used(Used { here: row.used, elsewhere: row.used_elsewhere }),
+    })
 }
 
 /// One line that changes on a terminal, a line for each change elsewhere.

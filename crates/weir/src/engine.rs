@@ -1,4 +1,4 @@
-//! What the admin interface has the running Weir do, and show.
+//! The admin interface's access to the running Weir: what it may change, and show.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Engine for RunningWeir {
                 Deed::ReloadTls(certificate.map_err(|error| error.to_string())?)
             }
             EngineCommand::Drain(server) => Deed::Drain(server),
-            EngineCommand::Undrain(server) => Deed::Undrain(server),
+            EngineCommand::Undrain(server) => Deed::Undrain { server, force: false },
             EngineCommand::Switchover { hostgroup, to, force } => {
                 Deed::Switchover(Switchover { to, force, ..Switchover::of(hostgroup) })
             }

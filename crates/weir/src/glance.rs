@@ -1,6 +1,6 @@
-//! What `weir top` shows, gathered by the running Weir.
+//! Gathers the data of `weir top` in the running Weir.
 
-use weir_proxy::statistics::{DigestSum, ReportPart, SessionRow};
+use weir_proxy::stats::{DigestSum, ReportPart, SessionRow};
 use weir_top::{Cluster, Digest, Glance, Server, Session};
 
 use crate::control::{ClusterStatus, Reporter, ServerStatus};

@@ -45,13 +45,13 @@ pub(crate) fn start(path: &Path, sources: Arc<Sources>) -> std::io::Result<Keepi
             pause = match kept {
                 Ok(()) => {
                     if has_failed {
-                        tracing::info!(%path, "statistics are kept again");
+                        tracing::info!(%path, "statistics are saved again");
                     }
                     TICK
                 }
                 Err(error) => {
                     if !has_failed {
-                        tracing::warn!(%path, %error, "statistics can't be kept now");
+                        tracing::warn!(%path, %error, "statistics can't be saved");
                     }
                     historian.history = None;
                     PAUSE

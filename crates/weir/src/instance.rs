@@ -36,6 +36,20 @@ pub(crate) fn new_instance_name(datadir: &Path) -> io::Result<String> {
     Ok(name)
 }
 
+/// A name that this Weir has taken while it runs is from now on the one of `datadir`. It is written by a thread of its own:
+/// a disk that hangs holds up no role.
+pub(crate) fn save(datadir: &Path, name: &str) {
+    let (path, text) = (path(datadir), format!("{name}\n"));
+    let write = move || {
+        if let Err(error) = replace_private(&path, &text) {
+            tracing::error!(path = %path.display(), %error, "this Weir's new name can't be saved");
+        }
+    };
+    if let Err(cause) = std::thread::Builder::new().name("instance".to_owned()).spawn(write) {
+        tracing::error!(%cause, "can't start a thread");
+    }
+}
+
 fn path(datadir: &Path) -> PathBuf {
     datadir.join("instance")
 }

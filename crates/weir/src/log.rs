@@ -1,4 +1,4 @@
-//! Where log lines go: standard error, as text or as JSON.
+//! Writes Weir's own log to standard error, as text or as JSON.
 
 use std::io::IsTerminal;
 

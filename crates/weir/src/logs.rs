@@ -32,7 +32,7 @@ pub(crate) fn apply(journal: &Journal, config: &Config) -> Pending {
     let (to, faults) = channel();
     journal.take(settings(config), move |faults| {
         for fault in &faults {
-            tracing::warn!(fault, "lines are left out until it can be written");
+            tracing::warn!(fault, "lines are dropped until it can be written");
         }
         // Who wanted to know may have lost patience.
         let _ = to.send(faults);

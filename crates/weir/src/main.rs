@@ -54,56 +54,56 @@ use crate::source::Source;
 use crate::startup::{Beginning, ConfigMode};
 
 const EXAMPLES: &str = "Examples:
-  weir check -c weir.toml     look for faults in a configuration
+  weir check -c weir.toml     check a configuration
   weir serve -c weir.toml     run the proxy
   weir status -c weir.toml    who writes, who reads, and why
-  weir stats digests -c weir.toml     what a running one has counted
+  weir stats digests -c weir.toml     statistics of a running weir
   weir drain db2:3306 -c weir.toml    take a server out, gently
   mariadb -h127.0.0.1 -P6033 -uapp -p     connect through it";
 
 const SERVE_EXAMPLES: &str = "Examples:
   weir serve -c /etc/weir.toml
   weir serve -c /etc/proxysql.cnf --datadir /var/lib/weir     ProxySQL's own file
-  weir serve -c /etc/weir.toml --config-mode file     for who keeps the file, not the database
+  weir serve -c /etc/weir.toml --config-mode file     the file counts, not the database
   weir serve -c weir.toml --log-format json --log-level weir_proxy=debug,info
-  weir serve -c /etc/weir.toml --takeover     take the clients of the weir that runs, and let it drain
+  weir serve -c /etc/weir.toml --takeover     take over from the running weir, which drains
 
 The configuration is the file's at the first start, and is saved to datadir/weir.db; from then on the database wins,
 and the log names what differs from the file. --initial, --reload and --config-mode=file let the file win.
 
 Signals:
-  SIGHUP    read the file again, into memory and runtime; a faulty one changes nothing
-  SIGUSR1   go on in the next files of the events, slow and audit log
+  SIGHUP    read the file again, into memory and runtime; a file with errors changes nothing
+  SIGUSR1   start the next files of the events, slow and audit log
   SIGUSR2   start this program again, as it is on disk now, to take over (upgrade)
-  SIGTERM   take no more clients, let running transactions end (drain_timeout_ms), exit; again: exit at once
+  SIGTERM   accept no more clients, let transactions finish (drain_timeout_ms), exit; again: exit at once
   SIGINT    the same
 
-Exit status: 0 if a signal has ended it, 1 if it could not start, 2 for wrong use.";
+Exit status: 0 after a signal, 1 if it could not start, 2 for wrong use.";
 
 const CHECK_EXAMPLES: &str = "Examples:
   weir check -c /etc/weir.toml
   weir check -c weir.toml && systemctl reload weir
   weir check -c weir.toml --cluster     also what privileges and options the servers lack; changes nothing
 
-Exit status: 0 if the configuration is good, 1 if it has faults (each is printed with file, line and key), 2 for wrong
+Exit status: 0 if the configuration is good, 1 if it has errors (each is printed with file, line and key), 2 for wrong
 use, 3 if something is missing on a server.";
 
 const STATS_EXAMPLES: &str = "Examples:
-  weir stats digests -c /etc/weir.toml --top 20     the statements that took longest in all
+  weir stats digests -c /etc/weir.toml --top 20     the statements with the greatest total time
   weir stats pool --datadir /var/lib/weir           connections and traffic by server
   weir stats servers -c /etc/weir.toml              who writes, who reads, and why
   weir stats errors -c /etc/weir.toml --json | jq 'select(.errno == 1062)'
 
 Times are in microseconds, moments in seconds since 1970. Counters begin at the start of weir.
-Exit status: 0 with a report, 1 if no weir runs with this datadir (or it is another user's), 2 for wrong use.";
+Exit status: 0 with a report, 1 if no weir runs with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const STATUS_EXAMPLES: &str = "Examples:
   weir status -c /etc/weir.toml
   weir status --datadir /var/lib/weir --json | jq -r '.clusters[].writers[]'
-  weir status -c /etc/weir.toml --log 50     the last changes of roles, also of a weir that runs no more
+  weir status -c /etc/weir.toml --log 50     the last changes of roles, also of a weir that has exited
 
-Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it is another
-user's), 2 for wrong use.";
+Exit status: 0 if every cluster has a writer, 3 if one has none, 1 if no weir runs with this datadir (or it belongs to
+another user), 2 for wrong use.";
 
 const TOP_EXAMPLES: &str = "Examples:
   weir top -c /etc/weir.toml
@@ -111,14 +111,14 @@ const TOP_EXAMPLES: &str = "Examples:
   weir top -c /etc/weir.toml --once --columns 160     one picture as text
 
 Keys: Tab pane, s sort, r reverse, / filter, p pause, z zoom, h help, q quit.
-Exit status: 0, 1 if no weir runs with this datadir (or it is another user's), 2 for wrong use.";
+Exit status: 0, 1 if no weir runs with this datadir (or it belongs to another user), 2 for wrong use.";
 
 const DRAIN_EXAMPLES: &str = "Examples:
   weir drain 10.0.0.12:3306 -c /etc/weir.toml && ssh 10.0.0.12 systemctl stop mariadb
   weir drain 10.0.0.12:3306 --datadir /var/lib/weir --timeout-s 30
   weir undrain 10.0.0.12:3306 -c /etc/weir.toml
 
-The server gets no new work; running statements, transactions and pinned sessions may end. If it is the writer, the
+The server gets no new work; running statements, transactions and pinned sessions may finish. If it is the writer, the
 role moves first, as by `weir switchover`. It stays drained over reloads and restarts of weir, until `weir undrain`.
 Exit status: 0 when nothing runs there any more, 3 if something still does after --timeout-s, 1 for an error, 2 for
 wrong use.";
@@ -127,7 +127,8 @@ const UNDRAIN_EXAMPLES: &str = "Examples:
   weir undrain 10.0.0.12:3306 -c /etc/weir.toml
   weir undrain 10.0.0.12:3306 --datadir /var/lib/weir
 
-The server gets work again as soon as the monitor finds it healthy.
+The server gets work again as soon as the monitor finds it healthy. One that another Weir in front of the cluster has
+drained stays out until `weir undrain` there; --force ends that for a Weir that is no more.
 Exit status: 0 if it is not drained any more, 1 for an error, 2 for wrong use.";
 
 const SWITCHOVER_EXAMPLES: &str = "Examples:
@@ -171,13 +172,13 @@ enum Command {
     /// Show servers, hottest statements and sessions, live
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Give a server no new work, and wait until nothing runs there
+    /// Take a server out: no new work, and wait until nothing runs there
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(DrainArgs),
     /// Give a drained server work again
     #[command(after_help = UNDRAIN_EXAMPLES)]
     Undrain(UndrainArgs),
-    /// Print whom a Galera node that is about to start should ask for its data
+    /// Print the donors for a Galera node that is about to start
     #[command(after_help = DONOR_EXAMPLES)]
     Donor(DonorArgs),
     /// Move the writer role to another server
@@ -196,7 +197,7 @@ struct ServeArgs {
     /// The configuration file: weir.toml, or ProxySQL's proxysql.cnf
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Where Weir keeps what it must remember [default: as the file says, else /var/lib/weir]
+    /// Where Weir keeps its own files [default: from the configuration file, else /var/lib/weir]
     #[arg(short = 'D', long, value_name = "DIR")]
     datadir: Option<PathBuf>,
     /// Where the process id is written [default: weir.pid in the datadir]
@@ -205,20 +206,20 @@ struct ServeArgs {
     /// Where the configuration is kept
     #[arg(long, value_enum, default_value_t)]
     config_mode: ConfigMode,
-    /// Set the database aside, and make it anew from the file
+    /// Set the database aside, and create a new one from the file
     #[arg(long, conflicts_with_all = ["reload", "config_mode"])]
     initial: bool,
-    /// Put what the file says over what the database says, and save it
+    /// Override the database with the rows and variables of the file, and save the result
     #[arg(long, conflicts_with = "config_mode")]
     reload: bool,
-    /// How log lines are written [default: text on a terminal and elsewhere]
+    /// The format of log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: log::Format,
     /// What is logged: error, warn, info, debug, trace, or per module as in weir_proxy=debug,info
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log_level: String,
-    /// Take the listening sockets of the weir that runs with the same datadir, which then drains; without one, start as
-    /// usual
+    /// Take over the listening sockets of the running weir with the same datadir, which then drains; without one, start
+    /// as usual
     #[arg(long)]
     takeover: bool,
 }
@@ -245,7 +246,7 @@ struct StatusArgs {
     /// One JSON object instead of tables; with --log one a line
     #[arg(long)]
     json: bool,
-    /// The last N changes of roles, and why, in place of what is so now [default N: 20]
+    /// The last N changes of roles, and why, instead of the current state [default N: 20]
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
     log: Option<usize>,
 }
@@ -254,7 +255,7 @@ struct StatusArgs {
 struct TopArgs {
     #[command(flatten)]
     door: DoorArgs,
-    /// How long a picture stays
+    /// The refresh interval
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
     /// Print one picture as text and end
@@ -293,13 +294,13 @@ struct SwitchoverArgs {
     hostgroup: u32,
     #[command(flatten)]
     door: DoorArgs,
-    /// The next writer [default: the best of those who can]
+    /// The next writer [default: the best candidate]
     #[arg(long, value_name = "HOST:PORT")]
     to: Option<Endpoint>,
     /// Close the sessions that would still write to the old writer after the grace, instead of giving up
     #[arg(long)]
     force: bool,
-    /// Only tell what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
     /// How long transactions and pins on the old writer are waited for; statements are held meanwhile [default: the
@@ -312,6 +313,9 @@ struct SwitchoverArgs {
 struct UndrainArgs {
     /// HOST:PORT as in mysql_servers
     server: Endpoint,
+    /// Also where another Weir has drained it that runs no more
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     door: DoorArgs,
 }
@@ -339,7 +343,7 @@ fn main() -> ExitCode {
         Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
         Command::Donor(args) => at(&args.door, |door| donor::donor(door, args.hostgroup)),
         Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
-        Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server)),
+        Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server, args.force)),
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
         Command::Serve(args) => {

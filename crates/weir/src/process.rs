@@ -1,4 +1,4 @@
-//! What the system says of this process (proc(5)).
+//! Reads what the system reports about this process (proc(5)).
 
 use std::fs;
 

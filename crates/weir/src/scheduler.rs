@@ -128,7 +128,7 @@ impl Desk {
             let (id, filename) = (job.row.id, job.row.filename.display());
             if let Some(is_told) = self.busy.get_mut(&id) {
                 if !std::mem::replace(is_told, true) {
-                    tracing::warn!(id, %filename, "scheduler: still runs, its turn is left out");
+                    tracing::warn!(id, %filename, "scheduler: still running, turn skipped");
                 }
                 continue;
             }
@@ -137,7 +137,7 @@ impl Desk {
                     id,
                     %filename,
                     RUNNING_MAX,
-                    "scheduler: too many programs run, its turn is left out"
+                    "scheduler: too many programs are running, turn skipped"
                 );
                 continue;
             }

@@ -51,6 +51,7 @@ use crate::drained::{Drained, DrainedError};
 use crate::epochs::{Epochs, EpochsError};
 use crate::historian::Keeping;
 use crate::in_force::InForce;
+use crate::instance;
 use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
@@ -74,7 +75,7 @@ const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(10);
 /// Why `serve` ends with a failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    #[error("the configuration has faults:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("the configuration has errors:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Startup(#[from] StartupError),
@@ -188,7 +189,7 @@ struct Server {
     monitor: Monitor,
     scheduler: Scheduler,
     tls: Option<Tls>,
-    /// No new clients are taken, by an admin's will.
+    /// No new clients are accepted, by an admin's will.
     is_paused: bool,
     control: Control,
     pid_file: PidFile,
@@ -294,7 +295,7 @@ impl Server {
                 // A service manager that stops both processes does not mean that nobody may finish.
                 Event::Signal(_) if !is_told => is_told = true,
                 Event::Signal(signal) => {
-                    tracing::warn!(signal, clients = self.publisher.clients(), "ending at once");
+                    tracing::warn!(signal, clients = self.publisher.clients(), "exiting at once");
                     return Ok(());
                 }
                 Event::Ended(result) => workers_ended = Some(result),
@@ -319,11 +320,24 @@ impl Server {
 
     fn publish(&mut self) {
         let before = std::mem::replace(&mut self.published, self.roles.latest());
+        self.take_name();
         let snapshot = self.snapshots.build(&self.config, &self.published);
         self.publisher.publish(&snapshot);
         self.epochs.note(&self.published);
         self.note_silent();
         self.follow_epoch(&before);
+    }
+
+    /// Goes by the name that the monitor has taken, also at the next start.
+    fn take_name(&mut self) {
+        let Some(name) = self.published.renamed.clone().filter(|name| *name != self.snapshots.instance)
+        else {
+            return;
+        };
+        self.snapshots.instance = name.clone();
+        if self.handover != Handover::Done {
+            instance::save(&self.config.datadir, &name);
+        }
     }
 
     fn obey(&mut self, order: Order, service: &mut Service) {
@@ -337,10 +351,10 @@ impl Server {
                     operator.drain_server(&endpoint, steps)
                 });
             }
-            Deed::Undrain(endpoint) => {
-                let clusters = self.clusters_of(&endpoint);
+            Deed::Undrain { server, force } => {
+                let clusters = self.clusters_of(&server);
                 return self.operate_for(steps, "undrain", clusters, move |operator, _| {
-                    operator.undrain_server(&endpoint)
+                    operator.undrain_server(&server, force)
                 });
             }
             Deed::Switchover(wanted) => {

@@ -41,7 +41,7 @@ struct Known {
 pub(crate) enum ServerTlsError {
     #[error("{path}: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("{path} is no PEM file with what is needed: {error}")]
+    #[error("{path} lacks the PEM section that is needed: {error}")]
     Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
     #[error("{path} has no certificate that can be trusted: {error}")]
     Authority { path: PathBuf, error: rustls::Error },

@@ -1,4 +1,4 @@
-//! Which configuration a Weir starts with: the database of an earlier run, or the file.
+//! Chooses the configuration of a start: the database of an earlier run, or the file.
 //!
 //! ```text
 //! weir.db is there ────────► the database wins; the log names what differs from the file
@@ -67,7 +67,7 @@ impl Origin {
 /// Why there is nothing to start with.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartupError {
-    #[error("the configuration has faults:\n{}", lines(.0))]
+    #[error("the configuration has errors:\n{}", lines(.0))]
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -198,7 +198,7 @@ fn log_differences(
     tracing::warn!(
         database,
         differences = found.len(),
-        "configuration: the database, not the file {file}, which says something else (--reload or --initial take it)"
+        "configuration: the database, not the file {file}, which differs (--reload or --initial use the file)"
     );
     let sides = Sides { left: "file", right: "database" };
     for difference in found.iter().take(DIFFERENCES_LOGGED) {
@@ -216,7 +216,7 @@ fn note_proxysql(datadir: &Path, source: &Source) {
     if source.form == Form::Cnf && !datadir.join(DATABASE_FILE).exists() && database.exists() {
         let database = database.display();
         tracing::warn!(
-            "{database}: ProxySQL would start with this and not with its file; to take it: weir config import {database}"
+            "{database}: ProxySQL would start with this and not with its file; to use it: weir config import {database}"
         );
     }
 }

@@ -116,7 +116,12 @@ fn put_words(status: &Status, out: &mut impl Write) -> io::Result<()> {
         let reason = match server.drained_by.as_slice() {
             _ if server.is_drained => "drained by weir drain".to_owned(),
             [] => server.reason.clone(),
-            others => format!("drained by {}", others.join(", ")),
+            others if server.drained_by_silent.is_empty() => format!("drained by {}", others.join(", ")),
+            others => format!(
+                "drained by {}; not heard of: {}, see weir undrain --force",
+                others.join(", "),
+                server.drained_by_silent.join(", ")
+            ),
         };
         let address = has_names.then(|| json!(server.address));
         let first = [json!(server.hostgroup), json!(server.server)].into_iter().chain(address);

@@ -21,16 +21,16 @@ pub(crate) fn watch() {
         let this = thread::current();
         let name = this.name().unwrap_or("without a name");
         if is_dispensable(name) {
-            tracing::error!(thread = name, "a thread has panicked: this is a fault of Weir's");
+            tracing::error!(thread = name, "a thread has panicked: this is a bug in Weir");
         } else {
-            end(name, "it has panicked, which is a fault of Weir's");
+            end(name, "it has panicked, which is a bug in Weir");
         }
     }));
 }
 
 /// A thread has ended that Weir can't do without.
 pub(crate) fn end(thread: &str, cause: &str) -> ! {
-    tracing::error!(thread, cause, "a thread has ended that Weir can't do without: Weir ends");
+    tracing::error!(thread, cause, "an essential thread has ended: Weir exits");
     std::process::exit(STATUS)
 }
 

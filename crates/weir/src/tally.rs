@@ -1,4 +1,4 @@
-//! What all workers have counted, for whoever wants to know: the control socket, the admin interface, metrics.
+//! Collects what all workers have counted, for the control socket, the admin interface and metrics.
 //!
 //! However many ask, the workers are asked for the same thing a few times a second at most. Who comes while others wait
 //! gets the same answer as they; nobody gets one that is older than the question.
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weir_proxy::driver::now;
+use weir_proxy::io::now;
 use weir_proxy::service::Publisher;
 use weir_proxy::snapshot::Users;
-use weir_proxy::statistics::{Clock, DigestSums, DigestTable, ReportPart, SessionRow, WorkerReport};
+use weir_proxy::stats::{Clock, DigestSums, DigestTable, ReportPart, SessionRow, WorkerReport};
 
 /// The workers are not asked for the same thing more often.
 const PAUSE: Duration = Duration::from_millis(50);

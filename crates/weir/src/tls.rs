@@ -24,11 +24,11 @@ const KEY_FILE: &str = "weir-key.pem";
 pub(crate) enum TlsError {
     #[error("{path}: {error}")]
     File { path: PathBuf, error: io::Error },
-    #[error("{path} is no PEM file with what is needed: {error}")]
+    #[error("{path} lacks the PEM section that is needed: {error}")]
     Pem { path: PathBuf, error: rustls::pki_types::pem::Error },
     #[error("certificate {cert} and key {key} can't be used: {error}")]
     Unusable { cert: PathBuf, key: PathBuf, error: rustls::Error },
-    #[error("no key for session tickets: {0}")]
+    #[error("can't make a key for session tickets: {0}")]
     Tickets(rustls::Error),
     #[error("a self-signed certificate can't be made: {0}")]
     Make(#[from] rcgen::Error),

@@ -1,4 +1,4 @@
-//! What has become of roles, and why, kept in `datadir/topology.log` over restarts: one JSON object a line.
+//! Records the changes of roles, and why, in `datadir/topology.log`, over restarts: one JSON object a line.
 //!
 //! A thread of its own writes. Whoever tells it something never waits: what finds no room, or no disk, is left out and
 //! counted, and the next line that can be written says how much. The file is renamed to `topology.log.1` when it is

@@ -180,7 +180,7 @@ impl Source for WebSource {
             closed.push("weir is ending: it takes no more clients".to_owned());
         }
         if self.is_paused.load(Ordering::Relaxed) {
-            closed.push("paused by an admin: no new clients are taken".to_owned());
+            closed.push("paused by an admin: no new clients are accepted".to_owned());
         }
         readiness::readiness(&self.in_force.config(), &self.reporter.roles.latest(), closed, hostgroup)
     }

@@ -1,5 +1,5 @@
-//! However a session comes to leave its connection, and whatever others do there: what it asks about its past, itself or
-//! by its triggers and routines, is its own, and nobody else is told of it.
+//! A session that leaves its connection, in any way and whatever others do there, gets its own answers about its past,
+//! asked by itself or by its triggers and routines, and nobody else is told of it.
 
 use std::time::Duration;
 

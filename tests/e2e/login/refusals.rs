@@ -1,4 +1,4 @@
-//! Why logins are refused: in Weir's log and in the audit log, not to clients.
+//! Reasons of refused logins are in Weir's log and in the audit log, not told to clients.
 
 use std::fs;
 use std::time::Duration;

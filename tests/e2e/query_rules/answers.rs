@@ -1,4 +1,4 @@
-//! What rules make of a statement's text, and what they answer themselves.
+//! Rules rewrite a statement's text, or answer it themselves.
 
 use weir_testkit::hostgroup;
 use weir_tests::{Case, CaseResult, Env, Session, ensure};

@@ -1,4 +1,4 @@
-//! Where statements go.
+//! Rules decide where statements go.
 
 use weir_testkit::hostgroup;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};

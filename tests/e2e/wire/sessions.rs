@@ -1,4 +1,4 @@
-//! How logins are refused, and what a session is told that kills itself.
+//! Logins are refused, and sessions kill themselves, as at a server.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::Command;

@@ -1,4 +1,4 @@
-//! What a server answers, reduced to what an application can see of it.
+//! A server's answer, reduced to what an application can see of it.
 
 use weir_protocol::capability::Capabilities;
 use weir_protocol::ok::{EofPacket, ErrPacket, OkPacket, SessionTrack};

@@ -1,4 +1,4 @@
-//! What MySQL's SQL has and SQLite's has not, as far as drivers ask for it when they look for tables and columns.
+//! Translates what MySQL's SQL has and SQLite's has not, as far as drivers ask for it when they look for tables and columns.
 
 use crate::tokens::Token;
 

@@ -1,4 +1,4 @@
-//! Commands that are a fixed sequence of words: one table of all spellings.
+//! Lists commands that are a fixed sequence of words: one table of all spellings.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! `SET`.
+//! Reads `SET`.
 
 use crate::error::SqlError;
 use crate::tokens::{Cursor, Kind};

@@ -1,4 +1,4 @@
-//! `SHOW` and `DESCRIBE`.
+//! Reads `SHOW` and `DESCRIBE`.
 
 use super::words::text_of;
 use crate::tokens::{Cursor, Kind};

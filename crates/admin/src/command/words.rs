@@ -1,4 +1,4 @@
-//! From what DBAs type to what SQLite runs.
+//! Turns what DBAs type into what SQLite runs.
 
 use weir_sql::literal::sqlite_text;
 

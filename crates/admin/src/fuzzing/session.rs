@@ -1,4 +1,4 @@
-//! Whole connections: what a client sends, from its login on.
+//! Plays whole connections: what a client sends, from its login on.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

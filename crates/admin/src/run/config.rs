@@ -1,4 +1,4 @@
-//! The configuration as text, and variables one by one.
+//! Writes the configuration as text, and sets variables one by one.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -37,7 +37,7 @@ impl Session {
         };
         write().map_err(|error| {
             let hint = match error.kind() {
-                std::io::ErrorKind::AlreadyExists => " (an existing file is never written over)",
+                std::io::ErrorKind::AlreadyExists => " (an existing file is never overwritten)",
                 _ => "",
             };
             SqlError::other(format!("{path}: {error}{hint}"))
@@ -77,7 +77,7 @@ impl Session {
             Effect::OnlyOff if !is_default => {
                 self.warn(format!("{name} has no effect in Weir: it stays off"))
             }
-            Effect::Built | Effect::OnlyOff => {}
+            Effect::Built | Effect::OneValue | Effect::OnlyOff => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! LOAD and SAVE: rows between memory, runtime, disk and the file.
+//! Does LOAD and SAVE: rows between memory, runtime, disk and the file.
 
 use weir_config::ConfigError;
 use weir_store::{Layer, Loaded, Module, Store, StoreError};
@@ -32,7 +32,7 @@ impl Session {
         let is_kept = store.is_persistent();
         drop(store);
         if to == Layer::Disk && !is_kept {
-            self.warn("this Weir keeps no database: what is saved is gone when it ends");
+            self.warn("this Weir has no database: what is saved is lost when it exits");
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Session {
                 "SELECT variable_name FROM main.global_variables WHERE variable_name IN \
                  ('mysql-firewall_whitelist_enabled', 'mysql-automatic_detect_sqli') \
                  AND LOWER(variable_value) IN ('true', '1')",
-                "a filter of statements is switched on",
+                "a filter of statements is enabled",
                 "set it to false",
             ),
             _ => return Ok(()),
@@ -122,11 +122,11 @@ impl Session {
     fn faults(&mut self, faults: Vec<String>) -> SqlError {
         let message = match faults.as_slice() {
             [fault] => fault.clone(),
-            _ => format!("{} faults (SHOW WARNINGS has all): {}", faults.len(), faults.join("; ")),
+            _ => format!("{} errors (SHOW WARNINGS lists all): {}", faults.len(), faults.join("; ")),
         };
         let error = SqlError::other(message);
         for fault in faults {
-            tracing::warn!(user = self.user, fault, "admin: not taken, nothing has changed");
+            tracing::warn!(user = self.user, fault, "admin: LOAD refused, nothing has changed");
             if self.warnings.len() < crate::limits::WARNINGS_MAX {
                 self.warnings.push(Warning { level: "Error", code: error.error.code, message: fault });
             }

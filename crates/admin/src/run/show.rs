@@ -1,4 +1,4 @@
-//! SHOW and DESCRIBE, as queries where there is a table for it.
+//! Answers SHOW and DESCRIBE, as queries where there is a table for it.
 
 use weir_protocol::error;
 use weir_sql::literal::sqlite_text;

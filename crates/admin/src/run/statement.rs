@@ -1,4 +1,4 @@
-//! SQL: what it reads is brought up to date, then SQLite runs it.
+//! Runs SQL: what it reads is brought up to date, then SQLite runs it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::PoisonError;

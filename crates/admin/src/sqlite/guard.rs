@@ -1,4 +1,4 @@
-//! What SQLite may do for an admin: SQLite asks about each thing that a statement needs when it is prepared.
+//! Decides what SQLite may do for an admin: SQLite asks about each thing that a statement needs when it is prepared.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
-use weir_store::{DISK, MAIN, MONITOR, SCHEMAS, STATS, STATS_HISTORY, table};
+use weir_config::is_secret_name;
+use weir_store::{DISK, MAIN, MONITOR, SCHEMAS, STATS, STATS_HISTORY, TableDef, table};
 
 use super::refusal;
 use crate::error::SqlError;
@@ -17,6 +18,9 @@ use crate::tokens::tokens;
 
 /// SQLite looks at the clock after so many of its steps.
 const STEPS: i32 = 1000;
+
+/// Has secrets in the values of some of its rows.
+const RUNTIME_VARIABLES: &str = "runtime_global_variables";
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -118,7 +122,7 @@ fn judge(context: &AuthContext<'_>, policy: &Policy, noted: &mut Noted) -> Resul
         }
         _ => {
             noted.tries_to_change = true;
-            Err("the tables of the admin interface are what they are: none can be made, changed or dropped"
+            Err("the tables of the admin interface are fixed: none can be created, altered or dropped"
                 .to_owned())
         }
     }
@@ -177,10 +181,11 @@ fn is_catalogue(name: &str) -> bool {
     matches!(name, "sqlite_master" | "sqlite_schema" | "sqlite_temp_master" | "sqlite_temp_schema")
 }
 
-/// What the users of admin-stats_credentials see of `main`: what is in force, except where passwords are.
+/// What the users of admin-stats_credentials see of `main`: what is in force, except tables with secrets, which are
+/// found by the names of their columns.
 fn is_shown_to_all(name: &str) -> bool {
-    let is_secret = matches!(name, "runtime_mysql_users" | "runtime_global_variables");
-    (name.starts_with("runtime_") && !is_secret)
+    let is_open = |table: &TableDef| !table.columns.iter().any(|column| is_secret_name(column.name));
+    (name.starts_with("runtime_") && name != RUNTIME_VARIABLES && table(MAIN, name).is_some_and(is_open))
         || is_catalogue(name)
         || matches!(name, "json_each" | "json_tree")
 }
@@ -193,8 +198,10 @@ fn write(schema: &str, name: &str, policy: &Policy) -> Result<(), String> {
     if !is_configuration {
         let lower = name.to_ascii_lowercase();
         return Err(match lower.strip_prefix("runtime_") {
-            Some(twin) => format!("{lower} shows what is in force: change {twin} and load it TO RUNTIME"),
-            None => format!("{schema}.{lower} shows what Weir has seen: it can't be written"),
+            Some(twin) => {
+                format!("{lower} shows the active configuration: change {twin} and load it TO RUNTIME")
+            }
+            None => format!("{schema}.{lower} shows what Weir has observed: it can't be changed"),
         });
     }
     if policy.is_read_only {

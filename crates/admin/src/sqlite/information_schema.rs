@@ -1,4 +1,4 @@
-//! `information_schema`, as far as clients look there: what schemas, tables and columns there are.
+//! Makes `information_schema`, as far as clients look there: what schemas, tables and columns there are.
 
 use rusqlite::{Connection, params};
 use weir_store::{ColumnKind, SCHEMAS, TableDef, tables};

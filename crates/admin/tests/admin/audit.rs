@@ -1,4 +1,4 @@
-//! What is told to the audit log.
+//! Reads what the audit log is told.
 
 use std::thread;
 
@@ -43,7 +43,7 @@ fn who_comes_and_what_is_changed_is_audited() {
         (
             "admin",
             "ATTACH DATABASE '/etc/passwd' AS x",
-            "error 1227: ATTACH is not for the admin interface: its tables are what they are",
+            "error 1227: ATTACH is not for the admin interface: its tables are fixed",
         ),
         (
             "stats",

@@ -1,4 +1,4 @@
-//! What drivers and tools ask to find tables and columns.
+//! Asks what drivers and tools ask to find tables and columns.
 
 use super::{Rig, query};
 

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A relay with two workers, in threads that end with the tests.
 fn relay(servers: &[&TcpListener]) -> Option<SocketAddrV4> {
     if let Err(error) = check() {
-        eprintln!("io_uring can't be had here: {error}");
+        eprintln!("io_uring is not available here: {error}");
         return None;
     }
     let servers: Vec<SocketAddrV4> = servers.iter().map(|server| address(server)).collect();

@@ -1,4 +1,4 @@
-//! How each row is measured.
+//! Measures each row.
 
 mod allocations;
 mod bulk;

@@ -1,4 +1,4 @@
-//! What it costs clients when somebody looks: dashboards that read statistics, and the events log.
+//! Measures what dashboards that read statistics, and the events log, cost clients.
 
 use std::net::SocketAddrV4;
 

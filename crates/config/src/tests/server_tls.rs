@@ -11,11 +11,11 @@ fn faults_of_tls_towards_servers() {
         ("ssl_key = \"k.pem\"", "ssl_key: needs ssl_cert too"),
         (
             "ssl_crl = \"crl.pem\"",
-            "ssl_crl: needs ssl_ca or ssl_capath: without authorities any certificate will do",
+            "ssl_crl: needs ssl_ca or ssl_capath: without authorities any certificate is accepted",
         ),
         (
             "ssl_crlpath = \"crls\"",
-            "ssl_crlpath: needs ssl_ca or ssl_capath: without authorities any certificate will do",
+            "ssl_crlpath: needs ssl_ca or ssl_capath: without authorities any certificate is accepted",
         ),
         (
             "ssl_cipher = \"ECDHE-RSA-AES256-GCM-SHA512\"",

@@ -278,7 +278,7 @@ impl Assist {
     fn clear(&mut self, endpoints: &[Endpoint]) {
         for keeper in self.keepers.iter_mut().filter(|keeper| endpoints.contains(&keeper.endpoint)) {
             if let Err(error) = keeper.set("evs.evict=") {
-                warn!(hostgroup = self.hostgroup, at = %keeper.endpoint, %error, "the evict list is not cleared");
+                warn!(hostgroup = self.hostgroup, at = %keeper.endpoint, %error, "the evict list can't be cleared");
             }
         }
     }
@@ -309,10 +309,7 @@ impl Assist {
         match obstacles.first() {
             None => {
                 let whom = if self.evicts_hung { "killed or hangs" } else { "killed" };
-                info!(
-                    hostgroup,
-                    "assisted eviction is on: the cluster is told at once of a node that is {whom}"
-                );
+                info!(hostgroup, "assisted eviction is on, for a node that is {whom}");
             }
             Some((node, obstacle)) => {
                 let more = obstacles.len() - 1;
@@ -361,7 +358,7 @@ impl Assist {
             }
             Note::Clean => info!(hostgroup, "all evict lists are empty"),
             Note::LeftOver(node) => {
-                warn!(hostgroup, server = %node, "clearing evict lists that somebody has left behind");
+                warn!(hostgroup, server = %node, "clearing evict lists that another Weir or an administrator has left behind");
             }
             Note::NeedsRestart(node) => {
                 warn!(hostgroup, server = %node, "was evicted while it hung: restart it, it can't come back by itself");

@@ -261,7 +261,7 @@ impl<'a> Reads<'a> {
             return;
         }
         let Waiting { variable, .. } = self.waiting;
-        warn!(server = %self.shared.endpoint, "{variable} has no effect here: reads can't be known to be fresh");
+        warn!(server = %self.shared.endpoint, "{variable} has no effect here: Weir can't tell whether reads are fresh");
         self.told.tell(Err(Fault::Unfit(variable)));
         self.due = Instant::now() + UNFIT_PAUSE;
     }

@@ -1,4 +1,4 @@
-//! What a server with asynchronous replication covers.
+//! Determines what a server with asynchronous replication covers.
 //!
 //! The only writer covers everything: what it does not have, no server has. That is also so after a change of writer; a
 //! write that the old one acknowledged and never passed on is lost, and waiting would not bring it back.
@@ -100,7 +100,7 @@ impl Replica {
             Ok(Progress::NoPositions) => {
                 warn!(
                     server = %shared.endpoint,
-                    "its writer tells no global transaction ids: reads can't be known to be fresh"
+                    "its writer reports no global transaction ids: Weir can't tell whether reads are fresh"
                 );
                 self.forget();
                 UNFIT_PAUSE

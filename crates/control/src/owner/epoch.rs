@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tracing::error;
+use tracing::{error, warn};
 use weir_client::Options;
 use weir_topology::{
-    DrainRow, Endpoint, EpochRead, EpochUse, Flavour, Intent, Millis, Policy, ReplicationPolicy, SwitchStep,
-    Wish,
+    DrainRow, Endpoint, EpochRead, EpochUse, Flavour, InstanceId, Intent, Millis, Policy, Reason,
+    ReplicationPolicy, ServerState, SwitchStep, Wish,
 };
 
 use super::Owner;
-use crate::accord::{Accord, Matter};
+use crate::accord::{Accord, Ground, Matter};
 use crate::causal::Tables;
 use crate::tables::Fault;
 
@@ -24,12 +27,11 @@ impl Owner {
         let replicas = policy.replication.iter().map(|row| (row.writer_hostgroup, Matter::Plans));
         let wanted: BTreeMap<u32, Matter> =
             galera.map(|row| (row.writer_hostgroup, Matter::Writer)).chain(replicas).collect();
-        let options = self.options();
         let is_gone = |(known, accord): &(&u32, &Accord)| wanted.get(known) != Some(&accord.matter);
         let gone: Vec<u32> = self.accords.iter().filter(is_gone).map(|(known, _)| *known).collect();
         for hostgroup in gone {
             if let Some(accord) = self.accords.remove(&hostgroup) {
-                accord.end(&self.roles, &options);
+                self.end_of(hostgroup, accord);
             }
         }
         for (hostgroup, matter) in wanted {
@@ -43,6 +45,31 @@ impl Owner {
                 Err(cause) => error!(hostgroup, %cause, "can't start the threads for weir.topology"),
             }
         }
+    }
+
+    /// Another Weir has this one's name, as when a datadir was copied: neither sees the other. From now on this one has
+    /// another name; by what it has agreed on under the old one it writes nothing any more.
+    pub(super) fn take_another_name(&mut self) {
+        let (was, name) = (self.epoch.instance.clone(), another_name(&self.epoch.instance));
+        warn!(
+            %was,
+            now = %name,
+            "another Weir in front of the same cluster has the name of this one, as after a copy of its datadir: this one has \
+             taken a new name"
+        );
+        for group in &mut Arc::make_mut(&mut self.roles).groups {
+            if let Some(tenure) = &mut group.tenure {
+                tenure.confirmed = None;
+            }
+        }
+        for (hostgroup, accord) in std::mem::take(&mut self.accords) {
+            let (options, kept_out) = (self.options_of(hostgroup), self.kept_out(hostgroup));
+            // The row and all that was said with it; whoever still has the name writes it anew.
+            accord.end(&Ground { roles: &self.roles, options: &options, kept_out: &kept_out }, true);
+        }
+        self.epoch.instance = name.clone();
+        self.renamed = Some(name);
+        self.configure_accords();
     }
 
     /// What the configuration does not tell.
@@ -177,7 +204,8 @@ impl Owner {
             .collect()
     }
 
-    /// What this Weir says of servers that leave a cluster: those that its user wants out, and those of others.
+    /// What this Weir says of servers that leave a cluster: those that its user wants out, and those of others. Once another
+    /// process has taken over, that one says what the user wants, and hears when it is over.
     fn own_drains(&self, hostgroup: u32) -> Vec<DrainRow> {
         let all = self.drains();
         let rows = all.iter().find(|(of, _)| *of == hostgroup).map(|(_, rows)| *rows).unwrap_or_default();
@@ -188,7 +216,7 @@ impl Owner {
             let mut rows = self.settings.intents.iter().filter(|other| other.endpoint == row.endpoint);
             let is_out = rows.all(|row| row.wish == Wish::OfflineSoft);
             if is_out && self.cluster_of(&row.endpoint) == Some(hostgroup) {
-                own.insert(&row.endpoint, true);
+                own.insert(&row.endpoint, !self.is_followed);
             }
         }
         let row = |(server, wants_out): (&Endpoint, bool)| DrainRow {
@@ -244,27 +272,58 @@ impl Owner {
         if self.accords.is_empty() || !self.serves {
             return;
         }
-        let options = self.options();
-        let drains: Vec<(u32, Vec<DrainRow>)> =
-            self.accords.keys().map(|hostgroup| (*hostgroup, self.own_drains(*hostgroup))).collect();
-        for (hostgroup, rows) in drains {
+        let all: Vec<u32> = self.accords.keys().copied().collect();
+        for hostgroup in all {
+            let (drains, options) = (self.own_drains(hostgroup), self.options_of(hostgroup));
+            let at = Ground { roles: &self.roles, options: &options, kept_out: &self.kept_out(hostgroup) };
             if let Some(accord) = self.accords.get_mut(&hostgroup) {
-                accord.act(&self.epoch, &self.roles, &options, rows, now);
+                accord.act(&self.epoch, &at, drains, now);
             }
         }
     }
 
-    fn options(&self) -> BTreeMap<Endpoint, Options> {
+    /// The servers of a cluster that work and that users keep out, where it has no writer: what its Weirs agree on is there
+    /// all the same. Of servers with replication only those that are not read_only: others may be behind.
+    fn kept_out(&self, hostgroup: u32) -> Vec<Endpoint> {
+        if self.roles.group(hostgroup).is_none_or(|group| !group.writers.is_empty()) {
+            return Vec::new();
+        }
+        let rows = self.settings.policy.replication.iter();
+        let check = rows.filter(|row| row.writer_hostgroup == hostgroup).map(|row| row.check).next();
+        let may_tell = |endpoint: &Endpoint| {
+            let seen = self.seen.iter().find(|seen| seen.endpoint == *endpoint && seen.fault.is_none());
+            match (seen.and_then(|seen| seen.state.as_ref()), check) {
+                (Some(ServerState::Replica(state)), Some(check)) => state.is_read_only(check) == Ok(false),
+                (Some(state), None) => state.works(),
+                _ => false,
+            }
+        };
+        let places =
+            self.roles.places.iter().filter(|place| place.reason == Reason::Wished(Wish::OfflineSoft));
+        let endpoints = places.map(|place| &place.endpoint);
+        let endpoints = endpoints.filter(|endpoint| self.cluster_of(endpoint) == Some(hostgroup));
+        endpoints.filter(|endpoint| may_tell(endpoint)).cloned().collect()
+    }
+
+    fn end_of(&self, hostgroup: u32, accord: Accord) -> Vec<JoinHandle<()>> {
+        let (options, kept_out) = (self.options_of(hostgroup), self.kept_out(hostgroup));
+        accord.end(&Ground { roles: &self.roles, options: &options, kept_out: &kept_out }, self.is_followed)
+    }
+
+    /// How to connect to the servers of a cluster, also of one that has just left the configuration. What its Weirs agree on
+    /// is in no other cluster's tables.
+    fn options_of(&self, hostgroup: u32) -> BTreeMap<Endpoint, Options> {
         let probes = self.settings.probes.iter();
+        let probes =
+            probes.filter(|(endpoint, _)| self.cluster_of(endpoint).is_none_or(|of| of == hostgroup));
         probes.map(|(endpoint, probe)| (endpoint.clone(), probe.options.clone())).collect()
     }
 
     /// The others need not wait for this Weir any more.
     pub(super) fn leave(&mut self, deadline: Instant) {
-        let options = self.options();
         let accords = std::mem::take(&mut self.accords);
-        let threads: Vec<_> =
-            accords.into_values().flat_map(|accord| accord.end(&self.roles, &options)).collect();
+        let end = |(hostgroup, accord): (u32, Accord)| self.end_of(hostgroup, accord);
+        let threads: Vec<_> = accords.into_iter().flat_map(end).collect();
         for thread in threads {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(2));
@@ -273,5 +332,29 @@ impl Owner {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+/// A name like this one, with another random number.
+fn another_name(name: &str) -> InstanceId {
+    let prefix = match name.rsplit_once('-') {
+        Some((prefix, number)) if number.len() == 16 => prefix,
+        _ => name,
+    };
+    // The standard library's own randomness.
+    let number = RandomState::new().build_hasher().finish();
+    format!("{prefix}-{number:016x}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_name_has_the_same_host_and_another_number() {
+        let name = another_name("gate-1-0123456789abcdef");
+        assert!(name.starts_with("gate-1-") && name.len() == "gate-1-0123456789abcdef".len(), "{name}");
+        assert!(another_name("gate").starts_with("gate-"));
+        assert_ne!(another_name(&name), name);
     }
 }

@@ -1,4 +1,4 @@
-//! What a Galera node is asked.
+//! Probes a Galera node.
 
 use std::time::Instant;
 

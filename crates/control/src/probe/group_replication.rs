@@ -1,4 +1,4 @@
-//! What a server with MySQL Group Replication is asked.
+//! Probes a server with MySQL Group Replication.
 
 use weir_client::{Connection, Error, QueryResult};
 use weir_topology::{GroupState, MemberRow};

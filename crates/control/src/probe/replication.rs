@@ -1,4 +1,4 @@
-//! What a server with asynchronous replication is asked.
+//! Probes a server with asynchronous replication.
 
 use weir_client::{Connection, Error, QueryResult};
 use weir_topology::ReplicaState;

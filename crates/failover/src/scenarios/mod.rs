@@ -1,9 +1,10 @@
-//! What each scenario does to the servers, and its goals.
+//! The scenarios: what each does to the servers, and its goals.
 
 mod apart;
 mod care;
 mod cycles;
 mod lost;
+mod maintenance;
 mod quorum;
 mod reader;
 mod rejoin;
@@ -138,6 +139,7 @@ fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen
         Scenario::WeirKilled => return weir_killed::run(stage),
         Scenario::Rejoin => rejoin::run(stage)?,
         Scenario::Cycles => return cycles::run(stage),
+        Scenario::Maintenance | Scenario::ReplicationMaintenance => return maintenance::run(stage),
     };
     Ok(vec![seen])
 }

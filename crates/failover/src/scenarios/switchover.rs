@@ -72,7 +72,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     judge.data(&figures);
     let pauses = sorted_pauses(&finished.recording, &spans);
     match stage.servers()? {
-        Servers::Galera(_) => {
+        Servers::Galera(_) | Servers::Replication(_) => {
             let p99 = percentile(&pauses, 99.0).unwrap_or(f64::INFINITY);
             judge.within("write pause, 99th percentile", p99, PAUSE_P99_MS);
         }
@@ -99,7 +99,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
 }
 
 /// The longest pause of each switchover, ascending.
-fn sorted_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
+pub(super) fn sorted_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
     let longest = |&(from, to): &(Moment, Moment)| Pause::longest(&recording.pauses(true, from, to));
     let mut pauses: Vec<f64> = spans.iter().filter_map(longest).map(|pause| pause.ms()).collect();
     pauses.sort_by(f64::total_cmp);
@@ -120,7 +120,7 @@ fn shares_after_view(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f
 }
 
 /// Times as long as the first switchover before all of them: what the machine does by itself. Ascending.
-fn calm_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
+pub(super) fn calm_pauses(recording: &Recording, spans: &[(Moment, Moment)]) -> Vec<f64> {
     let Some(&(first, end)) = spans.first() else { return Vec::new() };
     let length_ms = (end.ms_since(first) as u64).max(1);
     let begun = recording.begun.plus_ms(500);

@@ -1,4 +1,4 @@
-//! How MySQL stores passwords of caching_sha2_password: `$A$005$`, 20 bytes of salt, 43
+//! Reads and checks stored passwords of caching_sha2_password: `$A$005$`, 20 bytes of salt, 43
 //! characters of hash.
 //!
 //! The hash is SHA-crypt with SHA-256 (Ulrich Drepper, "Unix crypt using SHA-256 and SHA-512",

@@ -82,17 +82,6 @@ pub fn default_of(charset: &[u8], server: Server) -> Option<&'static Collation> 
     }
 }
 
-/// Whether a byte below 0x80 may be the second half of a character in this character set.
-///
-/// In such text a `'` or `\` byte need not be one: `0x95 0x5C` is a single character of sjis.
-/// (MySQL manual, "The cp932 Character Set" and its neighbours.) Character sets that take two or
-/// four bytes for every character (ucs2, utf16, utf32) are not counted: a client can't use them.
-pub fn trail_byte_may_be_ascii(charset: &[u8]) -> bool {
-    [&b"sjis"[..], b"cp932", b"big5", b"gbk", b"gb18030"]
-        .iter()
-        .any(|name| name.eq_ignore_ascii_case(charset))
-}
-
 /// Whether `asked` is `name` as it was written before utf8 became utf8mb3.
 fn is_old_utf8(name: &str, asked: &[u8]) -> bool {
     let (Some(rest), Some((head, tail))) = (name.strip_prefix("utf8mb3"), asked.split_at_checked(4)) else {
@@ -157,11 +146,5 @@ mod tests {
         }
         assert_eq!(by_name(b"utf8_general_ci").map(|collation| collation.id), Some(33));
         assert_eq!((by_id(0), by_id(17), by_id(u16::MAX)), (None, None, None));
-    }
-
-    #[test]
-    fn character_sets_with_ascii_trail_bytes() {
-        assert!(trail_byte_may_be_ascii(b"SJIS") && trail_byte_may_be_ascii(b"gb18030"));
-        assert!(!trail_byte_may_be_ascii(b"utf8mb4") && !trail_byte_may_be_ascii(b"ujis"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a client asks: the command byte at the start of a payload, and the commands whose
+//! Client commands: the command byte at the start of a payload, and the commands whose
 //! content a proxy must understand.
 //!
 //! Every command starts a new exchange: its first packet has sequence number 0.
@@ -128,12 +128,6 @@ impl Command {
     #[inline]
     pub const fn code(self) -> u8 {
         self as u8
-    }
-
-    /// Whether the server sends nothing back, not even an error.
-    #[inline]
-    pub const fn is_unanswered(self) -> bool {
-        matches!(self, Command::Quit | Command::StmtSendLongData | Command::StmtClose)
     }
 }
 

@@ -41,11 +41,3 @@ pub const CACHING_SHA2_PASSWORD: &[u8] = b"caching_sha2_password";
 pub const MYSQL_CLEAR_PASSWORD: &[u8] = b"mysql_clear_password";
 /// Ed25519 signatures (MariaDB).
 pub const CLIENT_ED25519: &[u8] = b"client_ed25519";
-/// Ed25519 with a key derived by PBKDF2 (MariaDB 11.6 and later).
-pub const PARSEC: &[u8] = b"parsec";
-/// SHA-256 without a cache (MySQL, withdrawn).
-pub const SHA256_PASSWORD: &[u8] = b"sha256_password";
-/// A conversation of prompts (MariaDB's PAM plugin).
-pub const DIALOG: &[u8] = b"dialog";
-/// From before MySQL 4.1, insecure.
-pub const MYSQL_OLD_PASSWORD: &[u8] = b"mysql_old_password";

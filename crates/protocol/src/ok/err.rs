@@ -40,11 +40,6 @@ impl<'a> ErrPacket<'a> {
         Ok(ErrPacket { code, sqlstate, message: reader.rest() })
     }
 
-    /// Whether this is a progress report of MariaDB.
-    pub fn is_progress(&self) -> bool {
-        self.code == Self::PROGRESS_CODE
-    }
-
     /// Appends the payload; a `sqlstate` of `None` gives the form that a server sends in place of
     /// its greeting.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -79,6 +74,9 @@ mod tests {
     fn broken_packets_are_errors() {
         assert_eq!(ErrPacket::parse(b"\xff\x15"), Err(Malformed::Truncated));
         assert_eq!(ErrPacket::parse(b"\xff\x15\x04#28"), Err(Malformed::Truncated));
-        assert!(ErrPacket::parse(b"\xff\xff\xff\x01\x01\x02\0\0\0\x04Copy").unwrap().is_progress());
+        assert_eq!(
+            ErrPacket::parse(b"\xff\xff\xff\x01\x01\x02\0\0\0\x04Copy").unwrap().code,
+            ErrPacket::PROGRESS_CODE
+        );
     }
 }

@@ -498,8 +498,7 @@ impl Client {
             // It went with a connection: no answer is better than an older one.
             1105 => {
                 let loses = rules.loses_connections || rules.turns_away;
-                let lost =
-                    ["LAST_INSERT_ID() is not known", "the diagnostics of the last statement are gone"];
+                let lost = ["LAST_INSERT_ID() is lost", "the diagnostics of the last statement are gone"];
                 loses && lost.iter().any(|what| message.contains(what))
             }
             1094 | 1095 => matches!(op, Op::Query(text) if text.starts_with("KILL")),

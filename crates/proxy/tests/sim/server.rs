@@ -313,6 +313,11 @@ impl Conn {
                         self.rows(&["LAST_INSERT_ID()", "FOUND_ROWS()"], &[&[&id, "1"]]);
                     }
                 }
+                // The plugin is not there: sessions with user variables stay where they are.
+                text if text.contains("FROM information_schema.USER_VARIABLES") => {
+                    let unknown = ServerError { code: 1109, sqlstate: *b"42S02" };
+                    self.error(unknown, "Unknown table 'USER_VARIABLES' in information_schema");
+                }
                 // There are no roles here.
                 text if text.starts_with("SELECT CAST(CONVERT(DATABASE()") => {
                     let schema = self.session.schema.clone();

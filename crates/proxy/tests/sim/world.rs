@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use weir_config::MysqlVariables;
-use weir_proxy::core::Core;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::snapshot::{Hostgroup, Server};
+use weir_proxy::worker::Worker;
 
 use crate::client::Client;
 use crate::cluster::{Cluster, Node};
@@ -53,7 +53,7 @@ pub(crate) struct World {
     random: Random,
     rules: Rules,
     now: u64,
-    cores: Vec<Core>,
+    cores: Vec<Worker>,
     inboxes: Vec<Receiver<Message>>,
     shared: Arc<Shared>,
     servers: Vec<Arc<Server>>,
@@ -106,7 +106,7 @@ impl World {
         let snapshot = support::snapshot(&users, &servers, groups, variables());
         let (shared, inboxes) = Shared::new(rules.workers, Box::new(|_| ())).expect("eventfds");
         let now = 1_000_000_000;
-        let core = |worker| Core::new(worker, shared.clone(), snapshot.clone(), [seed as u8; 32], now);
+        let core = |worker| Worker::new(worker, shared.clone(), snapshot.clone(), [seed as u8; 32], now);
         let cores = (0..rules.workers).map(core).collect();
         Self {
             random: Random::new(seed),
@@ -150,13 +150,13 @@ impl World {
         Err(format!("not over after {STEPS_MAX} steps"))
     }
 
-    fn events(&self) -> Vec<Event> {
+    fn events(&mut self) -> Vec<Event> {
         let mut events = Vec::with_capacity(64);
         if self.to_come > 0 {
             events.push(Event::Arrive);
         }
         for (at, link) in self.links.iter().enumerate() {
-            let out = &self.cores[link.core].out;
+            let out = self.cores[link.core].out();
             if let Peer::Dial(_) = link.peer {
                 events.push(Event::Dialled(at));
                 continue;
@@ -192,7 +192,7 @@ impl World {
             Event::Arrive => self.arrive(),
             Event::Deliver(at) => self.deliver(at),
             Event::Flush(at) => {
-                let all = self.cores[self.links[at].core].out.unsent(self.links[at].id).len();
+                let all = self.cores[self.links[at].core].out().unsent(self.links[at].id).len();
                 let count = if self.random.percent(70) { all } else { 1 + self.random.below(all) };
                 self.flush(at, count)?;
             }
@@ -277,7 +277,7 @@ impl World {
     /// So many bytes that a worker has queued reach the peer.
     fn flush(&mut self, at: usize, count: usize) -> Result<(), String> {
         let Link { core, id, peer, .. } = self.links[at];
-        let bytes = &self.cores[core].out.unsent(id)[..count];
+        let bytes = &self.cores[core].out().unsent(id)[..count];
         match peer {
             Peer::Client(client) => self.clients[client].inbox.extend_from_slice(bytes),
             Peer::Conn(conn) => {
@@ -287,7 +287,7 @@ impl World {
             }
             Peer::Dial(_) => return Err("bytes for a server before its connection stands".into()),
         }
-        if self.cores[core].out.sent(id, count) {
+        if self.cores[core].out().sent(id, count) {
             self.cores[core].drained(id, self.now);
         }
         Ok(())
@@ -343,8 +343,8 @@ impl World {
     fn carry_out(&mut self, core: usize) -> Result<(), String> {
         loop {
             let (mut orders, mut dirty) = (Vec::new(), Vec::new());
-            self.cores[core].out.take_dirty(&mut dirty);
-            self.cores[core].out.take_orders(&mut orders);
+            self.cores[core].out().take_dirty(&mut dirty);
+            self.cores[core].out().take_orders(&mut orders);
             if orders.is_empty() {
                 return Ok(());
             }
@@ -367,7 +367,7 @@ impl World {
         let at = self.links.iter().position(|link| link.core == core && link.id == id);
         if let Some(at) = at {
             if !matches!(self.links[at].peer, Peer::Dial(_)) {
-                let all = self.cores[core].out.unsent(id).len();
+                let all = self.cores[core].out().unsent(id).len();
                 self.flush(at, all)?;
             }
             match self.links.swap_remove(at).peer {
@@ -380,7 +380,7 @@ impl World {
                 Peer::Dial(_) => {}
             }
         }
-        self.cores[core].out.forget(id);
+        self.cores[core].out().forget(id);
         Ok(())
     }
 
@@ -397,7 +397,7 @@ impl World {
         }
         let sleeping =
             self.conns.iter().flatten().filter_map(|conn| conn.sleeping.as_ref().map(|(due, _)| *due));
-        let next = self.cores.iter().map(Core::next_deadline).chain(sleeping).min().unwrap_or(0);
+        let next = self.cores.iter().map(Worker::next_deadline).chain(sleeping).min().unwrap_or(0);
         self.now = self.now.max(next);
     }
 
@@ -457,7 +457,7 @@ impl World {
             if self.now > until {
                 return Err(format!(
                     "no rest: {:?}",
-                    self.cores.iter().map(Core::census).collect::<Vec<_>>()
+                    self.cores.iter().map(Worker::census).collect::<Vec<_>>()
                 ));
             }
         }
@@ -477,13 +477,13 @@ impl World {
 
     fn is_at_rest(&self) -> bool {
         self.links.iter().all(|link| matches!(link.peer, Peer::Conn(_)))
-            && self.cores.iter().map(Core::census).all(|census| {
+            && self.cores.iter().map(Worker::census).all(|census| {
                 let pools = &census.pools;
                 let idle: usize = pools.iter().map(|pool| pool.idle).sum();
                 let open: u32 = pools.iter().map(|pool| pool.open).sum();
                 census.sessions == 0
                     && census.leases + census.busy + census.parked == 0
-                    && census.backends == idle
+                    && census.connections == idle
                     && open as usize == idle
                     && pools.iter().all(|pool| pool.dialing + pool.handovers == 0 && pool.waiters == 0)
             })

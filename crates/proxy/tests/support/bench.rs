@@ -11,11 +11,11 @@ use weir_protocol::frame;
 use weir_protocol::handshake::{AuthSwitchRequest, Greeting, MYSQL_NATIVE_PASSWORD};
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket, SessionTrack};
 use weir_protocol::status::StatusFlags;
-use weir_proxy::core::Core;
 use weir_proxy::listener::Peer;
 use weir_proxy::outbox::{Order, SocketId};
 use weir_proxy::shared::{Message, Report, Shared};
 use weir_proxy::snapshot::{Account, Hostgroup, Server};
+use weir_proxy::worker::Worker;
 use weir_routing::Rules;
 use weir_session::login::Check;
 
@@ -35,7 +35,7 @@ const READ_ONLY: &str =
 
 /// Workers, clients of theirs, and servers that answer every statement with OK unless they are told otherwise.
 pub struct Bench {
-    pub cores: Vec<Core>,
+    pub cores: Vec<Worker>,
     pub inboxes: Vec<Receiver<Message>>,
     pub servers: Vec<Arc<Server>>,
     pub clients: Vec<Client>,
@@ -143,7 +143,7 @@ impl Bench {
             count.fetch_add(is_failure.into(), Ordering::Relaxed);
         });
         let (shared, inboxes) = Shared::new(workers, reporter).unwrap();
-        let core = |worker| Core::new(worker, shared.clone(), snapshot.clone(), [7; 32], 1);
+        let core = |worker| Worker::new(worker, shared.clone(), snapshot.clone(), [7; 32], 1);
         Self {
             cores: (0..workers).map(core).collect(),
             inboxes,
@@ -335,7 +335,7 @@ impl Bench {
 
     fn carry_out(&mut self, core: usize) -> bool {
         let (mut dirty, mut orders) = (Vec::new(), Vec::new());
-        let out = &mut self.cores[core].out;
+        let out = self.cores[core].out();
         out.take_dirty(&mut dirty);
         out.take_orders(&mut orders);
         let is_quiet = dirty.is_empty() && orders.is_empty();
@@ -375,7 +375,7 @@ impl Bench {
                 Order::Close(id) => {
                     self.flush(core, id);
                     self.conns.retain(|conn| (conn.core, conn.id) != (core, id));
-                    self.cores[core].out.forget(id);
+                    self.cores[core].out().forget(id);
                 }
                 Order::Resume(_) => {}
                 Order::AcknowledgeWithin(id, time) => self.hurried.push((id, time.as_millis())),
@@ -391,13 +391,13 @@ impl Bench {
     }
 
     fn flush(&mut self, core: usize, id: SocketId) {
-        let bytes = self.cores[core].out.unsent(id).to_vec();
+        let bytes = self.cores[core].out().unsent(id).to_vec();
         if let Some(client) = self.clients.iter_mut().find(|client| (client.core, client.id) == (core, id)) {
             client.got.extend_from_slice(&bytes);
         } else if let Some(conn) = self.conns.iter_mut().find(|conn| (conn.core, conn.id) == (core, id)) {
             conn.inbox.extend_from_slice(&bytes);
         }
-        if self.cores[core].out.sent(id, bytes.len()) {
+        if self.cores[core].out().sent(id, bytes.len()) {
             self.cores[core].drained(id, self.now);
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a statement can do without tables.
+//! Tells whether a statement can do without tables.
 
 use super::{Cursor, unquote};
 use crate::dialect::Dialect;

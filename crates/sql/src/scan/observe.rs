@@ -1,4 +1,4 @@
-//! What every token says, in whatever statement it stands.
+//! Takes in every token, in whatever statement it stands.
 
 use super::{Calls, Pending, Scanner, Tokens as _, Watched};
 use crate::lex::TokenKind;

@@ -1,4 +1,4 @@
-//! Where the body of a routine, trigger or event ends, so that its semicolons are not taken for the end of the
+//! Finds the end of the body of a routine, trigger or event, so that its semicolons are not taken for the end of the
 //! statement, and the statement after it is not taken for a part of the body.
 //!
 //! Only blocks that surely are blocks count. A body that is not followed with certainty ends at its first

@@ -1,4 +1,4 @@
-//! `stats_history`: counters as they were, with hours and days. Kept in the datadir. Timestamps are seconds since 1970.
+//! Lists `stats_history`: counters as they were, with hours and days. Kept in the datadir. Timestamps are seconds since 1970.
 
 use super::Declared;
 

@@ -1,4 +1,4 @@
-//! `monitor`: what probes saw. Times are microseconds since 1970, durations microseconds.
+//! Lists `monitor`: what probes saw. Times are microseconds since 1970, durations microseconds.
 
 use super::Declared;
 

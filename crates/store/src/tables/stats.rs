@@ -1,4 +1,4 @@
-//! `stats`: counters of now. Times are microseconds, moments seconds since 1970, unless a column's name says otherwise.
+//! Lists `stats`: counters of now. Times are microseconds, moments seconds since 1970, unless a column's name says otherwise.
 
 use super::Declared;
 

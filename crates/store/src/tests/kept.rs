@@ -1,4 +1,4 @@
-//! Whatever is edited before a LOAD, and however: it gives what reading all rows gives, and shares what has not changed.
+//! Edits before a LOAD, of whatever and however: it gives what reading all rows gives, and shares what has not changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

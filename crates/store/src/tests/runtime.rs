@@ -1,4 +1,4 @@
-//! What is in force, and what of it goes where.
+//! The configuration in force, and which parts of it go where.
 
 use weir_config::{Config, Strictness};
 

@@ -1,4 +1,4 @@
-//! What the two families of servers have each in their own way.
+//! The differences between the two families of servers.
 
 use std::net::SocketAddrV4;
 use std::path::Path;

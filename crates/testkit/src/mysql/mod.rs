@@ -201,9 +201,15 @@ impl Mysql {
 
     /// Waits until every other server has what the first one has now.
     pub fn wait_replicated(&self) -> Result<(), TestkitError> {
-        let rows = self.source().root_query(self.family.position())?;
+        self.wait_replicated_from(1)
+    }
+
+    /// Waits until every other server that runs has what server `index` has now.
+    pub fn wait_replicated_from(&self, index: usize) -> Result<(), TestkitError> {
+        let rows = self.server(index).root_query(self.family.position())?;
         let position = rows.first().and_then(|row| row.first()).cloned().unwrap_or_default();
-        for replica in self.servers.iter().skip(1) {
+        let others = self.servers.iter().zip(1..).filter(|(_, at)| *at != index);
+        for (replica, _) in others.filter(|(replica, _)| replica.process().is_some()) {
             let timeout_s = REPLICATION_TIMEOUT.as_secs();
             let wait = format!("SELECT {}('{position}', {timeout_s})", self.family.wait_function());
             if replica.root_query(&wait)? != [["0"]] {

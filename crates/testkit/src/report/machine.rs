@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Describes the machine on which the figures were measured.
 
 use std::fmt;
 use std::fs;

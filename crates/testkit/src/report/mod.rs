@@ -1,4 +1,4 @@
-//! What the programs that measure have in common: the machine, figures in short, tables for people.
+//! Helpers that the measuring programs share: the machine, short figures, tables for people.
 
 mod machine;
 mod stats;

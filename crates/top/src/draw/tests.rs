@@ -1,4 +1,4 @@
-//! What a user sees.
+//! Tests of the pictures that a user sees.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 

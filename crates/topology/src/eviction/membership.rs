@@ -1,4 +1,4 @@
-//! What a Galera node says of its group.
+//! A Galera node's own report of its group.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Why a cluster can't be helped, as far as that is known before anything happens.
+//! Obstacles to an eviction, as far as they are known before anything happens.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ impl fmt::Display for Obstacle {
             }
             Self::Refuses { cause } => write!(f, "wsrep_provider_options can't be set: {cause}"),
             Self::GroupPortSilent { address } => {
-                write!(f, "nobody answers at {address}, where it listens for its group")
+                write!(f, "nothing answers at {address}, its address for the group")
             }
             Self::Option { name, is_ms, wanted } => {
                 match is_ms {
@@ -119,7 +119,7 @@ impl fmt::Display for Obstacle {
                 }
             }
             Self::IgnoresQuorum => f.write_str("pc.ignore_quorum or pc.ignore_sb is on"),
-            Self::Untried { what } => write!(f, "{what}: eviction was not tried with that"),
+            Self::Untried { what } => write!(f, "{what}: eviction is untested with that"),
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(words(|provider| provider.ignores_quorum = true).len(), 1);
         assert_eq!(words(|provider| provider.has_tls = true).len(), 1);
         let segment = words(|provider| provider.segment = 1);
-        assert_eq!(segment, ["gmcast.segment = 1: eviction was not tried with that"]);
+        assert_eq!(segment, ["gmcast.segment = 1: eviction is untested with that"]);
         assert_eq!(words(|provider| provider.version = "3.27".to_owned()).len(), 1);
         assert_eq!(Membership::default().obstacles().len(), 5, "a node that says nothing");
     }

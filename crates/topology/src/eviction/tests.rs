@@ -145,9 +145,11 @@ type Spoil = fn(&mut Vec<Node>);
 #[test]
 fn every_doubt_has_its_words() {
     let cases: [(&str, Spoil); 13] = [
-        ("the survivors are not of one view", |nodes| last(nodes, 3).view = 8),
-        ("2 of the view's 3 members are known to live or to be dead", |nodes| nodes[1].life = Life::Unknown),
-        ("3 of the view's 4 members are known to live or to be dead", |nodes| {
+        ("the survivors' views differ", |nodes| last(nodes, 3).view = 8),
+        ("only 2 of the view's 3 members are known to be alive or dead", |nodes| {
+            nodes[1].life = Life::Unknown
+        }),
+        ("only 3 of the view's 4 members are known to be alive or dead", |nodes| {
             [2, 3].iter().for_each(|index| last(nodes, *index).size = 4);
         }),
         ("10.0.0.1:3306 is not Synced", |nodes| last(nodes, 1).is_synced = false),
@@ -163,8 +165,8 @@ fn every_doubt_has_its_words() {
             last(nodes, 1).provider.weight = 2;
             [2, 3].iter().for_each(|index| last(nodes, *index).weight = 4);
         }),
-        ("the members' weights are not that of their view", |nodes| last(nodes, 2).weight = 4),
-        ("the group's name for 10.0.0.1:3306 is not known", |nodes| last(nodes, 1).uuid.clear()),
+        ("the members' weights do not add up to their view's", |nodes| last(nodes, 2).weight = 4),
+        ("the UUID of 10.0.0.1:3306 in its group is not known", |nodes| last(nodes, 1).uuid.clear()),
         ("10.0.0.2:3306: pc.ignore_quorum or pc.ignore_sb is on", |nodes| {
             last(nodes, 2).provider.ignores_quorum = true;
         }),

@@ -214,9 +214,9 @@ impl fmt::Display for Doubt {
         match self {
             Self::NotFirst => f.write_str("another Weir comes first"),
             Self::Obstacle(node, obstacle) => write!(f, "{node}: {obstacle}"),
-            Self::ViewsDiffer => f.write_str("the survivors are not of one view"),
+            Self::ViewsDiffer => f.write_str("the survivors' views differ"),
             Self::MembersUnaccounted { known, size } => {
-                write!(f, "{known} of the view's {size} members are known to live or to be dead")
+                write!(f, "only {known} of the view's {size} members are known to be alive or dead")
             }
             Self::NotSynced(node) => write!(f, "{node} is not Synced"),
             Self::ListNotEmpty(node) => write!(f, "the evict list of {node} is not empty"),
@@ -224,8 +224,8 @@ impl fmt::Display for Doubt {
             Self::NoMajority { survivors, view } => {
                 write!(f, "the survivors weigh {survivors} of {view}, which is no majority")
             }
-            Self::WeightsDiffer => f.write_str("the members' weights are not that of their view"),
-            Self::NoUuid(node) => write!(f, "the group's name for {node} is not known"),
+            Self::WeightsDiffer => f.write_str("the members' weights do not add up to their view's"),
+            Self::NoUuid(node) => write!(f, "the UUID of {node} in its group is not known"),
         }
     }
 }

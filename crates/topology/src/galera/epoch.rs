@@ -1,4 +1,4 @@
-//! Where the decision about a cluster meets the epoch on which several Weirs agree.
+//! Applies the epoch on which several Weirs agree to the decision about a cluster.
 
 use super::{Candidate, Cluster};
 use crate::judge::Judge;

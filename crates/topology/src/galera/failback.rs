@@ -1,4 +1,4 @@
-//! When a server that comes before the writer by weight gets the role back.
+//! Decides when a server that comes before the writer by weight gets the role back.
 
 use std::cmp::Reverse;
 

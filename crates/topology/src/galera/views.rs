@@ -1,4 +1,4 @@
-//! Which nodes are in the cluster's present component: its history, and its newest view.
+//! Finds the nodes of the cluster's present component: its history, and its newest view.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -160,7 +160,7 @@ impl Failover {
         let votes = replicas.iter().filter(is_cut_off).count();
         if votes < self.majority {
             let mut causes = vec![format!(
-                "only {votes} replicas say now that they can't connect to {}, {} must",
+                "only {votes} replicas say now that they can't connect to {}, {} are needed",
                 self.lost, self.majority
             )];
             causes.append(&mut left);
@@ -229,7 +229,7 @@ impl Failover {
         }
         if undo.len() + 1 < self.majority {
             return Err(Stuck::Before(format!(
-                "{} replicas can replicate from {}, {} must",
+                "only {} replicas can replicate from {}, {} are needed",
                 undo.len(),
                 to.server.endpoint(),
                 self.majority - 1

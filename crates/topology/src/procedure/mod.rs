@@ -1,4 +1,4 @@
-//! What Weir does to servers with asynchronous replication when the role moves: switchover, failover, the way back of an
+//! The procedures that move the role of servers with asynchronous replication: switchover, failover, the way back of an
 //! old writer, and the recovery of a switchover whose Weir has died. Here are the steps and their order; a [`Server`] is
 //! told what to do by whoever runs a procedure, and so is everything around it ([`Surroundings`]).
 //!

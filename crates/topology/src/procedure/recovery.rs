@@ -151,7 +151,7 @@ impl Recovery {
                 Ok((true, one)) => found.push(one),
                 Ok((false, _)) => {
                     return Err(Obstacle::Locked(format!(
-                        "another Weir sees to it: it has the lock at {member}"
+                        "another Weir is doing this: it holds the lock at {member}"
                     )));
                 }
                 Err(cause) => causes.push(cause),
@@ -160,7 +160,9 @@ impl Recovery {
         let majority = majority(members.len());
         if found.len() < majority {
             let (locked, causes) = (found.len(), causes.join("; "));
-            return Err(format!("only {locked} servers can be locked, {majority} must: {causes}").into());
+            return Err(
+                format!("only {locked} servers can be locked, {majority} are needed: {causes}").into()
+            );
         }
         Ok(found)
     }

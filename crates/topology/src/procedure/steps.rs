@@ -24,7 +24,7 @@ pub(super) enum Opened {
 pub(super) fn lock(server: &mut impl Server, name: &str) -> Result<(), String> {
     match server.lock(name)? {
         true => Ok(()),
-        false => Err(format!("another Weir sees to it: it has the lock at {}", server.endpoint())),
+        false => Err(format!("another Weir is doing this: it holds the lock at {}", server.endpoint())),
     }
 }
 

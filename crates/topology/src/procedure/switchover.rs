@@ -224,7 +224,10 @@ impl<C: Server> Switchover<C> {
             match server.lock(&self.lock) {
                 Ok(true) => locked += 1,
                 Ok(false) => {
-                    return Err(format!("another Weir sees to it: it has the lock at {}", server.endpoint()));
+                    return Err(format!(
+                        "another Weir is doing this: it holds the lock at {}",
+                        server.endpoint()
+                    ));
                 }
                 Err(cause) if pair.contains(&server.endpoint()) => return Err(cause),
                 Err(_) => {}
@@ -232,7 +235,7 @@ impl<C: Server> Switchover<C> {
         }
         let majority = majority(steps::sorted(&self.plan.members).len());
         if locked < majority {
-            return Err(format!("only {locked} servers can be locked, {majority} must"));
+            return Err(format!("only {locked} servers can be locked, {majority} are needed"));
         }
         Ok(())
     }
@@ -271,7 +274,7 @@ impl<C: Server> Switchover<C> {
         let locked = self.check_others()? + 2;
         let majority = majority(steps::sorted(&self.plan.members).len());
         if locked < majority {
-            return Err(format!("only {locked} servers are still locked, {majority} must be"));
+            return Err(format!("only {locked} servers are still locked, {majority} are needed"));
         }
         match self.from.is_read_only()? {
             true => Ok(()),
@@ -306,7 +309,7 @@ impl<C: Server> Switchover<C> {
         };
         let locked = 1 + target + self.check_others()?;
         if locked < blocking {
-            return Err(format!("only {locked} servers are still locked, {blocking} must be"));
+            return Err(format!("only {locked} servers are still locked, {blocking} are needed"));
         }
         self.from.set_read_only(false)?;
         if self.from.is_read_only()? {

@@ -91,7 +91,7 @@ fn a_lost_source_is_given_up_after_a_while() {
     assert_eq!(world.succession().due, None);
     assert_eq!(
         world.waits_for(),
-        "waits for 192.168.4.22:3306: 1 servers say that they can't connect to it, for a failover 2 must"
+        "waits for 192.168.4.22:3306: 1 servers say that they can't connect to it, 2 are needed for a failover"
     );
 }
 
@@ -195,7 +195,7 @@ fn a_writer_needs_more_than_half_of_the_servers() {
         }
         world.decide();
         assert_eq!(world.writer() == Some(0), writes, "{what}");
-        let refusal = "get their data from it, with auto_failover 2 must";
+        let refusal = "get their data from it, 2 are needed with auto_failover";
         assert_eq!(
             world.roles.explain(100).contains(refusal),
             !writes,

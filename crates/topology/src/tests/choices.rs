@@ -1,4 +1,4 @@
-//! What `weir_topology` says of readers: how many, which segment, donors.
+//! Tests the settings of `weir_topology` for readers: how many, which segment, donors.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds for every group and every source with its replicas, whatever they say.
+//! Properties that hold for every group and every source with its replicas, whatever they say.
 
 use proptest::prelude::*;
 

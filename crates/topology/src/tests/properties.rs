@@ -1,4 +1,4 @@
-//! What holds for every cluster, whatever the nodes say and in whatever order it is seen.
+//! Properties that hold for every cluster, whatever the nodes say and in whatever order it is seen.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What happens over time: failover, hysteresis, components, returns.
+//! Scenarios over time: failover, hysteresis, components, returns.
 
 use super::*;
 
@@ -132,7 +132,7 @@ fn a_server_that_was_lost_by_its_silence_is_believed_after_a_moment() {
     assert_eq!(world.picture(), "- BR BR");
     assert_eq!(
         world.roles.hostgroup(9101)[0].reason.to_string(),
-        "answers again, after it was silent for long, since a moment ago"
+        "answers again, after a long silence, since a moment ago"
     );
     world.pass(1000);
     world.decide();

@@ -118,7 +118,7 @@ fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
     let tables = Rc::new(RefCell::new(Tables::default()));
     let mut weir = Weir::new("a", &tables);
     weir.world.decide();
-    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits for a look at weir.topology"));
+    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits until weir.topology has been read"));
     weir.read(1);
     weir.world.decide();
     assert_eq!(weir.world.writer(), Some(0), "published before the row is written");
@@ -430,7 +430,7 @@ fn an_epoch_of_another_history_does_not_count() {
     assert_eq!((weir.world.writer(), weir.tenure().row.as_ref().map(|row| row.epoch)), (Some(0), Some(1)));
     weir.world.see(0, Ok(synced(0)));
     weir.world.decide();
-    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits for a look at weir.topology"));
+    assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits until weir.topology has been read"));
     weir.read(1);
     weir.world.decide();
     assert_eq!(weir.world.writer(), Some(1));

@@ -1,14 +1,15 @@
-//! How the Weirs of a world agree through the cluster: its tables, causal reads of them, and what each Weir writes.
+//! Models the agreement of a world's Weirs through the cluster: its tables, causal reads, and what each Weir writes.
 
 use weir_topology::{
-    Cleared, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Role, Status, Switch, SwitchStep,
-    Tenure,
+    Announcement, Cleared, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Role, Status,
+    Switch, SwitchStep, Tenure,
 };
 
 use crate::breach::Breach;
 use crate::cluster::{Cluster, Context, Deed, Write};
 use crate::node::endpoint;
 use crate::queue::{Event, MS, Time};
+use crate::random::Random;
 use crate::watch::Watch;
 use crate::weir::{WRITERS, Weir};
 use crate::world::World;
@@ -23,6 +24,9 @@ const WRITE_TIMEOUT: Time = 1000 * MS;
 const PIN_GRACE: Time = 5000 * MS;
 /// A switchover that has not come about by then is given up.
 const SWITCH_TIMEOUT: Time = 3000 * MS;
+
+/// Rows of Weirs that are gone, where there are any.
+const GHOSTS: usize = 100;
 
 /// `weir.topology` and `weir.instances`.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +43,21 @@ pub(crate) struct Entry {
 }
 
 impl Tables {
+    /// With rows of Weirs that are gone, as after years of containers with names of their own. Some had seen the writer.
+    pub(crate) fn with_ghosts(random: &mut Random) -> Self {
+        let ghost = |number: usize| InstanceRow {
+            instance: format!("ghost{number}").into(),
+            beat: random.within(0..1 << 40),
+            says: Announcement {
+                epoch: random.within(0..3),
+                lease_ms: random.within(0..5000),
+                sees_writer: random.chance(50),
+                clear_of: 0,
+            },
+        };
+        Self { row: None, instances: (0..GHOSTS).map(ghost).collect() }
+    }
+
     /// A transaction takes effect; whether the epoch row changed.
     pub(crate) fn apply(&mut self, entry: &Entry, breach: Option<Breach>) -> bool {
         let changed = entry.proposal.as_ref().and_then(|proposal| {
@@ -67,7 +86,7 @@ pub(crate) struct Accord {
     /// Its own row is in the table, written by this process.
     pub(crate) is_registered: bool,
     /// What it has said last, and when it wrote it.
-    said: Option<(weir_topology::Announcement, Time)>,
+    said: Option<(Announcement, Time)>,
     /// Writes under way: its own row, and a proposal.
     under_way: [Option<(usize, Time)>; 2],
     /// A planned change that it makes.

@@ -7,6 +7,7 @@ use weir_topology::{
 
 use crate::chaos::Action;
 use crate::cluster::Path;
+use crate::fault::Fault;
 use crate::follow;
 use crate::queue::MS;
 use crate::random::Random;
@@ -22,13 +23,15 @@ pub(crate) enum Trial {
     Provoked(Breach),
     /// And the rule is broken.
     Broken(Breach),
+    /// One move of the writer, in which one thing goes wrong.
+    Fault(Fault),
 }
 
 impl Trial {
     /// The rule that matters in it.
     pub(crate) fn rule(self) -> Option<Breach> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Fault(_) => None,
             Self::Provoked(breach) | Self::Broken(breach) => Some(breach),
         }
     }
@@ -36,6 +39,23 @@ impl Trial {
     /// The rule that is broken.
     pub(crate) fn breach(self) -> Option<Breach> {
         if let Self::Broken(breach) = self { Some(breach) } else { None }
+    }
+
+    /// How many servers and Weirs a world must have, if that matters.
+    pub(crate) fn size(self) -> Option<(usize, usize)> {
+        if let Self::Fault(_) = self {
+            return Some((3, 2));
+        }
+        match self.rule()? {
+            // Two can choose differently.
+            Breach::FailoverTakesNoLock => Some((5, 2)),
+            Breach::FailoverNeedsNoMajority
+            | Breach::WriterNeedsNoMajority
+            | Breach::FailoverIgnoresLease
+            | Breach::FailoverIgnoresAge
+            | Breach::SwitchoverLooksOnce => Some((3, 2)),
+            _ => None,
+        }
     }
 }
 
@@ -114,13 +134,32 @@ pub(crate) enum Breach {
     FailoverTakesAny,
     /// A lost writer is never replaced.
     FailoverNever,
+    /// Silence counts as a vote that the writer is lost, and any number of servers will do to replace it.
+    FailoverNeedsNoMajority,
+    /// A server that is not read_only is written to whoever replicates from it.
+    WriterNeedsNoMajority,
+    /// Writes go on however long ago the last decision was.
+    FailoverIgnoresLease,
+    /// What a server has said counts however long ago it was asked.
+    FailoverIgnoresAge,
+    /// A failover needs no lock.
+    FailoverTakesNoLock,
     /// A switchover needs no lock.
     SwitchoverTakesNoLock,
+    /// What was seen before there was the lock counts, and nothing is written down. That alone, with the journal, can't
+    /// be noticed: an old writer that is not the writer any more refuses the row.
+    SwitchoverLooksOnce,
+    /// The old writer is read_only because it was told to be once.
+    SwitchoverConfirmsNothing,
+    /// What was begun is not written down.
+    SwitchoverKeepsNoJournal,
+    /// A target that was told to take writes, and has not answered, takes none.
+    SwitchoverTrustsSilence,
 }
 
 impl Breach {
     /// Every rule that can be broken.
-    pub(crate) const ALL: [Self; 37] = [
+    pub(crate) const ALL: [Self; 46] = [
         Self::IgnoresQuorum,
         Self::IgnoresTimeouts,
         Self::AwaitsNoNewView,
@@ -157,8 +196,23 @@ impl Breach {
         Self::FailoverLooksOnce,
         Self::FailoverTakesAny,
         Self::FailoverNever,
+        Self::FailoverNeedsNoMajority,
+        Self::WriterNeedsNoMajority,
+        Self::FailoverIgnoresLease,
+        Self::FailoverIgnoresAge,
+        Self::FailoverTakesNoLock,
         Self::SwitchoverTakesNoLock,
+        Self::SwitchoverLooksOnce,
+        Self::SwitchoverConfirmsNothing,
+        Self::SwitchoverKeepsNoJournal,
+        Self::SwitchoverTrustsSilence,
     ];
+
+    /// Those whose names contain `WEIR_SIM_BREACH`, else all.
+    pub(crate) fn wanted() -> Vec<Self> {
+        let wanted = std::env::var("WEIR_SIM_BREACH").unwrap_or_default();
+        Self::ALL.into_iter().filter(|breach| format!("{breach:?}").contains(&wanted)).collect()
+    }
 
     /// Whether it takes several Weirs that agree on an epoch.
     pub(crate) fn is_of_agreement(self) -> bool {
@@ -176,6 +230,11 @@ impl Breach {
             _ => u64::from(self.is_of_agreement()),
         };
         (first..).step_by(2)
+    }
+
+    /// How often what makes the rule count is done, percent of all that is done.
+    pub(crate) fn weight(self) -> u64 {
+        if self >= Self::FailoverTakesNoLock { 50 } else { 20 }
     }
 
     /// What makes the rule count; done more often than in other worlds.

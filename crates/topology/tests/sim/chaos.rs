@@ -1,4 +1,4 @@
-//! What is done to worlds: bursts of disturbances with quiet times between.
+//! Disturbs worlds: bursts of faults with quiet times between.
 
 use crate::cluster::{Context, Path};
 use crate::queue::{Event, MS, Time};
@@ -48,6 +48,16 @@ pub(crate) enum Action {
     Lag(usize, u64),
     /// With replication: whether its threads run.
     Replicate(usize, bool),
+    /// A partition with a Weir and the servers of the set on one side, all others on the other.
+    Part(usize, u8),
+    /// A partition with a Weir and its writer on one side, and the Weir is stopped for so long, or what decides in it.
+    Forget(usize, Time, bool),
+    /// A Weir's writer dies, and nothing else happens for so long that it is replaced.
+    Lose(usize),
+    /// A server dies and is there again at once, not read_only.
+    Reopen(usize),
+    /// This Weir alone is ordered to make a server the writer.
+    Order(usize, usize),
 }
 
 /// The plan.
@@ -58,6 +68,8 @@ pub(crate) struct Chaos {
     /// The next burst waits until the world has been quiet for long enough to look at.
     awaits_quiet: bool,
     burst_ended_at: Time,
+    /// Until then something takes its course, and nothing else happens.
+    calm_until: Time,
 }
 
 impl Action {
@@ -95,7 +107,11 @@ impl Context {
     /// see that the rules hold, and the chance that they are looked at after a burst; `repairs` the one that all is
     /// repaired at its end.
     pub(crate) fn next_disturbance(&mut self, quiet: (Time, u64), repairs: u64) -> Option<bool> {
-        let Chaos { left, awaits_quiet, burst_ended_at, .. } = self.chaos;
+        let Chaos { left, awaits_quiet, burst_ended_at, calm_until, .. } = self.chaos;
+        if self.now < calm_until {
+            self.after(400 * MS, Event::Chaos);
+            return None;
+        }
         if left == 0 {
             let is_quiet = self.now.saturating_sub(self.disturbed_at) > quiet.0 + 1500 * MS;
             if awaits_quiet && !is_quiet && self.now < burst_ended_at + PATIENCE {
@@ -122,6 +138,11 @@ impl Context {
             _ => random.within(1000 * MS..5000 * MS),
         };
         self.after(pause, Event::Chaos);
+    }
+
+    /// Nothing else happens for a time, in which something takes its course.
+    pub(crate) fn calm(&mut self, time: Time) {
+        self.chaos.calm_until = self.now + time;
     }
 
     /// Of a server and the writer of a Weir, often the one that matters.
@@ -156,8 +177,16 @@ pub(crate) trait Disturbed: Watch {
     /// How long servers that are mended get before a person helps them.
     fn patience(&self) -> Time;
 
+    /// Whether this world has a plan of its own for what happens to it.
+    fn is_planned(&mut self) -> bool {
+        false
+    }
+
     /// The next disturbance, or a look whether the world has been quiet for long enough.
     fn chaos(&mut self) {
+        if self.is_planned() {
+            return;
+        }
         let quiet = self.quiet();
         let repairs = self.repairs();
         let Some(repairs) = self.context().next_disturbance(quiet, repairs) else { return };

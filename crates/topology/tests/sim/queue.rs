@@ -72,6 +72,11 @@ pub(crate) enum Reply {
 }
 
 impl Event {
+    /// Whether it is about a client of a Weir, and not about what the Weir decides.
+    pub(crate) fn is_clients(&self) -> bool {
+        matches!(self, Self::Client { .. })
+    }
+
     /// The Weir whose process handles the event, and in which life; the event waits while that is stopped.
     pub(crate) fn handled_by(&self) -> Option<(usize, u32)> {
         match self {

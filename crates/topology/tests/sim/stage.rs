@@ -1,4 +1,4 @@
-//! What is the same in every world, whatever its servers are: the run, and what happens around the servers.
+//! The parts that all worlds share, whatever their servers are: the run, and what happens around the servers.
 
 use crate::breach::Trial;
 use crate::chaos::Disturbed;
@@ -35,6 +35,8 @@ pub(crate) struct Tally {
     pub(crate) moves: u64,
     pub(crate) acknowledged: u64,
     pub(crate) quiet_checks: u64,
+    /// Planned ones that have struck.
+    pub(crate) faults: u64,
 }
 
 impl Tally {
@@ -46,6 +48,7 @@ impl Tally {
             moves: self.moves + other.moves,
             acknowledged: self.acknowledged + other.acknowledged,
             quiet_checks: self.quiet_checks + other.quiet_checks,
+            faults: self.faults + other.faults,
         }
     }
 }
@@ -63,6 +66,11 @@ pub(crate) fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<T
 /// A world of one kind.
 pub(crate) trait Stage: Disturbed + Checked + Sized {
     fn of_seed(seed: u64, trial: Trial, traced: bool) -> Self;
+
+    /// Whether all that was planned has happened, and been looked at.
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// What servers do by themselves from the beginning.
     fn begin_servers(&mut self) {}
@@ -90,7 +98,7 @@ pub(crate) trait Stage: Disturbed + Checked + Sized {
     fn run(seed: u64, steps: u64, trial: Trial, traced: bool) -> Result<Tally, Failure> {
         let mut world = Self::of_seed(seed, trial, traced);
         world.begin();
-        while world.context().tally.steps < steps && world.step() {
+        while world.context().tally.steps < steps && !world.is_over() && world.step() {
             let context = world.context();
             if let Some(what) = context.violation.take() {
                 let trace = context.trace.take().unwrap_or_default().into();

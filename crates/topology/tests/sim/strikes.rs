@@ -1,4 +1,4 @@
-//! What is done to Galera nodes and to the network.
+//! Faults of Galera nodes and of the network.
 
 use weir_topology::Maintenance;
 

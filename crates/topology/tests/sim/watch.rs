@@ -32,7 +32,7 @@ pub(crate) trait Watch {
         let (_, weirs) = self.parts();
         match event.handled_by() {
             Some((weir, life)) if weirs[weir].life != life || !weirs[weir].runs => None,
-            Some((weir, _)) if weirs[weir].stopped => {
+            Some((weir, _)) if weirs[weir].stopped || weirs[weir].is_stalled && !event.is_clients() => {
                 weirs[weir].waiting.push(event);
                 None
             }
@@ -61,6 +61,18 @@ pub(crate) trait Watch {
         }
     }
 
+    /// What decides in a Weir gets no time; what serves its clients does.
+    fn stall_weir(&mut self, weir: usize, pause: Time) {
+        let (context, weirs) = self.parts();
+        let stalled = &mut weirs[weir];
+        if stalled.is_awake() {
+            stalled.is_stalled = true;
+            let life = stalled.life;
+            context.disturb(|| format!("weir {weir} decides nothing for {} ms", pause / MS));
+            context.after(pause, Event::Continue { weir, life });
+        }
+    }
+
     /// All Weirs are told that a server is to leave, or may come back.
     fn drain(&mut self, node: usize, leaves: bool) {
         let (context, weirs) = self.parts();
@@ -77,11 +89,11 @@ pub(crate) trait Watch {
     fn go_on(&mut self, weir: usize, life: u32) {
         let (context, weirs) = self.parts();
         let goes_on = &mut weirs[weir];
-        if goes_on.life != life || !goes_on.stopped {
+        if goes_on.life != life || goes_on.runs && goes_on.is_awake() {
             return;
         }
         context.disturb(|| format!("weir {weir} goes on"));
-        (goes_on.stopped, goes_on.awake_since) = (false, context.now);
+        (goes_on.stopped, goes_on.is_stalled, goes_on.awake_since) = (false, false, context.now);
         for event in std::mem::take(&mut goes_on.waiting) {
             context.after(0, event);
         }

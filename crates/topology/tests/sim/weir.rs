@@ -184,6 +184,8 @@ pub(crate) struct Weir {
     pub(crate) life: u32,
     pub(crate) runs: bool,
     pub(crate) stopped: bool,
+    /// What decides in it gets no time.
+    pub(crate) is_stalled: bool,
     /// When it was started or went on last.
     pub(crate) awake_since: Time,
     /// Events that wait for it to go on.
@@ -254,6 +256,7 @@ impl Weir {
             life: 0,
             runs: false,
             stopped: false,
+            is_stalled: false,
             awake_since: 0,
             waiting: Vec::new(),
             clock_start,
@@ -287,14 +290,14 @@ impl Weir {
     }
 
     pub(crate) fn is_awake(&self) -> bool {
-        self.runs && !self.stopped
+        self.runs && !self.stopped && !self.is_stalled
     }
 
     /// A new process, which knows nothing.
     pub(crate) fn start(&mut self, context: &mut Context, nodes: usize) {
         let (index, life) = (self.index, self.life);
         context.disturb(|| format!("weir {index} starts"));
-        (self.runs, self.stopped, self.awake_since) = (true, false, context.now);
+        (self.runs, self.stopped, self.is_stalled, self.awake_since) = (true, false, false, context.now);
         (self.seen, self.roles, self.hurry) = (Vec::new(), Roles::default(), false);
         (self.writer, self.last_writer, self.knew_history) = (None, None, false);
         self.writers.clear();
@@ -317,7 +320,7 @@ impl Weir {
     pub(crate) fn kill(&mut self, context: &mut Context) {
         let index = self.index;
         context.disturb(|| format!("weir {index} is killed"));
-        (self.runs, self.stopped) = (false, false);
+        (self.runs, self.stopped, self.is_stalled) = (false, false, false);
         self.life += 1;
         self.waiting.clear();
         self.writer = None;

@@ -2,6 +2,7 @@
 
 use weir_topology::{ProbeError, ServerState};
 
+use crate::accord::Tables;
 use crate::breach::Trial;
 use crate::check::Bounds;
 use crate::cluster::{Cluster, ClusterSettings, Context, Deed, Path, Write};
@@ -79,11 +80,15 @@ impl Stage for World {
             policy.choose(&mut Random::new(!seed));
         }
         let weirs = Weir::several(weirs, &policy, &mut random);
+        let mut cluster = Cluster { breach: trial.breach(), ..Cluster::new(settings, &segments) };
+        if seed % 8 == 7 && seed < CHOOSING {
+            cluster.tables = vec![Tables::with_ghosts(&mut Random::new(!seed))];
+        }
         let mut context = Context::new(random, traced);
-        context.note(|| format!("{settings:?}"));
+        context.note(|| format!("{:?}", cluster.settings));
         Self {
-            bounds: Bounds::of(&policy, settings.suspect),
-            cluster: Cluster { breach: trial.breach(), ..Cluster::new(settings, &segments) },
+            bounds: Bounds::of(&policy, cluster.settings.suspect),
+            cluster,
             context,
             weirs,
             trial,

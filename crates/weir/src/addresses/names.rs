@@ -201,7 +201,7 @@ impl Names {
         match thread.spawn(move || names.work_off()) {
             Ok(_) => state.threads += 1,
             Err(error) => {
-                tracing::warn!(%error, "no thread to look up names");
+                tracing::warn!(%error, "can't start a thread to resolve names");
                 if state.threads == 0 {
                     state.queue.retain(|queued| queued != endpoint);
                     let name = state.names.entry(endpoint.clone()).or_default();

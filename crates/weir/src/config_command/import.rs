@@ -45,13 +45,13 @@ pub(super) fn import(args: &ImportArgs) -> Result<ExitCode, ConfigCommandError> 
     }
     let (file, summary) = (args.source.display(), source.summary());
     let count = match source.warnings.len() {
-        0 => "everything has its effect".to_owned(),
+        0 => "every setting takes effect".to_owned(),
         1 => "1 warning".to_owned(),
         count => format!("{count} warnings"),
     };
     match database {
-        Some(database) => println!("{database}: taken from {file} ({summary}); {count}"),
-        None => println!("{file}: could be taken ({summary}); {count}"),
+        Some(database) => println!("{database}: imported from {file} ({summary}); {count}"),
+        None => println!("{file}: can be imported ({summary}); {count}"),
     }
     Ok(ExitCode::SUCCESS)
 }

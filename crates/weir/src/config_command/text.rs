@@ -36,7 +36,7 @@ pub(crate) enum WriteError {
     #[error("this configuration can't be written in this form: {}", list(.0))]
     Refused(Vec<ConfigError>),
     /// The reader of the form reads something else than was meant.
-    #[error("this configuration can't be written in this form, it would not be the same: {}", .0.join("; "))]
+    #[error("this configuration can't be written in this form without changing it: {}", .0.join("; "))]
     Lost(Vec<String>),
 }
 

@@ -28,9 +28,9 @@ pub(crate) enum DoorError {
     NotThere { path: PathBuf, error: io::Error },
     #[error("{}: no answer: {error}", path.display())]
     NoAnswer { path: PathBuf, error: io::Error },
-    #[error("{}: not an answer of this version: {error}", path.display())]
+    #[error("{}: the answer is of another version of weir: {error}", path.display())]
     Garbled { path: PathBuf, error: serde_json::Error },
-    #[error("{}: another answer than was asked for", .0.display())]
+    #[error("{}: unexpected answer", .0.display())]
     Unexpected(PathBuf),
     #[error("{0}")]
     Refused(String),

@@ -71,6 +71,9 @@ pub(crate) enum Request {
     Drain(String),
     /// The end of that.
     Undrain(String),
+    /// The same, also for Weirs that are no more.
+    #[serde(rename = "undrain_by_force")]
+    UndrainByForce(String),
     /// Move the writer role. Progress comes before the answer: `{"step": "..."}` lines.
     Switchover { hostgroup: u32, to: Option<String>, force: bool, dry_run: bool, grace_ms: Option<u64> },
     /// A new process, of this version, wants to take over: see [`crate::takeover`].
@@ -93,7 +96,11 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) enum Deed {
     Drain(Endpoint),
-    Undrain(Endpoint),
+    /// With `force` also where Weirs want it out that are no more.
+    Undrain {
+        server: Endpoint,
+        force: bool,
+    },
     Switchover(Switchover),
     /// Take no new clients; those who are there stay.
     Pause,
@@ -112,7 +119,7 @@ pub(crate) struct Switchover {
     pub to: Option<Endpoint>,
     /// Close the sessions that would write to the old writer after the grace.
     pub force: bool,
-    /// Only tell what would be done.
+    /// Only show what would be done.
     pub dry_run: bool,
     /// How long transactions and pins on the old writer are waited for; none: as the configuration says.
     pub grace_ms: Option<u64>,
@@ -191,7 +198,7 @@ pub(crate) enum ControlError {
     #[error("{}: another weir runs with this datadir", .0.display())]
     InUse(PathBuf),
     /// There is something else than a socket.
-    #[error("{}: is in the way, and no socket", .0.display())]
+    #[error("{} is not a socket: move it away", .0.display())]
     NoSocket(PathBuf),
     /// The system says no.
     #[error("{}: {error}", path.display())]

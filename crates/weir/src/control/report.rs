@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use weir_journal::{Counts, Journal, Log};
-use weir_proxy::statistics::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
+use weir_proxy::stats::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
 use weir_topology::{Endpoint, Roles};
 
 use super::Subject;
@@ -42,6 +42,8 @@ pub(crate) struct Reporter {
     /// The roles of now.
     pub roles: LatestRoles,
     pub drained: Drained,
+    /// This Weir's name among those in front of one cluster.
+    pub instance: Arc<str>,
     pub names: Names,
 }
 

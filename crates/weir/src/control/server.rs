@@ -191,7 +191,7 @@ fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
             Ok((client, _)) => serve_apart(client, desk),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
-                tracing::warn!(%error, "the control socket took no client");
+                tracing::warn!(%error, "the control socket can't accept a client");
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
@@ -251,7 +251,8 @@ fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnM
         Request::Status {} => return Answer::Status(reporter.status()),
         Request::Glance {} => return Answer::Glance { glance: Box::new(reporter.glance()) },
         Request::Drain(server) => server.parse().map(Deed::Drain),
-        Request::Undrain(server) => server.parse().map(Deed::Undrain),
+        Request::Undrain(server) => server.parse().map(|server| Deed::Undrain { server, force: false }),
+        Request::UndrainByForce(server) => server.parse().map(|server| Deed::Undrain { server, force: true }),
         Request::Takeover { .. } => return Answer::Refused { error: "not a question".to_owned() },
         Request::Switchover { hostgroup, to, force, dry_run, grace_ms } => {
             let to = to.map(|to| to.parse()).transpose();

@@ -1,9 +1,9 @@
-//! Who writes, who reads, and why: the answer to `{"status": {}}`.
+//! Answers `{"status": {}}`: who writes, who reads, and why.
 
 use std::collections::BTreeMap;
 
-use weir_proxy::statistics::ReportPart;
-use weir_topology::{Endpoint, Group, Place, Roles};
+use weir_proxy::stats::ReportPart;
+use weir_topology::{Endpoint, Group, InstanceId, Place, Roles, Tenure};
 
 use super::Reporter;
 use super::report::address;
@@ -71,6 +71,9 @@ pub(crate) struct ServerStatus {
     /// Which Weirs want the server out.
     #[serde(default)]
     pub drained_by: Vec<String>,
+    /// Those of them that have not been heard of lately.
+    #[serde(default)]
+    pub drained_by_silent: Vec<String>,
     /// Those that nobody has.
     pub free: u64,
     /// By `weir drain`.
@@ -110,6 +113,7 @@ impl Reporter {
         let workers = self.tally.report(ReportPart::Servers);
         let roles = self.roles.latest();
         let (drained, known) = (self.drained.all(), self.names.all());
+        let own = roles.renamed.clone().unwrap_or_else(|| self.instance.clone());
         let server = |place: &Place| {
             let server = place.endpoint.to_string();
             let rows =
@@ -125,7 +129,10 @@ impl Reporter {
                 used: rows().map(|row| row.used).sum(),
                 free: rows().map(|row| row.free).sum(),
                 used_elsewhere: used_elsewhere(&roles, &place.endpoint),
-                drained_by: drained_by(&roles, &place.endpoint),
+                drained_by: drained_by(&roles, &place.endpoint, |_, _| true),
+                drained_by_silent: drained_by(&roles, &place.endpoint, |tenure, instance| {
+                    *instance != own && !tenure.live.contains(instance)
+                }),
                 is_drained: drained.contains(&place.endpoint),
                 reason: format!("{}{trouble}", place.reason),
                 server,
@@ -140,7 +147,8 @@ impl Reporter {
     }
 }
 
-/// What other Weirs say of a server that leaves; those that have not been heard of for a while are not asked.
+/// What other Weirs say of a server that leaves. One that has fallen silent may have sessions there for as long as it may
+/// write; later it is not waited for any more.
 fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u64>> {
     let mut used = BTreeMap::new();
     for tenure in roles.groups.iter().filter_map(|group| group.tenure.as_ref()) {
@@ -152,15 +160,23 @@ fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u
             let row = drains.iter().find(|row| row.server == *server && row.instance == *peer);
             used.insert(peer.to_string(), row.map(|row| row.sessions));
         }
+        used.extend(tenure.silent.iter().map(|peer| (peer.to_string(), None)));
     }
     used
 }
 
-fn drained_by(roles: &Roles, server: &Endpoint) -> Vec<String> {
-    let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
-    let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
-    let rows = rows.filter(|row| row.wants_out && row.server == *server);
-    rows.map(|row| row.instance.to_string()).collect()
+fn drained_by(
+    roles: &Roles,
+    server: &Endpoint,
+    is_meant: impl Fn(&Tenure, &InstanceId) -> bool,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for tenure in roles.groups.iter().filter_map(|group| group.tenure.as_ref()) {
+        let rows = tenure.drains.iter().flatten().filter(|row| row.wants_out && row.server == *server);
+        let rows = rows.filter(|row| is_meant(tenure, &row.instance));
+        names.extend(rows.map(|row| row.instance.to_string()));
+    }
+    names
 }
 
 /// A cluster of now.

@@ -1,4 +1,4 @@
-//! What a program says, in Weir's log: a line there for each of its own.
+//! Copies a program's output to Weir's log, line by line.
 
 use weir_config::Job;
 
@@ -37,7 +37,7 @@ impl<'a> Output<'a> {
         }
         let (id, filename) = (self.row.id, self.row.filename.display());
         if let Some(lines) = self.lines.checked_sub(LINES_MAX).filter(|lines| *lines > 0) {
-            tracing::warn!(id, %filename, lines, "scheduler: more lines than are shown");
+            tracing::warn!(id, %filename, lines, "scheduler: further output is not logged");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How this process comes by its name, the datadir and the listening sockets: by itself, or from the Weir that it takes
+//! Obtains this process's name, the datadir and the listening sockets: by itself, or from the Weir that it takes
 //! over from.
 
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ impl Entry {
         inbox: &Receiver<Event>,
     ) -> Result<(), ServeError> {
         let Some(mut predecessor) = self.predecessor.take() else { return Ok(()) };
-        tracing::info!(version = predecessor.version(), "taking over from the weir that runs");
+        tracing::info!(version = predecessor.version(), "taking over from the running weir");
         // Without a word of its own it would learn of no writer that several Weirs agree on.
         monitor.serve();
         await_roles(&predecessor, monitor, roles, inbox)?;
@@ -201,9 +201,9 @@ fn keep_writers(predecessor: &Predecessor, monitor: &Monitor, roles: &LatestRole
         monitor.planner().switch(hostgroup, &known);
         let is_kept = roles.latest().group(hostgroup).is_some_and(|group| group.writers == [known.clone()]);
         if is_kept {
-            tracing::info!(hostgroup, writer = %known, "the writer stays the one that the old process has");
+            tracing::info!(hostgroup, writer = %known, "the writer is the same as in the old process");
         } else {
-            tracing::warn!(hostgroup, %chosen, was = %known, "the writer is not the one that the old process has");
+            tracing::warn!(hostgroup, %chosen, was = %known, "the writer differs from that of the old process");
         }
     }
 }

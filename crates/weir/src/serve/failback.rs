@@ -78,8 +78,8 @@ impl Server {
 
 /// To whom the writer role is to go, and why.
 fn proposal(group: &Group) -> Option<(&Endpoint, &'static str)> {
-    let yields = "a node joins: the writer role leaves the server that will send it its state";
-    let returns = "failback: the writer role is to go to the server with the greatest weight";
+    let yields = "a node joins: the writer role leaves the server that will be its donor";
+    let returns = "failback: moving the writer role to the server with the greatest weight";
     let yields_to = group.yields_to.as_ref().map(|to| (to, yields));
     yields_to.or(group.failback.as_ref().map(|to| (to, returns)))
 }

@@ -1,4 +1,4 @@
-//! What stands before anybody is let in, and may fail: then nothing has happened.
+//! Sets up everything that may fail before clients are let in: after a failure nothing has happened.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,7 @@ impl Ground {
         addresses::announce(&log, &Known::new(), &snapshots.addresses);
         let drained = Drained::load(&config.datadir)?;
         for server in drained.all() {
-            tracing::info!(%server, "is drained since an earlier run: `weir undrain` ends that");
+            tracing::info!(%server, "is still drained from an earlier run: `weir undrain` ends that");
         }
         let roles = LatestRoles::default();
         let epochs = Epochs::load(&config.datadir)?;

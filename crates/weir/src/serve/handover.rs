@@ -85,6 +85,7 @@ impl Server {
         self.control.let_go();
         self.pid_file.let_go();
         self.log.end();
+        self.monitor.is_followed();
         tracing::info!(pid, clients = self.publisher.clients(), "taken over by a new process: draining");
         done.answer(Ok(()));
         notify::followed_by(pid);
@@ -114,7 +115,7 @@ impl Server {
                 let wait = move || match child.wait() {
                     Ok(status) if status.success() => {}
                     Ok(status) => tracing::error!(%status, "the new process has ended"),
-                    Err(error) => tracing::error!(%error, "the new process is not to be found"),
+                    Err(error) => tracing::error!(%error, "the new process can't be found"),
                 };
                 // It is this process's child until one of both ends.
                 let spawned = std::thread::Builder::new().name("successor".into()).spawn(wait);

@@ -185,7 +185,7 @@ impl Server {
         }
         self.publish();
         if !self.publisher.settle() {
-            tracing::warn!("a worker has not taken the configuration yet: it has been busy for seconds");
+            tracing::warn!("a worker has not applied the configuration yet: it has been busy for seconds");
         }
         Ok(Taken { warnings, logs })
     }
@@ -232,6 +232,7 @@ fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::mpsc::channel;
     use std::sync::{Arc, Barrier};
     use std::thread;
@@ -251,6 +252,14 @@ mod tests {
         wanted.variables.max_connections = new.variables.max_connections;
         assert_eq!(new, wanted);
         assert_eq!(keep_fixed(&mut new, &old), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_marked_as_needing_a_restart_is_kept() {
+        let marked = weir_config::variables().iter().filter(|variable| variable.needs_restart());
+        let marked: BTreeSet<String> = marked.map(weir_config::Variable::full_name).collect();
+        let kept = FIXED.iter().flat_map(|fixed| fixed.name.split(" and ")).filter(|name| *name != "datadir");
+        assert_eq!(kept.map(str::to_owned).collect::<BTreeSet<_>>(), marked);
     }
 
     #[test]

@@ -1,14 +1,29 @@
 //! `weir drain` and `weir undrain`: a server leaves, and if it is the writer, its role leaves first.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use weir_topology::{DrainRow, Endpoint, Flavour};
+use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
 
 use super::operations::{Operator, Request};
+use super::peers::another_switch;
 use crate::control::{Steps, Switchover};
 
 /// How long it may take until the other Weirs can read that a server leaves.
 const TOLD_WAIT: Duration = Duration::from_secs(5);
+
+/// How often the removal of rows is asked for, until they are gone.
+const RELEASE_EVERY: Duration = Duration::from_secs(1);
+/// How long a cluster may take that is to have a writer again.
+const WRITER_WAIT: Duration = Duration::from_secs(3);
+
+/// Another Weir that wants a server out.
+struct Opponent {
+    hostgroup: u32,
+    instance: InstanceId,
+    /// It has been heard of lately.
+    is_live: bool,
+}
 
 impl Operator {
     /// Takes a server out. When this returns, all workers go by it. The role of a writer moves first, while statements
@@ -18,32 +33,129 @@ impl Operator {
     /// Why it was not, in words; then everything is as before.
     pub(super) fn drain_server(&self, endpoint: &Endpoint, steps: &Steps) -> Result<String, String> {
         self.is_configured(endpoint)?;
-        if !self.drained.all().contains(endpoint) {
+        let is_new = !self.drained.all().contains(endpoint);
+        let written = self.with_writer(endpoint);
+        if is_new {
             self.hand_over(endpoint, steps)?;
         }
         let done = self.set_drained(endpoint, true, "drained: it gets no new work")?;
         self.tell_others(endpoint, steps);
+        if is_new {
+            self.keep_a_writer(endpoint, &written)?;
+        }
         Ok(done)
     }
 
-    /// Takes a server in again. When this returns, all workers go by it.
+    /// The Galera clusters of a server that have a writer. There nothing but what users want keeps a node from writing.
+    fn with_writer(&self, endpoint: &Endpoint) -> Vec<u32> {
+        let roles = self.roles.latest();
+        let groups = roles.groups.iter().filter(|group| group.flavour == Flavour::Galera);
+        let groups = groups.filter(|group| !group.writers.is_empty());
+        let groups = groups.map(|group| group.writer_hostgroup);
+        groups.filter(|hostgroup| self.is_member(*hostgroup, endpoint)).collect()
+    }
+
+    /// Two Weirs whose users drain different servers at the same moment can leave a cluster without anybody who may write:
+    /// then this server stays in.
+    fn keep_a_writer(&self, endpoint: &Endpoint, clusters: &[u32]) -> Result<(), String> {
+        let until = Instant::now() + WRITER_WAIT;
+        loop {
+            let roles = self.roles.latest();
+            let groups = roles.groups.iter().filter(|group| clusters.contains(&group.writer_hostgroup));
+            let Some(group) = groups.into_iter().find(|group| group.writers.is_empty()) else {
+                return Ok(());
+            };
+            if Instant::now() >= until {
+                let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
+                let others = group.cannot_write.iter().filter(|(server, _)| server != endpoint);
+                let reasons: Vec<String> = others.map(because).collect();
+                self.set_drained(endpoint, false, "not drained: without it there is no writer")?;
+                return Err(format!(
+                    "{endpoint} stays in: without it hostgroup {} has no writer ({})",
+                    group.writer_hostgroup,
+                    reasons.join(", ")
+                ));
+            }
+            self.look_again()?;
+        }
+    }
+
+    /// Takes a server in again. When this returns, all workers go by it. With `force` also where Weirs want it out that
+    /// have not been heard of lately.
     ///
     /// # Errors
     /// Why it was not, in words.
-    pub(super) fn undrain_server(&self, endpoint: &Endpoint) -> Result<String, String> {
-        self.is_configured(endpoint)?;
-        let done = self.set_drained(endpoint, false, "not drained: it gets work again")?;
-        let others = self.drains_of(endpoint).into_iter().filter(|row| row.wants_out);
-        let others: Vec<String> =
-            others.filter(|row| row.instance != self.instance).map(|row| row.instance.to_string()).collect();
-        match others.as_slice() {
-            [] => Ok(done),
-            others => Err(format!(
-                "this Weir lets {endpoint} in, but {} wants it out: run `weir undrain` there (or, for a Weir that is no \
-                 more, DELETE its row from weir.drains)",
-                others.join(", ")
-            )),
+    pub(super) fn undrain_server(&self, endpoint: &Endpoint, force: bool) -> Result<String, String> {
+        // One that has left the configuration must not be out when it is back.
+        if !self.drained.all().contains(endpoint) {
+            self.is_configured(endpoint)?;
         }
+        let done = self.set_drained(endpoint, false, "not drained: it gets work again")?;
+        let said = |others: Vec<Opponent>| {
+            let names: Vec<String> = others.into_iter().map(|other| other.instance.to_string()).collect();
+            format!("this Weir lets {endpoint} in, but {} wants it out", names.join(", "))
+        };
+        let (live, gone): (Vec<Opponent>, Vec<Opponent>) =
+            self.opponents(endpoint).into_iter().partition(|other| other.is_live);
+        if !live.is_empty() {
+            return Err(format!("{}: run `weir undrain` there", said(live)));
+        }
+        if gone.is_empty() {
+            return Ok(done);
+        }
+        if !force {
+            return Err(format!(
+                "{} and is not heard of: run `weir undrain` there, or, if it is no more, `weir undrain --force` here",
+                said(gone)
+            ));
+        }
+        self.release(endpoint)?;
+        let names: Vec<String> = gone.into_iter().map(|other| other.instance.to_string()).collect();
+        Ok(format!("{endpoint} gets work again, although {} wanted it out", names.join(", ")))
+    }
+
+    /// Has the rows removed by which Weirs want a server out that are no more.
+    fn release(&self, endpoint: &Endpoint) -> Result<(), String> {
+        let until = Instant::now() + TOLD_WAIT;
+        let mut asked_at: Option<Instant> = None;
+        loop {
+            let gone = self.opponents(endpoint);
+            if gone.iter().all(|other| other.is_live) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(format!(
+                    "this Weir lets {endpoint} in, but the rows of other Weirs in weir.drains could not be removed: see \
+                     `weir status`"
+                ));
+            }
+            if asked_at.is_none_or(|at| at.elapsed() >= RELEASE_EVERY) {
+                asked_at = Some(Instant::now());
+                let hostgroups: BTreeSet<u32> = gone.iter().map(|other| other.hostgroup).collect();
+                for hostgroup in hostgroups {
+                    let rows = gone.iter().filter(|other| other.hostgroup == hostgroup && !other.is_live);
+                    let rows = rows.map(|other| (endpoint.clone(), other.instance.clone())).collect();
+                    self.reporter.release(hostgroup, rows);
+                }
+            }
+            self.look_again()?;
+        }
+    }
+
+    /// The other Weirs that want a server out.
+    fn opponents(&self, endpoint: &Endpoint) -> Vec<Opponent> {
+        let mut opponents = Vec::new();
+        for group in &self.roles.latest().groups {
+            let Some(tenure) = &group.tenure else { continue };
+            let rows = tenure.drains.iter().flatten();
+            let rows = rows.filter(|row| row.server == *endpoint && row.wants_out);
+            opponents.extend(rows.filter(|row| row.instance != self.instance).map(|row| Opponent {
+                hostgroup: group.writer_hostgroup,
+                instance: row.instance.clone(),
+                is_live: tenure.live.contains(&row.instance),
+            }));
+        }
+        opponents
     }
 
     /// Waits until the other Weirs in front of the server's clusters can know that it leaves, and says where they can't.
@@ -65,7 +177,7 @@ impl Operator {
         };
         while !clusters.iter().all(|hostgroup| is_told(*hostgroup)) {
             if Instant::now() >= until || self.look_again().is_err() {
-                return steps.tell("the other Weirs could not be told yet: see `weir status`".to_owned());
+                return steps.tell("the other Weirs do not know yet: see `weir status`".to_owned());
             }
         }
     }
@@ -102,21 +214,27 @@ impl Operator {
         let roles = self.roles.latest();
         for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
             let hostgroup = group.writer_hostgroup;
+            let stays =
+                |cause| format!("{endpoint} is the writer of hostgroup {hostgroup} and stays in: {cause}");
+            if let Some(cause) = another_switch(group, &self.instance) {
+                return Err(stays(cause));
+            }
             let wanted = Switchover::of(hostgroup);
-            let has_next = group.flavour == Flavour::Galera && !group.successors.is_empty();
+            // As it is by then: the last other one may have left meanwhile.
+            let has_next = || {
+                let roles = self.roles.latest();
+                let now = roles.group(hostgroup).filter(|group| group.flavour == Flavour::Galera);
+                now.is_some_and(|group| !group.successors.is_empty())
+            };
             match self.switchover(&wanted, steps) {
                 Ok(done) => steps.tell(done),
-                Err(cause) if has_next => {
-                    tracing::warn!(hostgroup, %endpoint, cause, "drained writer: the next one takes over beside it");
+                Err(cause) if has_next() => {
+                    tracing::warn!(hostgroup, %endpoint, cause, "drained writer: the next one takes over while its sessions finish");
                     steps.tell(format!(
-                        "{cause}; the next writer takes over beside the sessions that are left"
+                        "{cause}; the next writer takes over while the remaining sessions finish"
                     ));
                 }
-                Err(cause) => {
-                    return Err(format!(
-                        "{endpoint} is the writer of hostgroup {hostgroup} and stays in: {cause}"
-                    ));
-                }
+                Err(cause) => return Err(stays(cause)),
             }
         }
         Ok(())
@@ -130,7 +248,7 @@ impl Operator {
             )
         })?;
         if changes {
-            tracing::info!(server = %endpoint, is_drained, "a user has a server drained, or not");
+            tracing::info!(server = %endpoint, is_drained, "an order has drained a server, or ended that");
             let change = if is_drained { "drain" } else { "undrain" };
             self.log.event(None, change, format!("{endpoint} is {words}"));
             self.ask(|done| Request::Drained { done })?;

@@ -1,5 +1,5 @@
-//! What a configuration needs that is not in it: keys, certificates, and that the names of its servers have been looked
-//! up. The thread that offers it gets them: resolvers and disks may hang, and the main thread, which publishes roles,
+//! Loads what a configuration needs beside itself: keys, certificates, and the addresses of its servers' names. The
+//! thread that offers it gets them: resolvers and disks may hang, and the main thread, which publishes roles,
 //! waits for neither.
 
 use std::path::Path;

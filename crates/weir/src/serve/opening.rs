@@ -30,6 +30,7 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::scheduler::Scheduler;
 use crate::server_tls::towards_proxy;
+use crate::snapshot::Snapshots;
 use crate::startup::Origin;
 use crate::tables::Sources;
 use crate::tally::Tally;
@@ -80,7 +81,7 @@ pub(super) fn open(
     log_listeners(&service);
     let publisher = service.publisher();
     let Ledger { tally, journal, reporter, sources } =
-        Ledger::begin(&config, &publisher, &roles, &drained, &names, &monitor)?;
+        Ledger::begin(&config, &publisher, &roles, &drained, &snapshots, &names, &monitor)?;
     let shown = WebSource::new(reporter.clone(), monitor.probe_log(), sources.in_force.clone());
     let web = Web::start(&config, web, shown.clone())?;
     control.start(reporter, orders_to(events), office::seal(&store))?;
@@ -147,6 +148,7 @@ impl Ledger {
         publisher: &Publisher,
         roles: &LatestRoles,
         drained: &Drained,
+        snapshots: &Snapshots,
         names: &Names,
         monitor: &Monitor,
     ) -> Result<Self, ServeError> {
@@ -165,7 +167,8 @@ impl Ledger {
             started,
         };
         let (roles, drained, names) = (roles.clone(), drained.clone(), names.clone());
-        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained, names };
+        let instance = snapshots.instance.clone();
+        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained, instance, names };
         Ok(Self { tally, journal: writer, reporter, sources: Arc::new(sources) })
     }
 }

@@ -1,4 +1,4 @@
-//! What is done with a cluster's servers and takes a while: switchovers, drains, failovers. Each is an operation on a
+//! Runs the operations on a cluster's servers that take a while: switchovers, drains, failovers. Each is on a
 //! thread of its own, and of each cluster there is one at a time. The main thread waits for none of them: signals,
 //! configurations, roles and the other clusters are seen to meanwhile.
 //!

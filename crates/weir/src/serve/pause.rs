@@ -1,4 +1,4 @@
-//! What admins have done to the running process: no new clients for a while, another certificate.
+//! Applies an admin's orders to the running process: no new clients for a while, another certificate.
 
 use weir_proxy::service::Service;
 
@@ -21,11 +21,12 @@ impl Server {
         // When the answer comes, no worker takes a client any more.
         self.publisher.settle();
         if is_paused {
-            tracing::warn!("paused by an admin: no new clients are taken");
+            tracing::warn!("paused by an admin: no new clients are accepted");
         } else {
             log_listeners(service);
         }
-        Ok(if is_paused { "paused: no new clients are taken" } else { "new clients are taken" }.to_owned())
+        Ok(if is_paused { "paused: no new clients are accepted" } else { "new clients are accepted" }
+            .to_owned())
     }
 
     /// # Errors

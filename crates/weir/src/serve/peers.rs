@@ -1,4 +1,4 @@
-//! What follows here from what the Weirs in front of one cluster have agreed on: switchovers of others, for which this one
+//! Applies what the Weirs in front of one cluster have agreed on: switchovers of others, for which this one
 //! holds, and writers that another epoch has deposed.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_control::Reporter;
 use weir_proxy::service::Publisher;
-use weir_proxy::statistics::ReportPart;
+use weir_proxy::stats::ReportPart;
 use weir_topology::{Endpoint, Group, InstanceId, Roles};
 
 use super::Server;
@@ -37,6 +37,12 @@ pub(crate) fn foreign_switch<'a>(
     let row = group.tenure.as_ref()?.row.as_ref()?;
     let switching = row.switching.as_ref().filter(|switching| *switching.by != *instance)?;
     Some((&switching.to, &switching.by, row.version))
+}
+
+/// Why this Weir may not move a cluster's writer now: another one is about to, and its sessions are waited for.
+pub(super) fn another_switch(group: &Group, instance: &str) -> Option<String> {
+    let (to, by, _) = foreign_switch(group, instance)?;
+    Some(format!("a switchover to {to} by {by}, another Weir, is under way: try again when it has ended"))
 }
 
 /// The other Weirs that are not heard of any more and may still write: statements would be held until their leases end.
@@ -129,7 +135,12 @@ impl Operator {
         let mut told = false;
         loop {
             let roles = self.roles.latest();
-            let tenure = roles.group(plan.wanted.writer_hostgroup).and_then(|group| group.tenure.as_ref());
+            let group = roles.group(plan.wanted.writer_hostgroup);
+            // Two that ask at the same moment: nobody is asked for the one that came later.
+            if let Some(cause) = group.and_then(|group| another_switch(group, &self.instance)) {
+                return Err(cause);
+            }
+            let tenure = group.and_then(|group| group.tenure.as_ref());
             let awaited = tenure.map(|tenure| tenure.awaited.clone()).unwrap_or_default();
             if awaited.is_empty() {
                 return Ok(());

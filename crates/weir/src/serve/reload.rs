@@ -17,7 +17,7 @@ use crate::startup::{Origin, log_warnings};
 /// Why the file was not taken.
 #[derive(Debug, thiserror::Error)]
 enum ReloadError {
-    #[error("the configuration has faults:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("the configuration has errors:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Config(Vec<ConfigError>),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,13 +76,13 @@ struct Reload {
 impl Reload {
     fn run(&self) {
         match self.take() {
-            Ok(()) => tracing::info!(path = %self.origin.path.display(), "configuration taken"),
+            Ok(()) => tracing::info!(path = %self.origin.path.display(), "configuration applied"),
             Err(ReloadError::NeedsRestart(what)) => tracing::error!(
                 what,
-                "configuration not taken: this needs a restart; the one before stays in force"
+                "configuration rejected: this needs a restart; the previous one stays in force"
             ),
             Err(error) => {
-                tracing::error!(%error, "configuration not taken: the one before stays in force");
+                tracing::error!(%error, "configuration rejected: the previous one stays in force");
             }
         }
     }

@@ -25,11 +25,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_admin::SwitchoverPlan;
-use weir_proxy::statistics::{ReportPart, WritingRow};
+use weir_proxy::stats::{ReportPart, WritingRow};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
 use super::operations::{LOOK_EVERY, Operator, Request};
-use super::peers::silent_peers;
+use super::peers::{another_switch, silent_peers};
 use crate::control::{Steps, Switchover};
 
 /// How long sessions take to go that are closed.
@@ -137,6 +137,9 @@ impl Operator {
                 format!("no other server can be the writer: {}", reasons.join(", "))
             })?,
         };
+        if let Some(cause) = another_switch(group, &self.instance) {
+            return Err(cause);
+        }
         if let Some(cause) = silent_peers(group) {
             return Err(format!("{cause} may still write to {from}: try again in some seconds"));
         }
@@ -190,11 +193,11 @@ impl Operator {
     /// Before this has returned, sessions may write to the old writer.
     fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), String> {
         let Plan { wanted, from, steps, .. } = plan;
-        let mut writing = self.wait_writers(from, plan.grace, steps)?;
+        let mut writing = self.wait_writers(plan, plan.grace)?;
         if !writing.is_empty() && wanted.force {
             steps.tell(format!("closing {}", in_words(&writing)));
             self.publisher.cut_writers(&from.to_string());
-            writing = self.wait_writers(from, CUT_WAIT, steps)?;
+            writing = self.wait_writers(plan, CUT_WAIT)?;
         }
         if writing.is_empty() {
             return Ok(());
@@ -229,13 +232,9 @@ impl Operator {
         Ok(())
     }
 
-    /// Waits until nobody may write to a server, for so long; returns who may then.
-    fn wait_writers(
-        &self,
-        from: &Endpoint,
-        grace: Duration,
-        steps: &Steps,
-    ) -> Result<Vec<WritingRow>, String> {
+    /// Waits until nobody may write to the old writer, for so long; returns who may then.
+    fn wait_writers(&self, plan: &Plan<'_>, grace: Duration) -> Result<Vec<WritingRow>, String> {
+        let Plan { from, steps, .. } = plan;
         let until = Instant::now() + grace;
         let mut told = Vec::new();
         loop {
@@ -246,6 +245,11 @@ impl Operator {
             if writing != told {
                 steps.tell(format!("waiting for {}", in_words(&writing)));
                 told = writing;
+            }
+            let roles = self.roles.latest();
+            let group = roles.group(plan.wanted.writer_hostgroup);
+            if let Some(cause) = group.and_then(|group| another_switch(group, &self.instance)) {
+                return Err(cause);
             }
             self.look_again()?;
         }

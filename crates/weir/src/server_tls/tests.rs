@@ -47,7 +47,7 @@ fn files_that_are_no_good_are_named() {
         ("ssl_ca = \"DIR/junk.pem\"", "junk.pem has no certificate that can be trusted"),
         (
             "ssl_cert = \"DIR/junk.pem\"\nssl_key = \"DIR/junk.pem\"",
-            "junk.pem is no PEM file with what is needed",
+            "junk.pem lacks the PEM section that is needed",
         ),
     ] {
         let error = ServersTls::default().read(&config(dir.path(), params)).unwrap_err().to_string();

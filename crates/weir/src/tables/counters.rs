@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use weir_proxy::snapshot::{Account, Users};
-use weir_proxy::statistics::{CommandRow, WorkerReport};
+use weir_proxy::stats::{CommandRow, WorkerReport};
 
 use super::{Rows, integer, text};
 use crate::tally::sums::{command_sums, command_word, rule_sums};
@@ -79,7 +79,7 @@ pub(super) fn users(users: &Users) -> Rows {
 
 #[cfg(test)]
 mod tests {
-    use weir_proxy::statistics::Histogram;
+    use weir_proxy::stats::Histogram;
     use weir_sql::Kind;
     use weir_store::Value;
 

@@ -1,6 +1,6 @@
 //! Statements by digest.
 
-use weir_proxy::statistics::DigestSum;
+use weir_proxy::stats::DigestSum;
 use weir_store::Value;
 
 use super::{bytes, hash, integer, text};

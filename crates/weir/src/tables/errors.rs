@@ -1,6 +1,6 @@
 //! `stats_mysql_errors`
 
-use weir_proxy::statistics::WorkerReport;
+use weir_proxy::stats::WorkerReport;
 
 use super::{Rows, bytes, host_and_port, integer, text};
 use crate::tally::sums::{ErrorSum, error_sums};

@@ -1,6 +1,6 @@
 //! `stats_memory_metrics`: where memory is, in bytes.
 
-use weir_proxy::statistics::{DigestSums, ReportPart};
+use weir_proxy::stats::{DigestSums, ReportPart};
 
 use super::{Rows, Sources, text};
 use crate::process;

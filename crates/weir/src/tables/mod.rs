@@ -1,4 +1,4 @@
-//! What the tables of `stats` and `monitor` show, and the observed `runtime_mysql_servers`: rows of now, with columns in
+//! Fills the tables of `stats` and `monitor`, and the observed `runtime_mysql_servers`: rows of now, with columns in
 //! the order of their declaration (`weir_store::tables`).
 
 mod counters;
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use weir_control::ProbeLog;
 use weir_journal::Journal;
-use weir_proxy::statistics::ReportPart;
+use weir_proxy::stats::ReportPart;
 use weir_store::Value;
 use weir_topology::Endpoint;
 

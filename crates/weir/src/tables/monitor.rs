@@ -1,4 +1,4 @@
-//! What probes have seen: the tables of `monitor`.
+//! The tables of `monitor`: results of probes.
 
 use weir_control::{GaleraSeen, GroupSeen, ProbeLog, Probed};
 use weir_store::Value;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use weir_config::Config;
-use weir_proxy::statistics::{FreeConnectionRow, ServerRow, WorkerReport};
+use weir_proxy::stats::{FreeConnectionRow, ServerRow, WorkerReport};
 use weir_store::Value;
 
 use super::servers::status_word;

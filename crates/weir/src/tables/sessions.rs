@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 use weir_proxy::listener::Peer;
-use weir_proxy::statistics::{SessionRow, StatementRow, WorkerReport};
+use weir_proxy::stats::{SessionRow, StatementRow, WorkerReport};
 use weir_store::Value;
 
 use super::{Rows, bytes, hash, host_and_port, integer, text};

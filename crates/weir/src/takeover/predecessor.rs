@@ -33,17 +33,17 @@ pub(crate) enum TakeoverError {
     Io { path: PathBuf, error: io::Error },
     #[error("the running weir is not taken over: {0}")]
     Refused(String),
-    #[error("{}: not an answer of a weir that can be taken over", .0.display())]
+    #[error("{}: what answers there is not a weir that can be taken over", .0.display())]
     Unexpected(PathBuf),
-    #[error("{}: the running weir is another user's", .0.display())]
+    #[error("{}: the running weir belongs to another user", .0.display())]
     Foreign(PathBuf),
-    #[error("{name}: not the listening socket that it should be")]
+    #[error("{name}: not the expected listening socket")]
     NotListening { name: String },
     #[error(
-        "the running weir goes on: it knows a writer of hostgroup {hostgroup}, and within {seconds} s this one found none"
+        "the running weir continues: it knows a writer of hostgroup {hostgroup}, and within {seconds} s this one found none"
     )]
     NoWriter { hostgroup: u32, seconds: u64 },
-    #[error("told to end before it was ready: the running weir goes on")]
+    #[error("told to exit before it was ready: the running weir continues")]
     Interrupted,
 }
 
@@ -132,7 +132,7 @@ impl Predecessor {
             Ok(Some(_)) => Err(TakeoverError::Unexpected(self.path)),
             // It has been told and will obey: nothing else can come of it.
             Err(error) => {
-                tracing::warn!(%error, "the old process does not say that it has let go of its sockets");
+                tracing::warn!(%error, "the old process has not confirmed that it released its sockets");
                 Ok(())
             }
         }

@@ -44,11 +44,11 @@ impl<T> Call<T> {
 pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders, seal: Seal) {
     let spawned = std::thread::Builder::new().name("takeover".into()).spawn(move || {
         if let Err(error) = lead(stream, &version, &orders, &seal) {
-            tracing::warn!(%error, "a takeover has broken off: this process goes on");
+            tracing::warn!(%error, "a take-over was aborted: this process continues");
         }
     });
     if let Err(error) = spawned {
-        tracing::error!(%error, "no thread for a takeover");
+        tracing::error!(%error, "can't start a thread for a take-over");
     }
 }
 
@@ -56,7 +56,7 @@ fn lead(stream: UnixStream, version: &str, orders: &Orders, seal: &Seal) -> io::
     let mut line = Line::new(stream, WRITE_TIMEOUT)?;
     let peer = sockopt::socket_peercred(line.stream())?;
     if peer.uid != rustix::process::geteuid() {
-        return line.put(&Say::Error("this weir is another user's".to_owned()));
+        return line.put(&Say::Error("this weir belongs to another user".to_owned()));
     }
     let pid = peer.pid.as_raw_nonzero().get();
     let standing = match ask(orders, Wish::Begin) {
@@ -65,7 +65,7 @@ fn lead(stream: UnixStream, version: &str, orders: &Orders, seal: &Seal) -> io::
     };
     // The new process reads what is saved when it hears of the beginning. Nobody else is led before this one goes on.
     seal(true);
-    tracing::info!(pid, version, "a new process is about to take over: nothing is changed meanwhile");
+    tracing::info!(pid, version, "a new process is about to take over: changes are refused meanwhile");
     let done = go_through(&mut line, pid, standing, orders);
     if !matches!(done, Ok(true)) {
         seal(false);
@@ -80,7 +80,7 @@ fn go_through(line: &mut Line, pid: i32, standing: Standing, orders: &Orders) ->
     loop {
         match line.next(START_TIMEOUT)? {
             None => {
-                tracing::warn!(pid, "the new process has ended before it was ready: this one goes on");
+                tracing::warn!(pid, "the new process has exited before it was ready: this one continues");
                 return Ok(false);
             }
             Some(Ask::Sockets {}) => match ask(orders, Wish::Sockets) {

@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use weir_proxy::statistics::DigestSum;
+use weir_proxy::stats::DigestSum;
 
 use super::{Tally, lock};
 

@@ -1,9 +1,9 @@
-//! What the workers' parts of a report add up to.
+//! Adds up the workers' parts of a report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use weir_proxy::statistics::{Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, WorkerReport};
+use weir_proxy::stats::{Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, WorkerReport};
 
 use super::clock;
 

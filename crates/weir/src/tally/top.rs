@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weir_proxy::statistics::SessionRow;
+use weir_proxy::stats::SessionRow;
 
 /// Sessions: busy ones first, then pinned ones, each from the longest on.
 pub(crate) fn first_sessions(workers: &[(usize, Vec<SessionRow>)], rows_max: usize) -> Vec<&SessionRow> {

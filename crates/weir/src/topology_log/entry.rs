@@ -147,7 +147,7 @@ mod tests {
             oldest: 7,
         };
         let group = Group { writer_hostgroup: 10, view: Some(view), hold, ..Group::default() };
-        Roles { places: vec![place], groups: vec![group], server_version: None }
+        Roles { places: vec![place], groups: vec![group], ..Roles::default() }
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl LogFile {
                 self.lost = self.lost.saturating_add(entries.len() as u64);
                 if !was_failing {
                     let path = self.path.display();
-                    tracing::warn!(%path, %error, "the topology log can't be written: changes are left out");
+                    tracing::warn!(%path, %error, "the topology log can't be written: changes are not recorded");
                 }
             }
         }

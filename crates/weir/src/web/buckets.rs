@@ -1,7 +1,7 @@
 //! Histograms of durations as metrics have them.
 
 use weir_http::Buckets;
-use weir_proxy::statistics::Histogram;
+use weir_proxy::stats::Histogram;
 
 /// The limits of the buckets, in microseconds: from a lookup by key to a report.
 const BOUNDS_US: [u64; 16] = [

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use weir_http::{Family, Kind, Number};
 use weir_journal::Counts;
-use weir_proxy::statistics::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
+use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
 use weir_topology::{Endpoint, Place, Roles, Status};
 
 use super::{WebSource, buckets, process};
@@ -51,7 +51,7 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     families.extend(tally.digests(|sums| digests(&sums.hottest(0, DIGESTS_MAX), sums.len())));
     families.push(counter(
         "weir_digests_dropped",
-        "Statements that found no room in the table of digests.",
+        "Statements for which the table of digests had no room.",
         tally.digests_dropped(),
     ));
     families.extend(process::families(source.uptime_s()));
@@ -74,7 +74,7 @@ fn about(source: &WebSource) -> Vec<Family> {
         counter("proxysql_uptime_seconds", "Seconds since the start.", source.uptime_s().floor() as u64),
         gauge(
             "proxysql_mysql_listener_paused",
-            "1 while no new clients are taken, by PROXYSQL PAUSE.",
+            "1 while no new clients are accepted, by PROXYSQL PAUSE.",
             u64::from(source.is_paused.load(Ordering::Relaxed)),
         ),
         gauge("proxysql_mysql_thread_workers", "Workers, mysql-threads.", workers),
@@ -90,10 +90,8 @@ fn about(source: &WebSource) -> Vec<Family> {
 /// What was written, and what was left out.
 fn logs(counts: [Counts; 3]) -> Vec<Family> {
     let mut lines = Family::counter("weir_log_lines", "Lines written to the events, slow and audit log.");
-    let mut dropped = Family::counter(
-        "weir_log_lines_dropped",
-        "Lines left out because a buffer was full or the disk took none.",
-    );
+    let mut dropped =
+        Family::counter("weir_log_lines_dropped", "Lines dropped because a buffer or the disk was full.");
     for (log, counts) in ["events", "slow", "audit"].into_iter().zip(counts) {
         lines.add(&[("log", log)], counts.written);
         dropped.add(&[("log", log)], counts.dropped);
@@ -188,8 +186,8 @@ fn clusters(roles: &Roles) -> Vec<Family> {
 }
 
 fn commands(commands: &[CommandRow]) -> Vec<Family> {
-    let mut count = Family::counter("weir_commands", "Statements by what they are.");
-    let mut time = Family::counter("weir_command_time_seconds", "How long they took in all.");
+    let mut count = Family::counter("weir_commands", "Statements by kind.");
+    let mut time = Family::counter("weir_command_time_seconds", "Their total time.");
     let count_of = |word: &str| {
         let row = commands.iter().find(|row| command_word(&format!("{:?}", row.kind)) == word);
         row.map_or(0, |row| row.count)
@@ -230,7 +228,7 @@ fn rules(source: &WebSource) -> Vec<Family> {
     hits.sort_by_key(|(rule_id, hits)| (std::cmp::Reverse(*hits), *rule_id));
     hits.truncate(RULES_MAX);
     let mut matched =
-        Family::counter("weir_rule_hits", "Times that a query rule has matched since the rules were taken.");
+        Family::counter("weir_rule_hits", "Times that a query rule has matched since the rules were loaded.");
     for (rule_id, hits) in &hits {
         matched.add(&[("rule_id", &rule_id.to_string())], *hits);
     }
@@ -249,7 +247,7 @@ fn rules(source: &WebSource) -> Vec<Family> {
 fn digests(rows: &[DigestSum<'_>], known: usize) -> Vec<Family> {
     let mut took = Family::histogram(
         "weir_digest_statement_seconds",
-        "Statements that took longest in all, from the command to the end of the result.",
+        "Statements with the greatest total time, from the command to the end of the result.",
     );
     for row in rows {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

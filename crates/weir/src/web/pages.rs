@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_http::Page;
-use weir_proxy::statistics::{ReportPart, SessionRow};
+use weir_proxy::stats::{ReportPart, SessionRow};
 
 use super::WebSource;
 use crate::control::{Report, Subject};
@@ -44,7 +44,7 @@ fn digests(source: &WebSource, rows_max: usize) -> Value {
     source.reporter.tally.digests(|sums| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let rows = sums.hottest(0, rows_max);
-        let row = |row: &weir_proxy::statistics::DigestSum<'_>| {
+        let row = |row: &weir_proxy::stats::DigestSum<'_>| {
             json!({
                 "hostgroup": row.hostgroup,
                 "schemaname": text(&row.caller.schemaname),

@@ -1,4 +1,4 @@
-//! Whether clients should be sent here: as long as any address that they come in by has somebody to serve them.
+//! Decides whether clients should be sent here: as long as any address that they come in by has somebody to serve them.
 
 use std::collections::BTreeSet;
 
@@ -88,6 +88,6 @@ impl View<'_> {
         if reasons.is_empty() {
             return format!("hostgroup {hostgroup} has no server");
         }
-        format!("hostgroup {hostgroup} has no server that takes work: {}", reasons.join("; "))
+        format!("hostgroup {hostgroup} has no server that accepts work: {}", reasons.join("; "))
     }
 }

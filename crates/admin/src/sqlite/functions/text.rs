@@ -1,4 +1,4 @@
-//! SQLite's `instr` (also as MySQL's `locate`), `replace` and `trim`, in a time in proportion to their arguments: SQLite's own compare every place of
+//! Gives SQLite its `instr` (also as MySQL's `locate`), `replace` and `trim`, in a time in proportion to their arguments: SQLite's own compare every place of
 //! one with all of another, and can't be stopped meanwhile.
 
 use std::borrow::Cow;

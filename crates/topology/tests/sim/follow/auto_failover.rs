@@ -1,8 +1,8 @@
 //! Servers with asynchronous replication where Weirs move the writer role: they replace a lost writer (`auto_failover`), or
 //! are ordered to switch over, or both.
 //!
-//! The decision is the real one, and so is what Weirs then do with the servers ([`deeds`], [`remote`]): the servers and
-//! their connections are modelled.
+//! The decision is the real one, and so is what Weirs then do with the servers ([`deeds`], [`remote`]): the servers
+//! ([`servers`], [`replication`]) and their connections are modelled.
 //! From the manuals (MySQL "Replication", MariaDB "Replication"): a replica finds out at once that its source has died, and
 //! after `replica_net_timeout` that it is silent; it tries to connect every `SOURCE_CONNECT_RETRY`; it applies in order
 //! what it has received; CHANGE REPLICATION SOURCE throws away what was received and not applied; a source refuses a
@@ -10,16 +10,19 @@
 
 mod deeds;
 mod remote;
+mod replication;
+mod servers;
+mod strikes;
 
 use std::collections::BTreeMap;
 
-use weir_topology::procedure::{Entry, Source};
+use weir_topology::procedure::Entry;
 use weir_topology::{
     Intent, Lag, Link, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState, SourceLink,
 };
 
 use super::{Host, Model, Taken, Turn};
-use crate::breach::Breach;
+use crate::breach::{Breach, Trial};
 use crate::chaos::Action;
 use crate::cluster::{Context, Path, WEIRS_MAX};
 use crate::node::{NODES_MAX, Process, endpoint, uuid_of};
@@ -27,45 +30,14 @@ use crate::queue::{MS, Time};
 use crate::random::Random;
 use crate::stage::SWITCHOVERS;
 use crate::weir::{READERS, WRITERS, Weir, row};
-use deeds::{Statement, Work};
-use remote::{Answer, Question, Said};
+use deeds::Work;
+use remote::Question;
+use replication::{Origin, Statement, Thread};
 
 pub(super) use deeds::lives;
 
 /// Writes of the journal's rows have numbers from this one on.
 const ROWS: usize = 1 << 40;
-/// The pause between two fetches of a replica.
-const FETCH: std::ops::Range<Time> = MS..40 * MS;
-
-/// How a server gets what another has.
-#[derive(Clone, Debug)]
-struct Thread {
-    source: usize,
-    /// It was connected, and knows the source by its name.
-    is_known: bool,
-    started: bool,
-    link: Link,
-    /// Since when a connected source says nothing.
-    silent_since: Option<Time>,
-    /// In which life of the source it is connected.
-    source_life: u32,
-    /// When it next tries to connect, or to fetch.
-    next_at: Time,
-}
-
-impl Thread {
-    fn to(source: usize, now: Time) -> Self {
-        Self {
-            source,
-            is_known: false,
-            started: true,
-            link: Link::Trying,
-            silent_since: None,
-            source_life: 0,
-            next_at: now + 2 * MS,
-        }
-    }
-}
 
 struct Server {
     host: Host,
@@ -102,16 +74,6 @@ struct Session {
     /// The Weir has closed it; the server may not have heard of that yet.
     is_closing: bool,
     used_at: Time,
-}
-
-/// Through whom a server gets its data in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// One that is written to.
-    Writable(usize),
-    /// One that is read_only and replicates from nobody.
-    Nobody,
-    Unknown,
 }
 
 /// Where and when a write was committed.
@@ -159,7 +121,9 @@ pub(crate) struct AutoFailover {
     rests_until: [Time; WEIRS_MAX],
     /// Since when each Weir has seen servers that are to replicate from the writer.
     returned_since: [Option<Time>; WEIRS_MAX],
-    breach: Option<Breach>,
+    trial: Trial,
+    /// How many questions Weirs have put since the writer was to be moved.
+    questions: u32,
 }
 
 impl Model for AutoFailover {
@@ -207,7 +171,8 @@ impl Model for AutoFailover {
             kept: Vec::new(),
             rests_until: [0; WEIRS_MAX],
             returned_since: [None; WEIRS_MAX],
-            breach: None,
+            trial: Trial::Plain,
+            questions: 0,
         }
     }
 
@@ -318,8 +283,14 @@ impl Model for AutoFailover {
     fn any_action(&self, random: &mut Random, node: usize, other: usize) -> Action {
         match random.within(0..100) {
             _ if self.is_ordered && random.chance(45) => Action::Switch(node),
-            0..25 => Action::Cut(node, other),
+            0..18 => Action::Cut(node, other),
+            18..25 => Action::Part(random.index(WEIRS_MAX), u8::try_from(random.within(1..31)).unwrap_or(1)),
             25..45 => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
+            45..48 if self.replaces => Action::Forget(
+                random.index(WEIRS_MAX),
+                random.within(500 * MS..30_000 * MS),
+                random.chance(50),
+            ),
             45..60 => Action::ReadOnly(node, true),
             60..82 => Action::Apply(node, random.within(10 * MS..300 * MS)),
             _ => Action::Replicate(node, false),
@@ -351,6 +322,8 @@ impl Model for AutoFailover {
             Action::Replicate(node, true) => drop(self.tell(node, now, &Statement::Start)),
             Action::Replicate(node, false) => drop(self.tell(node, now, &Statement::Stop)),
             Action::Switch(node) => self.order(node),
+            Action::Order(weir, node) => self.orders[weir] = Some(node),
+            Action::Writable(node) => self.servers[node].read_only = false,
             _ => {}
         }
         self.go_on(now);
@@ -451,12 +424,16 @@ impl Model for AutoFailover {
         self.paths[weir][node] = path;
     }
 
-    fn breaks(&mut self, breach: Option<Breach>) {
-        self.breach = breach;
+    fn tries(&mut self, trial: Trial) {
+        self.trial = trial;
     }
 
     fn lease_ms(&self) -> u64 {
-        if !self.replaces { u64::MAX } else { ReplicationPolicy::LEASE_MS }
+        if !self.replaces || self.breach() == Some(Breach::FailoverIgnoresLease) {
+            u64::MAX
+        } else {
+            ReplicationPolicy::LEASE_MS
+        }
     }
 
     /// A write that was acknowledged must not be one that a failover has passed over.
@@ -582,183 +559,7 @@ impl AutoFailover {
         self.rows.get(last - ROWS).cloned().flatten()
     }
 
-    fn sources(&self, node: usize) -> Vec<Source> {
-        let source = |thread: &Thread| {
-            let id = if thread.is_known { uuid_of(thread.source) } else { String::new() };
-            Source {
-                id: id.clone(),
-                is_fit: thread.started && thread.link == Link::Up,
-                has_positions: true,
-                applies: thread.started,
-                received: String::new(),
-                link: SourceLink { id, endpoint: Some(endpoint(thread.source)), link: thread.link },
-                is_tls: false,
-                error: format!("{:?}", thread.link),
-            }
-        };
-        self.servers[node].thread.iter().map(source).collect()
-    }
-
-    /// What a server does about its replication.
-    fn tell(&mut self, node: usize, now: Time, statement: &Statement) -> Said {
-        let server = &mut self.servers[node];
-        if !matches!(statement, Statement::Stop | Statement::Reconnect) {
-            server.is_stopped_by_weir = false;
-        }
-        match (statement, &mut server.thread) {
-            // Both families keep the error of the last attempt: one that had met with nobody still says so.
-            (Statement::Stop, Some(thread)) if thread.link == Link::Down => thread.started = false,
-            (Statement::Stop, Some(thread)) => (thread.started, thread.link) = (false, Link::Idle),
-            (Statement::Start, Some(thread)) if !thread.started => {
-                *thread = Thread { is_known: thread.is_known, ..Thread::to(thread.source, now) };
-            }
-            (Statement::Follow(source), thread) => {
-                *thread = Some(Thread::to(*source, now));
-                server.log.truncate(server.applied);
-                server.is_closed_by_weir = false;
-            }
-            (Statement::Forget, thread) => *thread = None,
-            (Statement::Reconnect, Some(thread)) => thread.next_at = now,
-            _ => {}
-        }
-        Ok(Answer::Done)
-    }
-
     fn majority(&self) -> u32 {
         u32::try_from(self.servers.len() / 2 + 1).unwrap_or(u32::MAX)
-    }
-
-    fn writes(&self, node: usize) -> bool {
-        self.servers[node].host.runs() && !self.servers[node].read_only
-    }
-
-    fn hears(&self, one: usize, two: usize) -> bool {
-        let runs = |node: usize| self.servers[node].host.runs();
-        runs(one) && runs(two) && !self.cut[one][two]
-    }
-
-    fn set_link(&mut self, one: usize, two: usize, cut: bool) {
-        self.cut[one][two] = cut;
-        self.cut[two][one] = cut;
-    }
-
-    /// Whether all that a server has is at the beginning of what another has.
-    fn precedes(&self, node: usize, other: usize) -> bool {
-        self.servers[other].log.starts_with(&self.servers[node].log)
-    }
-
-    fn origin(&self, node: usize) -> Origin {
-        self.origin_seen(node, u8::MAX)
-    }
-
-    /// The same for who sees these servers alone.
-    fn origin_seen(&self, mut node: usize, seen: u8) -> Origin {
-        for _ in 0..self.servers.len() {
-            let server = &self.servers[node];
-            if !server.host.runs() || seen & (1 << node) == 0 {
-                return Origin::Unknown;
-            }
-            match &server.thread {
-                _ if !server.read_only => return Origin::Writable(node),
-                None => return Origin::Nobody,
-                Some(thread) if matches!(thread.link, Link::Up | Link::Idle) => node = thread.source,
-                Some(_) => return Origin::Unknown,
-            }
-        }
-        Origin::Unknown
-    }
-
-    /// The servers that get their data from one, and where it has no rival and was not replaced those that get it from nobody;
-    /// bit n: server n.
-    fn backing(&self, node: usize) -> u8 {
-        self.backing_seen(node, u8::MAX)
-    }
-
-    fn backing_seen(&self, node: usize, seen: u8) -> u8 {
-        let count = self.servers.len();
-        let has_rival = self.deposed[node] || (0..count).any(|other| other != node && self.writes(other));
-        let backs = |other: &usize| match self.origin_seen(*other, seen) {
-            Origin::Writable(origin) => origin == node,
-            Origin::Nobody => !has_rival,
-            Origin::Unknown => false,
-        };
-        (0..count).filter(backs).fold(0, |set, other| set | 1 << other)
-    }
-
-    /// Replication as far as it has come by now.
-    fn go_on(&mut self, now: Time) {
-        self.end_sessions(now);
-        for node in 0..self.servers.len() {
-            if self.servers[node].host.runs() {
-                self.receive(now, node);
-                self.apply(now, node);
-            }
-        }
-        let heads = (0..self.servers.len()).find(|node| {
-            *node != self.head
-                && self.replaces
-                && self.writes(*node)
-                && self.backing(*node).count_ones() >= self.majority()
-        });
-        if let Some(head) = heads {
-            self.deposed[self.head] = true;
-            self.deposed[head] = false;
-            (self.head, self.head_since) = (head, now);
-        }
-        for node in 0..self.servers.len() {
-            self.deposed[node] &= self.origin(node) != Origin::Writable(self.head);
-        }
-    }
-
-    fn receive(&mut self, now: Time, node: usize) {
-        let Some(mut thread) = self.servers[node].thread.clone() else { return };
-        let source = thread.source;
-        let hears = self.hears(node, source);
-        let (life, is_dead) =
-            (self.servers[source].host.life, self.servers[source].host.process == Process::Dead);
-        if !thread.started {
-            return;
-        }
-        if thread.link == Link::Up
-            && (is_dead && !self.cut[node][source] || hears && life != thread.source_life)
-        {
-            (thread.link, thread.next_at) = (Link::Down, now + self.retry);
-        } else if thread.link == Link::Up && hears {
-            thread.silent_since = None;
-            if now >= thread.next_at {
-                thread.next_at = now + self.random.within(FETCH);
-                let (own, applied) = (self.servers[node].log.len(), self.servers[source].applied);
-                let news = self.servers[source].log.get(own..applied).unwrap_or_default().to_vec();
-                self.servers[node].log.extend(news);
-            }
-        } else if thread.link == Link::Up {
-            let since = *thread.silent_since.get_or_insert(now);
-            if now >= since + self.net_timeout {
-                (thread.link, thread.next_at) = (Link::Down, now + self.retry);
-            }
-        } else if now >= thread.next_at {
-            thread.next_at = now + self.retry;
-            thread.link = match hears {
-                true if self.precedes(node, source) => Link::Up,
-                true => Link::Idle,
-                false => Link::Down,
-            };
-            (thread.is_known, thread.source_life) = (thread.is_known || hears, life);
-            thread.silent_since = None;
-        }
-        self.servers[node].thread = Some(thread);
-    }
-
-    fn apply(&mut self, now: Time, node: usize) {
-        let server = &mut self.servers[node];
-        let applies = server.thread.as_ref().is_some_and(|thread| thread.started);
-        let done = (now - server.applied_at) / server.apply_us.max(1);
-        if done > 0 {
-            server.applied_at = now;
-            if applies {
-                let done = usize::try_from(done).unwrap_or(usize::MAX);
-                server.applied = server.log.len().min(server.applied.saturating_add(done));
-            }
-        }
     }
 }

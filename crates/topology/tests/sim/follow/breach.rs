@@ -1,6 +1,6 @@
 //! The rules of worlds in which Weir follows, broken on purpose.
 
-use weir_topology::{Lag, MemberState, Millis, Observation, Role, Roles, ServerState, Status};
+use weir_topology::{Lag, Link, MemberState, Millis, Observation, Role, Roles, ServerState, Status};
 
 use crate::breach::Breach;
 use crate::chaos::Action;
@@ -29,7 +29,15 @@ pub(crate) fn provocation(
         Breach::ReplicasIgnoreLag => Action::Lag(node, 3600),
         Breach::ReplicasChooseOne => Action::Writable(node),
         Breach::ReplicasIgnoreReadOnly => Action::Promote(node),
-        Breach::SwitchoverTakesNoLock => Action::Switch(node),
+        _ if breach >= Breach::SwitchoverTakesNoLock => Action::Switch(node),
+        Breach::FailoverTakesNoLock => Action::Lose(weir),
+        // The writer is alive, on the other side with more than half; or it is on this one.
+        Breach::FailoverNeedsNoMajority => Action::Part(weir, 1 << other),
+        Breach::WriterNeedsNoMajority => Action::Part(weir, 1 << node),
+        Breach::FailoverIgnoresLease | Breach::FailoverIgnoresAge => {
+            let is_stalled = breach == Breach::FailoverIgnoresLease;
+            Action::Forget(weir, random.within(15_000 * MS..30_000 * MS), is_stalled)
+        }
         Breach::GroupMovesByItself if random.chance(50) => Action::StopWeir(weir, 500 * MS),
         _ => Action::Kill(node),
     }
@@ -55,6 +63,15 @@ pub(crate) fn roles(breach: Breach, weir: &Weir, now: Millis) -> Roles {
     let is_lost = weir.writers.is_empty();
     seen.iter_mut().for_each(|seen| embellish(breach, seen, is_lost, now));
     let mut decided = weir_topology::roles(&policy, &settings.intents, &seen, &previous, now);
+    if breach == Breach::WriterNeedsNoMajority {
+        // As without `auto_failover`.
+        policy.replication.iter_mut().for_each(|row| row.failover_after_ms = None);
+        let plain = weir_topology::roles(&policy, &settings.intents, &seen, &previous, now);
+        decided.places = plain.places;
+        for (group, plain) in decided.groups.iter_mut().zip(plain.groups) {
+            group.writers = plain.writers;
+        }
+    }
     let writers = decided.groups.first().map(|group| group.writers.clone()).unwrap_or_default();
     match breach {
         Breach::GroupEmptiesReaders | Breach::ReplicasEmptyReaders => {
@@ -79,7 +96,17 @@ fn embellish(breach: Breach, seen: &mut Observation, is_lost: bool, now: Millis)
     if ignores && seen.timeouts > 0 {
         (seen.timeouts, seen.fault, seen.at) = (0, None, now);
     }
+    if breach == Breach::FailoverIgnoresAge {
+        seen.state_asked_at = now;
+    }
+    let is_silent = seen.fault.is_some();
     match &mut seen.state {
+        Some(ServerState::Replica(state)) if breach == Breach::FailoverNeedsNoMajority => {
+            if let Some(source) = state.source.as_mut().filter(|_| is_silent) {
+                source.link = Link::Down;
+                (seen.timeouts, seen.fault, seen.at, seen.state_asked_at) = (0, None, now, now);
+            }
+        }
         Some(ServerState::Group(state)) => match breach {
             Breach::GroupIgnoresQuorum => {
                 state.members.iter_mut().for_each(|member| {

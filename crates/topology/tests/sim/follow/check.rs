@@ -83,8 +83,8 @@ impl<M: Model> Checked for Follow<M> {
 
 impl<M: Model> Follow<M> {
     fn note_truth(&mut self) {
-        self.servers.refresh();
         let now = self.context.now;
+        self.servers.look(now);
         self.clear.note(now, self.servers.is_clear());
         for weir in 0..self.weirs.len() {
             // Who had to go by another group goes on with that.
@@ -104,7 +104,7 @@ impl<M: Model> Follow<M> {
             truth.reads.note(now, reads);
             if self.servers.is_doubtful(node) {
                 let truth = &mut self.servers.host(node).truth;
-                (truth.writes, truth.reads) = (Since::default(), Since::default());
+                (truth.writes, truth.ready, truth.reads) = Default::default();
             }
             for (weir, asker) in self.weirs.iter_mut().enumerate() {
                 let path = self.paths[weir][node];
@@ -192,8 +192,9 @@ impl<M: Model> Follow<M> {
             let both = fit.zip(asker.reach[node].clear_since).map(|(fit, clear)| fit.max(clear).max(since));
             asker.wants(node) && both.is_some_and(|both| now > both + within)
         };
-        let reads = (0..self.count()).find(|node| is_due(*node, self.truth(*node).reads.yes));
-        let writes = (0..self.count()).find(|node| is_due(*node, self.truth(*node).ready.yes));
+        let mut wanted = (0..self.count()).filter(|node| !self.servers.is_passed_over(asker, *node));
+        let reads = wanted.clone().find(|node| is_due(*node, self.truth(*node).reads.yes));
+        let writes = wanted.find(|node| is_due(*node, self.truth(*node).ready.yes));
         if let Some(node) = reads.filter(|_| !asker.has_reader()) {
             self.fail(|| format!("weir {weir} has no reader although n{node} could read all the time"));
         } else if let Some(node) = writes.filter(|_| asker.writers.is_empty()) {
@@ -222,8 +223,10 @@ impl<M: Model> Follow<M> {
             return self.fail(|| format!("weir {weir} does not replace n{lost}"));
         }
         let is_seen = |node: &usize| asker.wants(*node) && asker.reach[*node].clear_since.is_some();
-        let able: Vec<usize> =
-            (0..self.count()).filter(|node| is_seen(node) && self.truth(*node).ready.yes.is_some()).collect();
+        let could = |node: &usize| {
+            self.truth(*node).ready.yes.is_some() && !self.servers.is_passed_over(asker, *node)
+        };
+        let able: Vec<usize> = (0..self.count()).filter(|node| is_seen(node) && could(node)).collect();
         let most = asker.settings.writers_max().min(able.len());
         let writers = asker.writers.clone();
         let misses = able.iter().any(|node| !writers.contains(node));
@@ -240,7 +243,9 @@ impl<M: Model> Follow<M> {
         let asker = &self.weirs[weir];
         let is_idle = |node: &usize| {
             let reads = self.truth(*node).reads.yes.is_some() && self.servers.is_quick(*node);
-            let is_wanted = asker.wants(*node) && asker.reach[*node].clear_since.is_some();
+            let is_wanted = asker.wants(*node)
+                && asker.reach[*node].clear_since.is_some()
+                && !self.servers.is_passed_over(asker, *node);
             reads && is_wanted && !writers.contains(node) && !readers.contains(node)
         };
         if let Some(idle) = (0..self.count()).find(is_idle) {

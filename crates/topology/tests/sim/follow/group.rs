@@ -71,6 +71,7 @@ pub(crate) struct Group {
     log: Vec<usize>,
     /// The members that decide together; empty without a majority.
     majority: u8,
+    looked_at: Time,
 }
 
 impl Model for Group {
@@ -105,6 +106,7 @@ impl Model for Group {
             silent_since: Default::default(),
             log: Vec::new(),
             majority: all,
+            looked_at: 0,
         }
     }
 
@@ -326,8 +328,9 @@ impl Model for Group {
         true
     }
 
-    fn refresh(&mut self) {
-        self.majority = self.majority_of(self.view);
+    fn look(&mut self, now: Time) {
+        self.looked_at = now;
+        self.refresh();
     }
 
     fn may_write(&self, node: usize) -> bool {
@@ -357,12 +360,16 @@ impl Model for Group {
         self.takes_part(&self.views[self.view], node)
     }
 
-    /// It hears more than half of its view, but not all of these each other: whether it decides with them is not modelled.
+    /// It hears more than half of its view, but not all of these each other: whether it decides with them is not modelled. Or
+    /// it has not noticed yet that it does not hear them any more, and says that it does.
     fn is_doubtful(&self, node: usize) -> bool {
         let view = &self.views[self.members[node].view];
-        let hears = |other: &usize| *other == node || self.hears(node, *other);
-        let heard =
-            members(view.members).filter(|other| self.takes_part(view, *other) && hears(other)).count();
+        let hears = |other: usize| other == node || self.takes_part(view, other) && self.hears(node, other);
+        let seems = |other: &usize| {
+            let silent = self.silent_since[node][*other];
+            hears(*other) || silent.is_some_and(|since| self.looked_at < since + self.suspect)
+        };
+        let heard = members(view.members).filter(seems).count();
         let is_out = self.takes_part(view, node) && self.majority & (1 << node) == 0;
         is_out && 2 * heard > members(view.members).count()
     }
@@ -397,6 +404,10 @@ impl Model for Group {
 }
 
 impl Group {
+    fn refresh(&mut self) {
+        self.majority = self.majority_of(self.view);
+    }
+
     fn later(&self, context: &mut Context, node: usize, what: What, delays: std::ops::Range<Time>) {
         let life = self.members[node].host.life;
         context.within(delays, Event::Turn(Turn { node, life, what }));

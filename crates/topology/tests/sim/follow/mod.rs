@@ -11,10 +11,11 @@ mod strikes;
 
 use weir_topology::{Intent, Policy, ProbeError, ServerState};
 
-use crate::breach::{Breach, Trial};
+use crate::breach::Trial;
 use crate::chaos::Action;
 use crate::check::Bounds;
 use crate::cluster::{Context, Path, WEIRS_MAX, Write};
+use crate::fault;
 use crate::node::{NODES_MAX, Process};
 use crate::queue::{Event, MS, Reply, Time};
 use crate::random::Random;
@@ -129,7 +130,7 @@ pub(crate) trait Model: Sized {
     /// A person helps servers that can't help themselves; whether to look again.
     fn operate(&mut self, context: &mut Context) -> bool;
     /// Looks at everything once, for the questions below.
-    fn refresh(&mut self) {}
+    fn look(&mut self, _now: Time) {}
     /// Whether a server takes writes that last.
     fn may_write(&self, node: usize) -> bool;
     /// Whether nothing keeps it from being the writer; it may have work to catch up on first.
@@ -161,6 +162,10 @@ pub(crate) trait Model: Sized {
     }
     /// How long after something happened the servers themselves show it at the latest.
     fn notice(&self) -> Time;
+    /// Whether a Weir keeps a server that could write from it, for good reasons.
+    fn is_passed_over(&self, _weir: &Weir, _node: usize) -> bool {
+        false
+    }
     /// Whether an acknowledged write is still there.
     fn keeps(&self, write: usize) -> bool;
     /// Whether Weirs choose between several servers that could write.
@@ -187,8 +192,8 @@ pub(crate) trait Model: Sized {
     fn acknowledged(&mut self, _context: &mut Context, _weir: usize, _write: usize) {}
     /// The way between a Weir and a server has changed.
     fn set_path(&mut self, _weir: usize, _node: usize, _path: Path) {}
-    /// A rule is not kept.
-    fn breaks(&mut self, _breach: Option<Breach>) {}
+    /// What is tried in this world.
+    fn tries(&mut self, _trial: Trial) {}
     /// A Weir has decided.
     fn decided(&mut self, _context: &mut Context, _weir: &Weir) {}
     /// A Weir's next deed is due; the lives of all Weirs whose process is there.
@@ -256,8 +261,9 @@ impl<M: Model> Stage for Follow<M> {
         let mut random = Random::new(seed);
         let nodes = random.one_of(&[2, 3, 3, 3, 4, 5]);
         let weirs = random.one_of(&[1, 1, 2, 3]);
+        let (nodes, weirs) = trial.size().unwrap_or((nodes, weirs));
         let mut servers = M::any(&mut random, nodes, seed);
-        servers.breaks(trial.breach());
+        servers.tries(trial);
         let (policy, intents) = servers.settings(&mut random);
         let settings = Settings::with(policy, intents, &mut random);
         let bounds = Bounds::of(&settings, 0).later(servers.notice() + settings.failover_after());
@@ -272,6 +278,12 @@ impl<M: Model> Stage for Follow<M> {
             trial,
             clear: check::Since::default(),
         }
+    }
+
+    fn is_over(&self) -> bool {
+        let Context { now, tally, .. } = &self.context;
+        let is_seen = *now > fault::MENDED_AT && tally.quiet_checks >= fault::LOOKS;
+        matches!(self.trial, Trial::Fault(_)) && (is_seen || *now > fault::ENDED_AT)
     }
 
     fn begin_servers(&mut self) {

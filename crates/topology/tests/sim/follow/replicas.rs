@@ -4,15 +4,17 @@
 //! Orchestrator do: `read_only` keeps clients from writing, nothing else does; a replica whose source is gone goes on
 //! serving reads; an old source that comes back is what its configuration file makes of it, often writable.
 
-use weir_topology::{Intent, Lag, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState};
+use weir_topology::{
+    Intent, Lag, Link, Policy, ReadOnlyCheck, ReplicaState, ReplicationPolicy, ServerState, SourceLink,
+};
 
 use super::{Host, Model, Taken, Turn, What};
 use crate::chaos::Action;
 use crate::cluster::Context;
-use crate::node::Process;
+use crate::node::{Process, endpoint, uuid_of};
 use crate::queue::{Event, MS, Time};
 use crate::random::Random;
-use crate::weir::{READERS, WRITERS, row};
+use crate::weir::{READERS, WRITERS, Weir, row};
 
 /// How far behind a replica counts whose threads do not run.
 const STOPPED_S: u32 = 60;
@@ -111,7 +113,8 @@ impl Model for Replicas {
             innodb_read_only: Some(false),
             super_read_only: Some(server.read_only),
             lag,
-            ..ReplicaState::default()
+            id: uuid_of(node),
+            source: server.source.map(|source| self.link(node, source)),
         };
         state.into()
     }
@@ -239,6 +242,12 @@ impl Model for Replicas {
         0
     }
 
+    /// One that was out of sight while another took its place gets nothing before somebody has decided.
+    fn is_passed_over(&self, weir: &Weir, node: usize) -> bool {
+        let replaced = weir.roles.groups.first().map(|group| &group.replaced);
+        replaced.is_some_and(|replaced| replaced.contains(&endpoint(node))) && weir.probes[node].failed_at > 0
+    }
+
     fn keeps(&self, _: usize) -> bool {
         // What a replica lacked when it was promoted is lost, whatever a proxy does.
         true
@@ -249,6 +258,15 @@ impl Replicas {
     fn later(&self, context: &mut Context, node: usize, what: What, delays: std::ops::Range<Time>) {
         let life = self.servers[node].host.life;
         context.within(delays, Event::Turn(Turn { node, life, what }));
+    }
+
+    fn link(&self, node: usize, source: usize) -> SourceLink {
+        let link = match self.servers[source].host.process {
+            _ if !self.servers[node].replicates => Link::Idle,
+            Process::Dead => Link::Down,
+            _ => Link::Up,
+        };
+        SourceLink { id: uuid_of(source), endpoint: Some(endpoint(source)), link }
     }
 
     /// Both threads: the one that fetches ends when the source does.

@@ -1,13 +1,33 @@
-//! What is done to servers that Weir follows, and what becomes of writes on them.
+//! Faults of servers that Weir follows, and what becomes of writes on them.
 
 use super::{Follow, Model, Taken, provocation};
+use crate::breach::Trial;
 use crate::chaos::{Action, Disturbed};
 use crate::cluster::{Path, Write};
+use crate::fault::{self, Moved};
 use crate::node::Process;
 use crate::queue::{Event, MS, Reply, Time};
 use crate::watch::Watch;
 
+/// How long a partition lasts in which it is to be seen what Weirs make of it.
+const PARTED: Time = 25_000 * MS;
+
 impl<M: Model> Disturbed for Follow<M> {
+    /// The move, and that all is mended in the end; what goes wrong is up to the servers.
+    fn is_planned(&mut self) -> bool {
+        let Trial::Fault(fault) = self.trial else { return false };
+        let at = |moment: Time| moment - self.context.now;
+        let (moved, mended) = (at(fault::MOVED_AT), at(fault::MENDED_AT));
+        let orders: &[Action] = match fault.moved {
+            Moved::InOrder => &[Action::Order(0, 1)],
+            Moved::InOrderTwice => &[Action::Order(0, 1), Action::Order(1, 2)],
+            Moved::Lost => &[Action::Kill(0)],
+        };
+        orders.iter().for_each(|order| self.context.after(moved, Event::Act(*order)));
+        self.context.after(mended, Event::Act(Action::Repair));
+        true
+    }
+
     fn quiet(&self) -> (Time, u64) {
         (self.bounds.writer, 45)
     }
@@ -25,7 +45,7 @@ impl<M: Model> Disturbed for Follow<M> {
         let random = &mut self.context.random;
         let other = (node + 1 + random.index(count - 1)) % count;
         if let Some(rule) = self.trial.rule()
-            && random.chance(20)
+            && random.chance(rule.weight())
         {
             return provocation(rule, random, weir, (node, other));
         }
@@ -53,9 +73,30 @@ impl<M: Model> Disturbed for Follow<M> {
             Action::Start(node) => self.start(node),
             Action::Hang(node) => self.hang(node, true),
             Action::Resume(node) => self.hang(node, false),
-            Action::SetPath(weir, node, path) => {
-                self.paths[weir][node] = path;
-                self.servers.set_path(weir, node, path);
+            Action::SetPath(weir, node, path) => self.set_path(weir, node, path),
+            Action::Part(weir, set) => {
+                let time = self.context.random.one_of(&[2000 * MS, 10_000 * MS, PARTED]);
+                let time = if self.trial == Trial::Plain { time } else { PARTED };
+                self.part(weir % self.weirs.len(), set, time);
+            }
+            Action::Forget(weir, time, is_stalled) => {
+                let weir = weir % self.weirs.len();
+                let Some(node) = self.weirs[weir].writer else { return };
+                self.part(weir, 1 << node, time + 3000 * MS);
+                match is_stalled {
+                    true => self.stall_weir(weir, time),
+                    false => self.stop_weir(weir, time),
+                }
+            }
+            Action::Lose(weir) => {
+                let Some(node) = self.weirs[weir].writer else { return };
+                self.context.calm(PARTED);
+                self.end(node, false);
+            }
+            Action::Reopen(node) => {
+                self.end(node, false);
+                self.start(node);
+                self.servers.act(&mut self.context, Action::Writable(node));
             }
             Action::Busy(node, on) => self.servers.host(node).busy = on,
             Action::Drain(node, on) => self.drain(node, on),
@@ -70,9 +111,12 @@ impl<M: Model> Disturbed for Follow<M> {
     }
 
     fn mend(&mut self) {
-        self.paths = Default::default();
+        if let Trial::Fault(_) = self.trial {
+            // What counts is what has become of everything by the end.
+            self.context.tally.quiet_checks = 0;
+        }
         for weir in 0..self.weirs.len() {
-            (0..self.count()).for_each(|node| self.servers.set_path(weir, node, Path::default()));
+            (0..self.count()).for_each(|node| self.set_path(weir, node, Path::default()));
         }
         self.servers.repair(&mut self.context);
         for node in 0..self.count() {
@@ -92,6 +136,25 @@ impl<M: Model> Disturbed for Follow<M> {
 }
 
 impl<M: Model> Follow<M> {
+    fn set_path(&mut self, weir: usize, node: usize, path: Path) {
+        self.paths[weir][node] = path;
+        self.servers.set_path(weir, node, path);
+    }
+
+    /// For a time a Weir and the servers of the set hear nobody else, and nobody else hears them.
+    fn part(&mut self, weir: usize, set: u8, time: Time) {
+        let broken = Path { there_broken: true, back_broken: true, delay: 0 };
+        for other in 0..self.weirs.len() {
+            let away = |node: &usize| (set & (1 << node) != 0) != (other == weir);
+            (0..self.count()).filter(away).for_each(|node| self.set_path(other, node, broken));
+        }
+        self.servers.act(&mut self.context, Action::Divide(set));
+        if self.trial != Trial::Plain {
+            self.context.calm(time + 3000 * MS);
+        }
+        self.context.after(time, Event::Act(Action::Repair));
+    }
+
     /// A planned change of the writer; several Weirs can't agree on it.
     fn switch(&mut self, node: usize) {
         if let [weir] = &mut self.weirs[..]

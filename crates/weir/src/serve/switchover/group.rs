@@ -60,7 +60,7 @@ impl Operator {
                 return Err(format!("{user} lacks a privilege: GRANT {PRIVILEGE} ON *.* TO {user}"));
             }
             Err(error) => return Err(format!("{}: {error}", plan.to)),
-            Ok(_) => return Err(format!("{} takes no member's id for one", plan.to)),
+            Ok(_) => return Err(format!("{} accepts a text that is no member's id", plan.to)),
         }
         let mut from = connect(&self.account_at(plan.wanted.writer_hostgroup, &plan.from))?;
         if let Err(error) = from.query(MAY_LOOK) {

@@ -1,7 +1,7 @@
-//! What the workers count in all, as metrics: a table of names.
+//! The workers' overall counters as metrics: a table of names.
 
 use weir_http::{Family, Kind};
-use weir_proxy::statistics::Totals;
+use weir_proxy::stats::Totals;
 
 /// One of the totals.
 type Figure = fn(&Totals) -> u64;
@@ -27,14 +27,24 @@ const COUNTERS: &[Row] = &[
     ("proxysql_com_frontend_init_db", "COM_INIT_DB of clients.", |t| t.client_init_db),
     ("proxysql_com_backend_init_db", "COM_INIT_DB to servers.", |t| t.server_init_db),
     ("proxysql_com_backend_change_user", "COM_CHANGE_USER to servers.", |t| t.server_change_user),
-    ("weir_server_set", "SET that has brought a session's variables to a connection.", |t| t.server_set),
-    ("proxysql_generated_error_packets", "Errors that Weir has answered itself.", |t| t.errors_generated),
-    ("proxysql_max_connect_timeouts", "Statements that found no connection in time.", |t| t.waits_timed_out),
+    ("weir_server_set", "SET statements that carried a session's variables to a connection.", |t| {
+        t.server_set
+    }),
+    ("proxysql_generated_error_packets", "Errors sent by Weir itself.", |t| t.errors_generated),
+    ("proxysql_max_connect_timeouts", "Statements for which no connection was available in time.", |t| {
+        t.waits_timed_out
+    }),
     ("proxysql_mysql_killed_backend_queries", "Statements that Weir has had killed at a server.", |t| {
         t.killed_queries
     }),
     ("proxysql_mysql_killed_backend_connections", "Connections that Weir has had killed at a server.", |t| {
         t.killed_connections
+    }),
+    ("weir_sessions_moved", "Times that a session left a server with its user variables.", |t| {
+        t.sessions_moved
+    }),
+    ("weir_sessions_not_moved", "Times that a session was to leave a server, and could not.", |t| {
+        t.sessions_not_moved
     }),
     (
         "proxysql_myhgm_myconnpool_get",
@@ -46,14 +56,16 @@ const COUNTERS: &[Row] = &[
         t.pool_gets_immediate
     }),
     ("proxysql_myhgm_myconnpool_push", "Connections given back.", |t| t.pool_returns),
-    ("proxysql_myhgm_myconnpool_destroy", "Connections thrown away for a reason of their own.", |t| {
-        t.pool_discards
-    }),
+    (
+        "proxysql_myhgm_myconnpool_destroy",
+        "Connections closed for a reason other than the pool's size.",
+        |t| t.pool_discards,
+    ),
 ];
 
 const GAUGES: &[Row] = &[
     ("proxysql_client_connections_connected", "Clients connected.", |t| t.clients_now),
-    ("proxysql_client_connections_non_idle", "Clients that do or wait for something.", |t| t.busy_now),
+    ("proxysql_client_connections_non_idle", "Clients that run a statement or wait for one.", |t| t.busy_now),
     ("proxysql_active_transactions", "Clients with an open transaction.", |t| t.transactions_now),
     ("proxysql_mysql_frontend_buffers_bytes", "Bytes kept for clients.", |t| t.client_buffer_bytes_now),
     ("proxysql_mysql_backend_buffers_bytes", "Bytes kept of servers.", |t| t.server_buffer_bytes_now),
@@ -67,7 +79,7 @@ const GAUGES: &[Row] = &[
 const LABELLED_COUNTERS: &[LabelledRow] = &[
     (
         "proxysql_client_connections",
-        "Clients that have connected, and those that were turned away.",
+        "Clients that have connected, and those that were refused.",
         "status",
         &[("created", |t| t.clients_accepted), ("aborted", |t| t.clients_refused)],
     ),
@@ -124,7 +136,7 @@ pub(super) fn families(totals: &Totals) -> Vec<Family> {
     };
     let server_time = Family::counter(
         "proxysql_backend_query_time_seconds",
-        "Time in which servers were at work, all statements together.",
+        "Time that servers spent on statements, in all.",
     );
     let mut families: Vec<_> = COUNTERS.iter().map(bare(Kind::Counter)).collect();
     families.push(server_time.with(&[], totals.server_time_ns as f64 / 1e9));

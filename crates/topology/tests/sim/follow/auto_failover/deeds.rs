@@ -1,12 +1,12 @@
-//! What Weirs do with the servers: the procedures of the crate, one at a time for each Weir. A step is one question to one
+//! Runs the crate's procedures for Weirs, one at a time for each. A step is one question to one
 //! server, and between two steps anything can happen.
 
 use std::ops::Range;
 
 use weir_topology::procedure::{
-    Candidate, Failover, Plan, Recovery, Source, Surroundings as _, Switchover, TakeBack,
+    Candidate, Failover, Plan, Recovery, Surroundings as _, Switchover, TakeBack,
 };
-use weir_topology::{Endpoint, Link, Succession};
+use weir_topology::{Endpoint, Succession};
 
 use super::remote::{Answer, Around, Call, Procedure, Question, Said, endpoints};
 use super::{AutoFailover, Session};
@@ -48,15 +48,19 @@ pub(super) struct Work {
     pub(super) kind: Kind,
     life: u32,
     /// When it last looked whether a writer is lost.
-    since: Time,
+    pub(super) since: Time,
     is_chosen: bool,
     /// What replicas had received when they were compared.
-    received: Vec<(usize, Vec<usize>)>,
+    pub(super) received: Vec<(usize, Vec<usize>)>,
     procedure: Procedure,
     /// The question whose turn is next.
-    call: Call,
+    pub(super) call: Call,
     /// Until when an answer that takes its time is waited for.
-    until: Option<Time>,
+    pub(super) until: Option<Time>,
+    /// It has told a server to be read_only.
+    pub(super) has_closed: bool,
+    /// Its connections, and to which server each was.
+    pub(super) connections: Vec<(usize, usize)>,
 }
 
 impl Work {
@@ -75,7 +79,7 @@ impl Kind {
         }
     }
 
-    fn moves_in_order(self) -> bool {
+    pub(super) fn moves_in_order(self) -> bool {
         matches!(self, Self::Switch(..) | Self::Recover)
     }
 }
@@ -109,6 +113,8 @@ impl AutoFailover {
             procedure,
             call: Call::Now,
             until: None,
+            has_closed: false,
+            connections: Vec::new(),
         };
         self.works[index] = Some(work);
         self.go_on_with(context, index, None);
@@ -128,7 +134,7 @@ impl AutoFailover {
         if let Some(lost) = due {
             let failover = self.failover(weir, lost, writer_id);
             let work = move |around: &mut Around| format!("{:?}", failover.make(around));
-            let compares = self.breach != Some(Breach::FailoverTakesAny);
+            let compares = self.breach() != Some(Breach::FailoverTakesAny);
             return Some((Kind::Replace(node_of(lost)), Procedure::start(compares, work)));
         }
         if has_returned {
@@ -152,7 +158,8 @@ impl AutoFailover {
 
     fn failover(&self, weir: &Weir, lost: &Endpoint, id: &str) -> Failover {
         let count = self.servers.len();
-        let majority = count / 2 + 1;
+        let is_enough = self.breach() == Some(Breach::FailoverNeedsNoMajority);
+        let majority = if is_enough { 1 } else { count / 2 + 1 };
         let others = (0..count).filter(|node| *node != node_of(lost));
         let others = others
             .map(|node| Candidate { server: endpoint(node), weight: weir.wants(node).then_some(100) })
@@ -229,6 +236,7 @@ impl AutoFailover {
     pub(super) fn step(&mut self, context: &mut Context, weir: usize) {
         let Some(mut work) = self.works[weir].take() else { return };
         let call = work.call.clone();
+        work.has_closed |= matches!(call, Call::Ask(_, Question::SetReadOnly(true)));
         match &call {
             Call::Ask(_, Question::WaitFor(..)) => work.is_chosen = true,
             Call::Ask(session, Question::Received) if !work.is_chosen => {
@@ -243,7 +251,7 @@ impl AutoFailover {
         let (said, delay) = match &call {
             Call::Connect(node) => self.connect(context, weir, *node),
             Call::IsThere(node) => {
-                let looks = self.breach != Some(Breach::FailoverLooksOnce);
+                let looks = self.breach() != Some(Breach::FailoverLooksOnce);
                 let is_there = looks && self.is_answered(weir, *node);
                 let delay = if is_there { STEP } else { UNANSWERED };
                 (Ok(Answer::Is(is_there)), delay)
@@ -264,6 +272,9 @@ impl AutoFailover {
             Call::Ask(session, question) => self.ask(context, &work, *session, question),
             _ => (Ok(Answer::Done), STEP),
         };
+        if let (Call::Connect(node), Ok(Answer::Connection(session))) = (&call, &said) {
+            work.connections.push((*session, *node));
+        }
         work.until = None;
         self.works[weir] = Some(work);
         context.note(|| {
@@ -304,6 +315,7 @@ impl AutoFailover {
                 Some(call) => {
                     work.call = call;
                     self.works[weir] = Some(work);
+                    self.strike(context, weir);
                     return context.after(delay, Event::Deed { weir, life });
                 }
                 None => {
@@ -389,6 +401,9 @@ impl AutoFailover {
         number: usize,
         question: &Question,
     ) -> (Said, Range<Time>) {
+        if let Some(answer) = self.pretended(work, number, question) {
+            return (Ok(answer), STEP);
+        }
         let node = match self.reach(context.now, number) {
             Ok(node) => node,
             Err(cause) => return (Err(cause), UNANSWERED),
@@ -412,181 +427,6 @@ impl AutoFailover {
         }
         (Err(format!("n{node} does not answer")), UNANSWERED)
     }
-
-    // ---- what servers do ----
-
-    pub(super) fn execute(
-        &mut self,
-        context: &mut Context,
-        work: Option<&Work>,
-        node: usize,
-        number: usize,
-        question: &Question,
-    ) -> Said {
-        let now = context.now;
-        self.go_on(now);
-        let in_order = self.sessions.get(&number).map_or_else(
-            || work.is_some_and(|work| work.kind.moves_in_order()),
-            |session| {
-                let of = self.works[session.weir].as_ref().or(work);
-                of.is_some_and(|work| work.kind.moves_in_order())
-            },
-        );
-        let said = match question {
-            Question::Lock => Ok(Answer::Is(self.take_lock(node, number, in_order))),
-            Question::Sources => Ok(Answer::Sources(self.says_sources(work, node))),
-            Question::IsReadOnly => Ok(Answer::Is(self.servers[node].read_only)),
-            Question::SetReadOnly(true) => {
-                if !self.servers[node].read_only {
-                    context.disturb(|| format!("n{node} is made read_only"));
-                    self.servers[node].is_closed_by_weir = in_order;
-                }
-                self.servers[node].read_only = true;
-                Ok(Answer::Done)
-            }
-            Question::SetReadOnly(false) => {
-                self.open(context, work, node, in_order);
-                Ok(Answer::Done)
-            }
-            Question::Position => Ok(Answer::Text(self.position(node, self.servers[node].applied))),
-            Question::Received => Ok(Answer::Text(self.position(node, self.servers[node].log.len()))),
-            Question::Stop => {
-                self.servers[node].is_stopped_by_weir = in_order;
-                self.tell(node, now, &Statement::Stop)
-            }
-            Question::Start => self.tell(node, now, &Statement::Start),
-            Question::Forget => self.tell(node, now, &Statement::Forget),
-            Question::Follow(source) => {
-                context.disturbed_at = now;
-                self.tell(node, now, &Statement::Follow(*source))
-            }
-            Question::Reconnect => self.tell(node, now, &Statement::Reconnect),
-            Question::Entry => Ok(Answer::Row(self.row(node))),
-            Question::Enter(entry) => self.write_row(node, Some(entry.clone())),
-            Question::StrikeOut if self.row(node).is_none() => Ok(Answer::Done),
-            Question::StrikeOut => self.write_row(node, None),
-            Question::WaitFor(..) => Ok(Answer::Done),
-        };
-        self.go_on(now);
-        said
-    }
-
-    fn take_lock(&mut self, node: usize, number: usize, in_order: bool) -> bool {
-        if in_order && self.breach == Some(Breach::SwitchoverTakesNoLock) {
-            return true;
-        }
-        let server = &mut self.servers[node];
-        let is_free = server.lock.is_none_or(|holder| holder == number);
-        if is_free {
-            server.lock = Some(number);
-        }
-        is_free
-    }
-
-    fn says_sources(&self, work: Option<&Work>, node: usize) -> Vec<Source> {
-        let mut sources = self.sources(node);
-        match work.map(|work| work.kind) {
-            Some(Kind::Replace(lost)) if self.breach == Some(Breach::FailoverLooksOnce) => {
-                let of_lost = |source: &&mut Source| source.link.endpoint == Some(endpoint(lost));
-                sources.iter_mut().filter(of_lost).for_each(|source| source.link.link = Link::Down);
-            }
-            _ => {}
-        }
-        sources
-    }
-
-    fn write_row(&mut self, node: usize, row: Option<weir_topology::procedure::Entry>) -> Said {
-        if self.servers[node].read_only {
-            return Err(format!("n{node} is read_only"));
-        }
-        self.rows.push(row);
-        let write = super::ROWS + self.rows.len() - 1;
-        let server = &mut self.servers[node];
-        server.log.push(write);
-        server.applied = server.log.len();
-        Ok(Answer::Done)
-    }
-
-    /// The rules at the moment in which a server is made writable, whoever looks.
-    fn open(&mut self, context: &mut Context, work: Option<&Work>, node: usize, in_order: bool) {
-        if !self.servers[node].read_only {
-            return;
-        }
-        match work.map(|work| (work.kind, work)) {
-            Some((Kind::Replace(lost), work)) => self.check_replace(context, work, lost, node),
-            _ if in_order => self.check_order(context, node),
-            _ => {}
-        }
-        context.disturb(|| format!("n{node} is made the writer"));
-        let head = self.head;
-        self.servers.iter_mut().for_each(|server| server.is_closed_by_weir = false);
-        let server = &mut self.servers[node];
-        (server.read_only, server.is_weirs_choice) = (false, true);
-        if in_order && head != node {
-            self.deposed[head] = true;
-            self.deposed[node] = false;
-            (self.head, self.head_since) = (node, context.now);
-        }
-        if !in_order {
-            // What no replica had received is lost.
-            self.kept.clear();
-        }
-    }
-
-    fn check_order(&self, context: &mut Context, node: usize) {
-        let is_writable = |other: &usize| {
-            let server = &self.servers[*other];
-            *other != node
-                && server.host.process != Process::Dead
-                && !server.read_only
-                && !self.deposed[*other]
-        };
-        if let Some(other) = (0..self.servers.len()).find(is_writable) {
-            return context.fail(|| format!("n{node} is made writable although n{other} is"));
-        }
-        let server = &self.servers[node];
-        let has: std::collections::HashSet<&usize> = server.log[..server.applied].iter().collect();
-        if let Some(lost) = self.kept.iter().find(|write| !has.contains(write)) {
-            let at = self.commits.get(*lost).copied().flatten().map_or(0, |commit| commit.node);
-            context.fail(|| format!("n{node} is made writable and lacks what n{at} has acknowledged"));
-        }
-    }
-
-    fn check_replace(&self, context: &mut Context, work: &Work, lost: usize, node: usize) {
-        let server = &self.servers[lost];
-        let count = self.servers.len();
-        let lacks = |(_, received): &&(usize, Vec<usize>)| !self.servers[node].log.starts_with(received);
-        if let Some((other, _)) = work.received.iter().find(lacks) {
-            context.fail(|| format!("n{node} is made the writer and lacks what n{other} has received"));
-        }
-        let connected = (0..count).filter(|other| {
-            let thread = self.servers[*other].thread.as_ref();
-            thread.is_some_and(|thread| thread.source == lost && thread.link == Link::Up)
-        });
-        let backing = u32::try_from(connected.count() + 1).unwrap_or(0);
-        if server.host.runs() && !server.read_only && backing >= self.majority() {
-            context.fail(|| {
-                format!("n{node} is made the writer although n{lost} has {backing} servers behind it")
-            });
-        }
-        if server.acknowledged_at > work.since {
-            let ago = context.now.saturating_sub(server.acknowledged_at) / MS;
-            context.fail(|| {
-                format!("n{lost} has acknowledged a write {ago} ms ago, after its place was to be taken")
-            });
-        }
-    }
-}
-
-/// What a person or a procedure tells a server about replication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Statement {
-    Stop,
-    Start,
-    /// CHANGE REPLICATION SOURCE, and START.
-    Follow(usize),
-    Forget,
-    Reconnect,
 }
 
 /// Whose process runs, in which life.

@@ -288,7 +288,10 @@ impl Server for Remote {
     }
 
     fn enter(&mut self, entry: &Entry) -> Result<Option<String>, String> {
-        self.ask(Question::Enter(entry.clone())).map(|_| None)
+        match self.ask(Question::Enter(entry.clone()))? {
+            Answer::Text(lacking) => Ok(Some(lacking)),
+            _ => Ok(None),
+        }
     }
 
     fn strike_out(&mut self, _: u32) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! How a group decides who is in it and who its primary is, and when each member finds out.
+//! Models how a group decides who is in it and who its primary is, and when each member finds out.
 
 use weir_topology::MemberState;
 

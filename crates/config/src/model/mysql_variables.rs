@@ -1,0 +1,298 @@
+//! Declares `[mysql_variables]`: ProxySQL's `mysql-` variables that Weir has built, and Weir's own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_routing::HintOrder;
+
+use crate::field::fields::Fields;
+use crate::field::kind::{
+    BOOLEAN, By, Hidden, Nested, Numbered, OneValue, Only, Text, count_of, integer, millis, seconds,
+    variables, word,
+};
+use crate::model::hostgroups::{THROTTLE_MAX, init_connect};
+use crate::model::listeners;
+use crate::model::listeners::{ListenAddress, interfaces};
+use crate::model::log_variables::LogVariables;
+use crate::model::server_tls::ServerTlsParams;
+use crate::model::types::TlsFiles;
+use crate::table::variable::{LOCAL, LOCAL_AND_RESTART, MYSQL, RESTART};
+use crate::value::limits::{PASSWORD_BYTES_MAX, SCHEMA_CHARS_MAX, USERNAME_CHARS_MAX};
+use crate::value::password::Secret;
+
+/// A day and a week in milliseconds: beyond them a time-out is a mistyped number.
+const DAY_MS: u64 = 86_400_000;
+const WEEK_MS: u64 = 7 * DAY_MS;
+const YEAR_SEC: u64 = 365 * 86_400;
+/// More digests than this take more memory than statistics are worth: some 4 GB.
+const QUERY_DIGESTS_MAX: u32 = 10_000_000;
+/// More workers than this gain nothing on any machine known.
+const THREADS_MAX: u32 = 255;
+
+variables! {
+/// The variables. A field has the variable's name; a time is a [`Duration`] whatever unit the file uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlVariables of MYSQL {
+    /// Workers. ProxySQL's default is 4; Weir has one thread per core.
+    threads: u32 = cores(), integer(1..=THREADS_MAX), LOCAL_AND_RESTART;
+    /// Addresses to [listen](listeners.md) on, `ip:port` or paths of Unix sockets, separated by `;`. Never none;
+    /// `weir_listeners` has more.
+    interfaces: Vec<ListenAddress> = vec![ListenAddress::Tcp(SocketAddr::from(([0, 0, 0, 0], 6033)))], INTERFACES, LOCAL;
+    /// Clients at a time.
+    max_connections: u32 = 10_000, integer(1..=1_000_000);
+    /// Time for a login.
+    connect_timeout_client: Duration = ms(10_000), millis(500..=3_600_000);
+    /// Schema of a login that names none. ProxySQL's default is `information_schema`; Weir does what a server does.
+    default_schema: String = String::new(), Text(SCHEMA_CHARS_MAX, true);
+    // The protocol's packets hold 16 MiB, a longer command is several; 1 GiB is the servers' own limit.
+    /// The longest command of a client.
+    max_allowed_packet: u32 = 64 << 20, count_of("bytes", 8192..=1 << 30);
+    /// A session that is silent for so long is closed, or for as long as it has set itself. Weir looks every 10 s.
+    wait_timeout: Duration = ms(28_800_000), millis(1000..=20 * DAY_MS);
+    /// Whether the system asks a [silent peer](connections-and-limits.md#clients), client or server, whether it is still
+    /// there. Holds for connections that begin later.
+    use_tcp_keepalive: bool = true, BOOLEAN;
+    /// After how long a silence; 0: as the system has it (`net.ipv4.tcp_keepalive_time`).
+    tcp_keepalive_time: Duration = Duration::from_secs(120), seconds(0..=7200);
+    /// Version in the greeting. ProxySQL shows one of its own; Weir, where none is given, shows what its servers are (the
+    /// writer's), so that drivers know what they talk to. It is only shown: statements are read as the servers of their
+    /// hostgroup read them.
+    server_version: Option<String> = None, VERSION;
+    /// What the greeting offers; a client with the other one is asked to switch.
+    default_authentication_plugin: AuthPlugin = AuthPlugin::MysqlNativePassword, word(&[
+        ("mysql_native_password", AuthPlugin::MysqlNativePassword),
+        ("caching_sha2_password", AuthPlugin::CachingSha2Password),
+    ]);
+    /// Whether clients may use TLS.
+    have_ssl: bool = true, BOOLEAN, RESTART;
+    /// `tls_cert_file` and `tls_key_file`.
+    tls_files: Option<TlsFiles> = None, Nested;
+    /// Weir's own: how bytes are moved. `auto` is io_uring where the kernel and the container run-time allow it, else
+    /// epoll.
+    io_driver: IoDriver = IoDriver::Auto, word(&[
+        ("auto", IoDriver::Auto), ("epoll", IoDriver::Epoll), ("io_uring", IoDriver::IoUring),
+    ]), LOCAL_AND_RESTART;
+    /// Weir's own. `batch`: a worker does not push other programs off a processor when a packet comes, but takes its turn
+    /// (Linux' `SCHED_BATCH`), and handles what has come meanwhile in one go: less CPU time where Weir shares its
+    /// processors with clients or servers; a processor that is idle takes it at once. `normal`: every packet at once; may
+    /// be better where other programs keep the processors busy for milliseconds at a stretch (not measured). The threads
+    /// that probe servers and change roles are never `batch`.
+    worker_scheduling: WorkerScheduling = WorkerScheduling::Batch, word(&[
+        ("batch", WorkerScheduling::Batch), ("normal", WorkerScheduling::Normal),
+    ]), LOCAL_AND_RESTART;
+    /// Weir's own: how long transactions may go on after SIGTERM.
+    drain_timeout_ms: Duration = ms(30_000), millis(0..=DAY_MS);
+    /// TLS towards servers without a row of their own. `ssl_p2s_verify_identity` is for all.
+    ssl_p2s: ServerTlsParams = ServerTlsParams::default(), Nested;
+    /// Time for one attempt to connect to a server and log in.
+    connect_timeout_server: Duration = ms(1000), millis(10..=120_000);
+    /// How long a statement may wait for a server in all; then error 9001.
+    connect_timeout_server_max: Duration = ms(10_000), millis(10..=3_600_000);
+    /// How often a statement that was not sent yet when its connection was lost, or one that a Galera node turns away, is
+    /// given to another server. Attempts to connect are limited by time, not by number.
+    connect_retries_on_failure: u32 = 10, integer(0..=1000);
+    /// On how many more servers a statement is tried whose server was lost: only one outside a transaction that is surely
+    /// without effect (a read, [and some others](errors.md#when-a-server-is-lost); a BEGIN:
+    /// `connect_retries_on_failure`), and only as long as the client has nothing of its result. A server that dies loses
+    /// its connections one after the other; those that the statement meets within two seconds count once, up to
+    /// `connect_retries_on_failure` in all. 0: it is never sent again. A rule's `retries` and the hint `query_retries` come
+    /// first.
+    query_retries_on_failure: u32 = 1, integer(0..=1000);
+    /// Pause after a failed attempt to connect; longer pauses once there were enough to shun the server.
+    connect_retries_delay: Duration = ms(1), millis(0..=10_000);
+    /// Failed connections within a second after which a server is [shunned](servers.md#shunned); as in ProxySQL never more
+    /// than `connect_retries_on_failure` + 1, and 0 is 1.
+    shun_on_failures: u32 = 5, integer(0..=10_000_000);
+    /// How long it then rests at least; as in ProxySQL at most a second less than `connect_timeout_server_max`.
+    shun_recovery_time_sec: Duration = Duration::from_secs(10), seconds(0..=YEAR_SEC);
+    /// Others are preferred to a server whose pings take longer; 0: no limit.
+    default_max_latency_ms: Duration = ms(1000), millis(0..=20 * DAY_MS);
+    /// A statement that runs longer is killed.
+    default_query_timeout: Duration = ms(DAY_MS), millis(1000..=20 * DAY_MS);
+    /// Prepared statements kept on a connection, the last used ones. ProxySQL resets a connection that has more.
+    max_stmts_per_connection: u32 = 20, integer(1..=1024);
+    /// Kill the running statement of a client that has gone.
+    kill_backend_connection_when_disconnect: bool = true, BOOLEAN;
+    /// How often an idle connection is pinged.
+    ping_interval_server_msec: Duration = ms(10_000), millis(1000..=WEEK_MS);
+    /// An idle connection that does not answer a ping for so long is closed.
+    ping_timeout_server: Duration = ms(200), millis(10..=600_000);
+    /// Idle connections kept, in percent of a server's `max_connections`, at least 1.
+    free_connections_pct: u32 = 10, count_of("%", 0..=100);
+    /// Open so many connections in advance, once a user has had one.
+    connection_warming: bool = false, BOOLEAN;
+    /// Weir's own: reset a connection after any statement that may have run a trigger or a function behind a view, before
+    /// another session gets it, even if the server has reported no change: see [limits](multiplexing-limits.md).
+    reset_after_hidden_code: bool = false, BOOLEAN;
+    /// Weir's own: an idle connection whose login is older is logged in anew before the next session gets it, so that the
+    /// server says again [what the account may do](multiplexing.md#rights). 0: only when a change was seen.
+    login_max_age_ms: Duration = ms(60_000), millis(0..=DAY_MS);
+    /// An older connection is closed when it is free, up to a quarter of the time sooner, so that not all go at once. 0: no
+    /// limit.
+    connection_max_age_ms: Duration = Duration::ZERO, millis(0..=DAY_MS);
+    /// Statements for each new connection and after each reset, separated by `;`. What they set is the default of all
+    /// sessions; they can't change the schema. If one fails, the connection is not used.
+    init_connect: Vec<String> = Vec::new(), INIT_CONNECT;
+    /// Connections opened for a hostgroup in a second, all workers together.
+    throttle_connections_per_sec_to_hostgroup: u32 = THROTTLE_MAX, integer(1..=THROTTLE_MAX);
+    /// A session whose transaction takes longer is closed. Weir looks once a second.
+    max_transaction_time: Duration = ms(14_400_000), millis(1000..=20 * DAY_MS);
+    /// A session that is silent in a transaction for so long is closed.
+    max_transaction_idle_time: Duration = ms(14_400_000), millis(1000..=20 * DAY_MS);
+    /// Whether statements are counted by [digest](statistics.md#digests).
+    query_digests: bool = true, BOOLEAN;
+    /// Letters (of ASCII) become small in digests.
+    query_digests_lowercase: bool = false, BOOLEAN;
+    /// NULL is a literal, too.
+    query_digests_replace_null: bool = false, BOOLEAN;
+    /// Digits in names become `?`.
+    query_digests_no_digits: bool = false, BOOLEAN;
+    /// `/* */` comments stay in digests.
+    query_digests_keep_comment: bool = false, BOOLEAN;
+    /// Clients' addresses are told apart.
+    query_digests_track_hostname: bool = false, BOOLEAN;
+    /// Longer digests are cut, and hashed so.
+    query_digests_max_digest_length: u32 = 2048, count_of("bytes", 16..=1 << 20);
+    /// The same, before that. The whole statement is read for it: a list of 100,000 values still is `(?,?,?,...)`.
+    query_digests_max_query_length: u32 = 65_000, count_of("bytes", 16..=1 << 20);
+    /// Literals shown of a long list in brackets.
+    query_digests_grouping_limit: u32 = 3, integer(1..=2089);
+    /// Groups shown of a long row such as `(?,?,?,...),(?,?,?,...)`; 0 shows all.
+    query_digests_groups_grouping_limit: u32 = 10, integer(0..=2089);
+    /// Weir's own: digests that are held, those of different hostgroups, schemas and users apart.
+    query_digests_max: u32 = 1_000_000, integer(0..=QUERY_DIGESTS_MAX);
+    /// How long every statement is held before it is sent.
+    default_query_delay: Duration = Duration::ZERO, millis(0..=3_600_000);
+    /// How often a `flagOUT` may lead back to the first [query rule](query-rules.md); 0: never.
+    query_processor_iterations: u32 = 0, integer(0..=1_000_000);
+    /// When hints in comments are looked at. 1: rules have the last word; 2, 3: hints have it.
+    query_processor_first_comment_parsing: HintOrder = HintOrder::After,
+        Numbered(&[HintOrder::Before, HintOrder::After, HintOrder::Both]);
+    /// Patterns are PCRE's; 2 (RE2) is refused.
+    query_processor_regex: OneValue = OneValue::default(), Only("1", pcre);
+    /// The monitor's account; on Galera it needs no privilege, with [replication](replication.md#the-monitors-account) some.
+    monitor_username: String = "monitor".to_owned(), Text(USERNAME_CHARS_MAX, false);
+    /// Its password.
+    monitor_password: Secret = Secret::new("monitor"), Hidden(PASSWORD_BYTES_MAX);
+    /// Pause between two looks at a server of a Galera cluster. ProxySQL's default is 5000: too long to get out of the way of
+    /// a failing node. A look costs a node some 0.6 ms of CPU.
+    monitor_galera_healthcheck_interval: Duration = ms(100), millis(10..=WEEK_MS);
+    /// Time for an answer.
+    monitor_galera_healthcheck_timeout: Duration = ms(800), millis(50..=600_000);
+    /// Looks without an answer, in a row, after which a node is offline. A refused connection counts at once.
+    monitor_galera_healthcheck_max_timeout_count: u32 = 3, integer(1..=10);
+    /// The same for members of a group. ProxySQL's interval is 5000.
+    monitor_groupreplication_healthcheck_interval: Duration = ms(100), millis(10..=WEEK_MS);
+    /// Time for an answer.
+    monitor_groupreplication_healthcheck_timeout: Duration = ms(800), millis(50..=600_000);
+    /// Looks without an answer, in a row, after which a member is offline.
+    monitor_groupreplication_healthcheck_max_timeout_count: u32 = 3, integer(1..=10);
+    /// The same for servers with asynchronous replication, their lag included. ProxySQL's interval is 1000.
+    monitor_read_only_interval: Duration = ms(100), millis(10..=WEEK_MS);
+    /// Time for an answer.
+    monitor_read_only_timeout: Duration = ms(800), millis(100..=600_000);
+    /// Looks without an answer, in a row, after which a server is offline.
+    monitor_read_only_max_timeout_count: u32 = 3, integer(1..=999_999);
+    /// How far behind a replica counts as whose replication does not run.
+    monitor_slave_lag_when_null: u32 = 60, count_of("s", 0..=604_800);
+    /// Whether writers of `mysql_replication_hostgroups` read.
+    monitor_writer_is_also_reader: bool = true, BOOLEAN;
+    /// How long the admin interface's `monitor` tables keep what probes have seen; at most 20,000 looks of each kind.
+    monitor_history: Duration = Duration::from_secs(600), millis(1000..=WEEK_MS);
+    /// Time for the monitor to connect.
+    monitor_connect_timeout: Duration = ms(600), millis(100..=600_000);
+    /// Pause between two pings of a server without a cluster. ProxySQL's default is 8000. One that is dead is
+    /// [looked at less often](servers.md#dead-servers).
+    monitor_ping_interval: Duration = ms(1000), millis(100..=WEEK_MS);
+    /// Time for an answer.
+    monitor_ping_timeout: Duration = ms(1000), millis(100..=600_000);
+    /// Pings without an answer, in a row, after which such a server is shunned and its connections are cut. A refused
+    /// connection counts at once.
+    monitor_ping_max_failures: u32 = 3, integer(1..=1_000_000);
+    /// Pause between two rounds of looking up servers' names. 0: a second.
+    monitor_local_dns_cache_refresh_interval: Duration = Duration::from_secs(60), millis(0..=WEEK_MS);
+    /// How long the addresses of a server's name count: it is [looked up again](servers.md#names) in the first round after
+    /// that. 0: in each round.
+    monitor_local_dns_cache_ttl: Duration = Duration::from_secs(300), millis(0..=WEEK_MS);
+    /// What is logged of statements and logins.
+    logs: LogVariables = LogVariables::default(), Nested;
+    /// Sessions always share the servers' connections.
+    multiplexing: OneValue = OneValue::default(), Only("true", always_multiplexing);
+    /// A login with a character set that the servers don't know gets `latin1_swedish_ci`, as from MariaDB itself.
+    default_charset: OneValue = OneValue::default(), Only("utf8mb4", only_utf8mb4);
+}
+}
+
+/// An authentication plugin that Weir can offer to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuthPlugin {
+    /// `mysql_native_password`
+    MysqlNativePassword,
+    /// `caching_sha2_password`
+    CachingSha2Password,
+}
+
+/// How Weir asks the kernel to move bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoDriver {
+    /// io_uring where the kernel allows it, else epoll.
+    Auto,
+    /// epoll, which works everywhere.
+    Epoll,
+    /// io_uring or nothing.
+    IoUring,
+}
+
+/// When workers get a processor that something else is running on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkerScheduling {
+    /// When that stops, or its time slice is over: what comes meanwhile is handled in one go.
+    Batch,
+    /// At once, as the kernel's scheduler sees fit.
+    Normal,
+}
+
+const INTERFACES: By<Vec<ListenAddress>> =
+    By { read: interfaces, text: |addresses| listeners::written(addresses), values: "" };
+const INIT_CONNECT: By<Vec<String>> =
+    By { read: init_connect, text: |statements| statements.join(";"), values: "up to 16 statements" };
+const VERSION: By<Option<String>> =
+    By { read: server_version, text: |version| version.clone().unwrap_or_default(), values: "" };
+
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(THREADS_MAX).min(THREADS_MAX)
+}
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn pcre(f: &mut Fields<'_, '_>, name: &'static str) {
+    if f.integer(name, 1, 1..=2) != 1 {
+        f.tolerate(name, "2 is not built yet: patterns are PCRE's (1)");
+    }
+}
+
+fn always_multiplexing(f: &mut Fields<'_, '_>, name: &'static str) {
+    if !f.boolean(name, true) {
+        f.tolerate(name, "false is not built yet (only true)");
+    }
+}
+
+fn only_utf8mb4(f: &mut Fields<'_, '_>, name: &'static str) {
+    if f.optional_text(name, 64).is_some_and(|charset| charset != "utf8mb4") {
+        f.tolerate(name, "other values than utf8mb4 are not built yet");
+    }
+}
+
+/// Part of the greeting, where it ends at a zero byte; clients expect it to begin with a number.
+fn server_version(f: &mut Fields<'_, '_>, name: &'static str) -> Option<Option<String>> {
+    let version = f.optional_text(name, 60).filter(|version| !version.is_empty())?;
+    let digit_first = version.starts_with(|c: char| c.is_ascii_digit());
+    if !digit_first || version.contains(|c: char| !c.is_ascii_graphic()) {
+        f.refuse(name, format!("\"{version}\" is not a version such as 8.0.36"));
+        return None;
+    }
+    Some(Some(version))
+}

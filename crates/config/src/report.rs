@@ -1,0 +1,4 @@
+//! Gathers faults, and tells where they are.
+
+pub(crate) mod error;
+pub(crate) mod place;

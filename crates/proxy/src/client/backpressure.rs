@@ -1,0 +1,58 @@
+//! Clients that are slower than their servers.
+
+use crate::client::session::Phase;
+use crate::client::session::Session;
+use crate::outbox::BACKLOG_HIGH_BYTES;
+use crate::pool::pools::Pools;
+use crate::worker::Worker;
+use crate::worker::context::Context;
+use crate::worker::keys::SessionKey;
+
+impl Worker {
+    /// Everything queued for a client has been sent: its server may go on, and so may its next command.
+    pub(crate) fn client_drained(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        if matches!(session.phase, Phase::Closing) {
+            return self.forget_session(key);
+        }
+        if let Some(lease) = session.lease {
+            let socket = self.pools.connections[lease].socket;
+            self.ctx.out.pause(socket, false);
+        }
+        if matches!(session.phase, Phase::Idle) {
+            let socket = session.socket;
+            self.ctx.out.pause(socket, false);
+            self.ctx.runnable.push_back((key, socket));
+        }
+    }
+}
+
+impl Session {
+    /// Whether a client has so much to take that nothing more is done for it until it has.
+    pub(crate) fn must_read_first(&self, ctx: &mut Context) -> bool {
+        let socket = self.socket;
+        let is_behind = ctx.out.backlog_bytes(socket) > BACKLOG_HIGH_BYTES;
+        if is_behind {
+            ctx.out.notify_drained(socket);
+        }
+        is_behind
+    }
+}
+
+impl Pools {
+    /// Stops reading from the server of a client that does not take its result.
+    pub(crate) fn hold_back(&self, ctx: &mut Context, session: &mut Session) {
+        let Some(lease) = session.lease else { return };
+        let socket = session.socket;
+        if ctx.out.backlog_bytes(socket) <= BACKLOG_HIGH_BYTES {
+            return;
+        }
+        if ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
+            session.send_buffered_result(ctx);
+        }
+        if ctx.out.backlog_bytes(socket) - ctx.out.held_bytes(socket) > BACKLOG_HIGH_BYTES {
+            ctx.out.pause(self.connections[lease].socket, true);
+            ctx.out.notify_drained(socket);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
+
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use weir_journal::AuditKind;
+use weir_protocol::command::{Command, StmtExecute};
+use weir_protocol::error;
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_session::pin::Pins;
+use weir_session::state::State;
+use weir_sql::{Access, Effects, Kind, Statement, Uses};
+
+use crate::client::session::CommandKind;
+use crate::client::session::Execution;
+use crate::client::session::Phase;
+use crate::plan::route::Routed;
+use crate::server::connection::Retained;
+use crate::worker::Worker;
+use crate::worker::keys::SessionKey;
+
+/// A command longer than this is not kept in memory: it flows to the server as it comes.
+pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
+
+/// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
+const CHANGES_REFUSED_MAX: u8 = 3;
+
+impl Worker {
+    /// Takes up the next command of an idle session. False when there is none, or it has to wait.
+    pub(crate) fn next_command(&mut self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        if session.fetching > 0 {
+            return false; // its diagnostics are on their way from the connection that it had
+        }
+        if !self.skips_rest(key) {
+            return false;
+        }
+        let session = &self.sessions[key];
+        let Some(header) = Header::parse(&session.inbox) else {
+            if self.draining_until.is_some() && self.drains(session) {
+                self.close_session(key);
+            }
+            return false;
+        };
+        if header.seq != 0 {
+            self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            return false;
+        }
+        if self.sessions[key].must_read_first(&mut self.ctx)
+            || self.pools.must_send_first(&mut self.ctx, &self.sessions[key])
+        {
+            return false; // a client that only sends must not have Weir keep the replies to all of it
+        }
+        let session = &self.sessions[key];
+        if header.len > COMMAND_BYTES_KEPT {
+            return self.begin_upload(key, header);
+        }
+        let end = HEADER_LEN + header.len;
+        if session.inbox.len() < end {
+            return false;
+        }
+        let session = &mut self.sessions[key];
+        session.command_bytes = end;
+        session.last_active_at = self.ctx.now;
+        self.dispatch(key)
+    }
+
+    /// Answers the command at the front of the inbox, or starts it on a server. True when it is answered.
+    pub(crate) fn dispatch(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let command = payload.first().and_then(|code| Command::parse(*code));
+        let code = payload.first().copied().unwrap_or(0);
+        session.execution.reset(self.ctx.now);
+        session.execution.code = code;
+        self.ctx.count_command(command);
+        if self.gives_pending_error(key, command) {
+            return matches!(self.sessions.get(key), Some(session) if matches!(session.phase, Phase::Idle));
+        }
+        self.sessions[key].name_last_prepared(&self.ctx, command);
+        let session = &mut self.sessions[key];
+        match command {
+            Some(Command::Query) => return self.take_query_attributes(key) && self.query(key),
+            Some(Command::StmtPrepare) => return self.prepare(key),
+            Some(Command::StmtExecute) => return self.execute(key),
+            Some(Command::StmtClose) => self.close_statement(key),
+            Some(Command::StmtReset) => return self.reset_statement(key),
+            Some(Command::StmtSendLongData) => return self.long_data(key),
+            Some(Command::StmtFetch) => return self.fetch(key),
+            Some(Command::Ping) => {
+                session.row_count = 0;
+                self.sessions[key].reply_ok(&mut self.ctx);
+            }
+            Some(Command::InitDb) if session.is_schema_locked() => {
+                self.pools.refuse_schema(&mut self.ctx, &mut self.sessions[key])
+            }
+            Some(Command::InitDb) => {
+                session.execution.kind = CommandKind::InitDb;
+                return self.start(key);
+            }
+            Some(Command::ResetConnection) => return self.reset_connection(key),
+            Some(Command::ChangeUser) => return self.change_user(key),
+            Some(Command::FieldList) => return self.field_list(key),
+            Some(Command::SetOption) => return self.set_option(key),
+            Some(Command::ProcessInfo) => return self.process_info(key),
+            Some(Command::ProcessKill) => return self.process_kill(key),
+            Some(Command::Statistics) => self.statistics(key),
+            Some(Command::Quit) => {
+                self.sessions[key].audit(&mut self.ctx, AuditKind::Quit, "");
+                self.close_session(key);
+                return false;
+            }
+            other => self.pools.refuse_command(&mut self.ctx, &mut self.sessions[key], other),
+        }
+        self.command_done(key);
+        true
+    }
+
+    /// COM_QUERY.
+    pub(crate) fn query(&mut self, key: SessionKey) -> bool {
+        self.sessions[key].digest_command(&mut self.ctx);
+        if self.route(key, None) == Routed::Ended {
+            return false;
+        }
+        let mut statement = self.pools.scan_command(&self.ctx, &mut self.sessions[key]);
+        let session = &mut self.sessions[key];
+        // Only the beginning of a long text has been looked at. One that does little by itself is not that long for nothing.
+        let may_hide_more = matches!(statement.access, Access::Control | Access::Inspect);
+        statement.multi |= session.upload.is_some() && may_hide_more;
+        session.execution.kind = CommandKind::Query;
+        session.execution.statement = statement;
+        session.execution.is_read = statement.access == Access::Read;
+        let is_surely_read = self.sessions[key].is_surely_read(&self.ctx);
+        let session = &mut self.sessions[key];
+        // FOUND_ROWS() may be asked for in a statement that writes.
+        session.execution.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
+        match statement.kind {
+            Kind::Use if session.is_schema_locked() && !statement.multi => {
+                self.pools.refuse_schema(&mut self.ctx, &mut self.sessions[key]);
+                self.answered_here(key);
+                return false;
+            }
+            Kind::SetTransaction
+                if self.pools.announces_read_only(&mut self.ctx, &mut self.sessions[key]).is_some() =>
+            {
+                self.answered_here(key);
+                return false;
+            }
+            Kind::Begin | Kind::StartTransactionReadOnly => self.sessions[key].plan_read_only(&self.ctx),
+            _ => {}
+        }
+        let asks_for_plan = self.sessions[key].asks_for_plan(&self.ctx);
+        let session = &mut self.sessions[key];
+        let special = Uses::CONNECTION_ID
+            | Uses::ROW_COUNT
+            | Uses::FOUND_ROWS
+            | Uses::SESSION_TRACK
+            | Uses::LAST_GTID
+            | Uses::DIAGNOSTICS;
+        if statement.effects.contains(Effects::SESSION_TRACK)
+            || statement.effects.contains(Effects::KILL)
+            || statement.kind == Kind::Kill
+            || statement.uses.intersects(special)
+            || asks_for_plan
+        {
+            if session.upload.is_some() {
+                let message = "A statement that asks for what Weir itself knows of the session \
+                    (CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), SHOW WARNINGS, KILL) is too long";
+                self.fail_session(key, error::NET_PACKET_TOO_LARGE, message);
+                return false;
+            }
+            match self.answer_or_rewrite(key) {
+                crate::client::own_replies::Outcome::Answered => {
+                    self.answered_here(key);
+                    return false;
+                }
+                crate::client::own_replies::Outcome::Asked => return false,
+                crate::client::own_replies::Outcome::Run => {}
+            }
+        }
+        self.start(key)
+    }
+
+    /// COM_RESET_CONNECTION: on the lease if the session is pinned to one, else nothing needs a server.
+    fn reset_connection(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        if session.lease.is_some() {
+            session.execution.kind = CommandKind::Reset;
+            return self.start(key);
+        }
+        if let Some(retained_on) = session.retained_on
+            && self.pools.connections[retained_on]
+                .retained_for
+                .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
+        {
+            // It stays over a reset.
+            self.fetch_retained(retained_on, SessionKey::MAX);
+            self.sessions[key].begin_again(&mut self.ctx);
+            return false;
+        }
+        self.pools.finish_reset(&mut self.ctx, &mut self.sessions[key]);
+        self.sessions[key].reply_ok(&mut self.ctx);
+        self.command_done(key);
+        true
+    }
+
+    /// COM_CHANGE_USER: a new login on an open connection.
+    fn change_user(&mut self, key: SessionKey) -> bool {
+        if self.sessions[key].refused_changes >= CHANGES_REFUSED_MAX {
+            self.pools.reply_error(
+                &mut self.ctx,
+                &mut self.sessions[key],
+                error::UNKNOWN_COM_ERROR,
+                "Unknown command",
+            );
+            self.command_done(key);
+            return true;
+        }
+        if let Some(lease) = self.sessions[key].lease.take() {
+            self.pools.connections[lease].holder = None;
+            self.recycle(lease, self.sessions[key].pins.pins());
+        }
+        self.pools.forget_retained(&mut self.sessions[key]);
+        let plugin = crate::client::connection::default_plugin(&self.ctx.snapshot.variables);
+        let session = &mut self.sessions[key];
+        let mut login = Box::new(weir_session::login::ClientLogin::new(
+            session.capabilities,
+            plugin,
+            session.scramble,
+            session.peer.ip(),
+        ));
+        let payload = session.inbox[HEADER_LEN..session.command_bytes].to_vec();
+        session.inbox.drain(..session.command_bytes);
+        session.command_bytes = 0;
+        let mut reply = Vec::new();
+        match login.change_user(&payload, session.capabilities, &mut reply) {
+            Ok(()) => {
+                session.phase = Phase::Login(login);
+                self.ctx.out.send(self.sessions[key].socket, &reply);
+                true
+            }
+            Err(_) => {
+                self.fail_session(key, error::UNKNOWN_COM_ERROR, "Unknown command");
+                false
+            }
+        }
+    }
+}
+
+impl Execution {
+    /// Makes room for a new command.
+    pub(crate) fn reset(&mut self, now: crate::worker::keys::Nanos) {
+        *self = Self { begun_at: now, started_at: now, ..Self::default() };
+    }
+}
+
+/// The statement id of an EXECUTE, RESET, CLOSE or SEND_LONG_DATA.
+pub(crate) fn statement_id(payload: &[u8]) -> Option<u32> {
+    let bytes = payload.get(StmtExecute::STMT_ID)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+impl Session {
+    /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
+    /// there whole.
+    pub(crate) fn replace_text(&mut self, text: &[u8]) {
+        let Some(header) = Header::parse(&self.inbox) else { return };
+        let header = Header { len: text.len() + 1, ..header };
+        self.inbox.splice(HEADER_LEN + 1..self.command_bytes, text.iter().copied());
+        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        self.command_bytes = HEADER_LEN + header.len;
+    }
+
+    /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
+    pub(crate) fn put_query_text(&mut self, text: &[u8]) {
+        self.execution.is_bare = self.has_query_attributes();
+        if let Some(code) = self.inbox.get_mut(HEADER_LEN) {
+            *code = Command::Query.code();
+        }
+        self.replace_text(text);
+    }
+}
+
+impl Session {
+    /// Whether a text that looks like a read can be trusted to be one.
+    pub(crate) fn is_surely_read(&self, ctx: &Context) -> bool {
+        let has_quotes = || self.command_text().iter().any(|byte| matches!(byte, b'"' | b'\\'));
+        // Of a long statement only the beginning has been looked at.
+        self.upload.is_none()
+            && self.is_text_certain
+            && (self.knows_sql_mode || ctx.knows_sql_mode || !has_quotes())
+    }
+}
+
+impl Pools {
+    /// Looks at the text of a COM_QUERY or COM_STMT_PREPARE. What it assigns and the server would not report gets
+    /// the scope that it means, in the inbox itself.
+    pub(crate) fn scan_command(&self, ctx: &Context, session: &mut Session) -> Statement {
+        let reads_as = self.reading_of(ctx, session);
+        session.dialect.server = reads_as;
+        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
+        let statement = weir_sql::scan(text, session.dialect);
+        if !statement.effects.contains(Effects::UNTRACKED) || session.upload.is_some() {
+            return statement;
+        }
+        let Some(scoped) = weir_sql::scoped_assignments(text, session.dialect) else { return statement };
+        let statement = weir_sql::scan(&scoped, session.dialect);
+        session.replace_text(&scoped);
+        statement
+    }
+
+    /// The session after COM_RESET_CONNECTION: variables as at the login, the schema stays. The character sets are those
+    /// of the handshake (MariaDB 10.11) or the server's (MySQL 9.7).
+    pub(crate) fn finish_reset(&mut self, ctx: &mut Context, session: &mut Session) {
+        self.forget_retained(session);
+        let role = session.pins.pins() & Pins::OUTLIVE_RESET;
+        let collation = session.login_collation;
+        let schema = session.state.schema();
+        let state = match self.charsets_after_reset(session) {
+            Some(charsets) => charsets.with_schema(schema),
+            None => State::at_login(schema, collation),
+        };
+        let state = match &session.account {
+            Some(account) => self.with_user_defaults(ctx, account, state),
+            None => state,
+        };
+        let state = ctx.interner.intern(state);
+        self.begin_session(ctx, session, state);
+        session.pins.insert(role);
+    }
+
+    /// The character sets to which the session's server, or the first of its hostgroup that has told, goes back.
+    fn charsets_after_reset(&self, session: &Session) -> Option<&State> {
+        if let Some(lease) = session.lease {
+            return self.servers[self.connections[lease].server].charsets_after_reset.as_ref();
+        }
+        let members = &self.groups.get(&session.home_hostgroup())?.members;
+        members.iter().find_map(|member| self.servers[member.server].charsets_after_reset.as_ref())
+    }
+}

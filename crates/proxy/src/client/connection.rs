@@ -1,0 +1,636 @@
+//! Clients: greeting, login, bytes in, replies that Weir gives itself, and going away.
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use foldhash::{HashMap, HashMapExt};
+use weir_config::{AuthPlugin, Listener, MysqlVariables};
+use weir_journal::AuditKind;
+use weir_protocol::capability::Capabilities;
+use weir_protocol::charset::{self, Collation};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{self, HEADER_LEN, Header};
+use weir_protocol::handshake::Scramble;
+use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
+use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Refusal, Verdict, Verified};
+use weir_session::pin::{PinBoard, Pins};
+use weir_session::state::State;
+
+use crate::client::session::CommandKind;
+use crate::client::session::Execution;
+use crate::client::session::Phase;
+use crate::client::session::Session;
+use crate::listener::Peer;
+use crate::outbox::{Order, Owner, SocketId};
+use crate::server::connection::Retained;
+use crate::session_id;
+use crate::worker::Worker;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::SessionKey;
+
+/// A login packet larger than this is refused.
+const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
+/// What a client may send ahead while its command runs, before Weir stops reading from it.
+pub(crate) const INBOX_BYTES_MAX: usize = 64 << 10;
+/// mysql_users.max_connections is reached (ER_USER_LIMIT_REACHED), as ProxySQL says it.
+pub(crate) const USER_LIMIT_REACHED: ServerError = ServerError { code: 1226, sqlstate: *b"42000" };
+/// An idle session keeps no larger buffer than this.
+const INBOX_BYTES_KEPT: usize = 4 << 10;
+
+/// Stands in a session until its login has said better, and in one whose login and configuration name none.
+pub(crate) static LOGIN_COLLATION: Collation = Collation {
+    id: charset::UTF8MB4_GENERAL_CI,
+    charset: "utf8mb4",
+    name: "utf8mb4_general_ci",
+    is_default: true,
+};
+
+/// The plugin of the greeting.
+pub(crate) fn default_plugin(variables: &MysqlVariables) -> Plugin {
+    match variables.default_authentication_plugin {
+        AuthPlugin::MysqlNativePassword => Plugin::Native,
+        AuthPlugin::CachingSha2Password => Plugin::CachingSha2,
+    }
+}
+
+/// A client that has just connected.
+struct Arrival<'l> {
+    key: SessionKey,
+    socket: SocketId,
+    id: u32,
+    peer: Peer,
+    listener: &'l Arc<Listener>,
+}
+
+impl Worker {
+    /// Greets a new client.
+    pub(crate) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<SocketId> {
+        if self.draining_until.is_some() {
+            return None;
+        }
+        let id = self.new_id();
+        let key = self.sessions.vacant_key();
+        let socket = self.ctx.out.open(Owner::Session(key));
+        self.ids.insert(id, key);
+        self.ctx.statistics.totals.clients_accepted += 1;
+        let offered = self.pools.offered(&self.ctx);
+        let variables = &self.ctx.snapshot.variables;
+        let scramble = self.ctx.random.scramble();
+        let login = ClientLogin::new(offered, default_plugin(variables), scramble, peer.ip());
+        let mut login = Box::new(login);
+        let mut greeting = Vec::new();
+        login.greet(id, self.ctx.snapshot.server_version.as_bytes(), &mut greeting);
+        let newcomer = self.ctx.newcomer(Arrival { key, socket, id, peer, listener }, login, scramble);
+        self.sessions.insert(newcomer);
+        self.ctx.out.send(socket, &greeting);
+        let variables = &self.ctx.snapshot.variables;
+        self.ctx
+            .timers
+            .login_started(socket, self.ctx.now + variables.connect_timeout_client.as_nanos() as Nanos);
+        let clients = self.ctx.shared.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= variables.max_connections {
+            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections", Refusal::MaxConnections);
+        }
+        Some(socket)
+    }
+
+    /// A connection id that nobody has: numbers count up, and then from the beginning, leaving out those in use.
+    fn new_id(&mut self) -> u32 {
+        let workers = self.ctx.shared.mailboxes.len().max(1);
+        loop {
+            self.next_session = self.next_session % session_id::numbers_max(workers) + 1;
+            let id = session_id::of(self.next_session, self.ctx.worker, workers);
+            if !self.ids.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    pub(crate) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {
+        self.ctx.statistics.totals.client_bytes_received += bytes.len() as u64;
+        let session = &self.sessions[key];
+        match &session.phase {
+            Phase::Closing => return,
+            Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
+                return self.flow(key, bytes);
+            }
+            Phase::Running if session.infile.is_some() => return self.send_file(key, bytes),
+            // A batch of events may hold the request for TLS and what follows it.
+            Phase::Login(_) if session.is_tls && self.ctx.out.add_to_tls(session.socket, bytes) => return,
+            _ => {}
+        }
+        let session = &mut self.sessions[key];
+        session.inbox.extend_from_slice(bytes);
+        // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
+        let is_busy = match &session.phase {
+            Phase::Idle => session.fetching > 0,
+            Phase::Login(login) => login.is_checking(),
+            _ => true,
+        };
+        let waits = is_busy || self.sessions[key].must_read_first(&mut self.ctx);
+        let session = &self.sessions[key];
+        if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
+            let socket = session.socket;
+            self.ctx.out.pause(socket, true);
+        }
+        if !waits {
+            self.advance(key);
+        }
+    }
+
+    /// Takes up whatever a session can do now.
+    pub(crate) fn advance(&mut self, key: SessionKey) {
+        loop {
+            let Some(session) = self.sessions.get(key) else { return };
+            let goes_on = match session.phase {
+                Phase::Login(_) => self.login_packet(key),
+                Phase::Idle => self.next_command(key),
+                Phase::Running => {
+                    // It may have waited for diagnostics from another connection.
+                    if let Some(lease) = session.lease {
+                        self.prepare_connection(lease);
+                    }
+                    false
+                }
+                _ => false,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Handles one packet of a login, if it is there whole.
+    fn login_packet(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
+            return false;
+        }
+        let Some(header) = Header::parse(&session.inbox) else { return false };
+        if header.len > LOGIN_PACKET_BYTES_MAX {
+            self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
+            return false;
+        }
+        let end = HEADER_LEN + header.len;
+        if session.inbox.len() < end {
+            return false;
+        }
+        let channel = session.channel();
+        let Phase::Login(login) = &mut session.phase else { return false };
+        let snapshot = &self.ctx.snapshot;
+        let find = |name: &[u8]| {
+            let account = snapshot.users.get(name)?;
+            Some(LoginUser {
+                stored: account.stored.clone(),
+                additional: account.additional.clone(),
+                requires_tls: account.user.use_ssl,
+                known: account.credential.lock().ok().and_then(|known| known.clone()),
+                rsa_key: snapshot.rsa_key.clone(),
+            })
+        };
+        let mut reply = Vec::new();
+        let step = login.packet(header.seq, &session.inbox[HEADER_LEN..end], channel, &find, &mut reply);
+        session.inbox.drain(..end);
+        let socket = session.socket;
+        if !reply.is_empty() {
+            self.ctx.out.send(socket, &reply);
+        }
+        self.login_step(key, step)
+    }
+
+    /// What comes of a packet of a login, or of the check of its password; true if it goes on at once.
+    fn login_step(&mut self, key: SessionKey, step: LoginStep) -> bool {
+        let socket = self.sessions[key].socket;
+        match step {
+            LoginStep::Wait => true,
+            LoginStep::StartTls => {
+                let session = &mut self.sessions[key];
+                session.is_tls = true;
+                let leftover = std::mem::take(&mut session.inbox);
+                self.ctx.out.order(Order::StartTls(socket, leftover));
+                false
+            }
+            LoginStep::Check(check) => {
+                self.ctx.out.order(Order::Check(socket, check));
+                false
+            }
+            LoginStep::Refused(error, message, reason) => {
+                self.refuse_login(key, error, &message, reason);
+                false
+            }
+            LoginStep::Verified(verified) => self.logged_in(key, *verified),
+        }
+    }
+
+    /// The check that a login waits for is done.
+    pub(crate) fn password_checked(&mut self, socket: SocketId, verdict: Verdict) {
+        let Some(Owner::Session(key)) = self.ctx.out.owner(socket) else { return };
+        let Phase::Login(login) = &mut self.sessions[key].phase else { return };
+        if !login.is_checking() {
+            return;
+        }
+        let step = login.checked(verdict);
+        if self.login_step(key, step) {
+            self.advance(key);
+        }
+    }
+
+    /// The client is who it says: the session begins. Also after COM_CHANGE_USER.
+    fn logged_in(&mut self, key: SessionKey, verified: Verified) -> bool {
+        let account = self.ctx.snapshot.users.get(&verified.user).cloned();
+        // A check takes time: the configuration may be another one by now, and the proof worth nothing.
+        let Some(account) = account.filter(|account| account.has_passwords(&verified.shown)) else {
+            let user = String::from_utf8_lossy(&verified.user);
+            let message =
+                format!("Access denied for user '{user}': its password was changed during the login");
+            self.refuse_login(key, error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
+            return false;
+        };
+        account.learn(verified.credential);
+        let hostgroup = self.sessions[key].listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        let collation = self.pools.collation_for_login(&self.ctx, verified.collation, hostgroup);
+        if !collation.is_for_clients() {
+            let message = format!(
+                "Variable 'character_set_client' can't be set to the value of '{}'",
+                collation.charset
+            );
+            self.refuse_login(key, error::WRONG_VALUE_FOR_VAR, &message, Refusal::CharacterSet);
+            return false;
+        }
+        let clients = account.clients.fetch_add(1, Ordering::Relaxed);
+        if clients >= account.user.max_connections {
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
+                account.user.username, account.user.max_connections
+            );
+            self.refuse_login(key, USER_LIMIT_REACHED, &message, Refusal::MaxUserConnections);
+            return false;
+        }
+        let session = &mut self.sessions[key];
+        if let Some(before) = session.account.take() {
+            before.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+        let is_first = session.identity == usize::MAX;
+        if is_first {
+            self.ctx.timers.login_ended(session.socket);
+            session.capabilities = verified.capabilities;
+        }
+        let schema = match (&*verified.schema, &account.user.default_schema) {
+            ([], Some(schema)) => schema.as_bytes().to_vec(),
+            ([], None) => self.ctx.snapshot.variables.default_schema.as_bytes().to_vec(),
+            (schema, _) => schema.to_vec(),
+        };
+        let state = State::at_login(&schema, collation);
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(&self.ctx, &account, state));
+        let identity = self.pools.identities.of(&account, self.sessions[key].capabilities);
+        let session = &mut self.sessions[key];
+        session.program = verified.program;
+        session.login_collation = collation;
+        session.account = Some(account);
+        session.identity = identity;
+        session.scope = None;
+        session.next_flag_in = 0;
+        self.pools.begin_session(&mut self.ctx, &mut self.sessions[key], state);
+        self.command_done(key);
+        if self.checks_schema(key, verified.sequence) {
+            return false;
+        }
+        self.sessions[key].execution.login_sequence = verified.sequence;
+        self.sessions[key].login_done(&mut self.ctx);
+        true
+    }
+
+    /// Ends a login with an error.
+    fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str, reason: Refusal) {
+        self.ctx.count_refused(error);
+        let session = &self.sessions[key];
+        let mut sequence = match &session.phase {
+            Phase::Login(login) => login.next_sequence(),
+            _ => 1,
+        };
+        if let Some(buffer) = self.ctx.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        self.sessions[key].note_refusal(&mut self.ctx, error, message, reason);
+        if self.stays_after(key, error) {
+            return;
+        }
+        self.close_session(key);
+    }
+
+    /// MariaDB (10.11) keeps a connection whose COM_CHANGE_USER it has refused: under the old user, in the old schema,
+    /// and with nothing else of what it was. MySQL (9.7) closes it.
+    fn stays_after(&mut self, key: SessionKey, error: ServerError) -> bool {
+        let session = &self.sessions[key];
+        let is_change = matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX;
+        let is_refusal = error.code == error::ACCESS_DENIED.code || error.code == USER_LIMIT_REACHED.code;
+        let Some(account) = session.account.clone() else { return false };
+        if !is_change || !is_refusal || !self.pools.speaks_mariadb(&self.ctx, &self.sessions[key]) {
+            return false;
+        }
+        let schema = session.state.schema().to_vec();
+        let state =
+            State::at_login(&schema, self.pools.collation_for_login(&self.ctx, 0, session.home_hostgroup()));
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(&self.ctx, &account, state));
+        self.pools.begin_session(&mut self.ctx, &mut self.sessions[key], state);
+        self.sessions[key].refused_changes += 1;
+        self.command_done(key);
+        let socket = self.sessions[key].socket;
+        self.ctx.runnable.push_back((key, socket));
+        true
+    }
+
+    /// A login has taken too long.
+    pub(crate) fn login_timed_out(&mut self, key: SessionKey) {
+        let session = &self.sessions[key];
+        if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
+            let (error, message) = (error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
+            if session.is_tls {
+                // Should TLS not stand yet, an error could not be sent, and would be waited for.
+                self.ctx.count_refused(error);
+                self.sessions[key].note_refusal(&mut self.ctx, error, message, Refusal::TimedOut);
+                return self.client_gone(key);
+            }
+            self.refuse_login(key, error, message, Refusal::TimedOut);
+        }
+    }
+
+    /// An error after which the connection ends.
+    pub(crate) fn fail_session(&mut self, key: SessionKey, error: ServerError, message: &str) {
+        self.sessions[key].take_withheld_back(&mut self.ctx);
+        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, message);
+        let session = &self.sessions[key];
+        let (program, code) = (session.program(), error.code);
+        tracing::info!(session = session.id, peer = %session.peer, program, code, told = message, "session closed");
+        self.sessions[key].count_own_answer(&mut self.ctx);
+        self.close_session(key);
+    }
+
+    /// Closes a session once what is queued for it has been sent. Its lease is freed at once.
+    pub(crate) fn close_session(&mut self, key: SessionKey) {
+        self.sessions[key].take_withheld_back(&mut self.ctx);
+        self.log_statement(key);
+        self.abandon(key);
+        let session = &mut self.sessions[key];
+        session.phase = Phase::Closing;
+        session.held = None;
+        session.inbox = Vec::new();
+        session.command_bytes = 0;
+        let socket = session.socket;
+        if self.ctx.out.backlog_bytes(socket) == 0 {
+            self.forget_session(key);
+        } else {
+            self.ctx.out.notify_drained(socket);
+            self.ctx.timers.closing(socket, self.ctx.now);
+        }
+    }
+
+    /// The client's socket is gone.
+    pub(crate) fn client_gone(&mut self, key: SessionKey) {
+        self.log_unanswered(key);
+        self.abandon(key);
+        self.forget_session(key);
+    }
+
+    pub(crate) fn forget_session(&mut self, key: SessionKey) {
+        self.log_unanswered(key);
+        if self.sessions[key].has_logged_in {
+            self.sessions[key].audit(&mut self.ctx, AuditKind::Close, "");
+        }
+        let session = self.sessions.remove(key);
+        self.ids.remove(&session.id);
+        self.ctx.timers.login_ended(session.socket);
+        if let Some(account) = &session.account {
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.ctx.out.close(session.socket);
+        self.ctx.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        self.ctx.shared.mailboxes[self.ctx.worker].sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The running command is answered: its bytes go.
+    pub(crate) fn command_done(&mut self, key: SessionKey) {
+        self.sessions[key].count_own_answer(&mut self.ctx);
+        self.log_statement(key);
+        if self.sessions[key].detour.is_some() {
+            self.end_detour(key);
+        }
+        let session = &mut self.sessions[key];
+        let has_long_data = session.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
+        if has_long_data && session.execution.kind == CommandKind::Execute {
+            let id = session.execution.statement_id;
+            self.pools.drop_long_data(&mut self.ctx, &mut self.sessions[key], id);
+        }
+        let session = &mut self.sessions[key];
+        let done = std::mem::take(&mut session.command_bytes);
+        if done >= session.inbox.len() {
+            session.inbox.clear();
+            if session.inbox.capacity() > INBOX_BYTES_KEPT {
+                session.inbox = Vec::new();
+            }
+        } else {
+            session.inbox.drain(..done);
+        }
+        self.sessions[key].leave_upload();
+        let session = &mut self.sessions[key];
+        // Errors from here on are not a login's or of what is not answered.
+        if matches!(session.execution.kind, CommandKind::LoginSchema | CommandKind::LongData) {
+            session.execution.kind = CommandKind::default();
+        }
+        session.held = None;
+        session.phase = Phase::Idle;
+        session.last_active_at = self.ctx.now;
+        let socket = session.socket;
+        self.ctx.out.pause(socket, false);
+    }
+}
+
+impl Session {
+    /// The OK at the end of a login.
+    pub(crate) fn login_done(&mut self, ctx: &mut Context) {
+        self.audit_login(ctx);
+        let schema = self.state.schema();
+        let mut tracked = Vec::new();
+        if !schema.is_empty() {
+            weir_protocol::ok::SessionTrack::Schema(schema).write(&mut tracked);
+        }
+        let mut ok = OkPacket::new(OK_HEADER, self.status());
+        if self.capabilities.contains(Capabilities::SESSION_TRACK) {
+            ok.session_state = &tracked;
+        }
+        let mut sequence = self.execution.login_sequence;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(self.capabilities, out));
+        }
+    }
+
+    /// The error at the end of a login whose password was right.
+    pub(crate) fn put_login_error(&self, ctx: &mut Context, error: ServerError, message: &str) {
+        let mut sequence = self.execution.login_sequence;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
+        }
+        self.note_refusal(ctx, error, message, Refusal::Server);
+    }
+
+    /// A packet that Weir answers with an OK of its own.
+    pub(crate) fn reply_ok(&self, ctx: &mut Context) {
+        self.reply_ok_with(ctx, b"");
+    }
+
+    /// The same with a number of affected rows.
+    pub(crate) fn reply_affected(&mut self, ctx: &mut Context, affected_rows: u64) {
+        self.row_count = i64::try_from(affected_rows).unwrap_or(i64::MAX);
+        let capabilities = self.capabilities;
+        let ok = OkPacket { affected_rows, ..OkPacket::new(OK_HEADER, self.status()) };
+        let mut sequence = 1;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
+        }
+    }
+
+    /// The same with changes of the session's state, encoded.
+    pub(crate) fn reply_ok_with(&self, ctx: &mut Context, session_state: &[u8]) {
+        let capabilities = self.capabilities;
+        let ok = OkPacket { session_state, ..OkPacket::new(OK_HEADER, self.status()) };
+        let mut sequence = 1;
+        if let Some(buffer) = ctx.out.buffer(self.socket) {
+            frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
+        }
+    }
+}
+
+impl Context {
+    /// The session of a client of whom nothing is known yet.
+    fn newcomer(&self, arrival: Arrival<'_>, login: Box<ClientLogin>, scramble: Scramble) -> Session {
+        let Arrival { key, socket, id, peer, listener } = arrival;
+        Session {
+            key,
+            socket,
+            id,
+            peer,
+            listener: listener.clone(),
+            is_tls: false,
+            capabilities: Capabilities::PROTOCOL_41,
+            phase: Phase::Login(login),
+            inbox: Vec::new(),
+            command_bytes: 0,
+            upload: None,
+            is_cut_short: false,
+            infile: None,
+            account: None,
+            identity: usize::MAX,
+            state: self.fresh.clone(),
+            defaults: None,
+            suits: None,
+            dialect: self.default_dialect,
+            is_text_certain: true,
+            knows_sql_mode: false,
+            program: None,
+            login_collation: &LOGIN_COLLATION,
+            scramble,
+            caller: None,
+            scope: None,
+            next_flag_in: 0,
+            decided: None,
+            watched_at: 0,
+            lease: None,
+            detour: None,
+            stays_in: None,
+            is_pinned_to_reader: false,
+            held: None,
+            retained_on: None,
+            retained: Retained::empty(),
+            has_own_insert_id: false,
+            is_insert_id_lost: false,
+            fetching: 0,
+            owed_error: None,
+            pending_error: None,
+            close_when_done: false,
+            pins: PinBoard::default(),
+            execution: Execution::default(),
+            statements: HashMap::new(),
+            statement_bytes: 0,
+            next_statement_id: 0,
+            last_prepared: 0,
+            long_data_bytes: 0,
+            track: None,
+            moving: None,
+            last_insert_id: 0,
+            last_gtid: String::new(),
+            row_count: 0,
+            found_rows: Some(0),
+            saved_warnings: None,
+            last_error: None,
+            is_autocommit: true,
+            is_read_only: false,
+            is_next_read_only: false,
+            last_write_at: 0,
+            last_commit_at: 0,
+            last_write_server: usize::MAX,
+            last_active_at: self.now,
+            own_wait_s: 0,
+            refused_changes: 0,
+            connected_at: self.now,
+            has_logged_in: false,
+            transaction_since: self.now,
+        }
+    }
+}
+
+impl Pools {
+    /// Everything that a session has gathered goes back to what a login gives. But FOUND_ROWS() stays over
+    /// COM_RESET_CONNECTION and COM_CHANGE_USER (seen on MariaDB 10.11 and MySQL 9.7).
+    pub(crate) fn begin_session(&self, ctx: &mut Context, session: &mut Session, state: Rc<State>) {
+        self.begin_with_defaults(session);
+        session.set_state(ctx, state);
+        session.pins.clear();
+        session.moving = None;
+        session.caller = None;
+        session.statements = HashMap::new();
+        session.statement_bytes = 0;
+        session.long_data_bytes = 0;
+        session.track = None;
+        session.last_insert_id = 0;
+        session.last_gtid = String::new();
+        session.is_insert_id_lost = false;
+        session.row_count = 0;
+        session.saved_warnings = None;
+        session.owed_error = None;
+        session.is_read_only = false;
+        session.is_next_read_only = false;
+        session.last_active_at = ctx.now;
+    }
+
+    /// An error of Weir's own as the answer to a command.
+    pub(crate) fn reply_error(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        error: ServerError,
+        message: &str,
+    ) {
+        match session.execution.kind {
+            CommandKind::LongData => return session.long_data_refused(error, message),
+            CommandKind::LoginSchema => {
+                return session.schema_unchecked(ctx, error, message);
+            }
+            _ => {}
+        }
+        ctx.statistics.totals.errors_generated += 1;
+        session.note_error_text(ctx, message.as_bytes());
+        self.keep_own_error(session, error, message);
+        let message = session.message_to(message);
+        session.row_count = -1;
+        session.execution.own_errno = error.code;
+        // A long command may have taken several packets.
+        let mut sequence = session.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
+        if let Some(buffer) = ctx.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, &message).write(out));
+        }
+    }
+}

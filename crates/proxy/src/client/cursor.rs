@@ -1,0 +1,181 @@
+//! Cursors: an execution that leaves its rows at the server, COM_STMT_FETCH, and COM_STMT_RESET.
+//!
+//! A cursor belongs to one statement of one connection: the session stays there ([`Pins::CURSOR`]) until the last row
+//! was sent, or the statement is executed again, reset or closed.
+
+use crate::client::session::Session;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use weir_protocol::command::{self, StmtFetch};
+use weir_protocol::error;
+use weir_protocol::frame::HEADER_LEN;
+use weir_session::pin::Pins;
+use weir_session::prepared::{ClientStatement, LongData};
+
+use crate::client::command::statement_id;
+use crate::client::session::CommandKind;
+use crate::client::session::Ending;
+use crate::worker::Worker;
+use crate::worker::keys::SessionKey;
+
+impl Worker {
+    /// COM_STMT_FETCH.
+    pub(crate) fn fetch(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let fetch = StmtFetch::parse(&session.inbox[HEADER_LEN..session.command_bytes]);
+        let (error, message) =
+            match fetch.map(|fetch| (fetch.stmt_id, session.statements.get(&fetch.stmt_id))) {
+                Err(_) => (error::MALFORMED_PACKET, "Malformed communication packet".to_owned()),
+                Ok((id, None)) => (
+                    error::UNKNOWN_STMT_HANDLER,
+                    format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_fetch"),
+                ),
+                Ok((id, Some(statement))) if statement.has_cursor => {
+                    session.execution.kind = CommandKind::Fetch;
+                    session.execution.statement_id = id;
+                    session.execution.is_read = true;
+                    return self.start(key);
+                }
+                Ok((id, Some(_))) => {
+                    (error::STMT_HAS_NO_OPEN_CURSOR, format!("The statement ({id}) has no open cursor"))
+                }
+            };
+        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &message);
+        self.command_done(key);
+        true
+    }
+
+    /// COM_STMT_RESET: at the server where there is something of the statement, else only here.
+    pub(crate) fn reset_statement(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
+        match session.statements.get_mut(&id) {
+            Some(statement) if statement.own.is_some() => {
+                session.execution.kind = CommandKind::StmtReset;
+                session.execution.statement_id = id;
+                session.execution.is_read = true;
+                return self.start(key);
+            }
+            Some(statement) => {
+                session.long_data_bytes -= statement.long_data_bytes();
+                statement.long_data = LongData::None;
+                self.sessions[key].reply_ok(&mut self.ctx);
+            }
+            None => {
+                let message = format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_reset");
+                self.pools.reply_error(
+                    &mut self.ctx,
+                    &mut self.sessions[key],
+                    error::UNKNOWN_STMT_HANDLER,
+                    &message,
+                );
+            }
+        }
+        self.command_done(key);
+        true
+    }
+
+    /// COM_STMT_CLOSE: nothing is answered. The servers' statements stay for others, until they are the least
+    /// recently used ones.
+    pub(crate) fn close_statement(&mut self, key: SessionKey) {
+        let session = &mut self.sessions[key];
+        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
+        let Some(statement) = session.statements.remove(&id) else { return };
+        session.statement_bytes -= statement.bytes();
+        session.long_data_bytes -= statement.long_data_bytes();
+        if let (Some(own), Some(lease)) = (statement.own, session.lease) {
+            self.pools.connections[lease].close_on(&mut self.ctx, own.id);
+        }
+        self.sessions[key].update_statement_pins();
+        if !self.pools.stays(&self.sessions[key]) {
+            self.release(key);
+        }
+    }
+}
+
+impl Session {
+    /// The pins that hold as long as one of the session's statements needs them.
+    pub(crate) fn update_statement_pins(&mut self) {
+        let any = |has: &dyn Fn(&ClientStatement) -> bool| self.statements.values().any(has);
+        let reads_diagnostics = self.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
+            && any(&|statement| crate::client::prepared::reads_diagnostics(&statement.prepared.statement));
+        let has_cursor = any(&|statement| statement.has_cursor);
+        let has_long_data = any(&|statement| !statement.has_cursor && statement.own.is_some());
+        self.pins.set(Pins::PREPARED_DIAGNOSTICS, reads_diagnostics);
+        self.pins.set(Pins::CURSOR, has_cursor);
+        self.pins.set(Pins::LONG_DATA, has_long_data);
+    }
+}
+
+impl ServerConnection {
+    /// Closes a statement of a server.
+    pub(crate) fn close_on(&self, ctx: &mut Context, id: u32) {
+        let socket = self.socket;
+        if let Some(buffer) = ctx.out.buffer(socket) {
+            command::put_stmt_close(buffer, id);
+            ctx.statistics.totals.server_closes += 1;
+        }
+    }
+}
+
+impl ServerConnection {
+    /// The reply to a COM_STMT_EXECUTE is complete: its long data is used up, and its rows were sent or are behind a
+    /// cursor.
+    pub(crate) fn note_executed(&mut self, ctx: &mut Context, session: &mut Session) {
+        let execution = &session.execution;
+        let Some(statement) = session.statements.get_mut(&execution.statement_id) else { return };
+        let is_plain = statement.own.is_none() && statement.long_data == LongData::None;
+        if is_plain && !execution.has_cursor {
+            return;
+        }
+        session.long_data_bytes -= statement.long_data_bytes();
+        let had_long_data = std::mem::take(&mut statement.long_data) != LongData::None;
+        let has_failed = matches!(execution.ending, Ending::Err(_));
+        statement.has_cursor = execution.has_cursor && !has_failed;
+        if statement.own.is_none() {
+            statement.own = self.statements.take(&statement.prepared);
+        }
+        if had_long_data && has_failed {
+            // The data may be what was wrong, and stay so for this statement of the server's.
+            if let Some(own) = statement.own.take() {
+                self.close_on(ctx, own.id);
+            }
+        } else if !statement.has_cursor {
+            self.give_back(ctx, session);
+        }
+        session.update_statement_pins();
+    }
+
+    /// The reply to a COM_STMT_FETCH is complete.
+    pub(crate) fn note_fetched(&mut self, ctx: &mut Context, session: &mut Session) {
+        let is_over = session.execution.is_last_row
+            || session.execution.ending == Ending::Err(error::STMT_HAS_NO_OPEN_CURSOR.code);
+        let Some(statement) = session.statements.get_mut(&session.execution.statement_id) else { return };
+        if is_over {
+            statement.has_cursor = false;
+            if statement.long_data != LongData::Sent {
+                self.give_back(ctx, session);
+            }
+            session.update_statement_pins();
+        }
+    }
+
+    /// The server has reset the session's statement.
+    pub(crate) fn note_statement_reset(&mut self, ctx: &mut Context, session: &mut Session) {
+        if matches!(session.execution.ending, Ending::Ok { .. }) {
+            self.give_back(ctx, session);
+            session.update_statement_pins();
+        }
+    }
+
+    /// The server's statement of the session's current one has nothing of the session any more.
+    fn give_back(&mut self, ctx: &mut Context, session: &mut Session) {
+        let Some(statement) = session.statements.get_mut(&session.execution.statement_id) else { return };
+        statement.has_cursor = false;
+        statement.long_data = LongData::None;
+        let Some(own) = statement.own.take() else { return };
+        if let Some(id) = self.statements.give_back(own) {
+            self.close_on(ctx, id);
+        }
+    }
+}

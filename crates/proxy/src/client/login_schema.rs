@@ -1,0 +1,144 @@
+//! A login into a schema that does not exist fails, as at a server (1049, 1044 without the right to it).
+//!
+//! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
+//! schemas each user has come.
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::collections::HashMap;
+
+use weir_protocol::error::{self, ServerError};
+
+use crate::client::session::CommandKind;
+use crate::client::session::Ending;
+use crate::client::session::Session;
+use crate::pool::relogin::is_about_user;
+use crate::worker::Worker;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::SessionKey;
+
+/// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
+const KNOWN_NS: Nanos = 60_000_000_000;
+/// Schemas remembered for each user; beyond that all of the user's are asked for anew.
+const SCHEMAS_MAX: usize = 1024;
+/// What servers say of a schema that there can't be or that is not there: without the right to it, unknown, too long
+/// (MySQL), a wrong name, or no characters (MariaDB).
+const NO_SUCH_SCHEMA: [u16; 5] = [error::DB_ACCESS_DENIED.code, error::BAD_DB.code, 1059, 1102, 1300];
+/// No database selected.
+const NO_SCHEMA: u16 = 1046;
+/// It exists everywhere.
+const ALWAYS_THERE: &[u8] = b"information_schema";
+
+/// Until when each user's schemas are known.
+#[derive(Debug, Default)]
+pub(crate) struct KnownSchemas {
+    of_users: HashMap<String, HashMap<Box<[u8]>, Nanos>>,
+    /// The sum of the servers' renewal numbers when all this was seen.
+    renewals: u64,
+}
+
+impl KnownSchemas {
+    fn contains(&self, user: &str, schema: &[u8], now: Nanos) -> bool {
+        let until = self.of_users.get(user).and_then(|schemas| schemas.get(schema));
+        until.is_some_and(|until| now < *until)
+    }
+
+    /// With other renewal numbers accounts may have changed: nothing is known any more.
+    fn drop_outdated(&mut self, renewals: u64) {
+        if self.renewals != renewals {
+            self.renewals = renewals;
+            self.of_users.clear();
+        }
+    }
+
+    fn insert(&mut self, user: &str, schema: &[u8], until: Nanos) {
+        let schemas = self.of_users.entry(user.to_owned()).or_default();
+        if schemas.len() >= SCHEMAS_MAX {
+            schemas.clear();
+        }
+        schemas.insert(schema.into(), until);
+    }
+}
+
+impl Session {
+    /// Whether it has to stay in the schema of its login.
+    pub(crate) fn is_schema_locked(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.user.schema_locked)
+    }
+}
+
+impl Worker {
+    /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is
+    /// nothing to ask.
+    pub(crate) fn checks_schema(&mut self, key: SessionKey, login_sequence: u8) -> bool {
+        self.ctx
+            .known_schemas
+            .drop_outdated(self.pools.servers.iter().map(|pool| pool.server.shared.renewal()).sum());
+        let session = &self.sessions[key];
+        let schema = session.state.schema();
+        let Some(account) = &session.account else { return false };
+        if schema.is_empty()
+            || schema.eq_ignore_ascii_case(ALWAYS_THERE)
+            || self.ctx.known_schemas.contains(&account.user.username, schema, self.ctx.now)
+        {
+            return false;
+        }
+        let schema = schema.to_vec();
+        let session = &mut self.sessions[key];
+        session.execution.reset(self.ctx.now);
+        session.execution.kind = CommandKind::LoginSchema;
+        session.execution.rewritten = Some(schema);
+        session.execution.login_sequence = login_sequence;
+        self.start(key);
+        true
+    }
+
+    /// The server has answered.
+    pub(crate) fn schema_checked(&mut self, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        match (session.execution.ending, session.owed_error.take()) {
+            (Ending::Err(_), Some(owed)) => {
+                self.sessions[holder].schema_unchecked(&mut self.ctx, owed.0, &owed.1)
+            }
+            _ => {
+                if let (Some(account), Some(schema)) = (&session.account, &session.execution.rewritten) {
+                    self.ctx.known_schemas.insert(&account.user.username, schema, self.ctx.now + KNOWN_NS);
+                }
+                self.sessions[holder].login_done(&mut self.ctx);
+            }
+        }
+        self.settle_down(holder);
+    }
+}
+
+impl Session {
+    /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is
+    /// good: if no server can be had, its first statement will say why.
+    pub(crate) fn schema_unchecked(&mut self, ctx: &mut Context, error: ServerError, message: &str) {
+        if error.code == NO_SCHEMA && self.execution.is_sent {
+            // MySQL (9.7) reads nothing but characters that it can't, and leaves the client without a schema.
+            let state = self.state.with_schema(b"");
+            let state = ctx.interner.intern(state);
+            self.set_state(ctx, state);
+            return self.login_done(ctx);
+        }
+        if !NO_SUCH_SCHEMA.contains(&error.code) && !is_about_user(error.code) {
+            return self.login_done(ctx);
+        }
+        self.close_when_done = true;
+        self.put_login_error(ctx, error, message);
+    }
+}
+
+impl Pools {
+    /// A session with schema_locked stays in the schema of its login: the error is that of a user without the right to
+    /// any other.
+    pub(crate) fn refuse_schema(&mut self, ctx: &mut Context, session: &mut Session) {
+        let message = format!(
+            "The schema of user '{}' is locked (schema_locked): the session stays in '{}'",
+            session.account.as_ref().map_or("", |account| &account.user.username),
+            String::from_utf8_lossy(session.state.schema())
+        );
+        self.reply_error(ctx, session, error::DB_ACCESS_DENIED, &message);
+    }
+}

@@ -1,0 +1,179 @@
+//! COM_STMT_SEND_LONG_DATA: values of parameters that come ahead of the execution that uses them.
+//!
+//! The command is not answered, whatever becomes of it: errors appear at the execution. What comes is kept, and sent
+//! in front of the execution to whichever connection runs it. What is too much to be kept goes to a connection as it
+//! comes, and the session stays with that connection until the execution is over ([`Pins::LONG_DATA`]).
+
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use weir_protocol::command::{StmtExecute, StmtLongData};
+use weir_protocol::error::{self, ServerError};
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_session::pin::Pins;
+use weir_session::prepared::LongData;
+
+use crate::client::command::COMMAND_BYTES_KEPT;
+use crate::client::session::CommandKind;
+use crate::client::session::Upload;
+use crate::outbox::BACKLOG_HIGH_BYTES;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::SessionKey;
+
+/// Long data that one session keeps in memory, of all its statements.
+const LONG_DATA_BYTES_KEPT: usize = COMMAND_BYTES_KEPT;
+
+impl Worker {
+    /// COM_STMT_SEND_LONG_DATA. True when it is done with.
+    pub(crate) fn long_data(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let packet = &session.inbox[..session.command_bytes];
+        let is_whole = session.upload.is_none();
+        let Ok(command) = StmtLongData::parse(&packet[HEADER_LEN..]) else { return self.drop_command(key) };
+        let Some(statement) = session.statements.get_mut(&command.stmt_id) else {
+            return self.drop_command(key);
+        };
+        session.execution.kind = CommandKind::LongData;
+        session.execution.statement_id = command.stmt_id;
+        if command.param >= statement.params {
+            let message = "Incorrect arguments to mysqld_stmt_send_long_data";
+            self.sessions[key].long_data_refused(error::WRONG_ARGUMENTS, message);
+            return self.drop_command(key);
+        }
+        let kept_bytes = session.long_data_bytes + packet.len();
+        match &mut statement.long_data {
+            LongData::Refused(..) => return self.drop_command(key),
+            kept @ LongData::None if is_whole && kept_bytes <= LONG_DATA_BYTES_KEPT => {
+                *kept = LongData::Kept(packet.to_vec());
+            }
+            LongData::Kept(packets) if is_whole && kept_bytes <= LONG_DATA_BYTES_KEPT => {
+                packets.extend_from_slice(packet);
+            }
+            LongData::None | LongData::Kept(_) | LongData::Sent => {
+                session.execution.prepared = Some(statement.prepared.clone());
+                // On the lease, wherever it is; without one where statements of any kind may run.
+                session.execution.is_read = session.lease.is_some();
+                return self.start(key);
+            }
+        }
+        session.long_data_bytes = kept_bytes;
+        self.command_done(key);
+        true
+    }
+
+    /// A command that is not answered and has no effect is over.
+    pub(crate) fn drop_command(&mut self, key: SessionKey) -> bool {
+        self.sessions[key].execution.kind = CommandKind::LongData;
+        self.command_done(key);
+        true
+    }
+
+    /// Sends the session's long data on a connection where its statement is prepared: what was kept, and the command
+    /// that is too much.
+    pub(crate) fn send_long_data(&mut self, key: ConnectionKey, holder: SessionKey) {
+        let session = &mut self.sessions[holder];
+        let connection = &mut self.pools.connections[key];
+        let (Some(statement), Some(buffer)) = (
+            session.statements.get_mut(&session.execution.statement_id),
+            self.ctx.out.buffer(connection.socket),
+        ) else {
+            return;
+        };
+        if statement.own.is_none() {
+            statement.own = connection.statements.take(&statement.prepared);
+        }
+        let Some(own) = &statement.own else { return };
+        session.long_data_bytes -= statement.long_data_bytes();
+        if let LongData::Kept(packets) = std::mem::replace(&mut statement.long_data, LongData::Sent) {
+            put_packets(&packets, own.id, buffer);
+        }
+        put_packets(&session.inbox[..session.command_bytes], own.id, buffer);
+        session.pins.insert(Pins::LONG_DATA);
+        session.execution.is_sent = true;
+        if session.upload.is_none() {
+            return self.long_data_sent(holder);
+        }
+        self.start_flow(holder);
+        let session = self.sessions.get(holder); // what follows may have ended it
+        if session.and_then(|session| session.upload.as_deref()).is_some_and(Upload::is_complete) {
+            self.long_data_sent(holder);
+        }
+    }
+
+    /// All of a COM_STMT_SEND_LONG_DATA is on its way. Nothing answers it, so the server's pace is kept here.
+    pub(crate) fn long_data_sent(&mut self, key: SessionKey) {
+        self.command_done(key);
+        let session = &self.sessions[key];
+        let socket = session.socket;
+        if let Some(lease) = session.lease {
+            let connection = self.pools.connections[lease].socket;
+            if self.ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES {
+                self.ctx.out.pause(socket, true);
+                self.ctx.out.notify_drained(connection);
+            }
+        }
+        self.ctx.runnable.push_back((key, socket));
+    }
+}
+
+/// Appends packets of COM_STMT_SEND_LONG_DATA with the server's id of the statement. The last one may be there in
+/// part.
+pub(crate) fn put_packets(packets: &[u8], id: u32, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(packets);
+    let mut rest = &mut out[start..];
+    while let Some(header) = Header::parse(rest) {
+        // All of these commands begin in the same way.
+        if let Some(place) =
+            rest.get_mut(HEADER_LEN..).and_then(|payload| payload.get_mut(StmtExecute::STMT_ID))
+        {
+            place.copy_from_slice(&id.to_le_bytes());
+        }
+        rest = rest.get_mut(header.packet_len()..).unwrap_or_default();
+    }
+}
+
+impl Session {
+    /// Long data can't be taken: the statement's execution gets the error.
+    pub(crate) fn long_data_refused(&mut self, error: ServerError, message: &str) {
+        let Some(statement) = self.statements.get_mut(&self.execution.statement_id) else { return };
+        self.long_data_bytes -= statement.long_data_bytes();
+        // What is at a server already is dropped there when the statement is reset, closed or its self ends.
+        statement.long_data = LongData::Refused(error, message.into());
+    }
+}
+
+impl Pools {
+    /// Whether so much of a session's long data waits for its server that the next command has to wait, too.
+    pub(crate) fn must_send_first(&self, ctx: &mut Context, session: &Session) -> bool {
+        let Some(lease) = session.lease.filter(|_| session.pins.pins().contains(Pins::LONG_DATA)) else {
+            return false;
+        };
+        let connection = self.connections[lease].socket;
+        let is_behind = ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES;
+        if is_behind {
+            ctx.out.notify_drained(connection);
+        }
+        is_behind
+    }
+
+    /// An execution is over without having reached a server: its long data goes with it, as on a server.
+    pub(crate) fn drop_long_data(&self, ctx: &mut Context, session: &mut Session, id: u32) {
+        let Some(statement) = session.statements.get_mut(&id) else { return };
+        session.long_data_bytes -= statement.long_data_bytes();
+        if matches!(statement.long_data, LongData::Refused(..)) {
+            return;
+        }
+        let was_sent = std::mem::take(&mut statement.long_data) == LongData::Sent;
+        if !was_sent {
+            return;
+        }
+        let own = statement.own.take();
+        statement.has_cursor = false;
+        if let (Some(own), Some(lease)) = (own, session.lease) {
+            self.connections[lease].close_on(ctx, own.id);
+        }
+        session.update_statement_pins();
+    }
+}

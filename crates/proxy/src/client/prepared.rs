@@ -1,0 +1,318 @@
+//! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
+
+use crate::client::session::Session;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use std::rc::Rc;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::command::{self, Command, StmtExecute, StmtPrepareOk};
+use weir_protocol::error;
+use weir_protocol::frame::HEADER_LEN;
+use weir_session::pin::Pins;
+use weir_session::prepared::{ClientStatement, LongData, Prepared};
+use weir_sql::{Access, Effects, Kind, Statement, Uses};
+
+use crate::client::command::statement_id;
+use crate::client::own_replies::KILL_ALONE;
+use crate::client::session::CommandKind;
+use crate::client::session_track::PLAIN_ONLY;
+use crate::client::session_track::plain_set;
+use crate::plan::route::Routed;
+use crate::server::connection::Expected;
+use crate::worker::Worker;
+use crate::worker::keys::SessionKey;
+
+/// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
+const STATEMENTS_MAX: usize = 16_384;
+/// And with so many bytes of text and types.
+const STATEMENT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of text that all sessions of a worker may have prepared; the same text under the same settings counts once.
+const WORKER_STATEMENT_BYTES_MAX: usize = 256 << 20;
+/// The id of the statement prepared last.
+const LAST_PREPARED: [u8; 4] = [0xFF; 4];
+/// What is put in the place of it changes with every write.
+const GTID_IN_TEXT: &str =
+    "@@last_gtid may be that of another session's write in a prepared statement: ask for it in a COM_QUERY";
+
+impl Worker {
+    /// COM_STMT_PREPARE: the server that would run it parses it.
+    pub(crate) fn prepare(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        session.last_prepared = 0;
+        if session.statements.len() >= STATEMENTS_MAX {
+            return self.refuse_prepare(key, &format!("current value: {STATEMENTS_MAX}"));
+        }
+        if session.statement_bytes + session.command_bytes > STATEMENT_BYTES_MAX {
+            let why = format!("of one session, with more than {} MiB of text", STATEMENT_BYTES_MAX >> 20);
+            return self.refuse_prepare(key, &why);
+        }
+        self.sessions[key].digest_command(&mut self.ctx);
+        self.sessions[key].execution.kind = CommandKind::Prepare;
+        if self.route(key, None) == Routed::Ended {
+            return false;
+        }
+        let mut statement = self.pools.scan_command(&self.ctx, &mut self.sessions[key]);
+        if !self.sessions[key].is_surely_read(&self.ctx) && statement.access == Access::Read {
+            statement.access = Access::Write; // for its executions, too
+        }
+        if statement.kind == Kind::Kill {
+            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], KILL_ALONE);
+            self.command_done(key);
+            return true;
+        }
+        if statement.uses.contains(Uses::LAST_GTID)
+            && self.pools.speaks_mariadb(&self.ctx, &self.sessions[key])
+        {
+            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], GTID_IN_TEXT);
+            self.command_done(key);
+            return true;
+        }
+        let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
+        if sets_tracking
+            && plain_set(self.sessions[key].command_text(), &statement, self.sessions[key].dialect).is_none()
+        {
+            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], PLAIN_ONLY);
+            self.command_done(key);
+            return true;
+        }
+        let session = &mut self.sessions[key];
+        session.execution.kind = CommandKind::Prepare;
+        session.execution.statement = statement;
+        // One that reads diagnostics pins the session, and pins belong on the writer.
+        session.execution.is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
+        // It is never executed by a server, and what it reads is put into each execution.
+        if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
+            self.pools.substitute(&self.ctx, &mut self.sessions[key]);
+        }
+        let session = &mut self.sessions[key];
+        let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
+        let text = session.execution.rewritten.as_deref().unwrap_or(original);
+        let scanned = (statement, session.dialect.server);
+        let interned = self.ctx.registry.intern(text, &session.state, scanned, WORKER_STATEMENT_BYTES_MAX);
+        let Some(prepared) = interned else {
+            return self.refuse_prepare(key, &too_many_bytes());
+        };
+        prepared.digest.set(session.execution.digest);
+        *prepared.digest_text.borrow_mut() = self.ctx.digester.text().into();
+        session.execution.prepared = Some(prepared);
+        self.start(key)
+    }
+
+    fn refuse_prepare(&mut self, key: SessionKey, why: &str) -> bool {
+        let message = format!("Can't create more than max_prepared_stmt_count statements ({why})");
+        self.pools.reply_error(
+            &mut self.ctx,
+            &mut self.sessions[key],
+            error::MAX_PREPARED_STMT_COUNT_REACHED,
+            &message,
+        );
+        self.command_done(key);
+        true
+    }
+
+    /// COM_STMT_EXECUTE.
+    pub(crate) fn execute(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let id = statement_id(payload).unwrap_or(0);
+        let found = session.statements.get(&id);
+        let refused = match found {
+            _ if payload.len() < StmtExecute::LEN => Some(malformed()),
+            None => Some((
+                error::UNKNOWN_STMT_HANDLER,
+                format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_execute"),
+            )),
+            Some(ClientStatement { long_data: LongData::Refused(error, message), .. }) => {
+                Some((*error, message.to_string()))
+            }
+            Some(statement) => check_parameters(payload, statement, session.capabilities),
+        };
+        if let Some((error, message)) = refused {
+            if self.sessions[key].upload.is_some() {
+                self.fail_session(key, error, &message);
+                return false;
+            }
+            self.pools.drop_long_data(&mut self.ctx, &mut self.sessions[key], id);
+            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &message);
+            self.command_done(key);
+            return true;
+        }
+        let session = &mut self.sessions[key];
+        if let Some(statement) = session.statements.get_mut(&id) {
+            // They hold from now on, even if this execution never reaches a server.
+            let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+            note_types(statement, payload, session.capabilities);
+        }
+        let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
+        if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
+            return self.execute_session_track(key, id);
+        }
+        if let Some(prepared) = prepared {
+            session.execution.kind = CommandKind::Execute;
+            session.execution.statement_id = id;
+            session.execution.statement = prepared.statement;
+            // A cursor holds the session, and writes of a session that is held have to go to the writer.
+            let flags = session.inbox.get(HEADER_LEN + StmtExecute::FLAGS).copied().unwrap_or(0);
+            session.execution.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
+            session.execution.is_read = prepared.statement.access == Access::Read
+                && session.upload.is_none()
+                && (!session.execution.wants_cursor || session.lease.is_some());
+            session.execution.prepared = Some(prepared.clone());
+            self.sessions[key].digest_prepared(&mut self.ctx, &prepared);
+            if self.route(key, Some(&prepared)) == Routed::Ended {
+                return false;
+            }
+        }
+        self.start(key)
+    }
+}
+
+/// Whether a statement reads what its session's last statement has left behind.
+pub(crate) fn reads_diagnostics(statement: &Statement) -> bool {
+    statement.uses.intersects(Uses::ROW_COUNT | Uses::FOUND_ROWS | Uses::DIAGNOSTICS)
+}
+
+/// Keeps the parameter types of an execution: later ones may leave them out.
+fn note_types(statement: &mut ClientStatement, payload: &[u8], capabilities: Capabilities) {
+    let Ok(parameters) = StmtExecute::parameters(payload, statement.params, capabilities) else { return };
+    if parameters.new_params_bound {
+        let types = &payload[parameters.types];
+        if statement.types.as_deref() != Some(types) {
+            statement.types = Some(types.into());
+        }
+    }
+}
+
+/// What is wrong with the parameters of an execution, before a server sees them.
+fn check_parameters(
+    payload: &[u8],
+    statement: &ClientStatement,
+    capabilities: Capabilities,
+) -> Option<(error::ServerError, String)> {
+    match StmtExecute::parameters(payload, statement.params, capabilities) {
+        Err(_) => Some(malformed()),
+        // Attributes are others in every execution, and so are their types.
+        Ok(parameters)
+            if parameters.count > usize::from(statement.params) && !parameters.new_params_bound =>
+        {
+            Some(malformed())
+        }
+        Ok(parameters)
+            if statement.params > 0 && !parameters.new_params_bound && statement.types.is_none() =>
+        {
+            Some(malformed())
+        }
+        Ok(_) => None,
+    }
+}
+
+fn too_many_bytes() -> String {
+    format!("of a worker, with more than {} MiB of text", WORKER_STATEMENT_BYTES_MAX >> 20)
+}
+
+fn malformed() -> (error::ServerError, String) {
+    (error::MALFORMED_PACKET, "Malformed communication packet".to_owned())
+}
+
+impl Session {
+    /// MariaDB (since 10.2) has an id that means the statement of the last COM_STMT_PREPARE, for clients that do not wait for
+    /// its answer: Weir's own id of it takes its place in the command. There is none behind a PREPARE that failed.
+    pub(crate) fn name_last_prepared(&mut self, ctx: &Context, command: Option<Command>) {
+        let takes_id = matches!(
+            command,
+            Some(
+                Command::StmtExecute
+                    | Command::StmtClose
+                    | Command::StmtReset
+                    | Command::StmtFetch
+                    | Command::StmtSendLongData
+            )
+        );
+        if !takes_id || !ctx.snapshot.is_mariadb || !self.statements.contains_key(&self.last_prepared) {
+            return;
+        }
+        let place = HEADER_LEN + StmtExecute::STMT_ID.start..HEADER_LEN + StmtExecute::STMT_ID.end;
+        if let Some(id) = self.inbox[..self.command_bytes].get_mut(place)
+            && *id == LAST_PREPARED
+        {
+            id.copy_from_slice(&self.last_prepared.to_le_bytes());
+        }
+    }
+}
+
+impl ServerConnection {
+    /// Takes note of a statement on a connection, and closes those that are too many.
+    fn own_statement(&mut self, ctx: &mut Context, prepared: &Prepared, id: u32) {
+        let limit = ctx.snapshot.variables.max_stmts_per_connection as usize;
+        let closed = self.statements.insert(prepared, id, limit);
+        self.close_statements(ctx, closed);
+    }
+
+    /// Whether a server refuses to prepare a statement for want of room that this connection can make: what clients have
+    /// closed is kept for others (`max_prepared_stmt_count` counts it all the same).
+    pub(crate) fn can_make_room(&self, code: u16) -> bool {
+        code == error::MAX_PREPARED_STMT_COUNT_REACHED.code && !self.statements.is_empty()
+    }
+
+    /// Closes all statements that are kept on this connection.
+    pub(crate) fn make_room(&mut self, ctx: &mut Context) {
+        let closed = self.statements.give_up();
+        self.close_statements(ctx, closed);
+    }
+
+    fn close_statements(&self, ctx: &mut Context, closed: Vec<u32>) {
+        let socket = self.socket;
+        for id in closed {
+            if let Some(buffer) = ctx.out.buffer(socket) {
+                command::put_stmt_close(buffer, id);
+                ctx.statistics.totals.server_closes += 1;
+            }
+        }
+    }
+
+    /// The server has done so.
+    pub(crate) fn prepared_here(&mut self, ctx: &mut Context, payload: &[u8]) {
+        let Some(Expected::Prepare(prepared)) = self.expected.front() else { return };
+        let prepared = prepared.clone();
+        if let Ok(answer) = StmtPrepareOk::parse(payload) {
+            self.own_statement(ctx, &prepared, answer.stmt_id);
+        }
+    }
+}
+
+impl ServerConnection {
+    /// Prepares a statement where it is about to run.
+    pub(crate) fn prepare_here(&mut self, ctx: &mut Context, prepared: Rc<Prepared>) {
+        let socket = self.socket;
+        if let Some(buffer) = ctx.out.buffer(socket) {
+            command::put_stmt_prepare(buffer, prepared.text());
+            ctx.statistics.totals.server_prepares += 1;
+        }
+        self.expect(ctx, Expected::Prepare(prepared));
+    }
+}
+
+impl ServerConnection {
+    /// The server has prepared the session's statement: the client gets an id of its own for it.
+    pub(crate) fn register_statement(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        id: u32,
+        params: u16,
+    ) -> u32 {
+        session.next_statement_id = (session.next_statement_id.wrapping_add(1) & i32::MAX as u32).max(1);
+        let client_id = session.next_statement_id;
+        session.last_prepared = client_id;
+        let Some(prepared) = session.execution.prepared.clone() else { return client_id };
+        if reads_diagnostics(&prepared.statement) {
+            session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
+        }
+        let statement = ClientStatement::new(prepared.clone(), params);
+        session.statement_bytes += statement.bytes();
+        session.statements.insert(client_id, statement);
+        self.own_statement(ctx, &prepared, id);
+        client_id
+    }
+}

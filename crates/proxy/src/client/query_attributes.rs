@@ -1,0 +1,119 @@
+//! Query attributes: what clients with QUERY_ATTRIBUTES send beside the text of a COM_QUERY.
+//!
+//! A session that has the capability runs on connections that have it (see [`crate::pool::identity::IDENTITY_CAPABILITIES`]), so a
+//! COM_STMT_EXECUTE passes as it is. Of a COM_QUERY all else looks at the text only: the attributes are taken out of the command
+//! when it begins, and go in front of the text again when it is sent.
+
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use weir_protocol::capability::Capabilities;
+use weir_protocol::command::{
+    NO_QUERY_ATTRIBUTES, put_query, put_query_with_attributes, query_attributes_len,
+};
+use weir_protocol::error;
+use weir_protocol::frame::{HEADER_LEN, Header};
+
+use crate::client::session::Session;
+use crate::worker::Worker;
+use crate::worker::keys::SessionKey;
+
+impl Session {
+    pub(crate) fn has_query_attributes(&self) -> bool {
+        self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
+    }
+
+    /// What goes in front of the text of its COM_QUERY, on connections that have the capability as it has.
+    fn query_attributes(&self) -> &[u8] {
+        if !self.has_query_attributes() {
+            return b"";
+        }
+        self.execution.attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES)
+    }
+
+    /// Puts the attributes back that were taken out of the command at the front of the inbox: it is to be looked at
+    /// anew from its beginning.
+    pub(crate) fn restore_query_attributes(&mut self) {
+        if !std::mem::take(&mut self.execution.is_bare) {
+            return;
+        }
+        let attributes = self.execution.attributes.take();
+        let attributes = attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES);
+        let Some(header) = Header::parse(&self.inbox) else { return };
+        let header = Header { len: header.len + attributes.len(), ..header };
+        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        let at = HEADER_LEN + 1;
+        self.inbox.splice(at..at, attributes.iter().copied());
+    }
+
+    /// Appends the COM_QUERY at the front of the inbox, or as much of it as is there, as a connection takes it that is like
+    /// the session.
+    pub(crate) fn put_command(&self, out: &mut Vec<u8>) {
+        let command = &self.inbox[..self.command_bytes];
+        if !self.execution.is_bare {
+            return out.extend_from_slice(command);
+        }
+        let attributes = self.query_attributes();
+        let Some(header) = Header::parse(command) else { return };
+        let header = Header { len: header.len + attributes.len(), ..header };
+        out.extend_from_slice(&header.encode());
+        out.push(command[HEADER_LEN]);
+        out.extend_from_slice(attributes);
+        out.extend_from_slice(&command[HEADER_LEN + 1..]);
+    }
+
+    /// Appends a COM_QUERY with another text than the client's.
+    pub(crate) fn put_query(&self, text: &[u8], out: &mut Vec<u8>) {
+        match self.query_attributes() {
+            b"" => put_query(out, text),
+            attributes => put_query_with_attributes(out, attributes, text),
+        }
+    }
+}
+
+impl Worker {
+    /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been
+    /// told.
+    pub(crate) fn take_query_attributes(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        if !session.has_query_attributes() {
+            return true;
+        }
+        let start = HEADER_LEN + 1;
+        let rest = session.inbox.get(start..session.command_bytes).unwrap_or_default();
+        let (Ok(len), Some(header)) = (query_attributes_len(rest), Header::parse(&session.inbox)) else {
+            let message = match session.upload {
+                Some(_) => "Malformed communication packet (query attributes, or more than 1 MB of them)",
+                None => "Malformed communication packet (query attributes)",
+            };
+            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error::MALFORMED_PACKET, message);
+            self.answered_here(key);
+            return false;
+        };
+        let attributes = &rest[..len];
+        session.execution.attributes = (attributes != NO_QUERY_ATTRIBUTES).then(|| attributes.into());
+        session.execution.is_bare = true;
+        let header = Header { len: header.len - len, ..header };
+        session.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        session.inbox.drain(start..start + len);
+        session.command_bytes -= len;
+        true
+    }
+}
+
+impl ServerConnection {
+    /// Appends a COM_QUERY of Weir's own, as this connection takes it.
+    pub(crate) fn put_own_query(&mut self, ctx: &mut Context, text: &[u8]) {
+        self.row_count = match text {
+            _ if text.starts_with(b"SELECT") => Some(-1),
+            _ if text.starts_with(b"SET") || text.starts_with(b"DO") => Some(0),
+            _ => None,
+        };
+        let capabilities = self.capabilities;
+        let Some(buffer) = ctx.out.buffer(self.socket) else { return };
+        if capabilities.contains(Capabilities::QUERY_ATTRIBUTES) {
+            put_query_with_attributes(buffer, NO_QUERY_ATTRIBUTES, text);
+        } else {
+            put_query(buffer, text);
+        }
+    }
+}

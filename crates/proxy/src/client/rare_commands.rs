@@ -1,0 +1,194 @@
+//! Commands that clients seldom send: what Weir answers itself, what one server is asked, and what is refused in a
+//! server's own way.
+
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::sync::atomic::Ordering;
+
+use weir_protocol::capability::Capabilities;
+use weir_protocol::command::Command;
+use weir_protocol::error;
+use weir_protocol::frame::{self, HEADER_LEN};
+use weir_protocol::ok::{EofPacket, OK_AS_EOF_HEADER, OkPacket};
+use weir_sql::KillTarget;
+
+use crate::client::own_replies::Outcome;
+use crate::client::session::CommandKind;
+use crate::pool::identity::IDENTITY_CAPABILITIES;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::SessionKey;
+
+/// COM_SET_OPTION's argument that switches CLIENT_MULTI_STATEMENTS on.
+const MULTI_STATEMENTS_ON: u16 = 0;
+/// And off.
+const MULTI_STATEMENTS_OFF: u16 = 1;
+
+impl Worker {
+    /// COM_FIELD_LIST: the columns of a table with their defaults. MySQL 9 does not know it any more, and says so.
+    pub(crate) fn field_list(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        session.execution.kind = CommandKind::FieldList;
+        session.execution.is_read = session.lease.is_some();
+        self.start(key)
+    }
+
+    /// COM_SET_OPTION changes a capability, and with it the connections that the session may use. Where it can't
+    /// leave the one that it has, the server has to agree.
+    pub(crate) fn set_option(&mut self, key: SessionKey) -> bool {
+        if self.sessions[key].wanted_capabilities().is_none() {
+            self.pools.reply_error(
+                &mut self.ctx,
+                &mut self.sessions[key],
+                error::UNKNOWN_COM_ERROR,
+                "Unknown command",
+            );
+            self.command_done(key);
+            return true;
+        }
+        if self.sessions[key].lease.is_some() {
+            let execution = &mut self.sessions[key].execution;
+            execution.kind = CommandKind::SetOption;
+            execution.is_read = true;
+            return self.start(key);
+        }
+        if let Some(retained_on) = self.sessions[key].retained_on.take() {
+            // It would be lent to the session again, with the option as it was.
+            self.fetch_retained(retained_on, SessionKey::MAX);
+        }
+        self.pools.assume_option(&mut self.sessions[key]);
+        let session = &self.sessions[key];
+        let (capabilities, status) = (session.capabilities, session.status());
+        let mut sequence = 1;
+        if let Some(buffer) = self.ctx.out.buffer(session.socket) {
+            frame::packet(buffer, &mut sequence, |out| {
+                if capabilities.contains(Capabilities::DEPRECATE_EOF) {
+                    OkPacket::new(OK_AS_EOF_HEADER, status).write(capabilities, out);
+                } else {
+                    EofPacket { warnings: 0, status }.write(out);
+                }
+            });
+        }
+        self.command_done(key);
+        true
+    }
+
+    /// COM_PROCESS_INFO is SHOW PROCESSLIST, and goes its way.
+    pub(crate) fn process_info(&mut self, key: SessionKey) -> bool {
+        let session = &mut self.sessions[key];
+        let mut packet = Vec::new();
+        weir_protocol::command::put_query(&mut packet, b"SHOW PROCESSLIST");
+        let len = packet.len();
+        session.inbox.splice(..session.command_bytes, packet);
+        session.command_bytes = len;
+        session.execution.is_bare = session.has_query_attributes();
+        self.query(key)
+    }
+
+    /// COM_PROCESS_KILL is KILL with a connection id.
+    pub(crate) fn process_kill(&mut self, key: SessionKey) -> bool {
+        let session = &self.sessions[key];
+        let id = session.inbox.get(HEADER_LEN + 1..session.command_bytes).unwrap_or_default();
+        let Ok(id) = <[u8; 4]>::try_from(id) else {
+            self.pools.reply_error(
+                &mut self.ctx,
+                &mut self.sessions[key],
+                error::MALFORMED_PACKET,
+                "Malformed communication packet",
+            );
+            self.command_done(key);
+            return true;
+        };
+        match self.kill(key, &KillTarget::Connection(u32::from_le_bytes(id).into()), false) {
+            Outcome::Asked => {}
+            Outcome::Answered | Outcome::Run => self.answered_here(key),
+        }
+        false
+    }
+
+    /// COM_STATISTICS: a line of text, in the words of servers as far as they fit.
+    pub(crate) fn statistics(&mut self, key: SessionKey) {
+        self.ctx.publish_questions();
+        let questions: u64 =
+            self.ctx.shared.mailboxes.iter().map(|mailbox| mailbox.questions.load(Ordering::Relaxed)).sum();
+        let uptime_s = (self.ctx.now - self.started_at) / 1_000_000_000;
+        let threads = self.ctx.shared.clients.load(Ordering::Relaxed);
+        let average = questions as f64 / uptime_s.max(1) as f64;
+        let text = format!(
+            "Uptime: {uptime_s}  Threads: {threads}  Questions: {questions}  Queries per second avg: {average:.3}"
+        );
+        let mut sequence = 1;
+        if let Some(buffer) = self.ctx.out.buffer(self.sessions[key].socket) {
+            frame::write_packet(buffer, &mut sequence, text.as_bytes());
+        }
+    }
+}
+
+impl Context {
+    /// Lets the other workers know how many commands have come; once a second is often enough.
+    pub(crate) fn publish_questions(&self) {
+        self.shared.mailboxes[self.worker]
+            .questions
+            .store(self.statistics.totals.questions, Ordering::Relaxed);
+    }
+}
+
+impl Session {
+    /// What the session's COM_SET_OPTION makes of its capabilities; `None` for an option that there is not.
+    fn wanted_capabilities(&self) -> Option<Capabilities> {
+        let payload = self.inbox.get(HEADER_LEN + 1..self.command_bytes)?;
+        let option = u16::from_le_bytes(payload.try_into().ok()?);
+        let mut capabilities = self.capabilities;
+        match option {
+            MULTI_STATEMENTS_ON => capabilities |= Capabilities::MULTI_STATEMENTS,
+            MULTI_STATEMENTS_OFF => capabilities -= Capabilities::MULTI_STATEMENTS,
+            _ => return None,
+        }
+        Some(capabilities)
+    }
+}
+
+impl Pools {
+    /// The server has taken the session's COM_SET_OPTION.
+    pub(crate) fn take_option(&mut self, session: &mut Session, key: ConnectionKey) {
+        self.assume_option(session);
+        let connection = &mut self.connections[key];
+        connection.identity = session.identity;
+        connection.capabilities = session.capabilities & IDENTITY_CAPABILITIES;
+    }
+
+    /// From now on the session has the capabilities that its command asks for.
+    fn assume_option(&mut self, session: &mut Session) {
+        let Some(capabilities) = session.wanted_capabilities() else { return };
+        let Some(account) = session.account.clone() else { return };
+        let identity = self.identities.of(&account, capabilities);
+        session.capabilities = capabilities;
+        session.identity = identity;
+    }
+
+    /// Commands that are about a server itself are none of a client's business here: which one would it be? They get
+    /// what a server tells those who may not. The rest no server knows, or not any more.
+    pub(crate) fn refuse_command(
+        &mut self,
+        ctx: &mut Context,
+        session: &mut Session,
+        command: Option<Command>,
+    ) {
+        let privilege = match command {
+            Some(Command::Shutdown) => "SHUTDOWN",
+            Some(Command::Refresh) => "RELOAD",
+            Some(Command::Debug) => "SUPER",
+            Some(Command::BinlogDump | Command::BinlogDumpGtid | Command::RegisterSlave) => {
+                "REPLICATION SLAVE"
+            }
+            _ => return self.reply_error(ctx, session, error::UNKNOWN_COM_ERROR, "Unknown command"),
+        };
+        let name = command.map_or("", Command::name);
+        let message = format!(
+            "Access denied; you need (at least one of) the {privilege} privilege(s) for this operation \
+             ({name} does not pass Weir)"
+        );
+        self.reply_error(ctx, session, error::SPECIFIC_ACCESS_DENIED, &message);
+    }
+}

@@ -1,0 +1,61 @@
+//! Small results of reads that are held back until they are complete: when their server dies in the middle, the client has
+//! not seen a byte, and the read is run again on another server.
+//!
+//! The bytes wait where they would have waited anyway, in the client's output buffer: nothing is copied, and a result
+//! that comes in one piece leaves with the same write as without.
+
+use crate::client::session::CommandKind;
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+
+impl Session {
+    /// Lets a result go that has become too large.
+    pub(crate) fn limit_withheld(&mut self, ctx: &mut Context) {
+        let limit = self.execution.buffered_bytes_max;
+        if limit > 0 && ctx.out.held_bytes(self.socket) > limit as usize {
+            self.send_buffered_result(ctx);
+        }
+    }
+
+    /// Lets a result go.
+    pub(crate) fn send_buffered_result(&mut self, ctx: &mut Context) {
+        self.execution.buffered_bytes_max = 0;
+        self.execution.open_eof = None;
+        ctx.out.release(self.socket);
+    }
+
+    /// Forgets the begin of a result whose server is gone: the client has got nothing of it.
+    pub(crate) fn take_withheld_back(&mut self, ctx: &mut Context) {
+        if std::mem::take(&mut self.execution.buffered_bytes_max) > 0 {
+            self.execution.is_answering = false;
+            self.execution.owed_eof = None;
+            self.execution.open_eof = None;
+            self.execution.results = 0;
+            ctx.out.take_back(self.socket);
+        } else {
+            self.close_eof(ctx, None);
+        }
+    }
+}
+
+impl Pools {
+    /// Holds the result back that begins now, if the read could be run again, or may have been for the last time: then
+    /// the client is told so, which would be too late within a result.
+    pub(crate) fn withhold(&self, ctx: &mut Context, session: &mut Session) {
+        let execution = &session.execution;
+        let limit = self.groups.get(&execution.hostgroup).map_or(0, |group| group.retry_buffer_bytes);
+        let could_run_again = execution.is_read
+            && matches!(execution.kind, CommandKind::Query | CommandKind::Execute)
+            && !execution.wants_cursor
+            && session.upload.is_none()
+            && session.detour.is_none()
+            && session.pins.is_empty();
+        if limit == 0 || !could_run_again {
+            return;
+        }
+        let socket = session.socket;
+        session.execution.buffered_bytes_max = limit;
+        ctx.out.hold(socket);
+    }
+}

@@ -1,0 +1,12 @@
+//! I/O drivers: they move bytes between sockets and a [`crate::worker::Core`] and carry out its orders.
+
+pub mod epoll;
+mod lobby;
+mod streak;
+mod stream;
+mod tls;
+pub mod uring;
+
+pub use lobby::{Lobby, now};
+pub use stream::Stream;
+pub use tls::Transport;

@@ -1,0 +1,229 @@
+//! A lease that is put aside: while a session has a connection that it must come back to, one sure read runs elsewhere.
+//!
+//! That is how `transaction_persistent = 0` and hostgroups with `multiplex = 0` let a query rule send single statements
+//! to another hostgroup. For the time of the read the session looks as if it had no lease and no pins, so that whatever
+//! happens to the other connection happens as to any other read's; [`Worker::come_back`] undoes that at its end.
+//!
+//! ```text
+//! Idle (lease A) ── step_aside ─► Waiting ─► Running (lease B; A aside) ─► Settling ── come_back ─► Idle (lease A)
+//! ```
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::rc::Rc;
+
+use weir_protocol::status::StatusFlags;
+use weir_session::pin::{PinBoard, Pins};
+use weir_session::state::State;
+use weir_sql::{Effects, Kind, Uses};
+
+use crate::client::session::CommandKind;
+use crate::client::session::Ending;
+use crate::client::session::Phase;
+use crate::client::session::Session;
+use crate::server::connection::Retained;
+use crate::server::replies::LEASE_LOST;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::SessionKey;
+
+/// What belongs to the lease that is put aside.
+pub(crate) struct Detour {
+    /// None once the connection is lost; then nothing of the session was there.
+    lease: Option<ConnectionKey>,
+    pins: PinBoard,
+    retained: Retained,
+    state: Rc<State>,
+    stays_in: Option<u32>,
+    is_pinned_to_reader: bool,
+    has_own_insert_id: bool,
+    is_read_only: bool,
+    transaction_since: Nanos,
+}
+
+impl Worker {
+    /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
+    pub(crate) fn end_detour(&mut self, key: SessionKey) {
+        let leaves_warnings = self.pools.leaves_warnings(&self.ctx, &self.sessions[key]);
+        let session = &mut self.sessions[key];
+        let Some(mut detour) = session.detour.take() else { return };
+        let pins = session.pins.pins();
+        if session.retained.contains(Retained::WARNINGS) || !leaves_warnings {
+            detour.retained -= Retained::WARNINGS;
+        }
+        let has_rows = matches!(session.execution.ending, Ending::Ok { has_rows: true, .. });
+        if session.retained.contains(Retained::FOUND_ROWS) || has_rows {
+            detour.retained -= Retained::FOUND_ROWS;
+        }
+        if let Some(other) = self.detach(key) {
+            if pins.is_empty() {
+                // The session asks the lease from now on: what the other connection knows is fetched at once.
+                self.fetch_retained(other, SessionKey::MAX);
+                self.offer(other);
+            } else {
+                // A read does not do that.
+                tracing::warn!(
+                    session = self.sessions[key].id,
+                    pins = pins.words(),
+                    "a read left state behind"
+                );
+                self.recycle(other, pins);
+            }
+        }
+        self.sessions[key].take_back(&mut self.ctx, *detour);
+    }
+
+    /// The connection that was put aside is gone, and with it what pinned the session to it.
+    pub(crate) fn aside_lost(&mut self, key: SessionKey, endpoint: &str) {
+        let session = &mut self.sessions[key];
+        let Some(detour) = &mut session.detour else { return };
+        detour.lease = None;
+        let pins = detour.pins.pins();
+        if pins.is_empty() {
+            return;
+        }
+        if session.execution.is_answering || matches!(session.phase, Phase::Settling) {
+            // The read does not suffer from it, and a part of its result is out.
+            let message = format!("Lost connection to {endpoint} while a read ran on another server");
+            return self.sessions[key].fail_next(LEASE_LOST, message);
+        }
+        let message = format!(
+            "Lost connection to {endpoint} while a read ran on another server, and with it: {}",
+            pins.words()
+        );
+        self.fail_session(key, LEASE_LOST, &message);
+    }
+}
+
+impl Session {
+    /// The pins of its own lease, which may be put aside.
+    pub(crate) fn pins_on_lease(&mut self) -> &mut PinBoard {
+        self.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
+    }
+
+    /// Whether the lease can wait for its session: it has an open transaction, of which a user with
+    /// `transaction_persistent = 0` wants single statements to run elsewhere, or is only kept.
+    fn may_leave_lease(&self) -> bool {
+        let account = self.account.as_ref();
+        let pins = self.pins.pins();
+        let is_let_go = if pins.is_empty() {
+            self.stays_in.is_some()
+        } else {
+            pins == Pins::TRANSACTION && account.is_some_and(|account| !account.user.transaction_persistent)
+        };
+        // With autocommit=0 the read would begin a transaction where it runs.
+        is_let_go && self.is_autocommit && self.detour.is_none()
+    }
+
+    /// Whether the session's statement is surely without effect and asks for nothing that only a connection knows.
+    fn is_independent_read(&self) -> bool {
+        const OF_CONNECTION: Uses =
+            Uses::LAST_INSERT_ID.union(Uses::ROW_COUNT).union(Uses::FOUND_ROWS).union(Uses::DIAGNOSTICS);
+        let execution = &self.execution;
+        let has_own =
+            || self.statements.get(&execution.statement_id).is_some_and(|found| found.own.is_some());
+        execution.is_read
+            && !execution.begins_read_only
+            && !execution.wants_cursor
+            && !execution.statement.multi
+            && execution.statement.effects.is_empty()
+            && !execution.statement.uses.intersects(OF_CONNECTION)
+            && match execution.kind {
+                CommandKind::Query => true,
+                CommandKind::Execute => !has_own(),
+                _ => false,
+            }
+            && self.upload.is_none()
+            && !self.is_next_read_only
+            // The client would be shown the other connection's; and two connections may know the session's diagnostics.
+            && self.track.is_none()
+            && self.retained_on.is_none()
+            && self.fetching == 0
+    }
+
+    /// The flags of the transaction that is put aside, for the replies meanwhile.
+    pub(crate) fn flags_aside(&self) -> StatusFlags {
+        let Some(detour) = &self.detour else { return StatusFlags::empty() };
+        let mut flags = StatusFlags::empty();
+        flags.set(StatusFlags::IN_TRANS, detour.pins.pins().contains(Pins::TRANSACTION));
+        flags.set(StatusFlags::IN_TRANS_READONLY, detour.is_read_only);
+        flags
+    }
+
+    /// What holds the session, on the lease that it has and on the one put aside.
+    pub(crate) fn all_pins(&self) -> Pins {
+        self.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
+    }
+
+    /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
+    /// written is not committed, and can't be seen elsewhere.
+    pub(crate) fn must_see(&self) -> Nanos {
+        if self.detour.is_some() { self.last_commit_at } else { self.last_write_at }
+    }
+
+    /// Whether a statement that was answered in a transaction is one that can't have committed anything.
+    pub(crate) fn is_surely_uncommitted(&self) -> bool {
+        let statement = self.execution.statement;
+        let is_plain = matches!(
+            statement.kind,
+            Kind::Select | Kind::With | Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete
+        );
+        is_plain
+            && !statement.multi
+            && self.upload.is_none()
+            && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
+            && self.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
+
+impl Session {
+    fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
+        self.lease = detour.lease;
+        self.pins = detour.pins;
+        self.retained = detour.retained;
+        self.stays_in = detour.stays_in;
+        self.is_pinned_to_reader = detour.is_pinned_to_reader;
+        self.has_own_insert_id = detour.has_own_insert_id;
+        self.is_read_only = detour.is_read_only;
+        self.transaction_since = detour.transaction_since;
+        self.is_autocommit = true; // else it would not have stepped aside
+        // What was different on the other connection was a part of the state that it had there.
+        self.suits = None;
+        if !Rc::ptr_eq(&self.state, &detour.state) {
+            self.set_state(ctx, detour.state);
+        }
+    }
+
+    /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
+    pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
+        let Some(detour) = self.detour.take() else { return false };
+        self.take_back(ctx, *detour);
+        self.lease.is_some()
+    }
+}
+
+impl Pools {
+    /// Puts the lease aside if the session's statement is a sure read that a rule or a hint sends to another hostgroup,
+    /// and needs nothing that only the lease has. In doubt it stays.
+    pub(crate) fn begin_detour(&self, session: &mut Session, lease: ConnectionKey) -> bool {
+        let leads_away =
+            session.execution.decision.hostgroup.is_some_and(|hostgroup| !self.is_member(lease, hostgroup));
+        if !leads_away || !session.may_leave_lease() || !session.is_independent_read() {
+            return false;
+        }
+        session.lease = None;
+        session.detour = Some(Box::new(Detour {
+            lease: Some(lease),
+            pins: std::mem::take(&mut session.pins),
+            retained: std::mem::take(&mut session.retained),
+            state: session.state.clone(),
+            stays_in: session.stays_in.take(),
+            is_pinned_to_reader: session.is_pinned_to_reader,
+            has_own_insert_id: session.has_own_insert_id,
+            is_read_only: session.is_read_only,
+            transaction_since: session.transaction_since,
+        }));
+        true
+    }
+}

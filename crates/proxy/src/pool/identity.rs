@@ -1,0 +1,40 @@
+//! Tells who a connection is logged in as.
+
+use std::sync::Arc;
+
+use weir_protocol::capability::Capabilities;
+
+use crate::snapshot::Account;
+
+/// The capabilities that a backend connection takes over from its session, because they change results or
+/// safety. Connections that differ in them are not interchangeable.
+pub(crate) const IDENTITY_CAPABILITIES: Capabilities = Capabilities::FOUND_ROWS
+    .union(Capabilities::IGNORE_SPACE)
+    .union(Capabilities::MULTI_STATEMENTS)
+    .union(Capabilities::INTERACTIVE)
+    .union(Capabilities::LOCAL_FILES)
+    .union(Capabilities::MARIADB_EXTENDED_METADATA)
+    .union(Capabilities::QUERY_ATTRIBUTES);
+
+/// Who a backend connection is logged in as, and with which capabilities.
+pub(crate) struct Identity {
+    pub(crate) account: Arc<Account>,
+    pub(crate) capabilities: Capabilities,
+}
+
+#[derive(Default)]
+pub(crate) struct Identities(pub(crate) Vec<Identity>);
+
+impl Identities {
+    pub(crate) fn of(&mut self, account: &Arc<Account>, capabilities: Capabilities) -> usize {
+        let capabilities = capabilities & IDENTITY_CAPABILITIES;
+        let known = self
+            .0
+            .iter()
+            .position(|known| Arc::ptr_eq(&known.account, account) && known.capabilities == capabilities);
+        known.unwrap_or_else(|| {
+            self.0.push(Identity { account: account.clone(), capabilities });
+            self.0.len() - 1
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Holds a worker's connections to each server, and its view of each hostgroup.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use slab::Slab;
+use weir_session::state::State;
+use weir_sql::Server as Reading;
+
+use crate::outbox::SocketId;
+use crate::pool::balance::{Dice, GroupMember, Latency};
+use crate::pool::identity::Identities;
+use crate::pool::waiting::WaitLimits;
+use crate::server::connection::ServerConnection;
+use crate::snapshot::{Balancing, Holding, Server, Throttle};
+use crate::worker::keys::{ConnectionKey, Nanos, SessionKey};
+
+/// A worker's connections to servers, and who waits for them.
+pub(crate) struct Pools {
+    pub connections: Slab<ServerConnection>,
+    pub servers: Vec<Pool>,
+    pub groups: HashMap<u32, Group>,
+    pub identities: Identities,
+    pub dice: Dice,
+    /// Sessions that wait for any server of their hostgroup.
+    pub parked: VecDeque<(SessionKey, SocketId)>,
+    pub wait_limits: WaitLimits,
+    /// Some hostgroup has a retry buffer.
+    pub buffers_results: bool,
+}
+
+impl Pools {
+    /// Those of the worker with this number.
+    pub(crate) fn new(worker: usize) -> Self {
+        Self {
+            connections: Slab::new(),
+            servers: Vec::new(),
+            groups: HashMap::new(),
+            identities: Identities::default(),
+            dice: Dice::new(worker as u64),
+            parked: VecDeque::new(),
+            wait_limits: WaitLimits::default(),
+            buffers_results: false,
+        }
+    }
+
+    /// Whether a key still means the connection with this socket.
+    pub(crate) fn connection_is(&self, key: ConnectionKey, socket: SocketId) -> bool {
+        self.connections.get(key).is_some_and(|connection| connection.socket == socket)
+    }
+}
+
+/// This worker's connections to one server.
+pub(crate) struct Pool {
+    pub(crate) server: Arc<Server>,
+    /// Still configured.
+    pub(crate) is_current: bool,
+    /// Idle connections, the most recently used last.
+    pub(crate) idle: Vec<ConnectionKey>,
+    /// Connections that count against max_connections, in this worker.
+    pub(crate) open: u32,
+    pub(crate) dialing: u32,
+    /// Connections on their way to this pool's waiters by COM_CHANGE_USER.
+    pub(crate) handovers: u32,
+    /// How many of both there are for each identity.
+    pub(crate) coming: Vec<(usize, u32)>,
+    pub(crate) waiters: VecDeque<(SessionKey, SocketId)>,
+    /// The waiters are to be looked after at this time.
+    pub(crate) supply_at: Nanos,
+    /// After failures: no dial before this time.
+    pub(crate) retry_at: Nanos,
+    pub(crate) failures: u32,
+    /// No new work before this time: a statement was turned away.
+    pub(crate) suspect_until: Nanos,
+    pub(crate) last_error: String,
+    /// Workers that asked for a connection of ours.
+    pub(crate) wanted_by: HashSet<usize>,
+    /// We have asked the other workers.
+    pub(crate) has_asked: bool,
+    /// throttle_connections_per_sec keeps the first waiter from a connection of its own.
+    pub(crate) is_throttled: bool,
+    /// Statements of sessions that have been sent and are not answered.
+    pub(crate) running: u32,
+    pub(crate) latency: Latency,
+    /// It was out of a hostgroup, or shunned there.
+    pub(crate) was_away: bool,
+    /// How it reads statements, as it told this worker: see `dialect`.
+    pub(crate) reads_as: u32,
+    /// Nothing may be written there, and what was on its way has been seen to.
+    pub(crate) has_lost_write_lease: bool,
+    pub(crate) counts: crate::stats::statements::PoolCounts,
+    /// What its connections have begun with, by identity.
+    pub(crate) defaults: Vec<crate::server::defaults::KnownDefaults>,
+    /// The character sets after COM_RESET_CONNECTION on MySQL, in a state without a schema; on MariaDB, where they are
+    /// those of the login, there is none.
+    pub(crate) charsets_after_reset: Option<State>,
+}
+
+/// This worker's view of a hostgroup.
+pub(crate) struct Group {
+    pub(crate) members: Vec<GroupMember>,
+    pub(crate) reader_hostgroup: Option<u32>,
+    pub(crate) is_replicated: bool,
+    /// Sessions keep the connection that they have got here (multiplex = 0).
+    pub(crate) keeps_connections: bool,
+    pub(crate) absent: String,
+    pub(crate) balancing: Balancing,
+    pub(crate) throttle: Arc<Throttle>,
+    pub(crate) holding: Option<Arc<Holding>>,
+    /// Results of reads up to this size are held back until they are complete.
+    pub(crate) retry_buffer_bytes: u32,
+    /// As which servers statements are read that go to it.
+    pub(crate) reads_as: Reading,
+}

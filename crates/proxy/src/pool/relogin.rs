@@ -1,0 +1,190 @@
+//! A connection lives longer than the rights of the account that it was logged in with: before it is lent to a session,
+//! it is logged in anew if something may have changed since, so that the server says again whom it lets in and to what.
+
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use weir_protocol::error::ServerError;
+use weir_sql::{Assignment, Dialect, Kind, Scope};
+
+use crate::client::session::Phase;
+use crate::server::connection::Expected;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// Any user may, and any connection without a role takes it, too.
+const LEAVE_ROLE: &[u8] = b"SET ROLE NONE";
+/// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
+const TEXT_BYTES_READ: usize = 4 << 10;
+
+impl Worker {
+    /// Lends an idle connection to a waiting session that is in no queue, or has it logged in anew for it.
+    pub(crate) fn lend_proven(&mut self, key: ConnectionKey, waiter: SessionKey) {
+        if !self.pools.needs_login(&self.ctx, &self.sessions[waiter], key) {
+            return self.lend(key, waiter);
+        }
+        let session = &self.sessions[waiter];
+        let (socket, identity) = (session.socket, session.identity);
+        let server = self.pools.connections[key].server;
+        self.pools.servers[server].waiters.push_front((waiter, socket));
+        self.change_identity(key, identity);
+    }
+
+    /// A server does not let a user in: those who wait for it as this user are told. Not those who came when this login had
+    /// begun already: meanwhile the account may be another.
+    pub(crate) fn refuse_waiters(
+        &mut self,
+        server: ServerIndex,
+        identity: usize,
+        began_at: Nanos,
+        code: u16,
+        message: &str,
+    ) {
+        // Numbers of which nothing is known here have the general SQLSTATE at servers, too.
+        let sqlstate = weir_protocol::sqlstate::of(code, self.ctx.snapshot.is_mariadb).unwrap_or(*b"HY000");
+        let error = ServerError { code, sqlstate };
+        let endpoint = self.pools.servers[server].server.endpoint.clone();
+        let user = self.pools.identities.0[identity].account.user.username.clone();
+        tracing::warn!(server = endpoint, user, error = message, "the server refuses the user");
+        for (key, socket) in self.pools.servers[server].waiters.clone() {
+            let is_meant = self.is_waiting(key, socket)
+                && self.sessions[key].identity == identity
+                && matches!(self.sessions[key].phase, Phase::Waiting(since) if since <= began_at);
+            if is_meant {
+                self.pools.leave_queues(&self.sessions[key]);
+                let text = format!("{endpoint} refuses user '{user}': {message}");
+                self.sessions[key].phase = Phase::Running;
+                self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &text);
+                self.answered_here(key);
+            }
+        }
+        self.supply(server);
+    }
+}
+
+/// Whether a statement changes accounts, or what sessions begin with. In doubt it does; but what a session sets for itself
+/// is not to cost everybody a login, whatever its variables are called.
+fn changes_beginnings(kind: Kind, text: &[u8], dialect: Dialect) -> bool {
+    let says = |words: &[&[u8]]| {
+        let text = text.get(..TEXT_BYTES_READ).unwrap_or(text);
+        words.iter().any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    };
+    match kind {
+        Kind::Grant
+        | Kind::Revoke
+        | Kind::RenameUser
+        | Kind::SetPassword
+        | Kind::SetDefaultRole
+        | Kind::Install => true,
+        // Of tables, logs or counters it says nothing about accounts.
+        Kind::Flush => says(&[b"PRIVILEGES"]),
+        Kind::Create | Kind::Alter | Kind::Drop => says(&[b"USER", b"ROLE"]),
+        // PASSWORD and DEFAULT ROLE may stand behind variables: then it is no list of variables.
+        Kind::Set => {
+            let own = |assignment: &Assignment| {
+                assignment.user_variable || matches!(assignment.scope, Scope::Session | Scope::Unscoped)
+            };
+            says(&[b"GLOBAL", b"PERSIST", b"PASSWORD", b"ROLE"])
+                && weir_sql::assignments(text, dialect).is_none_or(|list| !list.iter().all(own))
+        }
+        Kind::SetTransaction => says(&[b"GLOBAL"]),
+        _ => false,
+    }
+}
+
+/// Errors that are between a server and one user: access denied, also to a schema or for its plugin, locked, blocked
+/// after failures, with a password that has expired. Others are let in.
+pub(crate) fn is_about_user(code: u16) -> bool {
+    matches!(code, 1044 | 1045 | 1251 | 1524 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151)
+}
+
+impl Pools {
+    /// Whether accounts or defaults may have changed since the connection was logged in.
+    fn is_login_outdated(&self, ctx: &Context, key: ConnectionKey) -> bool {
+        let connection = &self.connections[key];
+        let limit = ctx.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
+        connection.renewal != self.servers[connection.server].server.shared.renewal()
+            || (limit > 0 && ctx.now.saturating_sub(connection.logged_in_at) > limit)
+    }
+}
+
+impl ServerConnection {
+    /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11), for a user who
+    /// was never granted it, or does not have it any more. Should the server refuse, the connection is not used.
+    pub(crate) fn leave_role(&mut self, ctx: &mut Context) {
+        if self.greeted.is_mariadb {
+            self.send_query(ctx, LEAVE_ROLE);
+            self.expect(ctx, Expected::LeaveRole);
+        }
+    }
+}
+
+impl Pools {
+    /// Whether a connection has to be logged in anew before this session gets it. A login that began while the session
+    /// was waiting already is recent enough: who waits is served, however often accounts change.
+    pub(crate) fn needs_login(&self, ctx: &Context, session: &Session, key: ConnectionKey) -> bool {
+        let Phase::Waiting(since) = session.phase else {
+            return self.is_login_outdated(ctx, key);
+        };
+        self.is_login_outdated(ctx, key) && since > self.connections[key].logged_in_at
+    }
+
+    /// A session's statement has succeeded: did it change accounts or what sessions begin with? All servers are told,
+    /// as most have their accounts from the one that was written to. When another server has the change the monitor
+    /// sees, as it sees those that no text shows: CALL, EXECUTE, several statements.
+    ///
+    /// Changes of the tables in the schema mysql do not count: they take effect with FLUSH PRIVILEGES.
+    pub(crate) fn note_renewal(&self, session: &Session) {
+        let kind = session.execution.statement.kind;
+        let is_due = changes_beginnings(kind, session.statement_text(), session.dialect);
+        if is_due {
+            tracing::debug!(session = session.id, "accounts or defaults may have changed");
+            for pool in &self.servers {
+                pool.server.shared.renew();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(text: &str) -> bool {
+        let dialect = Dialect::default();
+        changes_beginnings(weir_sql::scan(text.as_bytes(), dialect).kind, text.as_bytes(), dialect)
+    }
+
+    #[test]
+    fn what_changes_accounts_or_globals_is_told_from_what_is_only_called_so() {
+        for text in [
+            "GRANT r TO u",
+            "create or replace user u",
+            "DROP ROLE r",
+            "ALTER USER u ACCOUNT LOCK",
+            "FLUSH PRIVILEGES",
+            "SET GLOBAL sql_mode = ''",
+            "SET @a = 1, @@global.autocommit = 0",
+            "SET PERSIST sql_mode = ''",
+            "SET time_zone = '+01:00', PASSWORD = PASSWORD('x')",
+            "SET time_zone = '+01:00', DEFAULT ROLE r",
+            "SET GLOBAL TRANSACTION READ ONLY",
+        ] {
+            assert!(changes(text), "{text}");
+        }
+        for text in [
+            "SET @role = 'admin'",
+            "SET @password_hash = '', @global_id = 7, time_zone = '+01:00'",
+            "SET SESSION sql_mode = @@global.sql_mode",
+            "CREATE TEMPORARY TABLE user_ids (id INT)",
+            "SET TRANSACTION READ ONLY",
+            "UPDATE users SET role = 1",
+        ] {
+            assert!(!changes(text), "{text}");
+        }
+    }
+}

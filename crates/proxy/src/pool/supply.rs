@@ -1,0 +1,649 @@
+//! Connections for those who wait: dials, hand-overs between users, and what becomes of a connection that nobody holds.
+
+mod sharing;
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::sync::Arc;
+
+use weir_protocol::error;
+use weir_session::defaults::Defaults;
+use weir_session::login::BackendLogin;
+use weir_session::pin::Pins;
+use weir_session::prepared::BackendStatements;
+use weir_session::state::State;
+
+use crate::client::session::Phase;
+use crate::outbox::{Order, Owner, SocketId};
+use crate::pool::pools::Pool;
+use crate::pool::relogin::is_about_user;
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::server::connection::HiddenCode;
+use crate::server::connection::Kill;
+use crate::server::connection::Purpose;
+use crate::server::connection::ServerConnection;
+use crate::server::connection::Stage;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// Connections that one worker dials to one server at a time.
+const DIALS_MAX: u32 = 16;
+/// Up to so many connections to a server are opened by a worker as soon as somebody waits. With more, waiting a
+/// moment for one of them is better than opening another: many statements over few connections wake servers,
+/// proxy and clients less often, for all three.
+const OPEN_AT_ONCE: u32 = 8;
+/// That moment: who has waited longer gets a connection opened.
+const PATIENCE_NS: Nanos = 10_000_000;
+/// So many of those who wait are looked at for one who can use a connection as it is.
+const WAITERS_LOOKED_AT: usize = 64;
+/// Pauses after failed dials, once there have been enough to shun the server: doubled with each.
+const RETRY_FIRST_NS: Nanos = 20_000_000;
+/// Longest pause.
+const RETRY_MAX_NS: Nanos = 2_000_000_000;
+/// Connections end by up to so much before connection_max_age_ms.
+const AGE_JITTER_PERMILLE: u64 = 250;
+/// Errors at a login that say nothing about the server: no such schema (1049), and the user's own limits (1203, 1226).
+const OWN_FAULTS: [u16; 3] = [1049, 1203, 1226];
+
+impl Worker {
+    /// Sees to it that the waiters of a server get connections.
+    pub(crate) fn supply(&mut self, server: ServerIndex) {
+        loop {
+            let pool = &mut self.pools.servers[server];
+            while let Some((key, socket)) = pool.waiters.front().copied() {
+                let waits = self.sessions.get(key).is_some_and(|s| {
+                    s.socket == socket && matches!(s.phase, crate::client::session::Phase::Waiting(_))
+                });
+                if waits {
+                    break;
+                }
+                pool.waiters.pop_front();
+            }
+            let coming = pool.dialing + pool.handovers;
+            if pool.waiters.len() <= coming as usize {
+                return;
+            }
+            if !pool.idle.is_empty() {
+                // Idle connections of this identity would have been taken already: these are other users'.
+                self.hand_over(server);
+                continue;
+            }
+            if pool.failures > 0 && pool.retry_at > self.ctx.now {
+                return pool.supply_again(pool.retry_at);
+            }
+            if pool.open >= OPEN_AT_ONCE
+                && let Some((key, _)) = pool.waiters.front()
+                && let Phase::Waiting(since) = self.sessions[*key].phase
+                && self.ctx.now < since + PATIENCE_NS
+            {
+                return pool.supply_again(since + PATIENCE_NS);
+            }
+            if pool.dialing >= DIALS_MAX || (pool.failures > 0 && pool.dialing > 0) {
+                return;
+            }
+            let front = pool.waiters.front().map(|(key, _)| self.sessions[*key].execution.served_by);
+            match self.pools.may_open(&self.ctx, server, front) {
+                Ok(true) => self.dial(server),
+                Ok(false) => return self.pools.ask_other_workers(&self.ctx, server),
+                Err(at) => return self.pools.servers[server].supply_again(at),
+            }
+        }
+    }
+
+    /// Gives an idle connection to the first waiter who can use it as it is, else that of another user to the first.
+    fn hand_over(&mut self, server: ServerIndex) {
+        let pool = &self.pools.servers[server];
+        for (at, (key, socket)) in pool.waiters.iter().take(WAITERS_LOOKED_AT).enumerate() {
+            let wanted = self.sessions.get(*key).map(|session| session.identity);
+            let fits =
+                |connection: &ConnectionKey| Some(self.pools.connections[*connection].identity) == wanted;
+            if let Some(idle) = pool.idle.iter().rposition(fits)
+                && self.is_waiting(*key, *socket)
+            {
+                let (key, pool) = (*key, &mut self.pools.servers[server]);
+                let connection = pool.idle.remove(idle);
+                pool.waiters.remove(at);
+                return self.lend_proven(connection, key);
+            }
+        }
+        let Some((key, _)) = pool.waiters.front().copied() else { return };
+        // A connection can still be opened: leave the other users theirs.
+        let may_dial = pool.dialing < DIALS_MAX && pool.retry_at <= self.ctx.now;
+        let hostgroup = Some(self.sessions[key].execution.served_by);
+        if may_dial && self.pools.may_open(&self.ctx, server, hostgroup) == Ok(true) {
+            return self.dial(server);
+        }
+        let wanted = self.sessions[key].identity;
+        let connection = self.pools.servers[server].idle.remove(0);
+        self.change_identity(connection, wanted);
+    }
+
+    /// Logs an open connection in as somebody else; where that can't be, closes it and dials with its right.
+    pub(crate) fn change_identity(&mut self, connection: ConnectionKey, identity: usize) {
+        self.fetch_retained(connection, SessionKey::MAX);
+        if !self.pools.connections[connection].expected.is_empty() {
+            // Once these replies are in.
+            self.pools.connections[connection].next_identity = Some(identity);
+            return;
+        }
+        let server = self.pools.connections[connection].server;
+        let capabilities = self.pools.identities.0[identity].capabilities;
+        let is_same_capabilities = self.pools.connections[connection].capabilities == capabilities;
+        let credential = self.pools.credential(identity);
+        // The server's own init_connect runs on new connections only.
+        // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
+        let may_have_role = self.pools.connections[connection].is_suspect
+            && self.pools.connections[connection].greeted.is_mariadb;
+        let is_like_fresh = !self.pools.connections[connection].defaults.runs_init_connect()
+            && !may_have_role
+            && !self.pools.connections[connection].forgets_its_sql_mode();
+        let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
+            self.pools.connections[connection].identity = identity;
+            self.pools.connections[connection].capabilities = capabilities;
+            return self.dial_instead(connection);
+        };
+        let account = self.pools.identities.0[identity].account.clone();
+        let extra = capabilities;
+        self.pools.servers[server].handovers += 1;
+        self.pools.servers[server].comes_as(identity);
+        let timeout = self.ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        self.ctx.timers.dial(self.pools.connections[connection].socket, self.ctx.now + timeout);
+        let key = connection;
+        let connection = &mut self.pools.connections[key];
+        connection.identity = identity;
+        connection.renewal = self.pools.servers[server].server.shared.renewal();
+        connection.logged_in_at = self.ctx.now;
+        connection.stage = Stage::HandingOver;
+        connection.forget_sessions();
+        connection.state = self.ctx.fresh.clone();
+        self.pools.connections[key].leave_role(&mut self.ctx);
+        let connection = &mut self.pools.connections[key];
+        let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
+        let takes_attributes = connection.greeted.takes_attributes;
+        let attributes = if takes_attributes { self.ctx.shared.attributes.clone() } else { Arc::default() };
+        let login = BackendLogin::change_user(
+            account.user.username.as_bytes(),
+            credential,
+            extra,
+            connection.tls.is_some(),
+            attributes,
+            buffer,
+        );
+        connection.login = Some(Box::new(login));
+        self.ctx.statistics.totals.server_change_user += 1;
+        self.pools.connections[key].expect(&self.ctx, Expected::ChangeUser);
+    }
+
+    /// Closes a connection that nobody has, and dials one for the same identity with its right.
+    pub(crate) fn dial_instead(&mut self, key: ConnectionKey) {
+        let ServerConnection { server, identity, hostgroup, .. } = self.pools.connections[key];
+        self.pools.connections[key].has_credit = false;
+        self.pools.servers[server].open -= 1;
+        self.discard(key, None);
+        self.dial_as(server, identity, hostgroup);
+    }
+
+    /// Opens a connection for the first waiter for whom none is coming; the right to do so has been taken.
+    pub(crate) fn dial(&mut self, server: ServerIndex) {
+        let pool = &self.pools.servers[server];
+        let mut coming = pool.coming.clone();
+        let mut wanted = pool.waiters.iter().filter_map(|(key, _)| {
+            let session = self.sessions.get(*key)?;
+            Some((session.identity, session.execution.served_by))
+        });
+        let first = wanted.clone().next();
+        let uncovered =
+            wanted.find(|(identity, _)| match coming.iter_mut().find(|(known, _)| known == identity) {
+                Some((_, count)) if *count > 0 => {
+                    *count -= 1;
+                    false
+                }
+                _ => true,
+            });
+        let Some((identity, hostgroup)) = uncovered.or(first) else {
+            pool.server.close_one();
+            return;
+        };
+        self.dial_as(server, identity, hostgroup);
+    }
+
+    /// Opens a connection for this identity, and counts it for this hostgroup; the right to do so has been taken.
+    pub(crate) fn dial_as(&mut self, server: ServerIndex, identity: usize, hostgroup: u32) {
+        self.pools.servers[server].dialing += 1;
+        self.pools.servers[server].comes_as(identity);
+        self.pools.servers[server].open += 1;
+        self.pools.count_open(server, hostgroup);
+        self.open_backend(server, identity, Purpose::Pool, hostgroup);
+    }
+
+    /// Opens a connection that carries one KILL; it does not count against max_connections, else a server
+    /// whose connections all hang could not be freed.
+    pub(crate) fn dial_kill(&mut self, server: ServerIndex, identity: usize, kill: Kill) {
+        self.open_backend(server, identity, Purpose::Kill(kill), 0);
+    }
+
+    fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, hostgroup: u32) {
+        let tls = self.pools.servers[server].server.tls.clone();
+        let defaults = self.ctx.defaults.intern(Defaults::default());
+        let renewal = self.pools.servers[server].server.shared.renewal();
+        let entry = self.pools.connections.vacant_entry();
+        let key = entry.key();
+        let socket = self.ctx.out.open(Owner::Server(key));
+        entry.insert(ServerConnection {
+            key,
+            socket,
+            server,
+            identity,
+            capabilities: self.pools.identities.0[identity].capabilities,
+            purpose,
+            tls: tls.clone(),
+            login: None,
+            greeted: Default::default(),
+            stage: Stage::Dialing,
+            state: self.ctx.fresh.clone(),
+            defaults,
+            renewal,
+            logged_in_at: self.ctx.now,
+            holder: None,
+            retained_for: None,
+            is_suspect: false,
+            unproven: None,
+            last_holder: None,
+            hidden_code_of: HiddenCode::default(),
+            is_tracked: false,
+            expected: Default::default(),
+            reply: weir_protocol::response::ReplyReader::new(weir_protocol::response::ReplyKind::Simple, 1),
+            inbox: Vec::new(),
+            statements: BackendStatements::default(),
+            discard_reason: None,
+            kills_pending: 0,
+            idle_since: self.ctx.now,
+            asked_at: self.ctx.now,
+            opened_at: self.ctx.now,
+            early_permille: self.ctx.random.next() % AGE_JITTER_PERMILLE,
+            has_credit: purpose == Purpose::Pool,
+            hostgroup,
+            has_served: false,
+            next_identity: None,
+            insert_id: Some(0),
+            found_rows: Some(0),
+            row_count: None,
+            has_conditions: false,
+            reply_rows: 0,
+            settle_bytes: Vec::new(),
+            settle_again: false,
+            is_rejected: false,
+            settle_refusals: 0,
+            releases_by_default: false,
+            is_hurried: false,
+        });
+        let addr = self.pools.servers[server].server.addr;
+        let timeout = self.ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        self.ctx.timers.dial(socket, self.ctx.now + timeout);
+        match self.pools.credential(identity) {
+            Ok(credential) => {
+                let user = &self.pools.identities.0[identity];
+                let name = user.account.user.username.as_bytes();
+                let (extra, attributes) = (user.capabilities, self.ctx.shared.attributes.clone());
+                let login = BackendLogin::new(name, credential, extra, tls.is_some(), attributes);
+                self.pools.connections[key].login = Some(Box::new(login));
+                self.ctx.out.order(Order::Connect(socket, addr));
+            }
+            Err(message) => self.dial_failed(key, Some(error::ACCESS_DENIED.code), &message),
+        }
+    }
+
+    /// A connection could not be made or logged in; `code` is the server's error, if it gave one.
+    pub(crate) fn dial_failed(&mut self, key: ConnectionKey, code: Option<u16>, message: &str) {
+        let connection = &self.pools.connections[key];
+        let (server, socket, purpose) = (connection.server, connection.socket, connection.purpose);
+        let (identity, hostgroup) = (connection.identity, connection.hostgroup);
+        self.ctx.timers.dial_ended(socket);
+        if let Purpose::Kill(kill) = purpose {
+            let was_sent = !self.pools.connections[key].expected.is_empty();
+            let server = &self.pools.servers[server].server.endpoint;
+            tracing::warn!(server, error = message, was_sent, "KILL failed");
+            self.discard(key, None);
+            return self.kill_failed(kill, was_sent);
+        }
+        self.pools.servers[server].counts.of(hostgroup).failed += 1;
+        self.ctx.statistics.totals.server_connections_failed += 1;
+        if let Some(code) = code.filter(|code| is_about_user(*code)) {
+            // That is between this user and the server: nobody else is to suffer for it.
+            let began_at = self.pools.connections[key].logged_in_at;
+            self.discard(key, None);
+            return self.refuse_waiters(server, identity, began_at, code, message);
+        }
+        let pool = &mut self.pools.servers[server];
+        pool.failures += 1;
+        pool.last_error = message.into();
+        let variables = &self.ctx.snapshot.variables;
+        let pause = if pool.failures < variables.failures_to_shun() {
+            variables.connect_retries_delay.as_nanos() as Nanos
+        } else {
+            RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS)
+        };
+        pool.retry_at = self.ctx.now + self.ctx.random.jitter(pause);
+        if !OWN_FAULTS.contains(&code.unwrap_or(0)) {
+            self.ctx.shared.connect_failed(&pool.server.endpoint, message);
+        }
+        tracing::warn!(
+            server = pool.server.endpoint,
+            failures = pool.failures,
+            retry_in_ms = (pool.retry_at - self.ctx.now) / 1_000_000,
+            error = message,
+            "connection to the server failed"
+        );
+        self.discard(key, None);
+        self.reroute_waiters(server);
+    }
+
+    /// Sends the waiters of a server that fails to look for another one.
+    pub(crate) fn reroute_waiters(&mut self, server: ServerIndex) {
+        let waiters = std::mem::take(&mut self.pools.servers[server].waiters);
+        for (key, socket) in waiters {
+            if self.is_waiting(key, socket) {
+                self.acquire(key);
+            }
+        }
+    }
+
+    /// A connection is logged in, set up and nobody's: it goes to the next in line, or rests.
+    pub(crate) fn offer(&mut self, key: ConnectionKey) {
+        let connection = &self.pools.connections[key];
+        let server = connection.server;
+        debug_assert!(connection.holder.is_none());
+        if let Some(discard_reason) = connection.discard_reason {
+            return self.discard(key, Some(discard_reason));
+        }
+        if connection.kills_pending > 0 || !connection.expected.is_empty() {
+            return; // fenced, or still owed replies: comes back here when it is through
+        }
+        let pool = &self.pools.servers[server];
+        if !pool.takes_work() || self.pools.is_stale(&self.ctx, key) {
+            return self.retire(key, DiscardReason::Stale);
+        }
+        if self.pools.connections[key].is_too_old(&self.ctx) {
+            return self.retire(key, DiscardReason::Aged);
+        }
+        if let Some(identity) = self.pools.connections[key].next_identity.take() {
+            return self.change_identity(key, identity);
+        }
+        self.pools.connections[key].idle_since = self.ctx.now;
+        while let Some((waiter, socket)) = self.next_waiter(server, key) {
+            if !self.is_waiting(waiter, socket) {
+                continue;
+            }
+            if self.sessions[waiter].identity == self.pools.connections[key].identity {
+                if self.gives_way(server, key) {
+                    let pool = &mut self.pools.servers[server];
+                    pool.waiters.push_front((waiter, socket));
+                    pool.has_asked = false;
+                    return self.supply(server);
+                }
+                if !self.pools.needs_login(&self.ctx, &self.sessions[waiter], key) {
+                    return self.lend(key, waiter);
+                }
+            }
+            self.pools.servers[server].waiters.push_front((waiter, socket));
+            return self.change_identity(key, self.sessions[waiter].identity);
+        }
+        self.pools.servers[server].has_asked = false;
+        if self.pools.can_spare(&self.ctx, server, key) && self.give_to_other_worker(server, key) {
+            return;
+        }
+        self.pools.servers[server].idle.push(key);
+    }
+
+    /// Takes the next in line for this connection out of the queue: the first, unless a connection for that one is
+    /// coming and another one can use this as it is. Else two identities, each with connections in the making, could
+    /// have them made anew for each other for ever.
+    fn next_waiter(&mut self, server: ServerIndex, key: ConnectionKey) -> Option<(SessionKey, SocketId)> {
+        let own = self.pools.connections[key].identity;
+        let identity = |waiter: &(SessionKey, SocketId)| {
+            self.is_waiting(waiter.0, waiter.1).then(|| self.sessions[waiter.0].identity)
+        };
+        let pool = &self.pools.servers[server];
+        let is_coming = |identity| pool.coming.iter().any(|(known, count)| *known == identity && *count > 0);
+        let first = pool.waiters.front().and_then(identity);
+        let at = match first {
+            Some(first) if first != own && is_coming(first) => {
+                let mut near = pool.waiters.iter().take(WAITERS_LOOKED_AT);
+                near.position(|waiter| identity(waiter) == Some(own)).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        self.pools.servers[server].waiters.remove(at)
+    }
+
+    /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is
+    /// offered again afterwards, and closed then.
+    pub(crate) fn retire(&mut self, key: ConnectionKey, discard_reason: DiscardReason) {
+        self.fetch_retained(key, SessionKey::MAX);
+        let connection = &self.pools.connections[key];
+        if connection.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
+            let server = connection.server;
+            self.pools.servers[server].idle.retain(|idle| *idle != key);
+            return;
+        }
+        self.discard(key, Some(discard_reason));
+    }
+
+    /// Closes a connection for good.
+    pub(crate) fn discard(&mut self, key: ConnectionKey, discard_reason: Option<DiscardReason>) {
+        self.drop_retained(key);
+        let connection = self.pools.connections.remove(key);
+        if let Some(discard_reason) = discard_reason {
+            self.ctx.statistics.totals.pool_discards += 1;
+            let server = &self.pools.servers[connection.server].server.endpoint;
+            tracing::debug!(
+                server,
+                thread_id = connection.greeted.thread_id,
+                ?discard_reason,
+                "backend connection closed"
+            );
+        }
+        self.ctx.timers.dial_ended(connection.socket);
+        self.ctx.out.close(connection.socket);
+        let pool = &mut self.pools.servers[connection.server];
+        pool.count_off(&connection);
+        pool.idle.retain(|idle| *idle != key);
+        if connection.has_credit {
+            pool.open -= 1;
+            pool.server.close_one();
+        }
+        let server = connection.server;
+        if !self.pools.servers[server].waiters.is_empty() {
+            self.pools.servers[server].supply_again(self.ctx.now);
+        }
+    }
+
+    /// Makes a connection fit for the next session after one that had these pins: everything is reset, and where
+    /// nobody knows what there was, that is proven; or the connection goes.
+    pub(crate) fn recycle(&mut self, key: ConnectionKey, left: Pins) {
+        let connection = &self.pools.connections[key];
+        if left.intersects(Pins::OUTLIVE_RESET) || connection.discard_reason.is_some() {
+            let discard_reason = connection.discard_reason.or(Some(DiscardReason::RoleLeft));
+            return self.discard(key, discard_reason);
+        }
+        if self.pools.connections[key].forgets_its_sql_mode() {
+            return self.discard(key, Some(DiscardReason::Stale));
+        }
+        let connection = &self.pools.connections[key];
+        let is_opaque = left.intersects(Pins::OPAQUE) || connection.is_suspect;
+        if is_opaque && !connection.greeted.is_mariadb {
+            // A login gives the roles that it should have (MySQL), whatever was made of them.
+            let identity = connection.identity;
+            return self.change_identity(key, identity);
+        }
+        if let Some(buffer) = self.ctx.out.buffer(connection.socket) {
+            weir_protocol::command::put_reset_connection(buffer);
+        }
+        self.pools.connections[key].expect(&self.ctx, Expected::Reset);
+        self.pools.set_up_again(&mut self.ctx, key, is_opaque);
+    }
+
+    /// A waiter that this connection was made for may be gone; what matters is who is first now.
+    pub(crate) fn now_ready(&mut self, key: ConnectionKey, socket: SocketId) {
+        self.ctx.timers.dial_ended(socket);
+        let server = self.pools.connections[key].server;
+        let pool = &mut self.pools.servers[server];
+        pool.count_off(&self.pools.connections[key]);
+        if self.pools.connections[key].stage == Stage::Dialing {
+            pool.counts.of(self.pools.connections[key].hostgroup).opened += 1;
+            self.ctx.statistics.totals.server_connections_opened += 1;
+        }
+        self.pools.connections[key].stage = Stage::Ready;
+        if pool.failures > 0 {
+            tracing::info!(server = pool.server.endpoint, "server accepts connections again");
+            pool.failures = 0;
+        }
+        self.offer(key);
+        // There is room for the next dial now.
+        self.supply(server);
+    }
+
+    /// The same, unless a pin holds it.
+    pub(crate) fn release_if_free(&mut self, key: SessionKey) {
+        if self.sessions[key].pins.is_empty() {
+            self.release(key);
+        }
+    }
+
+    /// A session leaves its lease behind, in order.
+    pub(crate) fn release(&mut self, key: SessionKey) {
+        let Some(lease) = self.detach(key) else { return };
+        self.ctx.statistics.totals.pool_returns += 1;
+        self.offer(lease);
+    }
+
+    /// A session leaves a lease that goes on as it is: what only that knows of the session is marked on it. Every lease
+    /// ends either here, or with [`Worker::lose_lease`], or with its session.
+    pub(crate) fn detach(&mut self, key: SessionKey) -> Option<ConnectionKey> {
+        let lease = self.sessions[key].lease?;
+        self.mark_retained(lease, key);
+        self.sessions[key].lease = None;
+        self.pools.connections[lease].holder = None;
+        Some(lease)
+    }
+}
+
+impl Pool {
+    /// Whether connections to it are worth keeping.
+    pub(crate) fn takes_work(&self) -> bool {
+        self.is_current && !self.server.is_leaving
+    }
+
+    /// Have the waiters looked after at this time, or sooner.
+    pub(crate) fn supply_again(&mut self, at: Nanos) {
+        self.supply_at = self.supply_at.min(at);
+    }
+
+    /// A connection is in the making for this identity.
+    fn comes_as(&mut self, identity: usize) {
+        let known = self.coming.iter().position(|(known, _)| *known == identity);
+        match known.or_else(|| self.coming.iter().position(|(_, count)| *count == 0)) {
+            Some(at) => {
+                let count = if known.is_some() { self.coming[at].1 } else { 0 };
+                self.coming[at] = (identity, count + 1);
+            }
+            None => self.coming.push((identity, 1)),
+        }
+    }
+
+    /// A connection is no longer in the making.
+    fn count_off(&mut self, connection: &ServerConnection) {
+        match (connection.purpose, connection.stage) {
+            (Purpose::Pool, Stage::Dialing) => self.dialing -= 1,
+            (Purpose::Pool, Stage::HandingOver) => self.handovers -= 1,
+            _ => return,
+        }
+        let known = self.coming.iter_mut().find(|(known, _)| *known == connection.identity);
+        if let Some((_, count)) = known {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+impl Pools {
+    /// Takes the right to open a connection for a hostgroup. False: max_connections leaves none.
+    ///
+    /// # Errors
+    /// The hostgroup has had all connections that it may have in this second; the time when the next one begins.
+    pub(crate) fn may_open(
+        &mut self,
+        ctx: &Context,
+        server: ServerIndex,
+        hostgroup: Option<u32>,
+    ) -> Result<bool, Nanos> {
+        let pool = &mut self.servers[server];
+        pool.is_throttled = false;
+        if !pool.server.try_open() {
+            return Ok(false);
+        }
+        let group = hostgroup.and_then(|hostgroup| self.groups.get(&hostgroup));
+        let allowed = group.map_or(Ok(()), |group| group.throttle.try_open(ctx.now));
+        if allowed.is_err() {
+            pool.server.close_one();
+            pool.is_throttled = true;
+        }
+        allowed.map(|()| true)
+    }
+
+    /// What logs this identity in at a server.
+    fn credential(&self, identity: usize) -> Result<weir_session::login::Credential, String> {
+        let account = &self.identities.0[identity].account;
+        let known = account.credential.lock().ok().and_then(|known| known.clone());
+        known.ok_or_else(|| format!("the password of user '{}' is not known yet", account.user.username))
+    }
+
+    pub(crate) fn is_stale(&self, ctx: &Context, key: ConnectionKey) -> bool {
+        let account = &self.identities.0[self.connections[key].identity].account;
+        let current = ctx.snapshot.users.get(account.user.username.as_bytes());
+        !current.is_some_and(|current| Arc::ptr_eq(current, account)) || self.is_encrypted_otherwise(key)
+    }
+
+    /// The configuration wants another encryption of connections to this server, or none, or some.
+    fn is_encrypted_otherwise(&self, key: ConnectionKey) -> bool {
+        let connection = &self.connections[key];
+        match (&connection.tls, &self.servers[connection.server].server.tls) {
+            (Some(here), Some(wanted)) => !Arc::ptr_eq(here, wanted),
+            (None, None) => false,
+            _ => true,
+        }
+    }
+
+    pub(crate) fn server_index(&self, endpoint: &str) -> Option<ServerIndex> {
+        let mut of_name =
+            self.servers.iter().enumerate().filter(|(_, pool)| pool.server.endpoint == endpoint);
+        let first = of_name.clone().next();
+        of_name.find(|(_, pool)| pool.is_current).or(first).map(|(index, _)| index)
+    }
+}
+
+impl ServerConnection {
+    /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
+    pub(crate) fn is_too_old(&self, ctx: &Context) -> bool {
+        let limit = ctx.snapshot.variables.connection_max_age_ms.as_nanos() as Nanos;
+        let age_max = limit - limit / 1000 * self.early_permille;
+        limit > 0 && self.has_served && ctx.now.saturating_sub(self.opened_at) > age_max
+    }
+}
+
+impl Pools {
+    /// Sets up a connection that has been reset.
+    pub(crate) fn set_up_again(&mut self, ctx: &mut Context, key: ConnectionKey, is_opaque: bool) {
+        let connection = &mut self.connections[key];
+        connection.forget_sessions();
+        let schema = connection.state.schema().to_vec();
+        self.connections[key].state = ctx.interner.intern(State::fresh().with_schema(&schema));
+        self.set_up(ctx, key);
+        if is_opaque && self.connections[key].greeted.is_mariadb {
+            self.connections[key].verify(ctx);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Writes wait while this Weir does not know for sure which server is the writer: several Weirs in front of a cluster
+//! agree on that for a time, the lease, which the monitor extends.
+//!
+//! What may have effects and is on its way when the lease lapses is not to arrive later, when others may have another
+//! writer:
+//!
+//! | on its way | so |
+//! | --- | --- |
+//! | a command that is not complete yet | it ends with its connection, and has had no effect |
+//! | a file of LOAD DATA LOCAL; a statement that the system has not taken from Weir yet | the same, but nobody knows (08007) |
+//! | a statement that the system has | what the server has not acknowledged is not sent again: the connection ends, and nobody knows |
+//!
+//! What the server has when the lease lapses may run on there.
+
+use crate::client::session::Session;
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_sql::Kind;
+
+use crate::client::session::Execution;
+use crate::client::session::Phase;
+use crate::outbox::Order;
+use crate::pool::pools::Pool;
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::server::replies::LEASE_LOST;
+use crate::server::replies::OUTCOME_UNKNOWN;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// How often it is looked whether the lease has been extended.
+const LOOK_EVERY_NS: Nanos = 5_000_000;
+
+/// Within so much time a server has to acknowledge what is on its way to it when its lease lapses. Looked at only when the
+/// system would send it once more.
+const LATE_BYTES: Duration = Duration::from_millis(1);
+
+/// For people.
+pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
+
+impl Execution {
+    /// Whether it may change something on a server.
+    pub(crate) fn may_have_effects(&self) -> bool {
+        let only_undoes = self.statement.kind == Kind::Rollback && !self.statement.multi;
+        !self.is_read && !self.kind.is_harmless() && !only_undoes
+    }
+
+    /// Whether it begins or ends a transaction. Where none is open, that begins one that is lost with the connection, or
+    /// ends none.
+    pub(crate) fn is_boundary(&self) -> bool {
+        let kind = self.statement.kind;
+        let begins_or_ends =
+            matches!(kind, Kind::Begin | Kind::StartTransactionReadOnly | Kind::Commit | Kind::Rollback);
+        begins_or_ends && !self.statement.multi
+    }
+
+    /// Whether the client's statement may have had an effect on the server that has not answered it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.is_sent && !self.is_read && !self.kind.is_harmless()
+    }
+}
+
+impl Pool {
+    /// When what is on its way to the server has to be looked at.
+    pub(crate) fn lapses_at(&self) -> Nanos {
+        if self.has_lost_write_lease {
+            Nanos::MAX
+        } else {
+            self.server.shared.writes_until_ns.load(Ordering::Acquire)
+        }
+    }
+}
+
+impl Worker {
+    /// Sees to what is on its way to servers whose lease has lapsed since this was looked at last.
+    pub(crate) fn look_at_leases(&mut self) {
+        for server in 0..self.pools.servers.len() {
+            let has_lost_write_lease = !self.pools.servers[server].server.shared.may_write_at(self.ctx.now);
+            if std::mem::replace(&mut self.pools.servers[server].has_lost_write_lease, has_lost_write_lease)
+                != has_lost_write_lease
+                && has_lost_write_lease
+            {
+                self.stop_late_writes(server);
+            }
+        }
+    }
+
+    fn stop_late_writes(&mut self, server: ServerIndex) {
+        let is_under_way = |lease: ConnectionKey, holder: SessionKey| {
+            let session = &self.sessions[holder];
+            let connection = &self.pools.connections[lease];
+            let is_owed = connection.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
+            is_owed
+                && session.lease == Some(lease)
+                && session.execution.is_sent
+                && session.execution.may_have_effects()
+        };
+        let of_server = self.pools.connections.iter().filter(|(_, connection)| connection.server == server);
+        let held = of_server.filter_map(|(lease, connection)| Some((lease, connection.holder?)));
+        let under_way: Vec<_> = held.filter(|(lease, holder)| is_under_way(*lease, *holder)).collect();
+        for (lease, holder) in under_way {
+            let session = &self.sessions[holder];
+            let socket = self.pools.connections[lease].socket;
+            let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+            if is_flowing || session.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
+                self.give_up_late(lease, holder);
+            } else {
+                self.pools.connections[lease].is_hurried = true;
+                self.ctx.out.order(Order::AcknowledgeWithin(socket, LATE_BYTES));
+            }
+        }
+    }
+
+    /// Whether what flows to a server may go on; if not, the session is over.
+    pub(crate) fn may_flow(&mut self, lease: ConnectionKey, holder: SessionKey) -> bool {
+        let may = self.pools.may_send(
+            &self.ctx,
+            self.pools.connections[lease].server,
+            &self.sessions[holder].execution,
+        );
+        if !may {
+            self.give_up_late(lease, holder);
+        }
+        may
+    }
+
+    /// Ends a statement that has not gone out whole in time, with its connection and its session.
+    fn give_up_late(&mut self, lease: ConnectionKey, holder: SessionKey) {
+        let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
+        let session = &self.sessions[holder];
+        let is_incomplete = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let (error, fate) = match is_incomplete {
+            true => (LEASE_LOST, "it had no effect"),
+            false => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
+        };
+        let pins = session.all_pins();
+        let state =
+            if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
+        let message =
+            format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still on its way{state}: {fate}");
+        let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+        self.ctx.out.abort(self.pools.connections[lease].socket);
+        self.pools.connections[lease].holder = None;
+        self.discard(lease, Some(DiscardReason::Lapsed));
+        self.sessions[holder].lose_lease();
+        match file_at {
+            Some(sequence) => self.break_off(holder, Some(sequence), error, &message),
+            None => self.fail_session(holder, error, &message),
+        }
+    }
+
+    /// Keeps a statement back that is ready to be sent and may not be; true if it was. What has to stay on its connection
+    /// waits there, the rest looks for a server anew.
+    pub(crate) fn keep_back(&mut self, lease: ConnectionKey, holder: SessionKey) -> bool {
+        let server = self.pools.connections[lease].server;
+        if self.pools.may_send(&self.ctx, server, &self.sessions[holder].execution) {
+            return false;
+        }
+        if self.pools.stays(&self.sessions[holder]) || self.sessions[holder].upload.is_some() {
+            let session = &mut self.sessions[holder];
+            let since = *session.execution.kept_back_since.get_or_insert(self.ctx.now);
+            session.phase = Phase::Waiting(since);
+            self.pools.parked.push_back((holder, session.socket));
+            self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
+            return true;
+        }
+        self.detach(holder);
+        self.sessions[holder].phase = Phase::Waiting(self.ctx.now);
+        self.offer(lease);
+        self.acquire(holder);
+        true
+    }
+}
+
+impl Pools {
+    /// Whether the session's statement may be sent to a server now.
+    pub(crate) fn may_send(&self, ctx: &Context, server: ServerIndex, execution: &Execution) -> bool {
+        self.servers[server].server.shared.may_write_at(ctx.now) || !execution.may_have_effects()
+    }
+}
+
+impl ServerConnection {
+    /// The session's statement is answered: its connection has all the time again.
+    pub(crate) fn end_hurry(&mut self, ctx: &mut Context) {
+        if std::mem::take(&mut self.is_hurried) {
+            ctx.out.order(Order::AcknowledgeWithin(self.socket, Duration::ZERO));
+        }
+    }
+}
+
+impl Pools {
+    /// Why a statement waits that has its connection, for people.
+    pub(crate) fn why_kept_back(&self, session: &Session) -> Option<String> {
+        let server = self.connections.get(session.lease?)?.server;
+        Some(format!("{}: {NO_WRITE_LEASE}", self.servers[server].server.endpoint))
+    }
+}

@@ -1,0 +1,224 @@
+//! Proof that a connection is as a login leaves it, after a session that may have done anything; and that its server still
+//! reports what happens there.
+
+use crate::client::session::Session;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_protocol::ok::OkPacket;
+use weir_protocol::response::BrokenReply;
+use weir_protocol::wire::Reader;
+use weir_session::pin::Pins;
+use weir_sql::{Kind, Scope};
+
+use crate::client::session::CommandKind;
+use crate::client::session::Phase;
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::SessionKey;
+
+/// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
+/// (MariaDB 10.11). As binary strings, in whatever character set results are.
+const VERIFY: &[u8] = b"SELECT CAST(CONVERT(DATABASE() USING utf8mb4) AS BINARY), \
+    CAST(CONVERT(IF(CURRENT_ROLE() <=> (SELECT ROLE_NAME FROM information_schema.APPLICABLE_ROLES \
+    WHERE IS_DEFAULT = 'YES' LIMIT 1), 'login', 'other') USING latin1) AS BINARY)";
+
+/// Whether a MySQL tracks as a connection's set-up has asked it to.
+const TRACKS: &str = "SELECT @@session.session_track_system_variables = '*' AND @@session.session_track_schema \
+    AND @@session.session_track_state_change AND @@session.session_track_transaction_info = 'CHARACTERISTICS'";
+
+/// What a connection to a MariaDB has said.
+#[derive(Debug, PartialEq, Eq)]
+struct Verified {
+    schema: Vec<u8>,
+    has_role_of_login: bool,
+}
+
+impl Worker {
+    /// The answer is in.
+    pub(crate) fn verified(&mut self, key: ConnectionKey) {
+        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
+        let verified = last_row(&bytes);
+        let holder = self.pools.connections[key].holder;
+        if let Some(verified) = &verified {
+            let state = self.pools.connections[key].state.with_schema(&verified.schema);
+            self.pools.connections[key].state = self.ctx.interner.intern(state);
+            if let Some(holder) = holder {
+                let state = self.sessions[holder].state.with_schema(&verified.schema);
+                let state = self.ctx.interner.intern(state);
+                self.sessions[holder].set_state(&mut self.ctx, state);
+            }
+        }
+        let is_clean = verified.is_some_and(|verified| verified.has_role_of_login);
+        match holder {
+            // Its own COM_RESET_CONNECTION: the role stays, as it does at a server.
+            Some(holder) if !is_clean => self.sessions[holder].pins.insert(Pins::ROLE),
+            Some(holder) => self.release_when_idle(key, holder),
+            None if !is_clean => self.pools.connections[key].discard_reason = Some(DiscardReason::RoleLeft),
+            None => {}
+        }
+        self.go_on(key);
+    }
+
+    /// The answer is in. What does not track may have hidden anything: the connection goes.
+    pub(crate) fn tracks_answered(&mut self, key: ConnectionKey) {
+        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
+        if bytes.ends_with(b"\x011") {
+            self.pools.connections[key].unproven = None;
+            return self.go_on(key);
+        }
+        tracing::warn!(
+            "session tracking is off on a connection after a statement that has failed: closing it"
+        );
+        let connection = &mut self.pools.connections[key];
+        connection.discard_reason = Some(DiscardReason::SyncFailed);
+        if let Some(holder) = connection.holder.take() {
+            self.sessions[holder].lose_lease();
+            self.sessions[holder].phase = Phase::Waiting(self.ctx.now);
+            self.acquire(holder);
+        }
+        self.go_on(key);
+    }
+
+    /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
+    fn release_when_idle(&mut self, key: ConnectionKey, holder: SessionKey) {
+        let is_idle = matches!(self.sessions[holder].phase, Phase::Idle);
+        if is_idle && self.sessions[holder].lease == Some(key) && !self.pools.stays(&self.sessions[holder]) {
+            self.detach(holder);
+        }
+    }
+}
+
+/// Whether a name in a list of SET is that of a variable that is reported.
+fn may_be_variable(name: &str) -> bool {
+    !matches!(
+        name,
+        "password"
+            | "role"
+            | "default"
+            | "transaction"
+            | "transaction_isolation"
+            | "transaction_read_only"
+            | "tx_isolation"
+            | "tx_read_only"
+    )
+}
+
+/// A connection that tracks must report what Weir has just set on it; else nobody knows what is set there.
+pub(crate) fn must_report(ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
+    if ok.session_state.is_empty() {
+        tracing::warn!(
+            "a server does not report what was set on a connection: session tracking is off there"
+        );
+        return Err(BrokenReply::Malformed);
+    }
+    Ok(())
+}
+
+/// The last row among these packets.
+fn last_row(bytes: &[u8]) -> Option<Verified> {
+    let mut rest = bytes;
+    let mut row = None;
+    while let Some(header) = Header::parse(rest) {
+        let end = HEADER_LEN + header.len;
+        row = rest.get(HEADER_LEN..end);
+        rest = rest.get(end..)?;
+    }
+    let mut reader = Reader::new(row?);
+    const NULL: u8 = 0xFB;
+    let schema = match row?.first() {
+        Some(&NULL) => {
+            reader.u8().ok()?;
+            Vec::new()
+        }
+        _ => reader.lenenc_bytes().ok()?.to_vec(),
+    };
+    Some(Verified { schema, has_role_of_login: reader.lenenc_bytes().ok()? == b"login" })
+}
+
+impl Session {
+    fn sets_session_variable(&self) -> bool {
+        let text = match &self.execution.rewritten {
+            Some(rewritten) => rewritten,
+            None => self.statement_text(),
+        };
+        let assignments = weir_sql::assignments(text, self.dialect).unwrap_or_default();
+        assignments.iter().any(|assignment| {
+            let is_sessions = matches!(assignment.scope, Scope::Session | Scope::Unscoped);
+            // Unscoped ones behind `@@` are not reported in a prepared statement or a long text.
+            let is_reported =
+                assignment.scope == Scope::Session || text.get(assignment.range.start) != Some(&b'@');
+            !assignment.user_variable && is_sessions && is_reported && may_be_variable(&assignment.name)
+        })
+    }
+}
+
+impl ServerConnection {
+    /// Asks a connection that was reset and set up whether it is as it should be.
+    pub(crate) fn verify(&mut self, ctx: &mut Context) {
+        self.send_query(ctx, VERIFY);
+        self.expect(ctx, Expected::Verify);
+    }
+}
+
+impl ServerConnection {
+    /// Asks a connection on which a statement of another session has failed whether it still tracks; true if it has to be asked.
+    pub(crate) fn asks_if_it_tracks(&mut self, ctx: &mut Context, session: &Session) -> bool {
+        if self.unproven.is_none_or(|by| by == session.socket) {
+            return false;
+        }
+        self.send_query(ctx, TRACKS.as_bytes());
+        self.expect(ctx, Expected::Tracks);
+        true
+    }
+
+    /// A statement that changes what servers report, and of which nothing was reported: somebody has switched session
+    /// tracking off on this connection. The session stays here, and leaves the connection to be wiped.
+    pub(crate) fn check_tracking(&mut self, session: &mut Session) {
+        let execution = &session.execution;
+        if !self.is_tracked || execution.statement.multi {
+            return;
+        }
+        let is_untold = match (execution.kind, execution.statement.kind) {
+            (CommandKind::InitDb, _) | (CommandKind::Query | CommandKind::Execute, Kind::Use) => {
+                !execution.reported.schema
+            }
+            (CommandKind::Query | CommandKind::Execute, Kind::Set) => {
+                !execution.reported.is_change() && session.sets_session_variable()
+            }
+            _ => false,
+        };
+        if is_untold {
+            tracing::warn!(
+                session = session.id,
+                "session tracking is off on a connection: it stays with its session"
+            );
+            self.is_tracked = false;
+            session.pins.insert(Pins::STATE_CHANGE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_whole_or_not_at_all() {
+        let row = |schema: &[u8], role: &[u8]| {
+            let mut packet = vec![(schema.len() + role.len()) as u8, 0, 0, 3];
+            packet.extend_from_slice(schema);
+            packet.extend_from_slice(role);
+            packet
+        };
+        let verified =
+            |schema: &[u8], is_login| Some(Verified { schema: schema.to_vec(), has_role_of_login: is_login });
+        assert_eq!(last_row(&row(b"\x04shop", b"\x05login")), verified(b"shop", true));
+        assert_eq!(last_row(&row(b"\xfb", b"\x05other")), verified(b"", false));
+        assert_eq!(last_row(&row(b"\x04shop", b"")), None);
+        assert_eq!(last_row(b""), None);
+        assert_eq!(last_row(&row(b"\x04shop", b"\x05login")[..8]), None);
+    }
+}

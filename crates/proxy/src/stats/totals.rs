@@ -1,0 +1,112 @@
+//! A worker's overall counters.
+
+/// Declares the counters once: as fields, and as something that adds up.
+macro_rules! totals {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
+        /// Counters of a worker since it was started, and a few that tell how things are now (`..._now`). They never begin
+        /// again.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[doc = $doc])+ pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign<&Self> for Totals {
+            fn add_assign(&mut self, other: &Self) {
+                $(self.$name = self.$name.saturating_add(other.$name);)*
+            }
+        }
+    };
+}
+
+totals! {
+    /// Clients that have connected.
+    clients_accepted,
+    /// Clients that were refused: a login that failed, or too many.
+    clients_refused,
+    /// Of these: a wrong user or password.
+    refused_password,
+    /// Of these: more than mysql-max_connections.
+    refused_max_connections,
+    /// Of these: more than the user's max_connections.
+    refused_max_user_connections,
+    /// Commands that clients have sent.
+    questions,
+    /// Bytes that clients have sent.
+    client_bytes_received,
+    /// Bytes sent to clients.
+    client_bytes_sent,
+    /// Bytes that servers have sent.
+    server_bytes_received,
+    /// Bytes sent to servers.
+    server_bytes_sent,
+    /// Errors that Weir has answered with itself.
+    errors_generated,
+    /// Statements that were answered with an error because they found no connection in time.
+    waits_timed_out,
+    /// Statements that took longer than mysql-long_query_time.
+    slow_queries,
+    /// COM_INIT_DB of clients.
+    client_init_db,
+    /// COM_STMT_PREPARE of clients.
+    client_prepares,
+    /// COM_STMT_EXECUTE of clients.
+    client_executes,
+    /// COM_STMT_CLOSE of clients.
+    client_closes,
+    /// COM_STMT_PREPARE that Weir has sent.
+    server_prepares,
+    /// COM_STMT_EXECUTE that Weir has sent.
+    server_executes,
+    /// COM_STMT_CLOSE that Weir has sent.
+    server_closes,
+    /// COM_CHANGE_USER that Weir has sent.
+    server_change_user,
+    /// COM_INIT_DB that Weir has sent to bring a session's schema to a connection.
+    server_init_db,
+    /// SET that Weir has sent to bring a session's variables to a connection.
+    server_set,
+    /// Connections to servers opened so far.
+    server_connections_opened,
+    /// Attempts to open one that failed.
+    server_connections_failed,
+    /// Times that a statement needed a connection that its session did not have.
+    pool_gets,
+    /// Times that one was idle, and ready at once.
+    pool_gets_immediate,
+    /// Times that a connection was lent.
+    pool_lends,
+    /// Times that a session gave one back.
+    pool_returns,
+    /// Connections closed for a reason other than the pool's size.
+    pool_discards,
+    /// Times that a session left a server with its user variables.
+    sessions_moved,
+    /// Times that one was to, and could not.
+    sessions_not_moved,
+    /// Statements that Weir has had killed at a server.
+    killed_queries,
+    /// Connections that Weir has had killed at a server.
+    killed_connections,
+    /// Nanoseconds in which servers were at work on statements, all statements together.
+    server_time_ns,
+    /// Sessions with an open transaction.
+    transactions_now,
+    /// Sessions that do or wait for something.
+    busy_now,
+    /// Clients connected.
+    clients_now,
+    /// Connections to servers, in use or not.
+    server_connections_now,
+    /// Prepared statements that clients have.
+    client_statements_now,
+    /// Prepared statements that connections have.
+    server_statements_now,
+    /// Different prepared statements that clients have.
+    statements_now,
+    /// Bytes that sessions keep of what their clients have sent.
+    client_buffer_bytes_now,
+    /// Bytes that connections keep of what servers have sent.
+    server_buffer_bytes_now,
+    /// Bytes of memory of sessions and connections themselves.
+    session_bytes_now,
+}

@@ -1,0 +1,109 @@
+//! Holds what all parts of a worker use: where bytes go, the time, the configuration, and what is counted.
+
+use std::collections::{HashSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use weir_routing::Router;
+use weir_session::defaults;
+use weir_session::prepared::Registry;
+use weir_session::state::{Interner, State};
+use weir_sql::{Dialect, Digester, Server as Reading};
+
+use super::keys::{Nanos, SessionKey};
+use super::random::Random;
+use super::timers::Timers;
+use crate::client::login_schema::KnownSchemas;
+use crate::client::refused_logins::Refusals;
+use crate::outbox::{Outbox, SocketId};
+use crate::server::statement_end::{CharsetAndCollation, NamesOnServer};
+use crate::shared::Shared;
+use crate::snapshot::Snapshot;
+use crate::stats::Statistics;
+use crate::stats::query_log::QueryLog;
+use crate::stats::statements::digest_options;
+
+/// See the module's text.
+pub(crate) struct Context {
+    /// What is to be done to sockets.
+    pub out: Outbox,
+    /// The time of the current event.
+    pub now: Nanos,
+    /// This worker's number.
+    pub worker: usize,
+    pub shared: Arc<Shared>,
+    pub snapshot: Arc<Snapshot>,
+    pub timers: Timers,
+    pub random: Random,
+    /// Sessions to look at again once the current event is dealt with.
+    pub runnable: VecDeque<(SessionKey, SocketId)>,
+    pub statistics: Statistics,
+    pub query_log: QueryLog,
+    pub refusals: Refusals,
+    pub interner: Interner,
+    pub fresh: Rc<State>,
+    pub defaults: defaults::Interner,
+    pub registry: Registry,
+    pub digester: Digester,
+    pub router: Router,
+    /// Patterns given up that the log knows of.
+    pub told_given_up: u64,
+    /// How statements are read where a session has not said otherwise; as which server is another matter, see
+    /// `plan::dialect`.
+    pub default_dialect: Dialect,
+    /// The servers as which all hostgroups read statements, if it is the same in all.
+    pub reads_as: Option<Reading>,
+    /// A server has told its sql_mode.
+    pub knows_sql_mode: bool,
+    /// What a `SET NAMES ...` does to (character_set_connection, collation_connection), by its text.
+    pub collations: HashMap<NamesOnServer, CharsetAndCollation>,
+    /// Users whose read-only transactions have turned out to need more than a reader gives.
+    pub read_only_on_writer: HashSet<String>,
+    pub known_schemas: KnownSchemas,
+    /// Variables that servers were asked about for lists of session_track_system_variables.
+    pub variable_names: HashSet<Box<str>>,
+}
+
+impl Context {
+    /// That of a worker with this number. `seed` is secret: scrambles are made from it.
+    pub(crate) fn new(
+        worker: usize,
+        shared: Arc<Shared>,
+        snapshot: Arc<Snapshot>,
+        seed: [u8; 32],
+        now: Nanos,
+    ) -> Self {
+        let statistics = Statistics::new(shared.full_tables.clone());
+        let query_log = QueryLog::new(shared.journal.feed(worker), worker);
+        let mut interner = Interner::default();
+        let fresh = interner.intern(State::fresh());
+        Self {
+            out: Outbox::default(),
+            now,
+            worker,
+            timers: Timers::new(now),
+            random: Random { seed, drawn: 0 },
+            runnable: VecDeque::new(),
+            statistics,
+            query_log,
+            refusals: Refusals::default(),
+            interner,
+            fresh,
+            defaults: defaults::Interner::default(),
+            registry: Registry::default(),
+            digester: Digester::new(digest_options(&snapshot)),
+            router: Router::new(&snapshot.rules),
+            told_given_up: 0,
+            default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
+            reads_as: None,
+            knows_sql_mode: false,
+            collations: HashMap::new(),
+            read_only_on_writer: HashSet::new(),
+            known_schemas: KnownSchemas::default(),
+            variable_names: HashSet::new(),
+            shared,
+            snapshot,
+        }
+    }
+}

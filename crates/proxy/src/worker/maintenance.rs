@@ -1,0 +1,203 @@
+//! Looking after connections and transactions, once a second: idle connections that need a ping, are too many or too
+//! old, connections opened in advance, transactions that take too long.
+
+use crate::pool::pools::Pools;
+use crate::server::connection::ServerConnection;
+use crate::worker::context::Context;
+use weir_protocol::command;
+use weir_session::pin::Pins;
+
+use crate::client::session::Phase;
+use crate::outbox::{Owner, SocketId};
+use crate::server::connection::DiscardReason;
+use crate::server::connection::Expected;
+use crate::server::connection::Purpose;
+use crate::server::connection::Stage;
+use crate::worker::Worker;
+use crate::worker::keys::ConnectionKey;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+/// A server that has not answered a statement of Weir's own after this time hangs. These statements take no time and
+/// wait for no lock.
+const OWN_REPLY_NS: Nanos = 10_000_000_000;
+/// Connections that a worker opens in advance to one server in a second.
+const WARMED_AT_ONCE: usize = 16;
+
+impl Worker {
+    /// Closes, pings and opens connections.
+    pub(crate) fn look_over_connections(&mut self) {
+        for server in 0..self.pools.servers.len() {
+            let keep = self.pools.idle_to_keep(&self.ctx, server);
+            self.look_over_idle(server, keep);
+            if self.pools.servers[server].server.care.is_warmed {
+                self.warm(server, keep);
+            }
+        }
+    }
+
+    fn look_over_idle(&mut self, server: ServerIndex, keep: usize) {
+        let ping_after = self.ctx.snapshot.variables.ping_interval_server_msec.as_nanos() as Nanos;
+        let surplus = self.pools.servers[server].idle.len().saturating_sub(keep);
+        let takes_work = self.pools.servers[server].takes_work();
+        // From the end, so that what is discarded moves nobody who is still to be looked at.
+        for at in (0..self.pools.servers[server].idle.len()).rev() {
+            let Some(&key) = self.pools.servers[server].idle.get(at) else { continue };
+            let connection = &self.pools.connections[key];
+            let idle_for = self.ctx.now.saturating_sub(connection.idle_since);
+            let is_surplus = at < surplus && idle_for > ping_after;
+            let is_too_old = self.pools.connections[key].is_too_old(&self.ctx);
+            if !takes_work || is_surplus || is_too_old {
+                self.retire(key, if is_too_old { DiscardReason::Aged } else { DiscardReason::Stale });
+            } else if ping_after > 0 && idle_for > ping_after && connection.expected.is_empty() {
+                self.pools.connections[key].ping(&mut self.ctx);
+            }
+        }
+    }
+
+    /// A ping may have been answered long ago. One that was not means that nothing else will be, either.
+    pub(crate) fn ping_timed_out(&mut self, socket: SocketId) {
+        let Some(Owner::Server(key)) = self.ctx.out.owner(socket) else { return };
+        let connection = &mut self.pools.connections[key];
+        if !connection.expected.iter().any(|expected| matches!(expected, Expected::Ping)) {
+            return;
+        }
+        let server = self.pools.servers[connection.server].server.endpoint.clone();
+        tracing::warn!(server, "an idle connection does not answer within ping_timeout_server: closing it");
+        self.ctx.shared.suspect(&server);
+        self.pools.connections[key].discard_reason = Some(DiscardReason::Silent);
+        self.server_gone(key);
+    }
+
+    /// Gives up connections on which a statement of Weir's own is not answered.
+    pub(crate) fn give_up_hung(&mut self) {
+        let is_own = |expected: &Expected| {
+            matches!(
+                expected,
+                Expected::Setup
+                    | Expected::Defaults(_)
+                    | Expected::Sync(_)
+                    | Expected::Reset
+                    | Expected::Verify
+                    | Expected::InsertId
+                    | Expected::FoundRows
+                    | Expected::Leave
+                    | Expected::Settle(_)
+                    | Expected::Carried
+                    | Expected::Fetch(_)
+            )
+        };
+        let is_hung = |connection: &crate::server::connection::ServerConnection| {
+            connection.stage == Stage::Ready
+                && connection.expected.front().is_some_and(is_own)
+                && self.ctx.now.saturating_sub(connection.asked_at) > OWN_REPLY_NS
+        };
+        let hung: Vec<ConnectionKey> = self
+            .pools
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_hung(connection))
+            .map(|(key, _)| key)
+            .collect();
+        for key in hung {
+            let Some(connection) = self.pools.connections.get_mut(key) else { continue };
+            connection.discard_reason = Some(DiscardReason::Silent);
+            let server = self.pools.servers[connection.server].server.endpoint.clone();
+            tracing::warn!(server, "a connection does not answer Weir's own query: closing it");
+            self.ctx.shared.suspect(&server);
+            self.server_gone(key);
+        }
+    }
+
+    /// Opens connections in advance, as the user who has one already: whoever else comes can take them over.
+    fn warm(&mut self, server: ServerIndex, keep: usize) {
+        let pool = &self.pools.servers[server];
+        if !pool.takes_work() || pool.failures > 0 {
+            return;
+        }
+        let missing = keep.saturating_sub(pool.open as usize).min(WARMED_AT_ONCE);
+        let is_model = |purpose: Purpose, stage| purpose == Purpose::Pool && stage == Stage::Ready;
+        let model = self
+            .pools
+            .connections
+            .iter()
+            .find(|(_, connection)| {
+                connection.server == server && is_model(connection.purpose, connection.stage)
+            })
+            .map(|(_, connection)| connection.identity);
+        let Some(identity) = model else { return };
+        let is_in =
+            |group: &crate::pool::pools::Group| group.members.iter().any(|member| member.server == server);
+        let Some(hostgroup) = self.pools.groups.iter().find(|(_, group)| is_in(group)).map(|(id, _)| *id)
+        else {
+            return;
+        };
+        for _ in 0..missing {
+            if self.pools.may_open(&self.ctx, server, Some(hostgroup)) != Ok(true) {
+                return;
+            }
+            self.dial_as(server, identity, hostgroup);
+        }
+    }
+
+    /// Ends sessions whose transaction takes longer than max_transaction_time, or that are silent in one for
+    /// max_transaction_idle_time: what they have locked is in everybody's way. Only sessions with a lease are looked at.
+    pub(crate) fn look_over_transactions(&mut self) {
+        let variables = &self.ctx.snapshot.variables;
+        let time_max = variables.max_transaction_time.as_nanos() as Nanos;
+        let idle_max = variables.max_transaction_idle_time.as_nanos() as Nanos;
+        let holders = self.pools.connections.iter().filter_map(|(_, connection)| connection.holder);
+        let overdue = |key: SessionKey| {
+            let session = &self.sessions[key];
+            let is_idle = matches!(session.phase, Phase::Idle);
+            if !session.pins.pins().contains(Pins::TRANSACTION) {
+                None
+            } else if is_idle && self.ctx.now.saturating_sub(session.last_active_at) > idle_max {
+                Some((key, "max_transaction_idle_time"))
+            } else if self.ctx.now.saturating_sub(session.transaction_since) > time_max {
+                Some((key, "max_transaction_time"))
+            } else {
+                None
+            }
+        };
+        let overdue: Vec<(SessionKey, &str)> = holders.filter_map(overdue).collect();
+        for (key, limit) in overdue {
+            tracing::warn!(
+                session = self.sessions[key].id,
+                program = self.sessions[key].program(),
+                limit,
+                "session closed: its transaction takes too long"
+            );
+            if matches!(self.sessions[key].phase, Phase::Idle) {
+                self.close_session(key);
+            } else {
+                self.abandon(key);
+                self.forget_session(key);
+            }
+        }
+    }
+}
+
+impl Pools {
+    /// This worker's part of free_connections_pct of a server's max_connections.
+    fn idle_to_keep(&self, ctx: &Context, server: ServerIndex) -> usize {
+        let server = &self.servers[server].server;
+        let keep = u64::from(server.max_connections) * u64::from(server.care.free_connections_pct) / 100;
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(1);
+        keep.div_ceil(ctx.shared.mailboxes.len().max(1))
+    }
+}
+
+impl ServerConnection {
+    pub(crate) fn ping(&mut self, ctx: &mut Context) {
+        self.idle_since = ctx.now;
+        let socket = self.socket;
+        if let Some(buffer) = ctx.out.buffer(socket) {
+            command::put_ping(buffer);
+        }
+        self.expect(ctx, Expected::Ping);
+        let timeout = ctx.snapshot.variables.ping_timeout_server.as_nanos() as Nanos;
+        ctx.timers.ping(socket, ctx.now + timeout);
+    }
+}

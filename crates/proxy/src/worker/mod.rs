@@ -1,0 +1,217 @@
+//! A worker without I/O: all its sessions, backend connections and pools as one state machine.
+//!
+//! The driver hands in events ([`Worker::accept`], [`Worker::data`], [`Worker::connected`], [`Worker::closed`],
+//! [`Worker::drained`], [`Worker::message`], [`Worker::tick`]) with the time, and afterwards empties [`Worker::out`].
+//! Nothing here reads a clock, a socket or a random source, so that everything can be tested as bytes in and
+//! bytes out.
+
+pub mod census;
+pub(crate) mod context;
+pub(crate) mod idle_timeout;
+pub(crate) mod keys;
+pub(crate) mod kill;
+pub(crate) mod maintenance;
+pub(crate) mod random;
+pub(crate) mod reload;
+pub(crate) mod report;
+pub(crate) mod timers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::{HashMap, HashMapExt};
+use slab::Slab;
+use weir_config::Listener;
+
+use crate::client::session::Session;
+use crate::listener::Peer;
+use crate::outbox::{Outbox, Owner, SocketId};
+use crate::pool::pools::Pools;
+use crate::shared::{Message, Shared};
+use crate::snapshot::Snapshot;
+use context::Context;
+pub use keys::Nanos;
+use keys::SessionKey;
+
+/// See the module's text.
+pub struct Worker {
+    pub(crate) ctx: Context,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) pools: Pools,
+    pub(crate) next_session: u32,
+    /// The sessions by the connection ids that their clients know.
+    pub(crate) ids: HashMap<u32, SessionKey>,
+    pub(crate) started_at: Nanos,
+    pub(crate) draining_until: Option<Nanos>,
+    /// While draining: until when clients that have just come may send their first command.
+    pub(crate) newcomers_until: Nanos,
+}
+
+impl Worker {
+    /// A worker with this number. `seed` is secret: scrambles are made from it.
+    pub fn new(
+        worker: usize,
+        shared: Arc<Shared>,
+        snapshot: Arc<Snapshot>,
+        seed: [u8; 32],
+        now: Nanos,
+    ) -> Self {
+        let mut worker = Self {
+            ctx: Context::new(worker, shared, snapshot.clone(), seed, now),
+            sessions: Slab::new(),
+            pools: Pools::new(worker),
+            next_session: 0,
+            ids: HashMap::new(),
+            started_at: now,
+            draining_until: None,
+            newcomers_until: 0,
+        };
+        worker.take_snapshot(snapshot);
+        worker
+    }
+
+    /// What is to be done to sockets.
+    pub fn out(&mut self) -> &mut Outbox {
+        &mut self.ctx.out
+    }
+
+    /// A client has connected to a listener. Its socket's events come under the id that is returned; `None` when the worker
+    /// takes no clients any more.
+    pub fn accept(&mut self, peer: Peer, listener: &Arc<Listener>, now: Nanos) -> Option<SocketId> {
+        self.ctx.now = now;
+        self.greet(peer, listener)
+    }
+
+    /// Bytes have come. They may be changed in place (sequence ids are).
+    pub fn data(&mut self, socket: SocketId, bytes: &mut [u8], now: Nanos) {
+        self.ctx.now = now;
+        match self.ctx.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_data(key, bytes),
+            Some(Owner::Server(key)) => self.server_data(key, bytes),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// A connection that was ordered stands, or could not be made.
+    pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
+        self.ctx.now = now;
+        if let (Some(Owner::Server(key)), Err(error)) = (self.ctx.out.owner(socket), result) {
+            self.dial_failed(key, None, &error.to_string());
+        }
+        self.run_runnable();
+    }
+
+    /// TLS towards a server has begun, as ordered: what is queued from now on goes through it.
+    pub fn encrypted(&mut self, socket: SocketId, now: Nanos) {
+        self.ctx.now = now;
+        if let Some(Owner::Server(key)) = self.ctx.out.owner(socket) {
+            self.pools.connections[key].server_encrypted(&mut self.ctx);
+        }
+    }
+
+    /// TLS can't go on, for this reason; the socket is of no use any more.
+    pub fn tls_failed(&mut self, socket: SocketId, reason: &str, now: Nanos) {
+        self.ctx.now = now;
+        match self.ctx.out.owner(socket) {
+            Some(Owner::Server(key)) if self.pools.connections[key].login.is_some() => {
+                self.dial_failed(key, None, &format!("TLS: {reason}"));
+                self.run_runnable();
+            }
+            _ => self.closed(socket, now),
+        }
+    }
+
+    /// The peer has closed, or the socket broke.
+    pub fn closed(&mut self, socket: SocketId, now: Nanos) {
+        self.ctx.now = now;
+        match self.ctx.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_gone(key),
+            Some(Owner::Server(key)) => self.server_gone(key),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// Everything queued for a socket has been sent, after [`Outbox::notify_drained`].
+    pub fn drained(&mut self, socket: SocketId, now: Nanos) {
+        self.ctx.now = now;
+        match self.ctx.out.owner(socket) {
+            Some(Owner::Session(key)) => self.client_drained(key),
+            Some(Owner::Server(key)) => self.server_drained(key),
+            None => {}
+        }
+        self.run_runnable();
+    }
+
+    /// Another thread has something to say. [`Message::Client`] and [`Message::Listen`] are the driver's own
+    /// business.
+    pub fn message(&mut self, message: Message, now: Nanos) {
+        self.ctx.now = now;
+        match message {
+            Message::Client(..) | Message::Listen(..) | Message::Wake | Message::Barrier(_) => {}
+            Message::Checked(socket, verdict) => self.password_checked(socket, verdict),
+            Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
+            Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
+            Message::Credit { server } => self.credit_given(&server),
+            Message::Kill { victims, query_only, user, by } => {
+                self.kill_asked(victims, query_only, &user, by);
+            }
+            Message::KillByAdmin { session, query_only, to } => {
+                // Who asked may have given up.
+                let _ = to.send(self.kill_by_admin(session, query_only));
+            }
+            Message::Killed { to, outcome } => self.kill_answered(to, outcome),
+            Message::Report { part, begins_again, to } => {
+                // Whoever asked may have gone.
+                let _ = to.send(self.report(part, begins_again));
+            }
+            Message::CutWriters { endpoint } => self.cut_writers(&endpoint),
+            Message::Drain(drain) => self.drain(drain),
+        }
+        self.run_runnable();
+    }
+
+    /// Time has passed. To be called at [`Worker::next_deadline`], harmless at any other time.
+    pub fn tick(&mut self, now: Nanos) {
+        self.ctx.now = now;
+        self.run_timers();
+        self.run_runnable();
+    }
+
+    /// When [`Worker::tick`] is due.
+    pub fn next_deadline(&self) -> Nanos {
+        self.timers_deadline()
+    }
+
+    /// After how long a silence the system asks a peer over TCP whether it is still there, for connections that begin
+    /// now; zero: as the system has it, `None`: never.
+    pub fn keepalive(&self) -> Option<Duration> {
+        let variables = &self.ctx.snapshot.variables;
+        variables.use_tcp_keepalive.then_some(variables.tcp_keepalive_time)
+    }
+
+    /// Clients connected to this worker.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether a drain is complete: nobody is left.
+    pub fn is_drained(&self) -> bool {
+        self.draining_until.is_some() && self.sessions.is_empty()
+    }
+
+    /// Takes up sessions that an event has set free, one after the other: a chain of sessions that hand on a
+    /// connection must not become a chain of calls.
+    pub(crate) fn run_runnable(&mut self) {
+        while let Some((key, socket)) = self.ctx.runnable.pop_front() {
+            if self.session_is(key, socket) {
+                self.advance(key);
+            }
+        }
+    }
+
+    pub(crate) fn session_is(&self, key: SessionKey, socket: SocketId) -> bool {
+        self.sessions.get(key).is_some_and(|session| session.socket == socket)
+    }
+}

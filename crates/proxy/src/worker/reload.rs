@@ -1,0 +1,275 @@
+//! New configuration and roles.
+
+use crate::pool::pools::Pools;
+use crate::worker::context::Context;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use foldhash::{HashMap, HashMapExt};
+use weir_protocol::error;
+
+use crate::client::session::Phase;
+use crate::pool::balance::GroupMember;
+use crate::pool::pools::Group;
+use crate::pool::pools::Pool;
+use crate::server::connection::DiscardReason;
+use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
+use crate::worker::Worker;
+use crate::worker::keys::Nanos;
+use crate::worker::keys::ServerIndex;
+use crate::worker::keys::SessionKey;
+
+impl Worker {
+    /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
+    /// when it is given back.
+    pub(crate) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
+        self.ctx.snapshot = snapshot.clone();
+        self.take_digest_options(&snapshot);
+        self.take_rules(&snapshot);
+        self.ctx.query_log.go_by(&snapshot.variables.logs);
+        for pool in &mut self.pools.servers {
+            pool.is_current = false;
+        }
+        let places = self.places_of(&snapshot.servers);
+        let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
+        for (id, hostgroup) in &snapshot.hostgroups {
+            let group = Group {
+                members: self.pools.members(&self.ctx, *id, hostgroup, &places),
+                reader_hostgroup: hostgroup.reader_hostgroup,
+                is_replicated: hostgroup.is_replicated,
+                keeps_connections: hostgroup.keeps_connections,
+                absent: hostgroup.absent.clone(),
+                balancing: hostgroup.balancing,
+                throttle: hostgroup.throttle.clone(),
+                holding: hostgroup.holding.clone(),
+                retry_buffer_bytes: hostgroup.retry_buffer_bytes,
+                reads_as: weir_sql::Server::UNKNOWN,
+            };
+            groups.insert(*id, group);
+        }
+        self.pools.note_absences(&groups);
+        self.pools.groups = groups;
+        self.pools.take_wait_limits(&self.ctx);
+        self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
+        self.pools.update_readings(&mut self.ctx);
+        self.renew_accounts();
+        self.close_unwanted();
+        self.cut_gone();
+        self.leave_silent();
+        self.move_sessions();
+        self.unpark();
+        // What waits for a writer must not get a connection to one that is a reader now.
+        for server in 0..self.pools.servers.len() {
+            self.reroute_waiters(server);
+        }
+    }
+
+    /// The pools of servers: those that they have, or new ones. A server that is at another address than before is
+    /// another server, and what is left of the former one ends as with any that is gone.
+    fn places_of(&mut self, servers: &[Arc<Server>]) -> Vec<ServerIndex> {
+        let mut known: HashMap<String, Vec<ServerIndex>> = HashMap::with_capacity(self.pools.servers.len());
+        for (index, pool) in self.pools.servers.iter().enumerate() {
+            known.entry(pool.server.endpoint.clone()).or_default().push(index);
+        }
+        let mut places = Vec::with_capacity(servers.len());
+        for server in servers {
+            let of_name = known.get(&server.endpoint).map(Vec::as_slice).unwrap_or_default();
+            let is_there = |index: &&ServerIndex| {
+                let known = &self.pools.servers[**index].server;
+                known.addr == server.addr && Arc::ptr_eq(&known.shared, &server.shared)
+            };
+            let place = of_name.iter().find(is_there).copied();
+            let place = place.unwrap_or_else(|| self.place_at_another_address(of_name, server));
+            let pool = &mut self.pools.servers[place];
+            pool.server = server.clone();
+            pool.is_current = true;
+            places.push(place);
+        }
+        places
+    }
+
+    /// The pool of a server that none has at its address: one of its former addresses at which nothing is left, or a
+    /// new one.
+    fn place_at_another_address(&mut self, of_name: &[ServerIndex], server: &Arc<Server>) -> ServerIndex {
+        let is_left = |pool: &Pool| pool.open + pool.dialing + pool.handovers + pool.running == 0;
+        let spare = of_name.iter().copied().find(|index| {
+            let pool = &self.pools.servers[*index];
+            let has_backends =
+                || self.pools.connections.iter().any(|(_, connection)| connection.server == *index);
+            is_left(pool) && pool.waiters.is_empty() && !has_backends()
+        });
+        let Some(place) = spare else { return self.new_place(server) };
+        let counts = std::mem::take(&mut self.pools.servers[place].counts);
+        self.pools.servers[place] = Pool { counts, ..Self::pool_of(server) };
+        place
+    }
+
+    fn new_place(&mut self, server: &Arc<Server>) -> ServerIndex {
+        self.pools.servers.push(Self::pool_of(server));
+        self.pools.servers.len() - 1
+    }
+
+    fn pool_of(server: &Arc<Server>) -> Pool {
+        Pool {
+            server: server.clone(),
+            is_current: true,
+            idle: Vec::new(),
+            open: 0,
+            dialing: 0,
+            handovers: 0,
+            coming: Vec::new(),
+            waiters: Default::default(),
+            supply_at: Nanos::MAX,
+            retry_at: 0,
+            failures: 0,
+            suspect_until: 0,
+            last_error: String::new(),
+            wanted_by: Default::default(),
+            has_asked: false,
+            is_throttled: false,
+            running: 0,
+            latency: Default::default(),
+            was_away: false,
+            reads_as: 0,
+            has_lost_write_lease: false,
+            charsets_after_reset: None,
+            counts: Default::default(),
+            defaults: Vec::new(),
+        }
+    }
+
+    /// Sessions go on under their users' new rows. Those whose user is gone have no account any more: they end
+    /// with their next statement.
+    fn renew_accounts(&mut self) {
+        let mut gone = Vec::new();
+        for (key, session) in &mut self.sessions {
+            let Some(account) = &session.account else { continue };
+            let current = self.ctx.snapshot.users.get(account.user.username.as_bytes());
+            if current.is_some_and(|current| Arc::ptr_eq(current, account)) {
+                continue;
+            }
+            account.clients.fetch_sub(1, Ordering::Relaxed);
+            match current {
+                Some(current) => {
+                    current.clients.fetch_add(1, Ordering::Relaxed);
+                    session.identity = self.pools.identities.of(current, session.capabilities);
+                    session.account = Some(current.clone());
+                }
+                None => {
+                    session.account = None;
+                    if matches!(session.phase, Phase::Waiting(_)) {
+                        gone.push(key);
+                    }
+                }
+            }
+        }
+        for key in gone {
+            self.refuse_without_account(key);
+        }
+    }
+
+    /// The session's user is no longer configured.
+    pub(crate) fn refuse_without_account(&mut self, key: SessionKey) {
+        self.fail_session(key, error::ACCESS_DENIED, "The user of this session is no longer configured");
+    }
+
+    /// Connections to servers that are lost are of no use to anybody who waits for an answer there.
+    fn cut_gone(&mut self) {
+        let is_gone = |worker: &Self, key: usize| {
+            worker
+                .pools
+                .connections
+                .get(key)
+                .is_some_and(|connection| worker.pools.servers[connection.server].server.is_gone)
+        };
+        let gone: Vec<usize> =
+            self.pools.connections.iter().map(|(key, _)| key).filter(|key| is_gone(self, *key)).collect();
+        for key in gone {
+            if is_gone(self, key) {
+                self.server_gone(key);
+            }
+        }
+    }
+
+    /// A server that has fallen silent may be behind a broken path: TCP tries it again ever more rarely, so that an
+    /// answer comes long after the path is whole again. Reads that can be run elsewhere don't wait for it. Whoever waits
+    /// for the outcome of a write does.
+    fn leave_silent(&mut self) {
+        let waits_in_vain = |worker: &Self, key: usize| {
+            let Some(connection) = worker.pools.connections.get(key) else { return false };
+            let holder =
+                connection.holder.filter(|_| worker.pools.servers[connection.server].server.is_silent);
+            holder.is_some_and(|holder| {
+                let session = &worker.sessions[holder];
+                session.lease == Some(key)
+                    && matches!(session.phase, Phase::Running)
+                    && session.pins.is_empty()
+                    && worker.sessions[holder].may_retry(&worker.ctx, worker.pools.connections[key].loss_of())
+            })
+        };
+        let waiting: Vec<usize> = self
+            .pools
+            .connections
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| waits_in_vain(self, *key))
+            .collect();
+        for key in waiting {
+            if waits_in_vain(self, key) {
+                self.server_gone(key);
+            }
+        }
+    }
+
+    fn close_unwanted(&mut self) {
+        for server in 0..self.pools.servers.len() {
+            let idle = self.pools.servers[server].idle.clone();
+            let is_wanted = self.pools.servers[server].takes_work();
+            for key in idle {
+                if !is_wanted || self.pools.is_stale(&self.ctx, key) {
+                    self.retire(key, DiscardReason::Stale);
+                }
+            }
+        }
+    }
+}
+
+impl Pools {
+    /// The members of a hostgroup as they are now. One that comes back begins slowly.
+    fn members(
+        &self,
+        ctx: &Context,
+        id: u32,
+        hostgroup: &Hostgroup,
+        places: &[ServerIndex],
+    ) -> Vec<GroupMember> {
+        let before = self.groups.get(&id);
+        let member = |member: &Member| {
+            let server = places[member.server];
+            let known = before.and_then(|group| group.members.iter().find(|known| known.server == server));
+            let mut next = GroupMember::new(server, member.weight, member.standing);
+            next.slow_start = Nanos::try_from(hostgroup.slow_start.as_nanos()).unwrap_or(Nanos::MAX);
+            if let Some(known) = known {
+                next.go_on_from(known);
+            }
+            let has_returned = known.is_none_or(|known| known.standing == Standing::Shunned);
+            if has_returned && member.standing != Standing::Shunned && self.servers[server].was_away {
+                next.returned_at = ctx.now;
+            }
+            next
+        };
+        hostgroup.members.iter().map(member).collect()
+    }
+
+    /// Notes who is out of a hostgroup that it was in, or has been shunned there.
+    fn note_absences(&mut self, groups: &HashMap<u32, Group>) {
+        let works = |member: &GroupMember| member.standing != Standing::Shunned;
+        for (id, before) in &self.groups {
+            let now = groups.get(id).map(|group| group.members.as_slice()).unwrap_or_default();
+            for member in &before.members {
+                let is_there = now.iter().any(|now| now.server == member.server && works(now));
+                self.servers[member.server].was_away |= !is_there;
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Checks the documentation: every link leads to a file and a heading that exist, and the guide's index has every page.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
+}
+
+/// The files below these folders, by the ends of their names, as paths from the root.
+fn files(folders: &[&str], ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("a folder").filter_map(Result::ok) {
+            let path = folder.join(entry.file_name());
+            if entry.path().is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| ends.iter().any(|wanted| end == *wanted)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The lines of a page outside of its blocks of code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let is_border = line.trim_start().starts_with("```");
+        is_code ^= is_border;
+        (!is_code && !is_border).then_some((at + 1, line))
+    })
+}
+
+/// The name by which a link finds a heading: its letters and digits in lower case, with hyphens for blanks.
+fn slug(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings =
+        prose(text).filter_map(|(_, line)| line.trim_start_matches('#').strip_prefix(' ').zip(Some(line)));
+    headings.filter(|(_, line)| line.starts_with('#')).map(|(heading, _)| slug(heading)).collect()
+}
+
+/// What stands in the brackets of `[text](target)` in a line.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+/// `docs/guide/x.md` and `docs/guide/x.md#y` in a line of code.
+fn mentions(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("docs/").filter_map(|(at, _)| {
+        let rest = &line[at..];
+        let end =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && !"/.-_#".contains(c)).unwrap_or(rest.len());
+        let mention = rest[..end].trim_end_matches('.');
+        mention.contains(".md").then_some(mention)
+    })
+}
+
+/// A path without `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Pages with their anchors, read once.
+#[derive(Default)]
+struct Pages(BTreeMap<PathBuf, BTreeSet<String>>);
+
+impl Pages {
+    /// Why a target can't be found from `folder`.
+    fn fault(&mut self, folder: &Path, page: &Path, target: &str) -> Option<String> {
+        let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+        let path = if path.is_empty() { page.to_owned() } else { plain(&folder.join(path)) };
+        if !root().join(&path).exists() {
+            return Some(format!("{target}: there is no {}", path.display()));
+        }
+        if anchor.is_empty() {
+            return None;
+        }
+        let anchors = self.0.entry(path.clone()).or_insert_with(|| anchors(&read(&path)));
+        (!anchors.contains(anchor)).then(|| format!("{target}: {} has no such heading", path.display()))
+    }
+}
+
+fn markdown() -> Vec<PathBuf> {
+    let mut pages = files(&["docs"], &["md"]);
+    let top = fs::read_dir(root()).expect("the root").filter_map(Result::ok);
+    pages.extend(
+        top.map(|entry| PathBuf::from(entry.file_name()))
+            .filter(|path| path.extension().is_some_and(|end| end == "md")),
+    );
+    pages
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let (mut pages, mut faults, mut links) = (Pages::default(), Vec::new(), 0);
+    for page in markdown() {
+        let folder = page.parent().unwrap_or(Path::new(""));
+        for (at, line) in prose(&read(&page)) {
+            for target in targets(line).filter(|target| !target.contains("://")) {
+                links += 1;
+                let fault = pages.fault(folder, &page, target);
+                faults.extend(fault.map(|fault| format!("{}:{at}: {fault}", page.display())));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(links > 200, "only {links} links were found");
+}
+
+#[test]
+fn pages_that_code_names_exist() {
+    let (mut pages, mut faults, mut seen) = (Pages::default(), Vec::new(), 0);
+    for file in files(&["crates", "tests", "scripts"], &["rs", "toml", "py", "txt"]) {
+        // This one has examples.
+        if file == Path::new("tests/docs.rs") {
+            continue;
+        }
+        for (at, line) in read(&file).lines().enumerate() {
+            for mention in mentions(line) {
+                seen += 1;
+                let fault = pages.fault(Path::new(""), Path::new(""), mention);
+                faults.extend(fault.map(|fault| format!("{}:{}: {fault}", file.display(), at + 1)));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen > 10, "only {seen} pages are named");
+}
+
+#[test]
+fn the_index_has_every_page() {
+    let index = read(Path::new("docs/guide/README.md"));
+    let linked: BTreeSet<&str> = index.lines().flat_map(targets).collect();
+    let pages = files(&["docs/guide"], &["md"]);
+    let names = pages.iter().filter_map(|page| page.file_name()?.to_str());
+    let missing: Vec<&str> = names.filter(|name| *name != "README.md" && !linked.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/guide/README.md does not link {missing:?}");
+}
+
+#[test]
+fn headings_become_anchors_as_on_github() {
+    let text = "# Weir's own errors\n```\n# no heading\n```\n## [[weir_topology]]\n### The two, and `one`\n#no-blank\n";
+    let wanted = ["weirs-own-errors", "weir_topology", "the-two-and-one"].map(str::to_owned);
+    assert_eq!(anchors(text), BTreeSet::from(wanted));
+}

@@ -1,0 +1,252 @@
+//! Servers that leave, and Weirs that leave while they do.
+
+use std::error::Error;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_testkit::{Account, Family, Weir, weir_binary};
+use weir_tests::{Case, CaseResult, Env, ensure, eventually};
+
+use super::{PATIENCE, Weirs, is_out};
+use crate::replication::weir_with;
+use crate::switchover::{run, text, wait_writer, writer};
+
+/// The cases of this module.
+pub(super) fn trials() -> Vec<Case> {
+    vec![
+        Case::serial(
+            "several_weirs::leaving::a_drain_outlasts_an_upgrade_and_can_be_ended_after_it",
+            upgrade,
+        ),
+        Case::serial(
+            "several_weirs::leaving::a_drain_by_one_that_is_no_more_can_be_ended_by_force",
+            by_a_dead_one,
+        ),
+        Case::serial("several_weirs::leaving::two_that_drain_everything_leave_a_writer", everything),
+        Case::serial("several_weirs::leaving::a_cluster_that_was_taken_out_whole_comes_back_for_all", whole),
+        Case::serial(
+            "several_weirs::leaving::a_replica_made_the_writer_while_drained_comes_back_for_all",
+            promoted,
+        ),
+    ]
+}
+
+/// A datadir that was copied: each of the two takes the other for itself.
+pub(super) fn one_name(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let name = |weir: &Weir| std::fs::read_to_string(weir.datadir().join("instance"));
+    for at in [0, 1] {
+        weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.one_name (id INT)")?;
+    }
+    let (weir, account) = weirs.weirs.remove(1);
+    weir.sigterm()?;
+    weir.wait_exit(PATIENCE)?;
+    std::fs::write(weir.datadir().join("instance"), name(weirs.weir(0))?)?;
+    weirs.weirs.push((weir.restart(&weir_binary()?)?, account));
+    eventually("the Weirs know each other", PATIENCE, || {
+        for at in [0, 1] {
+            weirs.session(at)?.run("INSERT INTO test.one_name VALUES (1)")?;
+            if super::status(weirs.weir(at))?["other_weirs"].as_array().is_none_or(Vec::is_empty) {
+                return Ok(false);
+            }
+        }
+        Ok(name(weirs.weir(0))? != name(weirs.weir(1))?)
+    })?;
+    let logs = weirs.weir(0).log() + &weirs.weir(1).log();
+    ensure!(logs.contains("another Weir in front of the same cluster has the name"), "{logs}");
+    // And a switchover is one for both, as soon as nobody waits for the old name.
+    eventually("a switchover", PATIENCE, || {
+        Ok(run(weirs.weir(0), &["switchover", "100", "--grace-ms", "8000"])?.status.success())
+    })?;
+    weirs.wait_agreement(&[0, 1], "")?;
+    for at in [0, 1] {
+        weirs.session(at)?.run("INSERT INTO test.one_name VALUES (2)")?;
+    }
+    Ok(())
+}
+
+/// Whether a server is out at none, or all, of these.
+fn wait_everywhere(weirs: &[&Weir], server: &str, out: bool) -> CaseResult {
+    for weir in weirs {
+        let what = if out { "it is out" } else { "it gets work again" };
+        eventually(what, PATIENCE, || Ok(is_out(weir, server)? == out))?;
+    }
+    Ok(())
+}
+
+fn upgrade(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let third = env.cluster()?.node(3).addr().to_string();
+    let done = run(weirs.weir(0), &["drain", &third, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
+    // The old process lasts for as long as this transaction.
+    let mut inside = weirs.session(0)?;
+    inside.run("BEGIN")?;
+    inside.run("CREATE TABLE IF NOT EXISTS test.upgrade (id INT)")?;
+    inside.run("BEGIN")?;
+    inside.run("INSERT INTO test.upgrade VALUES (1)")?;
+    let second = weirs.weir(0).follow(&weir_binary()?, None)?;
+    wait_everywhere(&[&second, weirs.weir(1)], &third, true)?;
+    let back = run(&second, &["undrain", &third])?;
+    ensure!(back.status.success(), "{back:?}");
+    wait_everywhere(&[&second, weirs.weir(1)], &third, false)?;
+    inside.run("COMMIT")?;
+    // Again, and nobody keeps the old process.
+    drop(inside);
+    weirs.weir(0).wait_exit(PATIENCE)?;
+    let done = run(&second, &["drain", &third, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
+    let last = second.follow(&weir_binary()?, None)?;
+    second.wait_exit(PATIENCE)?;
+    wait_everywhere(&[&last, weirs.weir(1)], &third, true)?;
+    let back = run(&last, &["undrain", &third])?;
+    ensure!(back.status.success(), "{back:?}");
+    wait_everywhere(&[&last, weirs.weir(1)], &third, false)
+}
+
+fn by_a_dead_one(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let third = env.cluster()?.node(3).addr().to_string();
+    let done = run(weirs.weir(0), &["drain", &third, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
+    // As long as it lives its user decides.
+    let refused = run(weirs.weir(1), &["undrain", &third, "--force"])?;
+    let said = text(&refused.stderr);
+    ensure!(!refused.status.success() && said.contains("run `weir undrain` there"), "{refused:?}");
+    weirs.weir(0).process().kill();
+    eventually("it is known to be gone", PATIENCE, || {
+        let refused = run(weirs.weir(1), &["undrain", &third])?;
+        ensure!(!refused.status.success(), "{refused:?}");
+        Ok(text(&refused.stderr).contains("weir undrain --force"))
+    })?;
+    let status = text(&run(weirs.weir(1), &["status"])?.stdout);
+    ensure!(status.contains("not heard of") && status.contains("undrain --force"), "{status}");
+    wait_everywhere(&[weirs.weir(1)], &third, true)?;
+    let done = run(weirs.weir(1), &["undrain", &third, "--force"])?;
+    ensure!(done.status.success(), "{done:?}");
+    wait_everywhere(&[weirs.weir(1)], &third, false)?;
+    // One that comes back remembers what its user wanted.
+    let (weir, account) = weirs.weirs.remove(0);
+    weirs.weirs.insert(0, (weir.restart(&weir_binary()?)?, account));
+    wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, true)?;
+    let back = run(weirs.weir(0), &["undrain", &third])?;
+    ensure!(back.status.success(), "{back:?}");
+    wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, false)
+}
+
+fn everything(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    let third = env.cluster()?.node(3).addr().to_string();
+    let second = env.cluster()?.node(2).addr().to_string();
+    let first = weirs.first.to_string();
+    for round in 0..4 {
+        let done = run(weirs.weir(0), &["drain", &first, "--timeout-s", "20"])?;
+        ensure!(done.status.success(), "{done:?}");
+        // The last two, at once.
+        let drain = |at: usize, server: &str| {
+            let done = run(weirs.weir(at), &["drain", server, "--timeout-s", "5"]);
+            done.map_err(|error| error.to_string())
+        };
+        let (one, two) = thread::scope(|scope| {
+            let one = scope.spawn(|| drain(round % 2, &second));
+            let two = drain(1 - round % 2, &third);
+            (one.join(), two)
+        });
+        let (one, two) = (one.map_err(|_| "a drain has panicked")??, two?);
+        ensure!(!(one.status.success() && two.status.success()), "nobody is left: {one:?} {two:?}");
+        for at in [0, 1] {
+            eventually("there is a writer", PATIENCE, || Ok(!writer(weirs.weir(at))?.is_empty()))?;
+            weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.everything (id INT)")?;
+        }
+        let refused = if one.status.success() { &two } else { &one };
+        let said = text(&refused.stderr);
+        ensure!(said.contains("stays in: "), "{said}");
+        for at in [0, 1] {
+            for server in [&first, &second, &third] {
+                run(weirs.weir(at), &["undrain", server])?;
+            }
+        }
+        for server in [&first, &second, &third] {
+            wait_everywhere(&[weirs.weir(0), weirs.weir(1)], server, false)?;
+        }
+        let at = writer(weirs.weir(0))?;
+        if at != first {
+            eventually("the first node could write again", PATIENCE, || {
+                let done = run(weirs.weir(0), &["switchover", "100", "--to", &first])?;
+                Ok(done.status.success() || text(&done.stderr).contains("is the writer already"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The status of all servers in a Weir's configuration from now on.
+fn set_status(weir: &Weir, status: &str) -> CaseResult {
+    let mut document: toml_edit::DocumentMut = std::fs::read_to_string(weir.config_path())?.parse()?;
+    let servers = document["mysql_servers"].as_array_of_tables_mut().ok_or("no servers")?;
+    servers.iter_mut().for_each(|row| row["status"] = toml_edit::value(status));
+    std::fs::write(weir.config_path(), document.to_string())?;
+    Ok(weir.sighup()?)
+}
+
+fn whole(env: &Env) -> CaseResult {
+    let weirs = Weirs::start(env, 2)?;
+    set_status(weirs.weir(0), "OFFLINE_SOFT")?;
+    for at in [0, 1] {
+        eventually("nobody writes", PATIENCE, || Ok(writer(weirs.weir(at))?.is_empty()))?;
+    }
+    // As long as it takes until nothing that was read before counts.
+    thread::sleep(Duration::from_secs(6));
+    ensure!(writer(weirs.weir(1))?.is_empty(), "{}", writer(weirs.weir(1))?);
+    set_status(weirs.weir(0), "ONLINE")?;
+    for at in [0, 1] {
+        wait_writer(weirs.weir(at))?;
+        weirs.session(at)?.run("CREATE TABLE IF NOT EXISTS test.whole (id INT)")?;
+    }
+    weirs.wait_agreement(&[0, 1], "")?;
+    Ok(())
+}
+
+fn promoted(env: &Env) -> CaseResult {
+    let mysql = env.own_servers(Family::Mariadb, 3, false)?;
+    let monitor = Account::MONITOR.user;
+    let privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE";
+    mysql.source().root_query(&format!("GRANT {privileges} ON weir.* TO {monitor}@'%'"))?;
+    mysql.wait_replicated()?;
+    let start = || {
+        weir_with(env, &mysql, false, |config| {
+            config.variable("monitor_read_only_interval", 100);
+        })
+    };
+    let weirs = [start()?, start()?];
+    let cluster = |weir: &Weir| -> Result<Value, Box<dyn Error>> {
+        let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
+        Ok(status["clusters"][0].take())
+    };
+    for weir in &weirs {
+        eventually("the Weirs know each other", PATIENCE, || {
+            Ok(cluster(weir)?["other_weirs"].as_array().is_some_and(|others| others.len() == 1))
+        })?;
+    }
+    let (source, next) = (mysql.source(), &mysql.servers()[1]);
+    let server = next.addr().to_string();
+    let done = run(&weirs[0], &["drain", &server, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
+    wait_everywhere(&[&weirs[0], &weirs[1]], &server, true)?;
+    mysql.wait_replicated()?;
+    source.root_query("SET GLOBAL read_only = 1")?;
+    next.root_query("STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0")?;
+    for weir in &weirs {
+        eventually("nobody writes", PATIENCE, || {
+            Ok(cluster(weir)?["writers"].as_array().is_some_and(Vec::is_empty))
+        })?;
+    }
+    thread::sleep(Duration::from_secs(6));
+    let back = run(&weirs[0], &["undrain", &server])?;
+    ensure!(back.status.success(), "{back:?}");
+    for weir in &weirs {
+        eventually("it writes", PATIENCE, || Ok(cluster(weir)?["writers"][0] == server.as_str()))?;
+    }
+    Ok(())
+}
