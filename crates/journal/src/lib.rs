@@ -151,7 +151,8 @@ impl Journal {
         feed.hand_over_surely();
     }
 
-    /// Starts the thread that writes.
+    /// Starts the thread that writes. It begins with the orders that it finds, and then writes what it finds: what was
+    /// logged before is lost unless [`Journal::take`] came before, too.
     ///
     /// # Errors
     /// When the system gives no thread.

@@ -309,6 +309,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_logged_before_the_start_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::new(1);
+        let mut feed = journal.feed(0);
+        feed.statement(&statement(b"early", false));
+        feed.hand_over();
+        journal.take(settings(dir.path()), |faults| assert_eq!(faults, [""; 0]));
+        journal.start().unwrap().stop();
+        assert_eq!(lines(&dir.path().join("events.00000001"))[0]["query"], "early");
+    }
+
+    #[test]
     fn a_full_buffer_drops_and_counts() {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::new(1);

@@ -154,8 +154,10 @@ impl Ledger {
     ) -> Result<Self, ServeError> {
         let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
         tally.start()?;
+        // The files are the writer's first order: traffic has begun, and what it logged before them would be lost.
+        let files = logs::apply(publisher.journal(), config);
         let writer = publisher.journal().start()?;
-        logs::apply(publisher.journal(), config).faults();
+        files.faults();
         let (started, journal) = (Instant::now(), publisher.journal().clone());
         let sources = Sources {
             journal: journal.clone(),
