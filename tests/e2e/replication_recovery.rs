@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, WeirConfig, hostgroup};
-use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
 use crate::replication::PATIENCE;
 use crate::switchover::{run, text};
@@ -31,6 +31,13 @@ pub(crate) fn trials() -> Vec<Case> {
             |env| killed(env, Family::Mariadb),
         ),
         Case::serial("replication_recovery::a_target_that_dies_in_the_middle_changes_nothing", lost_target),
+        Case::serial("replication_recovery::a_lost_answer_of_the_new_writer_leaves_one_writer", |env| {
+            lost_answer(env, Family::Mysql)
+        }),
+        Case::serial(
+            "replication_recovery::a_lost_answer_of_the_new_writer_on_mariadb_leaves_one_writer",
+            |env| lost_answer(env, Family::Mariadb),
+        ),
         Case::serial("replication_recovery::without_the_privilege_for_the_journal_it_goes_on", no_journal),
     ]
 }
@@ -42,9 +49,15 @@ const ROUNDS: usize = 3;
 
 /// A Weir in front of these servers. The monitor moves the role, too.
 fn weir(env: &Env, mysql: &Mysql) -> Result<Weir, Box<dyn Error>> {
+    let servers: Vec<_> = mysql.servers().iter().map(MysqlServer::addr).collect();
+    weir_before(env, &servers)
+}
+
+/// The same, with the servers' addresses as Weir is to know them.
+fn weir_before(env: &Env, servers: &[SocketAddrV4]) -> Result<Weir, Box<dyn Error>> {
     let mut config = WeirConfig::new(env.free_address()?);
-    for server in mysql.servers() {
-        config.server(server.addr(), hostgroup::READER, &[]);
+    for server in servers {
+        config.server(*server, hostgroup::READER, &[]);
     }
     let groups =
         [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
@@ -287,6 +300,50 @@ fn lost_target(env: &Env) -> CaseResult {
     ensure!(!undone.status.success() && said.contains("is the writer as before"), "{undone:?}");
     session.run("INSERT INTO trickle VALUES (2)")?;
     ensure!(writable(&mysql)? == [mysql.server(1).addr()], "{:?} are writable", writable(&mysql)?);
+    Ok(())
+}
+
+/// The target takes writes, and the connection breaks before it has said so: that is found out, not guessed.
+fn lost_answer(env: &Env, family: Family) -> CaseResult {
+    const MARK: &[u8] = b"SET GLOBAL read_only = OFF";
+    let mysql = servers(env, family, true)?;
+    let (from, to, way) = (mysql.server(1).addr(), mysql.server(2).addr(), env.free_address()?);
+    let forwarder = Forwarder::start_with_cut(way, to, Cut { mark: MARK, after_bytes: 0 })?;
+    let known = [from, way, mysql.server(3).addr()];
+    let weirs = [weir_before(env, &known)?, weir_before(env, &known)?];
+    weirs.iter().try_for_each(|weir| wait_ready(weir, way))?;
+    let stop = AtomicBool::new(false);
+    let (ordered, written) = thread::scope(|scope| -> Result<_, String> {
+        let stop = &stop;
+        let threads = [0, 1].map(|at| {
+            let weir = &weirs[at];
+            scope.spawn(move || trickle(weir, at * 1_000_000, stop))
+        });
+        let ordered = switchover(&weirs[0], &["--to", &way.to_string(), "--grace-ms", "8000"]);
+        let ordered = ordered.map_err(|error| error.to_string());
+        // Whatever has become of it: writes go on.
+        thread::sleep(Duration::from_secs(1));
+        stop.store(true, Ordering::Relaxed);
+        let written = threads.map(|thread| thread.join().map_err(|_| "a writer has panicked".to_owned())?);
+        Ok((ordered?, written))
+    })?;
+    ensure!(forwarder.cuts() >= 1, "no answer was lost: {ordered:?}");
+    let rows: usize = written.into_iter().sum::<Result<usize, String>>()?;
+    let found = writable(&mysql)?;
+    let expected = if ordered.status.success() { to } else { from };
+    ensure!(found == [expected], "{found:?} are writable: {ordered:?}");
+    eventually("every server has every row", PATIENCE, || {
+        let counts = mysql.servers().iter().map(count).collect::<Result<Vec<_>, _>>()?;
+        Ok(counts.iter().all(|count| *count == rows.to_string()))
+    })?;
+    let writer = server_at(&mysql, expected)?;
+    eventually("nothing is written down as under way", PATIENCE, || Ok(entries(writer)? == "0"))?;
+    // And the next one is an ordinary one.
+    let next = mysql.server(3).addr();
+    weirs.iter().try_for_each(|weir| wait_ready(weir, next))?;
+    let moved = switchover(&weirs[1], &["--to", &next.to_string(), "--grace-ms", "8000"])?;
+    ensure!(moved.status.success(), "{moved:?}");
+    ensure!(writable(&mysql)? == [next], "{:?} are writable", writable(&mysql)?);
     Ok(())
 }
 

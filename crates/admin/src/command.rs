@@ -57,7 +57,7 @@ pub(crate) enum Command {
 pub(crate) enum Weir {
     Switchover { hostgroup: u32, to: Option<Endpoint>, force: bool, dry_run: bool },
     Drain(Endpoint),
-    Undrain(Endpoint),
+    Undrain { server: Endpoint, force: bool },
 }
 
 /// A statement for SQLite.
@@ -209,7 +209,8 @@ fn weir(cursor: &mut Cursor<'_, '_>, tokens: &[Token<'_>]) -> Result<Weir, SqlEr
     let command = if cursor.takes("DRAIN") {
         Weir::Drain(endpoint(cursor)?)
     } else if cursor.takes("UNDRAIN") {
-        Weir::Undrain(endpoint(cursor)?)
+        let server = endpoint(cursor)?;
+        Weir::Undrain { server, force: cursor.takes("FORCE") }
     } else if cursor.takes("SWITCHOVER") && cursor.takes("HOSTGROUP") {
         let hostgroup = cursor.next().and_then(|token| token.source.parse().ok());
         let hostgroup =

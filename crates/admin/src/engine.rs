@@ -95,7 +95,12 @@ pub enum EngineCommand {
     /// Give a server no new work.
     Drain(Endpoint),
     /// Give it work again.
-    Undrain(Endpoint),
+    Undrain {
+        /// The server that is drained.
+        server: Endpoint,
+        /// Also if a Weir that is gone has drained it.
+        force: bool,
+    },
     /// Move the writer role of a cluster.
     Switchover {
         /// The cluster's writer hostgroup.

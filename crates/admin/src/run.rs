@@ -177,7 +177,7 @@ impl Session {
         self.needs_admin()?;
         self.command(match weir {
             Weir::Drain(server) => EngineCommand::Drain(server),
-            Weir::Undrain(server) => EngineCommand::Undrain(server),
+            Weir::Undrain { server, force } => EngineCommand::Undrain { server, force },
             Weir::Switchover { hostgroup, to, dry_run: true, .. } => {
                 return self.plan_switchover(hostgroup, to, format);
             }

@@ -83,7 +83,7 @@ impl Engine for RunningWeir {
                 Deed::ReloadTls(certificate.map_err(|error| error.to_string())?)
             }
             EngineCommand::Drain(server) => Deed::Drain(server),
-            EngineCommand::Undrain(server) => Deed::Undrain { server, force: false },
+            EngineCommand::Undrain { server, force } => Deed::Undrain { server, force },
             EngineCommand::Switchover { hostgroup, to, force } => {
                 Deed::Switchover(Switchover { to, force, ..Switchover::of(hostgroup) })
             }

@@ -150,7 +150,9 @@ fn weir_s_own_verbs() {
     let server: Endpoint = "db2:3306".parse().unwrap();
     let weir = |text: &str| parse(text).unwrap();
     assert_eq!(weir("WEIR DRAIN 'db2:3306'"), Command::Weir(Weir::Drain(server.clone())));
-    assert_eq!(weir("weir undrain \"db2:3306\";"), Command::Weir(Weir::Undrain(server.clone())));
+    let undrain = |force| Command::Weir(Weir::Undrain { server: server.clone(), force });
+    assert_eq!(weir("weir undrain \"db2:3306\";"), undrain(false));
+    assert_eq!(weir("WEIR UNDRAIN 'db2:3306' FORCE"), undrain(true));
     let all = Weir::Switchover { hostgroup: 10, to: Some(server), force: true, dry_run: true };
     assert_eq!(weir("WEIR SWITCHOVER HOSTGROUP 10 TO 'db2:3306' FORCE DRY RUN"), Command::Weir(all));
     let least = Weir::Switchover { hostgroup: 10, to: None, force: false, dry_run: false };
