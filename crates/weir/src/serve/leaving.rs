@@ -96,7 +96,7 @@ impl Operator {
             format!("this Weir lets {endpoint} in, but {} wants it out", names.join(", "))
         };
         let (live, gone): (Vec<Opponent>, Vec<Opponent>) =
-            self.opponents(endpoint).into_iter().partition(|other| other.is_live);
+            self.lasting_opponents(endpoint)?.into_iter().partition(|other| other.is_live);
         if !live.is_empty() {
             return Err(format!("{}: run `weir undrain` there", said(live)));
         }
@@ -137,6 +137,19 @@ impl Operator {
                     let rows = rows.map(|other| (endpoint.clone(), other.instance.clone())).collect();
                     self.reporter.release(hostgroup, rows);
                 }
+            }
+            self.look_again()?;
+        }
+    }
+
+    /// The other Weirs that want a server out, and go on doing so: one from which this one has just taken over, or whose
+    /// user lets the server in at the same moment, takes its row back.
+    fn lasting_opponents(&self, endpoint: &Endpoint) -> Result<Vec<Opponent>, String> {
+        let until = Instant::now() + TOLD_WAIT;
+        loop {
+            let opponents = self.opponents(endpoint);
+            if !opponents.iter().any(|other| other.is_live) || Instant::now() >= until {
+                return Ok(opponents);
             }
             self.look_again()?;
         }
