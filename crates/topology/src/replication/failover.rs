@@ -5,8 +5,11 @@
 //! - a lost writer is given up when more than half say that they can't connect to it, and this Weir can't either, all
 //!   that for `failover_after_ms`;
 //! - a server that is not read_only is the writer while more than half are seen, itself included, that get their data
-//!   from it. One without a source stands for the only one that is not read_only, if that is the last writer or replicated
-//!   from it: after a restart of everything one that was replaced before may be the one that is writable.
+//!   from it. If the last writer was made read_only and has no source, it and its replicas stand for the only one that is
+//!   not read_only, if that replicated from it: so goes a switchover by hand. The same holds for its source, whoever that
+//!   is: after a restart of everything a replica may be the one that is writable. Nobody else without a source stands for
+//!   anybody: who once replicated and does no more may have been the writer meanwhile, and be read_only since it was
+//!   started again.
 //!
 //! Two majorities have a server in common, so another Weir can't replace a writer for which there still is one. It may
 //! have seen that server some time ago: what was seen counts for less than `failover_after_ms`, also where this Weir was
@@ -93,8 +96,8 @@ fn too_old_ms(after_ms: u64, endpoint: &Endpoint, judge: &Judge<'_>) -> Option<u
 enum Origin<'m> {
     /// A server that is not read_only, by its place among the members.
     Writable(usize),
-    /// A read_only server that replicates from nobody.
-    Nobody,
+    /// A read_only server that replicates from nobody, by its place among the members.
+    Nobody(usize),
     /// This source, to which the connection can't be made.
     Lost(&'m SourceLink),
     /// Nobody knows.
@@ -149,7 +152,7 @@ impl<'m> Line<'m, '_> {
                 return Origin::Writable(at);
             }
             match &state.source {
-                None => return Origin::Nobody,
+                None => return Origin::Nobody(at),
                 Some(link) if link.link == Link::Down => return Origin::Lost(link),
                 Some(SourceLink { link: Link::Trying, .. }) => return Origin::Unknown,
                 Some(link) => match self.source(link) {
@@ -161,25 +164,32 @@ impl<'m> Line<'m, '_> {
         Origin::Unknown
     }
 
-    /// How many servers stand for this one. Those without a source do where it has no rival, and may be the writer's heir.
+    /// How many servers stand for this one: also those that get their data from one whose heir it is, where it has no
+    /// rival.
     fn support(&self, at: usize) -> usize {
-        let has_rival = !self.is_of_the_line(at) || self.writable().any(|other| other != at);
+        let has_rival = self.writable().any(|other| other != at);
         let stands = |member: &usize| match self.origin(*member) {
             Origin::Writable(origin) => origin == at,
-            Origin::Nobody => !has_rival,
+            Origin::Nobody(root) => !has_rival && self.is_heir(at, root),
             Origin::Lost(_) | Origin::Unknown => false,
         };
         (0..self.members.len()).filter(stands).count()
     }
 
-    /// Whether a server is the last writer, or was seen to get its data from that one, as far as anybody is known to have
-    /// been the writer.
-    fn is_of_the_line(&self, at: usize) -> bool {
-        let Some(known) = self.before.succession.as_ref().filter(|known| !known.writer_id.is_empty()) else {
+    /// Whether a server replicates from `root`, or has taken its place, or is the first to: `root` was the last writer, and
+    /// it replicated from that.
+    fn is_heir(&self, at: usize, root: usize) -> bool {
+        let (heir, source) =
+            (self.state(at).zip(self.endpoint(at)), self.state(root).zip(self.endpoint(root)));
+        let Some(((heir, endpoint), (source, source_at))) = heir.zip(source) else { return false };
+        let link = heir.source.as_ref().filter(|link| link.link == Link::Up);
+        if link.is_some_and(|link| link.names(source_at, &source.id)) {
             return true;
-        };
-        let Some((state, at)) = self.state(at).zip(self.endpoint(at)) else { return false };
-        (state.id == known.writer_id || known.followers.contains(at)) && !known.deposed.contains(at)
+        }
+        let Some(known) = &self.before.succession else { return false };
+        let followed = known.writer_id == source.id && known.followers.contains(endpoint);
+        let has_followed = known.writer_id == heir.id && known.deposed.contains(source_at);
+        followed && !known.deposed.contains(endpoint) || has_followed
     }
 
     /// The one that may write: two majorities would have a server in common.
@@ -205,7 +215,7 @@ impl<'m> Line<'m, '_> {
                 let source = source.or_else(|| self.endpoint(origin).cloned())?;
                 Some(Out::leaving(Reason::OtherSource { source }))
             }
-            (Origin::Nobody, Some(writer)) => Some(Out::leaving(Reason::NoSource { writer })),
+            (Origin::Nobody(_), Some(writer)) => Some(Out::leaving(Reason::NoSource { writer })),
             _ => None,
         }
     }
@@ -239,7 +249,11 @@ impl<'m> Line<'m, '_> {
         // Whoever is writable beside the writer was one before this Weir began.
         let is_beside = |at: &usize| matches!(self.origin(*at), Origin::Writable(origin) if origin == *at);
         let beside = (0..self.members.len()).filter(is_beside).filter_map(endpoints);
-        for former in before.last_writers().iter().cloned().chain(beside) {
+        // So was whoever the writer is the heir of.
+        let is_root = |at: &usize| matches!(self.origin(*at), Origin::Nobody(root) if root == *at);
+        let inherited = (0..self.members.len()).filter(|at| is_root(at) && self.is_heir(writer, *at));
+        let inherited = inherited.filter_map(endpoints);
+        for former in before.last_writers().iter().cloned().chain(beside).chain(inherited) {
             if !next.deposed.contains(&former) {
                 next.deposed.push(former);
             }
@@ -250,7 +264,7 @@ impl<'m> Line<'m, '_> {
         });
         let is_back = |at: &usize| match self.origin(*at) {
             Origin::Writable(origin) => origin == *at && *at != writer,
-            Origin::Nobody => self.endpoint(*at).is_some_and(|at| next.deposed.contains(at)),
+            Origin::Nobody(_) => self.endpoint(*at).is_some_and(|at| next.deposed.contains(at)),
             Origin::Lost(_) | Origin::Unknown => false,
         };
         next.returned = working().filter(is_back).filter_map(endpoints).collect();

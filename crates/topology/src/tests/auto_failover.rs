@@ -186,7 +186,7 @@ fn a_writer_needs_more_than_half_of_the_servers() {
         ("the others can't connect", [1, 2].map(|at| Ok(replica(at, 0, Link::Down).into())), false),
         ("they try for the first time", [1, 2].map(|at| Ok(replica(at, 0, Link::Trying).into())), false),
         ("a person has stopped them", [1, 2].map(|at| Ok(replica(at, 0, Link::Idle).into())), true),
-        ("they have no source yet", [1, 2].map(|at| Ok(read_only(at).into())), true),
+        ("they have no source any more", [1, 2].map(|at| Ok(read_only(at).into())), false),
     ];
     for (what, others, writes) in cases {
         let mut world = World::failing_over();
@@ -354,7 +354,22 @@ fn a_writer_that_few_are_seen_to_have_left_needs_replicas_too() {
     assert_eq!(missed.groups[0].writers, nobody, "two of four are no majority");
     let restarted = [Some(writable(0)), Some(read_only(1)), follows(2, 1), follows(3, 1)];
     assert_eq!(decide(restarted.clone(), &missed).groups[0].writers, nobody);
-    assert_eq!(decide(restarted, &begun).groups[0].writers, [server(0)], "for who has seen nothing of it");
+    assert_eq!(decide(restarted, &begun).groups[0].writers, nobody, "also for who has seen nothing of it");
+    // And where nobody is there any more who replicates from it.
+    let rest = [Some(writable(0)), Some(read_only(1)), follows(2, 0), None];
+    assert_eq!(decide(rest, &begun).groups[0].writers, nobody, "two of four are no majority");
+}
+
+/// Everything was started again, and a replica is the one that does not begin read_only; also for a Weir that begins then.
+#[test]
+fn a_replica_that_is_writable_after_a_restart_of_everything_is_the_writer() {
+    for mut world in [World::failing_over(), World::unseen(failover_policy())] {
+        let heir = ReplicaState { read_only: Some(false), ..replica(1, 0, Link::Up) };
+        world.see_servers([read_only(0), heir.clone(), replica(2, 0, Link::Up)]);
+        assert_eq!(world.writer(), Some(1));
+        world.see_servers([read_only(0), writable(1), replica(2, 0, Link::Up)]);
+        assert_eq!(world.writer(), Some(1), "and when it has been told to replicate no more");
+    }
 }
 
 /// A replica that is kept from work still says whether it has lost its source.

@@ -304,6 +304,10 @@ impl AutoFailover {
                 Some(Call::End(said)) => {
                     context.note(|| format!("    weir {weir} ends {:?}: {said}", work.kind));
                     self.rests_until[weir] = context.now + work.kind.pause();
+                    // Counted from the end: with slow servers the locks would hardly ever be free.
+                    if let (Kind::Recover, Some(due)) = (work.kind, &mut self.recoveries[weir].2) {
+                        *due = (*due).max(context.now + RECOVERY_PAUSE);
+                    }
                     self.holds[weir] = false;
                     return;
                 }
