@@ -46,8 +46,8 @@ impl Thread {
 pub(super) enum Origin {
     /// One that is written to.
     Writable(usize),
-    /// One that is read_only and replicates from nobody.
-    Nobody,
+    /// This one, which is read_only and replicates from nobody.
+    Nobody(usize),
     Unknown,
 }
 
@@ -137,7 +137,7 @@ impl AutoFailover {
             }
             match &server.thread {
                 _ if !server.read_only => return Origin::Writable(node),
-                None => return Origin::Nobody,
+                None => return Origin::Nobody(node),
                 Some(thread) if matches!(thread.link, Link::Up | Link::Idle) => node = thread.source,
                 Some(_) => return Origin::Unknown,
             }
@@ -145,8 +145,8 @@ impl AutoFailover {
         Origin::Unknown
     }
 
-    /// The servers that get their data from one, and where it has no rival and was not replaced those that get it from nobody;
-    /// bit n: server n.
+    /// The servers that get their data from one, and where it has no rival and was not replaced those that get it from whom
+    /// it inherits from; bit n: server n.
     pub(super) fn backing(&self, node: usize) -> u8 {
         self.backing_seen(node, u8::MAX)
     }
@@ -156,10 +156,17 @@ impl AutoFailover {
         let has_rival = self.deposed[node] || (0..count).any(|other| other != node && self.writes(other));
         let backs = |other: &usize| match self.origin_seen(*other, seen) {
             Origin::Writable(origin) => origin == node,
-            Origin::Nobody => !has_rival,
+            Origin::Nobody(root) => !has_rival && self.is_heir(node, root),
             Origin::Unknown => false,
         };
         (0..count).filter(backs).fold(0, |set, other| set | 1 << other)
+    }
+
+    /// Whether a server may take the place of one without a source, or has.
+    fn is_heir(&self, node: usize, root: usize) -> bool {
+        let thread = self.servers[node].thread.as_ref().filter(|thread| thread.link == Link::Up);
+        let replicates = thread.is_some_and(|thread| thread.source == root);
+        replicates || root == self.head || node == self.head && self.deposed[root]
     }
 
     /// Replication as far as it has come by now.
