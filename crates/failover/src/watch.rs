@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(server_says(line).as_deref(), Some(SYNCED));
         assert_eq!(server_says("ready for connections\n"), None);
         let line =
-            "2026-11-21T09:05:15.3Z  INFO weir_control::owner: hostgroup 20 n1: backup writer: could write\n";
+            "2026-11-21T09:05:15.3Z  INFO weir_monitor::owner: hostgroup 20 n1: backup writer: could write\n";
         assert_eq!(weir_says(line).as_deref(), Some("hostgroup 20 n1: backup writer: could write"));
     }
 
@@ -175,10 +175,10 @@ mod tests {
         let mut tail = Tail::at_end(Log { source: Source::Proxy(1), path: path.clone() });
         let mut file = File::options().append(true).open(&path).unwrap();
         let mut marks = Vec::new();
-        file.write_all(b" INFO weir_control::owner: on").unwrap();
+        file.write_all(b" INFO weir_monitor::owner: on").unwrap();
         tail.read(&mut marks);
         assert!(marks.is_empty());
-        file.write_all(b"e\n INFO weir_control::owner: two\n").unwrap();
+        file.write_all(b"e\n INFO weir_monitor::owner: two\n").unwrap();
         tail.read(&mut marks);
         let said: Vec<&str> = marks.iter().map(|mark| mark.text.as_str()).collect();
         assert_eq!(said, ["one", "two"]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const CRATES: [&str; 12] = [
-    "admin", "client", "cluster", "config", "control", "proxy", "routing", "session", "sql", "store",
+    "admin", "client", "cluster", "config", "monitor", "proxy", "routing", "session", "sql", "store",
     "topology", "weir",
 ];
 

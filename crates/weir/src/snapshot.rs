@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
-use weir_control::{Reach, monotonic_ns};
+use weir_monitor::{Reach, monotonic_ns};
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use weir_config::{AdminAccount, Config};
-use weir_control::ProbeLog;
 use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Readiness, Source};
+use weir_monitor::ProbeLog;
 
 use crate::control::Reporter;
 use crate::in_force::InForce;

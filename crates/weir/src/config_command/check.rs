@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use weir_config::Config;
-use weir_control::{Examined, Reach, Remedy, examine};
+use weir_monitor::{Examined, Reach, Remedy, examine};
 
 use super::{CheckArgs, Finding};
 use crate::server_tls::ServersTls;

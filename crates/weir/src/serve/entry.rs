@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_admin::Handed;
 use weir_config::ListenAddress;
-use weir_control::Monitor;
+use weir_monitor::Monitor;
 use weir_proxy::listener::{self, Listeners};
 use weir_topology::{Endpoint, Flavour, Reason, Roles};
 

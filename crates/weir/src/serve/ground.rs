@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_admin::Settings;
 use weir_config::Config;
-use weir_control::Monitor;
+use weir_monitor::Monitor;
 use weir_proxy::service::Service;
 use weir_proxy::shared::Report;
 use weir_store::Store;

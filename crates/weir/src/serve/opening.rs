@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use weir_cluster::Cluster;
 use weir_config::Config;
-use weir_control::Monitor;
 use weir_journal::Writer;
+use weir_monitor::Monitor;
 use weir_proxy::service::{Publisher, Service};
 
 use super::failback::Failbacks;

@@ -13,7 +13,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use weir_config::Config;
-use weir_control::{Planner, Reach, Reporter};
+use weir_monitor::{Planner, Reach, Reporter};
 use weir_proxy::service::Publisher;
 use weir_topology::{Endpoint, ServerRegistry};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use weir_control::Reporter;
+use weir_monitor::Reporter;
 use weir_proxy::service::Publisher;
 use weir_proxy::stats::ReportPart;
 use weir_topology::{Endpoint, Group, InstanceId, Roles};

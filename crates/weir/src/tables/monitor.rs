@@ -1,6 +1,6 @@
 //! The tables of `monitor`: results of probes.
 
-use weir_control::{GaleraSeen, GroupSeen, ProbeLog, Probed};
+use weir_monitor::{GaleraSeen, GroupSeen, ProbeLog, Probed};
 use weir_store::Value;
 
 use super::{Rows, integer, text};

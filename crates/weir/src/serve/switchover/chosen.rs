@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_control::monotonic_ns;
+use weir_monitor::monotonic_ns;
 use weir_topology::Endpoint;
 
 use super::{Operator, Plan, why_not};

@@ -6,7 +6,7 @@ pub(super) mod server;
 use std::time::Duration;
 
 use weir_config::MysqlServer;
-use weir_control::monotonic_ns;
+use weir_monitor::monotonic_ns;
 use weir_topology::procedure::{self, Login, Moved, Surroundings};
 use weir_topology::{Endpoint, Millis, ReadOnlyCheck};
 

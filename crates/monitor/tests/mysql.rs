@@ -1,6 +1,6 @@
 //! The monitor on real MySQL servers: a Group Replication group of three, and a source with a replica.
 //!
-//! `cargo test -p weir-control --test mysql -- --ignored`
+//! `cargo test -p weir-monitor --test mysql -- --ignored`
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail as the test does")]
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Options};
-use weir_control::{Monitor, monotonic_ns};
+use weir_monitor::{Monitor, monotonic_ns};
 use weir_testkit::{Account, Mysql, MysqlOptions};
 use weir_topology::{Endpoint, Roles, ServerRegistry, Status};
 

@@ -1,6 +1,6 @@
 //! The monitor on a real cluster: three MariaDB servers on loopback, killed, paused and written to.
 //!
-//! `cargo test -p weir-control --test galera -- --ignored`
+//! `cargo test -p weir-monitor --test galera -- --ignored`
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail as the test does")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Options};
 use weir_config::Config;
-use weir_control::{Monitor, monotonic_ns};
+use weir_monitor::{Monitor, monotonic_ns};
 use weir_testkit::{Account, Galera, GaleraOptions};
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::Address;
 use weir_config::Config;
-use weir_control::{Monitor, Reach};
+use weir_monitor::{Monitor, Reach};
 use weir_topology::{Endpoint, Roles, ServerRegistry, Status};
 
 /// A monitor of one server, and the roles that it publishes.
