@@ -4,8 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const CRATES: [&str; 12] = [
-    "admin", "client", "cluster", "config", "monitor", "proxy", "routing", "session", "sql", "store",
-    "topology", "weir",
+    "admin",
+    "client",
+    "config",
+    "monitor",
+    "proxy",
+    "proxy-sync",
+    "routing",
+    "session",
+    "sql",
+    "store",
+    "topology",
+    "weir",
 ];
 
 /// What a statement that is put together begins with, or has in the middle.

@@ -26,12 +26,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use weir_admin::Admin;
-use weir_cluster::Cluster;
 use weir_config::{Config, ConfigError};
 use weir_http::{Finish, HttpError};
 use weir_monitor::Monitor;
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Drain;
+use weir_proxy_sync::ProxySync;
 use weir_topology::Roles;
 
 use self::entry::Entry;
@@ -158,9 +158,9 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
 }
 
 struct Server {
-    /// This one, the cluster of proxies and the history: none when they are another process's business.
+    /// This one, the synchronisation with other proxies and the history: none when they are another process's business.
     reloader: Option<Reloader>,
-    cluster: Option<Cluster>,
+    proxy_sync: Option<ProxySync>,
     historian: Option<Keeping>,
     admin: Arc<Admin>,
     config: Config,

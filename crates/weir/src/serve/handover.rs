@@ -77,7 +77,7 @@ impl Server {
         // No program runs twice at a time. Clients are still taken meanwhile.
         self.scheduler.stop();
         self.historian = None;
-        self.cluster = None;
+        self.proxy_sync = None;
         self.reloader = None;
         self.admin.let_go();
         self.last_answers = Some(self.web.let_go());

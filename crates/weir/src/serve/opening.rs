@@ -4,11 +4,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use weir_cluster::Cluster;
 use weir_config::Config;
 use weir_journal::Writer;
 use weir_monitor::Monitor;
 use weir_proxy::service::{Publisher, Service};
+use weir_proxy_sync::ProxySync;
 
 use super::failback::Failbacks;
 use super::ground::{Doors, Ground};
@@ -88,7 +88,7 @@ pub(super) fn open(
     let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
     let engine = office::engine(origin, events, &publisher, &sources, shown, tls.clone());
     let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
-    let cluster = Cluster::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
+    let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
     let scheduler = Scheduler::start(&config)?;
     let intake = Intake::new(events.clone(), &config.datadir, &names);
     let reloader = Reloader::start(origin.clone(), store, intake, admin.clone())?;
@@ -99,7 +99,7 @@ pub(super) fn open(
     names.watch(move || drop(is_elsewhere.send(Event::Addresses)))?;
     let server = Server {
         reloader: Some(reloader),
-        cluster: Some(cluster),
+        proxy_sync: Some(proxy_sync),
         historian: Some(historian),
         admin,
         config,

@@ -1,4 +1,4 @@
-//! The cluster of proxies: configuration that is loaded to runtime on one reaches the others.
+//! Brings configuration that is loaded to runtime on one proxy to the others (ProxySQL's cluster of proxies).
 //!
 //! Each proxy looks at the `runtime_checksums_values` of the others in `proxysql_servers`, through their admin
 //! interfaces. Where a module differs, the later one wins: the higher epoch, and of two with the same epoch the higher
@@ -41,12 +41,12 @@ const ALONE: Duration = Duration::from_secs(1);
 
 /// The thread that looks at the others. Dropping it ends it, after what it is at.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct ProxySync {
     /// Closed by dropping it.
     _stop: mpsc::Sender<()>,
 }
 
-impl Cluster {
+impl ProxySync {
     /// Begins to look, as soon as `proxysql_servers` and `admin-cluster_username` in force say where and as whom.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Cluster {
             watch: Watch::default(),
             looks: 0,
         };
-        std::thread::Builder::new().name("cluster".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("proxy sync".to_owned()).spawn(move || {
             let mut pause = Duration::ZERO;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = keeper.turn();
