@@ -1,7 +1,7 @@
 //! Tells the audit log: who has come in, who was turned away, and what was changed.
 
-use weir_journal::{AuditEvent, AuditKind, monotonic_ns};
 use weir_protocol::error;
+use weir_query_log::{AuditEvent, AuditKind, monotonic_ns};
 use weir_session::login::Channel;
 
 use crate::command::{Command, Fixed, Scope};

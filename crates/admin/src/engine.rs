@@ -1,7 +1,7 @@
 //! Names what the admin interface needs of the running Weir.
 
 use weir_config::{Config, TableRows};
-use weir_journal::AuditEvent;
+use weir_query_log::AuditEvent;
 use weir_store::Value;
 use weir_topology::Endpoint;
 

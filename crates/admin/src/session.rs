@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::command::{Command, StmtPrepareOk};
 use weir_protocol::error;
 use weir_protocol::frame;
 use weir_protocol::status::StatusFlags;
+use weir_query_log::AuditKind;
 use weir_session::login::Channel;
 use weir_store::{MAIN, SCHEMAS, table};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_admin::{Admin, Doors, Engine, EngineCommand, Rows, Settings, SwitchoverPlan};
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_config::{Config, ListenAddress, TableRows};
-use weir_journal::{AuditEvent, AuditKind};
+use weir_query_log::{AuditEvent, AuditKind};
 use weir_store::{Store, Value};
 use weir_topology::Endpoint;
 

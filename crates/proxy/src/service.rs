@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use weir_config::{IoDriver, Listener, WorkerScheduling};
-use weir_journal::Journal;
+use weir_query_log::Journal;
 
 use crate::io::{Lobby, epoll, now, uring};
 use crate::listener::{Handed, ListenError, Listeners};

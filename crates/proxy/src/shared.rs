@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
-use weir_journal::Journal;
 use weir_protocol::handshake::ConnectAttributes;
+use weir_query_log::Journal;
 use weir_session::login::Verdict;
 use weir_topology::ServerShared;
 

@@ -13,7 +13,6 @@ use std::sync::mpsc::channel;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use weir_config::MysqlVariables;
-use weir_journal::Journal;
 use weir_protocol::command::{Command, StmtExecute, StmtPrepareOk};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::ok::{OK_AS_EOF_HEADER, OK_HEADER, OkPacket, SessionTrack};
@@ -25,6 +24,7 @@ use weir_proxy::service::Service;
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::stats::{Clock, DigestSums, ReportPart};
 use weir_proxy::worker::Worker;
+use weir_query_log::Journal;
 use weir_routing::{Options, QueryRule, Rules};
 
 #[global_allocator]

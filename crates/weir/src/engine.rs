@@ -8,8 +8,8 @@ use signal_hook::consts::{SIGTERM, SIGUSR1};
 use weir_admin::{Engine, EngineCommand, Rows, SwitchoverPlan};
 use weir_config::{Config, ConfigError, TableRows};
 use weir_http::{Format, metrics_text};
-use weir_journal::AuditEvent;
 use weir_proxy::service::Publisher;
+use weir_query_log::AuditEvent;
 use weir_topology::Endpoint;
 
 use crate::config_command;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use weir_config::Config;
-use weir_journal::{FileSettings, Journal, Settings};
+use weir_query_log::{FileSettings, Journal, Settings};
 
 /// How long one who wants to know of faults waits: a disk may hang.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use weir_config::{Config, TableRows};
-use weir_journal::AuditEvent;
+use weir_query_log::AuditEvent;
 use weir_store::Store;
 use weir_topology::Endpoint;
 

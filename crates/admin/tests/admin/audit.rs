@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_journal::AuditKind;
+use weir_query_log::AuditKind;
 
 use super::Rig;
 

@@ -3,10 +3,10 @@
 use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
-use weir_journal::AuditKind;
 use weir_protocol::command::{Command, StmtExecute};
 use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
+use weir_query_log::AuditKind;
 use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};

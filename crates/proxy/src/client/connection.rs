@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 
 use foldhash::{HashMap, HashMapExt};
 use weir_config::{AuthPlugin, Listener, MysqlVariables};
-use weir_journal::AuditKind;
 use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{self, Collation};
 use weir_protocol::error::{self, ServerError};
 use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
+use weir_query_log::AuditKind;
 use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Refusal, Verdict, Verified};
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;

@@ -5,9 +5,9 @@ use crate::worker::context::Context;
 use std::io::Write;
 
 use weir_config::LogVariables;
-use weir_journal::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_protocol::command::Command;
 use weir_protocol::frame::HEADER_LEN;
+use weir_query_log::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_sql::Kind;
 
 use crate::client::session::CommandKind;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use weir_journal::{Counts, Journal, Log};
 use weir_proxy::stats::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
+use weir_query_log::{Counts, Journal, Log};
 use weir_topology::{Endpoint, Roles};
 
 use super::Subject;

@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use weir_config::Config;
-use weir_journal::Writer;
 use weir_monitor::Monitor;
 use weir_proxy::service::{Publisher, Service};
 use weir_proxy_sync::ProxySync;
+use weir_query_log::Writer;
 
 use super::failback::Failbacks;
 use super::ground::{Doors, Ground};

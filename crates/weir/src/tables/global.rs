@@ -1,7 +1,7 @@
 //! `stats_mysql_global`: ProxySQL's names for what means the same in Weir.
 
-use weir_journal::Counts;
 use weir_proxy::stats::{ReportPart, Totals, WorkerReport};
+use weir_query_log::Counts;
 use weir_sql::Kind;
 
 use super::{Rows, Sources, text};

@@ -16,9 +16,9 @@ pub(crate) use global::values as global_values;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_journal::Journal;
 use weir_monitor::ProbeLog;
 use weir_proxy::stats::ReportPart;
+use weir_query_log::Journal;
 use weir_store::Value;
 use weir_topology::Endpoint;
 

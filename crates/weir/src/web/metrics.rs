@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use weir_http::{Family, Kind, Number};
-use weir_journal::Counts;
 use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
+use weir_query_log::Counts;
 use weir_topology::{Endpoint, Place, Roles, Status};
 
 use super::{WebSource, buckets, process};

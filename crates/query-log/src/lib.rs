@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worker-0 ── Feed ──► slot ─┐
-//! worker-1 ── Feed ──► slot ─┼─► thread "journal": JSON, masks, files
+//! worker-1 ── Feed ──► slot ─┼─► thread "query log": JSON, masks, files
 //! admin ── Journal::audit ─► ┘
 //! ```
 //!

@@ -28,7 +28,7 @@ impl Writer {
     pub(crate) fn start(journal: Journal) -> io::Result<Self> {
         let (to, ready) = channel();
         let own = journal.clone();
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("query log".into()).spawn(move || {
             // Orders are heard only when it is known whom to wake.
             let _ = own.inner.writer.set(std::thread::current());
             let _ = to.send(());
