@@ -26,6 +26,7 @@ mod check;
 mod field;
 pub mod fuzzing;
 mod model;
+pub mod private_file;
 mod read;
 mod report;
 mod table;

@@ -42,6 +42,7 @@ mod assist;
 mod causal;
 mod clock;
 mod examination;
+mod latest_roles;
 mod monitor;
 mod owner;
 mod probe;
@@ -54,6 +55,7 @@ mod watch;
 
 pub use clock::monotonic_ns;
 pub use examination::{Examined, Finding, Remedy, examine};
+pub use latest_roles::LatestRoles;
 pub use monitor::{Monitor, Planner, Reporter};
 pub use probe_log::{GaleraSeen, GroupSeen, LagSeen, ProbeCounts, ProbeLog, Probed};
 pub use settings::Reach;

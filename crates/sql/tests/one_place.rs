@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "admin",
     "client",
     "config",
     "monitor",
+    "operations",
     "proxy",
     "proxy-sync",
     "routing",

@@ -8,12 +8,13 @@ use signal_hook::consts::{SIGTERM, SIGUSR1};
 use weir_admin::{Engine, EngineCommand, Rows, SwitchoverPlan};
 use weir_config::{Config, ConfigError, TableRows};
 use weir_http::{Format, metrics_text};
+use weir_operations::SwitchoverOrder;
 use weir_proxy::service::Publisher;
 use weir_query_log::AuditEvent;
 use weir_topology::Endpoint;
 
 use crate::config_command;
-use crate::control::{Deed, Orders, Switchover, order};
+use crate::control::{Action, Orders, order};
 use crate::serve::Intake;
 use crate::source::Source;
 use crate::tables::{self, Sources};
@@ -59,7 +60,7 @@ impl Engine for RunningWeir {
     }
 
     fn command(&self, command: EngineCommand) -> Result<String, String> {
-        let deed = match command {
+        let action = match command {
             EngineCommand::Shutdown => {
                 (self.signal)(SIGTERM);
                 return Ok("draining".to_owned());
@@ -74,31 +75,34 @@ impl Engine for RunningWeir {
                 (self.signal)(SIGUSR1);
                 return Ok(String::new());
             }
-            EngineCommand::Pause => Deed::Pause,
-            EngineCommand::Resume => Deed::Resume,
+            EngineCommand::Pause => Action::Pause,
+            EngineCommand::Resume => Action::Resume,
             EngineCommand::ReloadTls => {
                 // A disk may hang: this thread can wait for it.
                 let tls = self.tls.as_ref().ok_or(NO_TLS)?;
                 let certificate = tls.read(&self.sources.in_force.config());
-                Deed::ReloadTls(certificate.map_err(|error| error.to_string())?)
+                Action::ReloadTls(certificate.map_err(|error| error.to_string())?)
             }
-            EngineCommand::Drain(server) => Deed::Drain(server),
-            EngineCommand::Undrain { server, force } => Deed::Undrain { server, force },
+            EngineCommand::Drain(server) => Action::Drain(server),
+            EngineCommand::Undrain { server, force } => Action::Undrain { server, force },
             EngineCommand::Switchover { hostgroup, to, force } => {
-                Deed::Switchover(Switchover { to, force, ..Switchover::of(hostgroup) })
+                Action::Switchover(SwitchoverOrder { to, force, ..SwitchoverOrder::of(hostgroup) })
             }
         };
         let mut steps = Vec::new();
-        let done = order(&self.orders, deed, |step| steps.push(step));
+        let done = order(&self.orders, action, |step| steps.push(step));
         let told = |last: String| steps.iter().cloned().chain([last]).collect::<Vec<_>>().join("; ");
         done.map(told).map_err(told)
     }
 
     fn plan_switchover(&self, hostgroup: u32, to: Option<Endpoint>) -> Result<SwitchoverPlan, String> {
         let (sender, plan) = channel();
-        let wanted = Switchover { to, dry_run: true, tell: Some(sender), ..Switchover::of(hostgroup) };
-        let told = order(&self.orders, Deed::Switchover(wanted), |_| {})?;
-        plan.try_recv().map_err(|_| told)
+        let wanted =
+            SwitchoverOrder { to, dry_run: true, tell: Some(sender), ..SwitchoverOrder::of(hostgroup) };
+        let told = order(&self.orders, Action::Switchover(wanted), |_| {})?;
+        let weir_operations::SwitchoverPlan { writer, next_writer, sessions } =
+            plan.try_recv().map_err(|_| told)?;
+        Ok(SwitchoverPlan { writer, next_writer, sessions })
     }
 
     fn file_rows(&self) -> Result<TableRows, Vec<String>> {

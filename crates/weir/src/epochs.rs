@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use weir_config::private_file;
 use weir_topology::Roles;
-
-use crate::files::replace_private;
 
 /// A larger file is none of Weir's.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -67,7 +66,7 @@ impl Epochs {
         known.extend(in_force);
         let (path, text) = (self.path.clone(), serde_json::to_string(&*known).unwrap_or_default());
         let write = move || {
-            if let Err(error) = replace_private(&path, &text) {
+            if let Err(error) = private_file::replace(&path, &text) {
                 tracing::error!(path = %path.display(), %error, "the clusters with an epoch can't be saved");
             }
         };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::replace_private;
+use weir_config::private_file;
 
 /// A longer text is no name that Weir has made.
 const NAME_BYTES_MAX: usize = 100;
@@ -32,7 +32,7 @@ pub(crate) fn new_instance_name(datadir: &Path) -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let name = format!("{}{:016x}", prefix(), u64::from_be_bytes(random));
-    replace_private(&path(datadir), &format!("{name}\n"))?;
+    private_file::replace(&path(datadir), &format!("{name}\n"))?;
     Ok(name)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn new_instance_name(datadir: &Path) -> io::Result<String> {
 pub(crate) fn save(datadir: &Path, name: &str) {
     let (path, text) = (path(datadir), format!("{name}\n"));
     let write = move || {
-        if let Err(error) = replace_private(&path, &text) {
+        if let Err(error) = private_file::replace(&path, &text) {
             tracing::error!(path = %path.display(), %error, "this Weir's new name can't be saved");
         }
     };

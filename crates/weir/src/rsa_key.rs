@@ -5,10 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_config::{Config, Password};
+use weir_config::{Config, Password, private_file};
 use weir_protocol::auth::rsa::{KeyError, RsaKey};
-
-use crate::files::write_private;
 
 const PRIVATE_FILE: &str = "caching_sha2_private_key.pem";
 /// For clients that are to know the key beforehand (`--server-public-key-path`).
@@ -46,7 +44,7 @@ fn make(datadir: &Path, path: &Path) -> Result<RsaKey, RsaKeyError> {
     let (key, text) =
         RsaKey::generate().map_err(|error| RsaKeyError::Key { path: path.to_path_buf(), error })?;
     std::fs::create_dir_all(datadir).map_err(file(datadir))?;
-    write_private(path, &text).map_err(file(path))?;
+    private_file::write(path, &text).map_err(file(path))?;
     let public = datadir.join(PUBLIC_FILE);
     std::fs::write(&public, key.public_pem()).map_err(file(&public))?;
     tracing::info!(key = %path.display(), "made an RSA key for caching_sha2_password");

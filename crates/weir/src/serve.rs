@@ -1,26 +1,19 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
 mod entry;
-mod failback;
 mod ground;
 mod handover;
 mod intake;
-mod leaving;
 mod materials;
 mod office;
 mod opening;
-mod operations;
 mod pause;
-pub(crate) mod peers;
-mod recovery;
 mod reload;
-mod switchover;
+mod running_proxy;
 mod whereabouts;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -28,31 +21,26 @@ use signal_hook::iterator::Signals;
 use weir_admin::Admin;
 use weir_config::{Config, ConfigError};
 use weir_http::{Finish, HttpError};
-use weir_monitor::Monitor;
+use weir_monitor::{LatestRoles, Monitor};
+use weir_operations::{DrainedServers, DrainedServersError, Notice, Operations};
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Drain;
 use weir_proxy_sync::ProxySync;
 use weir_topology::Roles;
 
 use self::entry::Entry;
-use self::failback::Failbacks;
 use self::ground::{Doors, Ground};
 use self::handover::{Handover, UNDER_WAY};
-pub(crate) use self::intake::Intake;
 use self::intake::Offer;
 use self::opening::Opened;
-use self::operations::{Operations, Request};
-use self::recovery::Recoveries;
 use self::reload::Reloader;
-use self::switchover::Successions;
+use self::running_proxy::Request;
 use crate::addresses::Names;
-use crate::control::{Control, ControlError, Deed, Order, Orders};
-use crate::drained::{Drained, DrainedError};
+use crate::control::{Action, Control, ControlError, Order, Orders};
 use crate::epochs::{Epochs, EpochsError};
 use crate::historian::Keeping;
 use crate::in_force::InForce;
 use crate::instance;
-use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
 use crate::pid_file::PidFile;
@@ -68,6 +56,8 @@ use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
 use crate::web::Web;
+
+pub(crate) use self::intake::Intake;
 
 /// How long those are waited for at the end who came to the admin port or to HTTP before another process took over.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(10);
@@ -96,7 +86,7 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Http(#[from] HttpError),
     #[error("drained servers: {0}")]
-    Drained(#[from] DrainedError),
+    Drained(#[from] DrainedServersError),
     #[error("agreement with other Weirs: {0}")]
     Epochs(#[from] EpochsError),
     #[error("this Weir's name, in the datadir: {0}")]
@@ -117,8 +107,10 @@ enum Event {
     Order(Order),
     /// Another thread has a configuration to go by.
     Offer(Offer),
-    /// An operation wants something, or has ended.
-    Operation(Request),
+    /// An operation wants something of this thread.
+    Request(Request),
+    /// An operation has something to tell.
+    Operation(Notice),
     Signal(i32),
     /// The workers have ended.
     Ended(std::io::Result<()>),
@@ -171,16 +163,9 @@ struct Server {
     /// The roles that the workers go by.
     published: Arc<Roles>,
     log: TopologyLog,
-    drained: Drained,
+    drained: DrainedServers,
     epochs: Epochs,
-    failbacks: Failbacks,
-    successions: Successions,
-    recoveries: Recoveries,
     operations: Operations,
-    /// Counts sessions on servers that leave, while there are any.
-    counting: Option<JoinHandle<()>>,
-    /// The way to this thread.
-    events: Sender<Event>,
     publisher: Publisher,
     tally: Arc<Tally>,
     web: Web,
@@ -209,11 +194,15 @@ impl Server {
                 Event::Roles => {
                     // Of many changes that came together the last one has been followed with the first.
                     self.follow_roles();
-                    self.see_to_clusters();
+                    self.operations.see_to_clusters();
                 }
-                Event::Operation(request) => {
+                Event::Request(request) => {
                     self.oblige(request);
-                    self.see_to_clusters();
+                    self.operations.see_to_clusters();
+                }
+                Event::Operation(notice) => {
+                    self.take_notice(notice);
+                    self.operations.see_to_clusters();
                 }
                 Event::Addresses => self.follow_addresses(),
                 Event::Order(order) => self.obey(order, &mut service),
@@ -235,25 +224,12 @@ impl Server {
         self.drain(service, events, inbox)
     }
 
-    /// Begins what roles call for.
-    fn see_to_clusters(&mut self) {
-        self.fail_back();
-        self.see_to_successions();
-        self.see_to_recoveries();
-    }
-
     /// The next event; meanwhile what is due is done. None when nobody is left who could tell something.
     fn next_event(&mut self, inbox: &Receiver<Event>) -> Option<Event> {
         loop {
-            let due = [self.failbacks.next(), self.successions.next(), self.recoveries.next()]
-                .into_iter()
-                .flatten()
-                .min();
-            let Some(due) = due else { return inbox.recv().ok() };
+            let Some(due) = self.operations.next() else { return inbox.recv().ok() };
             match inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout) => {
-                    self.see_to_clusters();
-                }
+                Err(RecvTimeoutError::Timeout) => self.operations.see_to_clusters(),
                 event => return event.ok(),
             }
         }
@@ -287,7 +263,8 @@ impl Server {
         for event in inbox {
             match event {
                 Event::Roles => self.follow_roles(),
-                Event::Operation(request) => self.oblige(request),
+                Event::Request(request) => self.oblige(request),
+                Event::Operation(notice) => self.take_notice(notice),
                 Event::Addresses => self.follow_addresses(),
                 // Whoever ordered is told that by the end of the channel.
                 Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
@@ -325,7 +302,7 @@ impl Server {
         self.publisher.publish(&snapshot);
         self.epochs.note(&self.published);
         self.note_silent();
-        self.follow_epoch(&before);
+        self.operations.follow_epochs(&before, &self.published);
     }
 
     /// Goes by the name that the monitor has taken, also at the next start.
@@ -335,44 +312,32 @@ impl Server {
             return;
         };
         self.snapshots.instance = name.clone();
+        self.operations.rename(name.clone());
         if self.handover != Handover::Done {
             instance::save(&self.config.datadir, &name);
         }
     }
 
     fn obey(&mut self, order: Order, service: &mut Service) {
-        let Order { deed, steps } = order;
-        let done = match deed {
-            Deed::HandOver(wish) => return self.obey_successor(wish, service),
+        let Order { action, progress } = order;
+        let done = match action {
+            Action::HandOver(wish) => return self.obey_successor(wish, service),
             _ if self.handover != Handover::None => Err(UNDER_WAY.to_owned()),
-            Deed::Drain(endpoint) => {
-                let clusters = self.clusters_of(&endpoint);
-                return self.operate_for(steps, "drain", clusters, move |operator, steps| {
-                    operator.drain_server(&endpoint, steps)
-                });
-            }
-            Deed::Undrain { server, force } => {
-                let clusters = self.clusters_of(&server);
-                return self.operate_for(steps, "undrain", clusters, move |operator, _| {
-                    operator.undrain_server(&server, force)
-                });
-            }
-            Deed::Switchover(wanted) => {
-                let clusters = BTreeSet::from([wanted.writer_hostgroup]);
-                return self.operate_for(steps, "switchover", clusters, move |operator, steps| {
-                    operator.switchover(&wanted, steps)
-                });
-            }
-            Deed::Pause => self.pause(true, service),
-            Deed::Resume => self.pause(false, service),
-            Deed::ReloadTls(certificate) => self.reload_tls(certificate),
+            Action::Drain(server) => return self.operations.drain(server, progress),
+            Action::Undrain { server, force } => return self.operations.undrain(server, force, progress),
+            Action::Switchover(order) => return self.operations.switchover(order, progress),
+            Action::Pause => self.pause(true, service),
+            Action::Resume => self.pause(false, service),
+            Action::ReloadTls(certificate) => self.reload_tls(certificate),
         };
-        steps.end(done);
+        progress.end(done);
     }
 
-    /// The monitor goes by this configuration from now on.
-    fn apply(&self, config: &Config) {
-        self.monitor.apply(config, &self.drained.all(), &self.snapshots.reach());
+    /// The monitor and the operations go by this configuration from now on.
+    fn apply(&mut self, config: &Config) {
+        let reach = self.snapshots.reach();
+        self.monitor.apply(config, &self.drained.all(), &reach);
+        self.operations.configure(config, reach);
     }
 }
 

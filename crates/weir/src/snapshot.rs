@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
 use weir_monitor::{Reach, monotonic_ns};
+use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
 use weir_proxy::snapshot::{
@@ -16,7 +17,6 @@ use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
 use crate::addresses::{Known, Whereabouts};
-use crate::serve::peers::foreign_switch;
 use crate::server_tls::ServersTls;
 
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
@@ -182,7 +182,7 @@ impl Snapshots {
                 hostgroup.absent = because.clone();
             }
             let group = roles.group(*id);
-            if let Some((to, by, _)) = group.and_then(|group| foreign_switch(group, &self.instance)) {
+            if let Some((to, by, _)) = group.and_then(|group| foreign_switchover(group, &self.instance)) {
                 hostgroup.members.clear();
                 hostgroup.absent = format!("held for a switchover to {to} by another Weir ({by})");
             } else if let Some(reason) = group.and_then(|group| group.waits_for.as_ref()) {

@@ -10,9 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use weir_config::Config;
-
-use crate::files::write_private;
+use weir_config::{Config, private_file};
 
 /// Why there is no certificate to read.
 pub(crate) const NO_TLS: &str = "mysql-have_ssl is off: there is no TLS";
@@ -113,7 +111,7 @@ fn make_self_signed(datadir: &Path, cert: &Path, key: &Path) -> Result<(), TlsEr
         move |error| TlsError::File { path, error }
     };
     std::fs::create_dir_all(datadir).map_err(file(datadir))?;
-    write_private(key, &made.signing_key.serialize_pem()).map_err(file(key))?;
+    private_file::write(key, &made.signing_key.serialize_pem()).map_err(file(key))?;
     std::fs::write(cert, made.cert.pem()).map_err(file(cert))?;
     tracing::info!(cert = %cert.display(), "made a self-signed certificate for TLS");
     Ok(())

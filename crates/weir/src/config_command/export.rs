@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use weir_config::private_file;
+
 use super::{ConfigCommandError, ExportArgs, read, read_database, text};
-use crate::files::replace_private;
 
 /// Exit status: something that has an effect is left as a comment.
 const NOT_WHOLE: u8 = 3;
@@ -43,5 +44,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode, ConfigCommandError> 
 
 /// Writes a file that only its owner can read, since it holds passwords.
 fn write_file(path: &Path, text: &str) -> Result<(), ConfigCommandError> {
-    replace_private(path, text).map_err(|cause| ConfigCommandError::File { path: path.to_owned(), cause })
+    private_file::replace(path, text)
+        .map_err(|cause| ConfigCommandError::File { path: path.to_owned(), cause })
 }

@@ -11,10 +11,10 @@ mod status;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use weir_admin::SwitchoverPlan;
+use weir_operations::{Progress, ProgressEvent, SwitchoverOrder, progress};
 use weir_top::Glance;
 use weir_topology::Endpoint;
 
@@ -94,14 +94,14 @@ pub(crate) enum Answer {
 
 /// What a user wants done, for the thread that owns configuration and roles.
 #[derive(Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     Drain(Endpoint),
     /// With `force` also where Weirs want it out that are no more.
     Undrain {
         server: Endpoint,
         force: bool,
     },
-    Switchover(Switchover),
+    Switchover(SwitchoverOrder),
     /// Take no new clients; those who are there stay.
     Pause,
     /// The end of that.
@@ -111,75 +111,24 @@ pub(crate) enum Deed {
     HandOver(Wish),
 }
 
-/// A planned change of the writer.
-#[derive(Debug)]
-pub(crate) struct Switchover {
-    pub writer_hostgroup: u32,
-    /// None: the best of those who can.
-    pub to: Option<Endpoint>,
-    /// Close the sessions that would write to the old writer after the grace.
-    pub force: bool,
-    /// Only show what would be done.
-    pub dry_run: bool,
-    /// How long transactions and pins on the old writer are waited for; none: as the configuration says.
-    pub grace_ms: Option<u64>,
-    /// Who gets what `dry_run` finds in parts, besides the sentence.
-    pub tell: Option<Sender<SwitchoverPlan>>,
-}
-
-impl Switchover {
-    /// To the best of those who can, gently.
-    pub(crate) fn of(writer_hostgroup: u32) -> Self {
-        Self { writer_hostgroup, to: None, force: false, dry_run: false, grace_ms: None, tell: None }
-    }
-}
-
-/// A deed, and whom to tell what comes of it.
+/// An action, and whom to tell what comes of it.
 #[derive(Debug)]
 pub(crate) struct Order {
-    pub deed: Deed,
-    pub steps: Steps,
-}
-
-/// Tells whoever ordered something. They may have gone: nobody waits for that.
-#[derive(Debug)]
-pub(crate) struct Steps(Sender<News>);
-
-#[derive(Debug)]
-enum News {
-    Step(String),
-    /// A sentence either way.
-    End(Result<String, String>),
-}
-
-impl Steps {
-    /// For what nobody has ordered.
-    pub(crate) fn unheard() -> Self {
-        Self(channel().0)
-    }
-
-    /// What is done now.
-    pub(crate) fn tell(&self, step: String) {
-        let _ = self.0.send(News::Step(step));
-    }
-
-    /// What was done, or why it was not.
-    pub(crate) fn end(self, done: Result<String, String>) {
-        let _ = self.0.send(News::End(done));
-    }
+    pub action: Action,
+    pub progress: Progress,
 }
 
 /// Hands orders over to where they are obeyed.
 pub(crate) type Orders = Arc<dyn Fn(Order) + Send + Sync>;
 
-/// Has a deed done and waits for it; `step` is called with what is done meanwhile.
-pub(crate) fn order(orders: &Orders, deed: Deed, mut step: impl FnMut(String)) -> Result<String, String> {
-    let (sender, news) = channel();
-    orders(Order { deed, steps: Steps(sender) });
+/// Has something done and waits for it; `step` is called with what is done meanwhile.
+pub(crate) fn order(orders: &Orders, action: Action, mut step: impl FnMut(String)) -> Result<String, String> {
+    let (progress, events) = progress();
+    orders(Order { action, progress });
     loop {
-        match news.recv_timeout(ORDER_TIMEOUT) {
-            Ok(News::Step(text)) => step(text),
-            Ok(News::End(done)) => return done,
+        match events.recv_timeout(ORDER_TIMEOUT) {
+            Ok(ProgressEvent::Step(text)) => step(text),
+            Ok(ProgressEvent::End(done)) => return done,
             Err(RecvTimeoutError::Timeout) => return Err("not done yet: see `weir status`".to_owned()),
             Err(RecvTimeoutError::Disconnected) => return Err("weir is ending".to_owned()),
         }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use weir_monitor::LatestRoles;
+use weir_operations::DrainedServers;
 use weir_proxy::stats::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
 use weir_query_log::{Counts, Journal, Log};
 use weir_topology::{Endpoint, Roles};
 
 use super::Subject;
 use crate::addresses::{Known, Names};
-use crate::drained::Drained;
-use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
 use crate::tally::sums::{ErrorSum, command_sums, command_word, error_sums, rule_sums, server_sums};
 
@@ -41,7 +41,7 @@ pub(crate) struct Reporter {
     pub journal: Journal,
     /// The roles of now.
     pub roles: LatestRoles,
-    pub drained: Drained,
+    pub drained: DrainedServers,
     /// This Weir's name among those in front of one cluster.
     pub instance: Arc<str>,
     pub names: Names,

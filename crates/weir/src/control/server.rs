@@ -7,21 +7,27 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::process::umask;
+use weir_operations::SwitchoverOrder;
 use weir_topology::NoEndpoint;
 
-use super::{
-    Answer, ControlError, Deed, GRACE_MS_MAX, Orders, REQUEST_BYTES_MAX, Reporter, Request, Switchover,
-    order, socket_path,
-};
+use super::Action;
+use super::Answer;
+use super::ControlError;
+use super::GRACE_MS_MAX;
+use super::Orders;
+use super::REQUEST_BYTES_MAX;
+use super::Reporter;
+use super::Request;
+use super::order;
+use super::socket_path;
 use crate::takeover::{self, Seal};
 
 /// A client that does not say or take anything for so long is left.
@@ -246,23 +252,32 @@ fn put(client: &mut UnixStream, answer: &Answer) -> io::Result<()> {
 }
 
 fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnMut(String)) -> Answer {
-    let deed = match request {
+    let action = match request {
         Request::Report(subject) => return Answer::Report(reporter.report(subject)),
         Request::Status {} => return Answer::Status(reporter.status()),
         Request::Glance {} => return Answer::Glance { glance: Box::new(reporter.glance()) },
-        Request::Drain(server) => server.parse().map(Deed::Drain),
-        Request::Undrain(server) => server.parse().map(|server| Deed::Undrain { server, force: false }),
-        Request::UndrainByForce(server) => server.parse().map(|server| Deed::Undrain { server, force: true }),
+        Request::Drain(server) => server.parse().map(Action::Drain),
+        Request::Undrain(server) => server.parse().map(|server| Action::Undrain { server, force: false }),
+        Request::UndrainByForce(server) => {
+            server.parse().map(|server| Action::Undrain { server, force: true })
+        }
         Request::Takeover { .. } => return Answer::Refused { error: "not a question".to_owned() },
         Request::Switchover { hostgroup, to, force, dry_run, grace_ms } => {
             let to = to.map(|to| to.parse()).transpose();
             let grace_ms = grace_ms.map(|grace_ms| grace_ms.min(GRACE_MS_MAX));
             to.map(|to| {
-                Deed::Switchover(Switchover { to, force, dry_run, grace_ms, ..Switchover::of(hostgroup) })
+                Action::Switchover(SwitchoverOrder {
+                    to,
+                    force,
+                    dry_run,
+                    grace_ms,
+                    ..SwitchoverOrder::of(hostgroup)
+                })
             })
         }
     };
-    let done = deed.map_err(|error: NoEndpoint| error.to_string()).and_then(|deed| order(orders, deed, step));
+    let done =
+        action.map_err(|error: NoEndpoint| error.to_string()).and_then(|action| order(orders, action, step));
     match done {
         Ok(done) => Answer::Done { done },
         Err(error) => Answer::Refused { error },

@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_admin::Handed;
 use weir_config::ListenAddress;
-use weir_monitor::Monitor;
+use weir_monitor::{LatestRoles, Monitor};
 use weir_proxy::listener::{self, Listeners};
 use weir_topology::{Endpoint, Flavour, Reason, Roles};
 
 use super::{Event, ServeError};
 use crate::control::Control;
 use crate::instance;
-use crate::latest_roles::LatestRoles;
 use crate::source::Source;
 use crate::startup::Origin;
 use crate::takeover::{ADMIN, CONTROL, HTTP, LISTENER, Predecessor, Sockets, TakeoverError};

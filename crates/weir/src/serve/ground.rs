@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use weir_admin::Settings;
 use weir_config::Config;
-use weir_monitor::Monitor;
+use weir_monitor::{LatestRoles, Monitor};
+use weir_operations::DrainedServers;
 use weir_proxy::service::Service;
 use weir_proxy::shared::Report;
 use weir_store::Store;
 use weir_topology::{Roles, ServerRegistry};
 
+use super::Event;
+use super::ServeError;
 use super::entry::Entry;
-use super::{Event, ServeError};
 use crate::addresses::{self, Known, LIMIT, Names};
-use crate::drained::Drained;
 use crate::epochs::Epochs;
-use crate::latest_roles::LatestRoles;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
 use crate::source::Source;
@@ -35,7 +35,7 @@ pub(super) struct Ground {
     pub snapshots: Snapshots,
     pub log: TopologyLog,
     pub unopened_log: Unopened,
-    pub drained: Drained,
+    pub drained: DrainedServers,
     pub epochs: Epochs,
     pub roles: LatestRoles,
     pub names: Names,
@@ -58,7 +58,7 @@ impl Ground {
         let snapshots = snapshots(&config, registry.clone(), entry.instance(), &names)?;
         let (log, unopened_log) = TopologyLog::new(&config);
         addresses::announce(&log, &Known::new(), &snapshots.addresses);
-        let drained = Drained::load(&config.datadir)?;
+        let drained = DrainedServers::load(&config.datadir)?;
         for server in drained.all() {
             tracing::info!(%server, "is still drained from an earlier run: `weir undrain` ends that");
         }

@@ -28,20 +28,24 @@ pub(super) enum Handover {
 impl Server {
     pub(super) fn obey_successor(&mut self, wish: Wish, service: &mut Service) {
         match (wish, self.handover) {
-            (Wish::Begin(call), Handover::None) if self.operations.any().is_some() => {
-                let name = self.operations.any().unwrap_or_default();
-                call.answer(Err(format!("a {name} is under way: try again when it has ended")));
-            }
-            (Wish::Begin(call), Handover::None) => {
-                self.handover = Handover::Begun;
-                call.answer(Ok(self.standing()));
-            }
+            (Wish::Begin(call), Handover::None) => match self.operations.suspend() {
+                Err(name) => {
+                    call.answer(Err(format!("a {name} is under way: try again when it has ended")));
+                }
+                Ok(()) => {
+                    self.handover = Handover::Begun;
+                    call.answer(Ok(self.standing()));
+                }
+            },
             (Wish::Begin(call), _) => call.answer(Err(UNDER_WAY.to_owned())),
             (Wish::Sockets(call), Handover::Begun) => {
                 call.answer(self.sockets(service).map_err(|error| error.to_string()));
             }
             (Wish::LetGo { pid, done }, Handover::Begun) => self.let_go(pid, done, service),
-            (Wish::GoOn, Handover::Begun) => self.handover = Handover::None,
+            (Wish::GoOn, Handover::Begun) => {
+                self.handover = Handover::None;
+                self.operations.resume();
+            }
             (Wish::Sockets(_) | Wish::LetGo { .. } | Wish::GoOn, _) => {}
         }
     }
@@ -98,7 +102,8 @@ impl Server {
         let of = |hostgroup| WeirTopology { assist: Assist::Off, ..config.topology_of(hostgroup) };
         let rows = config.clusters().map(|cluster| of(cluster.writer_hostgroup)).collect();
         self.config.weir_topology = rows;
-        self.apply(&self.config);
+        let config = self.config.clone();
+        self.apply(&config);
     }
 
     /// SIGUSR2: starts this program again, as it is on disk now, to take over.

@@ -181,7 +181,7 @@ impl Server {
             != (&config.weir_topology, &config.replication_hostgroups, &config.servers);
         self.config = config;
         if changes {
-            self.operator().announce_failovers();
+            self.operations.announce_failovers();
         }
         self.publish();
         if !self.publisher.settle() {

@@ -5,25 +5,27 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use weir_config::Config;
-use weir_monitor::Monitor;
+use weir_monitor::{LatestRoles, Monitor};
+use weir_operations::{Context, DrainedServers, Operations};
 use weir_proxy::service::{Publisher, Service};
 use weir_proxy_sync::ProxySync;
 use weir_query_log::Writer;
 
-use super::failback::Failbacks;
+use super::Event;
+use super::Intake;
+use super::ServeError;
+use super::Server;
 use super::ground::{Doors, Ground};
 use super::handover::Handover;
-use super::operations::Operations;
-use super::recovery::Recoveries;
+use super::log_listeners;
+use super::office;
+use super::orders_to;
 use super::reload::Reloader;
-use super::switchover::Successions;
-use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
+use super::running_proxy::RunningProxy;
 use crate::addresses::Names;
 use crate::control::{Control, Reporter};
-use crate::drained::Drained;
 use crate::historian;
 use crate::in_force::InForce;
-use crate::latest_roles::LatestRoles;
 use crate::logs;
 use crate::notify;
 use crate::pid_file::PidFile;
@@ -97,6 +99,19 @@ pub(super) fn open(
     let _ = events.send(Event::Roles);
     let is_elsewhere = events.clone();
     names.watch(move || drop(is_elsewhere.send(Event::Addresses)))?;
+    let proxy = RunningProxy { publisher: publisher.clone(), log: log.clone(), events: events.clone() };
+    let operations = Operations::new(Context {
+        config: Arc::new(config.clone()),
+        reach: snapshots.reach(),
+        instance: snapshots.instance.clone(),
+        registry: snapshots.registry.clone(),
+        roles: roles.clone(),
+        drained: drained.clone(),
+        planner: monitor.planner(),
+        reporter: monitor.reporter(),
+        proxy: Arc::new(proxy),
+    });
+    operations.announce_failovers();
     let server = Server {
         reloader: Some(reloader),
         proxy_sync: Some(proxy_sync),
@@ -111,12 +126,7 @@ pub(super) fn open(
         log,
         drained,
         epochs,
-        failbacks: Failbacks::default(),
-        successions: Successions::default(),
-        recoveries: Recoveries::default(),
-        operations: Operations::default(),
-        counting: None,
-        events: events.clone(),
+        operations,
         publisher,
         tally,
         web,
@@ -130,7 +140,6 @@ pub(super) fn open(
         handover: Handover::default(),
         program,
     };
-    server.operator().announce_failovers();
     Ok(Opened { server, service, journal })
 }
 
@@ -147,7 +156,7 @@ impl Ledger {
         config: &Config,
         publisher: &Publisher,
         roles: &LatestRoles,
-        drained: &Drained,
+        drained: &DrainedServers,
         snapshots: &Snapshots,
         names: &Names,
         monitor: &Monitor,

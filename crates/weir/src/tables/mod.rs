@@ -11,12 +11,10 @@ mod pool;
 mod servers;
 mod sessions;
 
-pub(crate) use global::values as global_values;
-
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_monitor::ProbeLog;
+use weir_monitor::{LatestRoles, ProbeLog};
 use weir_proxy::stats::ReportPart;
 use weir_query_log::Journal;
 use weir_store::Value;
@@ -24,8 +22,9 @@ use weir_topology::Endpoint;
 
 use crate::addresses::Names;
 use crate::in_force::InForce;
-use crate::latest_roles::LatestRoles;
 use crate::tally::Tally;
+
+pub(crate) use global::values as global_values;
 
 /// Rows of a table.
 pub(crate) type Rows = Vec<Vec<Value>>;

@@ -6,10 +6,15 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use weir_operations::Progress;
 
+use super::Ask;
+use super::Say;
+use super::Seal;
+use super::Socket;
+use super::Standing;
 use super::descriptors::Line;
-use super::{Ask, Say, Seal, Socket, Standing};
-use crate::control::{Deed, Order, Orders, Steps};
+use crate::control::{Action, Order, Orders};
 
 /// A new process reads its configuration, finds the servers and learns the roles in this time, or is given up.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -117,5 +122,5 @@ fn ask<T>(orders: &Orders, wish: impl FnOnce(Call<T>) -> Wish) -> Result<T, Stri
 }
 
 fn tell(orders: &Orders, wish: Wish) {
-    orders(Order { deed: Deed::HandOver(wish), steps: Steps::unheard() });
+    orders(Order { action: Action::HandOver(wish), progress: Progress::unheard() });
 }

@@ -1,4 +1,4 @@
-//! `weir switchover`: the writer role moves to another server, and no application notices.
+//! Moves the writer role to another server, and no application notices (`weir switchover`).
 //!
 //! ```text
 //! pick the target ─► get ready ─► hold ─► nobody writes to the old one ─► the role moves ─► new roles ─► release
@@ -9,52 +9,81 @@
 //! the new roles are published nobody may write to the old writer any more, and nothing is lost: at worst some statements
 //! have waited.
 //!
-//! How the role moves depends on who decides it: see [`chosen`] where Weir does, [`group`] where a Group Replication
+//! How the role moves depends on who decides it: see [`monitor`] where Weir does, [`group`] where a Group Replication
 //! group does, [`replication`] where servers have to be told. Getting ready finds out what is missing, before anything is
 //! held.
 
-mod account;
-mod chosen;
-mod failover;
 mod group;
+mod monitor;
 mod replication;
 
-pub(super) use failover::Successions;
-
+use std::sync::mpsc::Sender;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use weir_admin::SwitchoverPlan;
-use weir_proxy::stats::{ReportPart, WritingRow};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
-use super::operations::{LOOK_EVERY, Operator, Request};
-use super::peers::{another_switch, silent_peers};
-use crate::control::{Steps, Switchover};
+use crate::error::SwitchoverError;
+use crate::operator::{LOOK_EVERY, Operator};
+use crate::peers::{another_switchover, silent_weirs};
+use crate::progress::Progress;
+use crate::proxy::WritingSessions;
 
 /// How long sessions take to go that are closed.
 const CUT_WAIT: Duration = Duration::from_secs(2);
 /// How long it may take until the monitor sees that the role has moved: some looks at each server.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
-/// A worker that has not answered may still let sessions write.
-const BUSY: &str = "a worker has been too busy to answer for seconds";
+/// A planned change of the writer.
+#[derive(Debug)]
+pub struct SwitchoverOrder {
+    /// The cluster's.
+    pub writer_hostgroup: u32,
+    /// None: the best of those who can.
+    pub to: Option<Endpoint>,
+    /// Close the sessions that would write to the old writer after the grace.
+    pub force: bool,
+    /// Only show what would be done.
+    pub dry_run: bool,
+    /// How long transactions and pins on the old writer are waited for; none: as the configuration says.
+    pub grace_ms: Option<u64>,
+    /// Who gets what `dry_run` finds in parts, besides the sentence.
+    pub tell: Option<Sender<SwitchoverPlan>>,
+}
+
+impl SwitchoverOrder {
+    /// To the best of those who can, gently.
+    pub fn of(writer_hostgroup: u32) -> Self {
+        Self { writer_hostgroup, to: None, force: false, dry_run: false, grace_ms: None, tell: None }
+    }
+}
+
+/// What a switchover would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchoverPlan {
+    /// Who writes now.
+    pub writer: Endpoint,
+    /// Who would write.
+    pub next_writer: Endpoint,
+    /// The sessions that would be waited for, in words.
+    pub sessions: String,
+}
 
 /// From whom the role moves to whom.
-pub(super) struct Plan<'a> {
-    pub(super) wanted: &'a Switchover,
-    pub(super) steps: &'a Steps,
+pub(crate) struct Plan<'a> {
+    pub(crate) order: &'a SwitchoverOrder,
+    pub(crate) progress: &'a Progress,
     flavour: Flavour,
-    pub(super) from: Endpoint,
-    pub(super) to: Endpoint,
+    pub(crate) from: Endpoint,
+    pub(crate) to: Endpoint,
     /// How long transactions and pins on the old writer are waited for.
-    pub(super) grace: Duration,
+    pub(crate) grace: Duration,
 }
 
 /// Whoever moves the role, ready for it.
 enum Mover {
-    /// Weir itself: every server can write.
-    Weir,
+    /// The monitor: every server can write.
+    Monitor,
     Group(Box<group::Mover>),
     Replication(Box<replication::Mover>),
 }
@@ -63,14 +92,18 @@ impl Operator {
     /// Moves the writer role. Returns what was done.
     ///
     /// # Errors
-    /// Why it was not, in words; then everything is as before.
-    pub(super) fn switchover(&self, wanted: &Switchover, steps: &Steps) -> Result<String, String> {
-        let plan = self.plan(wanted, steps)?;
+    /// Why it was not; then everything is as before.
+    pub(crate) fn switchover(
+        &self,
+        order: &SwitchoverOrder,
+        progress: &Progress,
+    ) -> Result<String, SwitchoverError> {
+        let plan = self.plan(order, progress)?;
         let mut mover = self.get_ready(&plan)?;
-        let (hostgroup, Plan { from, to, .. }) = (wanted.writer_hostgroup, &plan);
-        if wanted.dry_run {
+        let (hostgroup, Plan { from, to, .. }) = (order.writer_hostgroup, &plan);
+        if order.dry_run {
             let sessions = in_words(&self.writing(from)?);
-            if let Some(tell) = &wanted.tell {
+            if let Some(tell) = &order.tell {
                 let (writer, next_writer, sessions) = (from.clone(), to.clone(), sessions.clone());
                 let _ = tell.send(SwitchoverPlan { writer, next_writer, sessions });
             }
@@ -78,11 +111,12 @@ impl Operator {
                 "the writer of hostgroup {hostgroup} would move from {from} to {to}; now there: {sessions}"
             ));
         }
-        tracing::info!(hostgroup, %from, %to, force = wanted.force, "switchover begins");
-        steps.tell(format!("{from} -> {to}: new statements are held"));
+        tracing::info!(hostgroup, %from, %to, force = order.force, "switchover begins");
+        progress.tell(format!("{from} -> {to}: new statements are held"));
         let begun = Instant::now();
         let is_held = self.hold(Some(format!("held for a switchover from {from} to {to}")), hostgroup);
-        let moved = if is_held { self.move_writer(&plan, &mut mover) } else { Err(BUSY.to_owned()) };
+        let moved =
+            if is_held { self.move_writer(&plan, &mut mover) } else { Err(SwitchoverError::BusyWorker) };
         self.hold(None, hostgroup);
         let held_ms = begun.elapsed().as_millis();
         match moved {
@@ -93,66 +127,69 @@ impl Operator {
                     .for_each(|left| tracing::warn!(hostgroup, left, "left to do after the switchover"));
                 let left: String = left.iter().map(|left| format!("\n{left}")).collect();
                 let reason = format!("{from} -> {to}, statements were held for {held_ms} ms");
-                self.log.event(Some(hostgroup), "switchover", reason);
+                self.context.proxy.log_change(Some(hostgroup), "switchover", reason);
                 Ok(format!(
                     "the writer of hostgroup {hostgroup} is {to} (was {from}); statements were held for {held_ms} ms{left}"
                 ))
             }
             Err(cause) => {
-                tracing::warn!(hostgroup, %from, %to, held_ms, cause, "switchover undone");
+                tracing::warn!(hostgroup, %from, %to, held_ms, cause = cause.to_string(), "switchover undone");
                 let reason = format!("{from} -> {to}: {cause}");
-                self.log.event(Some(hostgroup), "switchover undone", reason);
+                self.context.proxy.log_change(Some(hostgroup), "switchover undone", reason);
                 let stays = self.writers(&plan) == [from.clone()];
                 let now = if stays {
                     format!("{from} is the writer as before")
                 } else {
                     "see `weir status`".to_owned()
                 };
-                Err(format!("{cause}: undone after {held_ms} ms, {now}"))
+                Err(SwitchoverError::Undone { cause: Box::new(cause), held_ms, now })
             }
         }
     }
 
     /// The present writer and the next one.
-    fn plan<'p>(&self, wanted: &'p Switchover, steps: &'p Steps) -> Result<Plan<'p>, String> {
-        let hostgroup = wanted.writer_hostgroup;
-        let roles = self.roles.latest();
+    fn plan<'p>(
+        &self,
+        order: &'p SwitchoverOrder,
+        progress: &'p Progress,
+    ) -> Result<Plan<'p>, SwitchoverError> {
+        let hostgroup = order.writer_hostgroup;
+        let roles = self.context.roles.latest();
         let group = roles.group(hostgroup).ok_or_else(|| {
-            let known: Vec<String> =
-                roles.groups.iter().map(|group| group.writer_hostgroup.to_string()).collect();
-            format!("{hostgroup} is not the writer hostgroup of a cluster; those are: {}", known.join(", "))
+            let known = roles.groups.iter().map(|group| group.writer_hostgroup).collect();
+            SwitchoverError::NoCluster { hostgroup, known }
         })?;
         let from = match group.writers.as_slice() {
             [writer] => writer.clone(),
-            [] => return Err("there is no writer: a failover is under way, or nobody can write".to_owned()),
-            _ => return Err("there are several writers: nothing to switch".to_owned()),
+            [] => return Err(SwitchoverError::NoWriter),
+            _ => return Err(SwitchoverError::SeveralWriters),
         };
-        let to = match &wanted.to {
-            Some(to) if *to == from => return Err(format!("{to} is the writer already")),
+        let to = match &order.to {
+            Some(to) if *to == from => return Err(SwitchoverError::IsWriter(from)),
             Some(to) if group.successors.contains(to) => to.clone(),
-            Some(to) => return Err(format!("{to} can't be the writer: {}", why_not(group, to))),
+            Some(to) => return Err(SwitchoverError::CannotWrite { to: to.clone(), why: why_not(group, to) }),
             None => group.successors.first().cloned().ok_or_else(|| {
                 let because = |(server, why): &(Endpoint, Reason)| format!("{server}: {why}");
                 let reasons: Vec<String> = group.cannot_write.iter().map(because).collect();
-                format!("no other server can be the writer: {}", reasons.join(", "))
+                SwitchoverError::NoTarget { reasons: reasons.join(", ") }
             })?,
         };
-        if let Some(cause) = another_switch(group, &self.instance) {
+        if let Some(cause) = another_switchover(group, &self.context.instance) {
             return Err(cause);
         }
-        if let Some(cause) = silent_peers(group) {
-            return Err(format!("{cause} may still write to {from}: try again in some seconds"));
+        if let Some(names) = silent_weirs(group) {
+            return Err(SwitchoverError::SilentWeirs { names, from });
         }
-        let own = self.config.topology_of(hostgroup).switchover_pin_grace;
-        let grace = wanted.grace_ms.map_or(own, Duration::from_millis);
-        Ok(Plan { wanted, steps, flavour: group.flavour, from, to, grace })
+        let own = self.context.config.topology_of(hostgroup).switchover_pin_grace;
+        let grace = order.grace_ms.map_or(own, Duration::from_millis);
+        Ok(Plan { order, progress, flavour: group.flavour, from, to, grace })
     }
 
     /// Everything that can be missing is looked for here.
-    fn get_ready(&self, plan: &Plan<'_>) -> Result<Mover, String> {
+    fn get_ready(&self, plan: &Plan<'_>) -> Result<Mover, SwitchoverError> {
         match plan.flavour {
-            Flavour::Galera => Ok(Mover::Weir),
-            Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Weir),
+            Flavour::Galera => Ok(Mover::Monitor),
+            Flavour::GroupReplication if self.has_several_primaries(plan) => Ok(Mover::Monitor),
             Flavour::GroupReplication => self.group_mover(plan).map(Box::new).map(Mover::Group),
             Flavour::Replication => self.replication_mover(plan).map(Box::new).map(Mover::Replication),
         }
@@ -161,22 +198,23 @@ impl Operator {
     /// Statements of the writers' hostgroup wait, or no longer. When this returns, all workers go by it; false if one
     /// has not answered.
     fn hold(&self, because: Option<String>, hostgroup: u32) -> bool {
-        self.ask(|done| Request::Hold { hostgroup, because, done }).is_ok() && self.publisher.settle()
+        let proxy = &self.context.proxy;
+        proxy.hold(hostgroup, because).is_ok() && proxy.settle()
     }
 
     /// What happens while statements are held.
-    fn move_writer(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    fn move_writer(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), SwitchoverError> {
         self.ask_others(plan);
         let moved = self.move_when_clear(plan, mover);
-        self.planner.switch_ends(plan.wanted.writer_hostgroup);
+        self.context.planner.switch_ends(plan.order.writer_hostgroup);
         moved
     }
 
-    fn move_when_clear(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), String> {
+    fn move_when_clear(&self, plan: &Plan<'_>, mover: &mut Mover) -> Result<(), SwitchoverError> {
         self.wait_until_nobody_writes(plan)?;
         self.wait_others(plan)?;
         match mover {
-            Mover::Weir => self.choose(plan),
+            Mover::Monitor => self.move_with_monitor(plan),
             Mover::Group(mover) => self.move_with_group(plan, mover),
             Mover::Replication(mover) => self.move_replication(plan, mover),
         }
@@ -185,56 +223,58 @@ impl Operator {
     /// What happens after statements have been released. Returns what could not be done.
     fn finish(&self, plan: &Plan<'_>, mover: Mover) -> Vec<String> {
         match mover {
-            Mover::Weir | Mover::Group(_) => Vec::new(),
+            Mover::Monitor | Mover::Group(_) => Vec::new(),
             Mover::Replication(mover) => self.follow_new_source(plan, *mover),
         }
     }
 
     /// Before this has returned, sessions may write to the old writer.
-    fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), String> {
-        let Plan { wanted, from, steps, .. } = plan;
+    fn wait_until_nobody_writes(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
+        let Plan { order, from, progress, .. } = plan;
         let mut writing = self.wait_writers(plan, plan.grace)?;
-        if !writing.is_empty() && wanted.force {
-            steps.tell(format!("closing {}", in_words(&writing)));
-            self.publisher.cut_writers(&from.to_string());
+        if !writing.is_empty() && order.force {
+            progress.tell(format!("closing {}", in_words(&writing)));
+            self.context.proxy.close_writers(from);
             writing = self.wait_writers(plan, CUT_WAIT)?;
         }
         if writing.is_empty() {
             return Ok(());
         }
-        let hint = if wanted.force { "" } else { " (--force closes them)" };
-        Err(format!("sessions may still write to {from}: {}{hint}", in_words(&writing)))
+        let sessions = in_words(&writing);
+        Err(SwitchoverError::SessionsWrite { from: from.clone(), sessions, is_forced: order.force })
     }
 
     /// The writers of now.
     fn writers(&self, plan: &Plan<'_>) -> Vec<Endpoint> {
-        let roles = self.roles.latest();
-        roles.group(plan.wanted.writer_hostgroup).map(|group| group.writers.clone()).unwrap_or_default()
+        let roles = self.context.roles.latest();
+        roles.group(plan.order.writer_hostgroup).map(|group| group.writers.clone()).unwrap_or_default()
     }
 
     /// Waits until the monitor has seen that another server writes now.
-    fn wait_writer(&self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), String> {
+    fn wait_writer(&self, plan: &Plan<'_>, server: &Endpoint) -> Result<(), SwitchoverError> {
         let until = Instant::now() + FOLLOW_WAIT;
         while self.writers(plan) != [server.clone()] {
             if Instant::now() >= until {
-                let roles = self.roles.latest();
-                let why = roles.group(plan.wanted.writer_hostgroup).map(|group| why_not(group, server));
-                let why = why.unwrap_or_else(|| "the cluster is not configured any more".to_owned());
-                return Err(format!(
-                    "{server} is not seen as the writer after {} s: {why}",
-                    FOLLOW_WAIT.as_secs()
-                ));
+                let roles = self.context.roles.latest();
+                let why = roles.group(plan.order.writer_hostgroup).map(|group| why_not(group, server));
+                let why = why.unwrap_or_else(|| SwitchoverError::NotConfigured.to_string());
+                let (server, seconds) = (server.clone(), FOLLOW_WAIT.as_secs());
+                return Err(SwitchoverError::NotSeen { server, seconds, why });
             }
-            self.reporter.suspect(&plan.from);
-            self.reporter.suspect(&plan.to);
+            self.context.reporter.suspect(&plan.from);
+            self.context.reporter.suspect(&plan.to);
             sleep(LOOK_EVERY);
         }
         Ok(())
     }
 
     /// Waits until nobody may write to the old writer, for so long; returns who may then.
-    fn wait_writers(&self, plan: &Plan<'_>, grace: Duration) -> Result<Vec<WritingRow>, String> {
-        let Plan { from, steps, .. } = plan;
+    fn wait_writers(
+        &self,
+        plan: &Plan<'_>,
+        grace: Duration,
+    ) -> Result<Vec<WritingSessions>, SwitchoverError> {
+        let Plan { from, progress, .. } = plan;
         let until = Instant::now() + grace;
         let mut told = Vec::new();
         loop {
@@ -243,12 +283,12 @@ impl Operator {
                 return Ok(writing);
             }
             if writing != told {
-                steps.tell(format!("waiting for {}", in_words(&writing)));
+                progress.tell(format!("waiting for {}", in_words(&writing)));
                 told = writing;
             }
-            let roles = self.roles.latest();
-            let group = roles.group(plan.wanted.writer_hostgroup);
-            if let Some(cause) = group.and_then(|group| another_switch(group, &self.instance)) {
+            let roles = self.context.roles.latest();
+            let group = roles.group(plan.order.writer_hostgroup);
+            if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
                 return Err(cause);
             }
             self.look_again()?;
@@ -259,15 +299,10 @@ impl Operator {
     ///
     /// # Errors
     /// When a worker does not answer: then nobody knows.
-    fn writing(&self, server: &Endpoint) -> Result<Vec<WritingRow>, String> {
-        let server = server.to_string();
-        let reports = self.publisher.report(ReportPart::Writing);
-        if reports.len() < self.publisher.workers() {
-            return Err(BUSY.to_owned());
-        }
-        let mut sums: Vec<WritingRow> = Vec::new();
-        for row in reports.into_iter().flat_map(|worker| worker.writing).filter(|row| row.endpoint == server)
-        {
+    fn writing(&self, server: &Endpoint) -> Result<Vec<WritingSessions>, SwitchoverError> {
+        let rows = self.context.proxy.writing(server).ok_or(SwitchoverError::BusyWorker)?;
+        let mut sums: Vec<WritingSessions> = Vec::new();
+        for row in rows {
             match sums.iter_mut().find(|sum| sum.because == row.because) {
                 Some(sum) => sum.sessions += row.sessions,
                 None => sums.push(row),
@@ -284,8 +319,8 @@ fn why_not(group: &Group, server: &Endpoint) -> String {
 }
 
 /// "2 sessions (transaction), 1 session (temporary_table)".
-fn in_words(writing: &[WritingRow]) -> String {
-    let words = |row: &WritingRow| {
+fn in_words(writing: &[WritingSessions]) -> String {
+    let words = |row: &WritingSessions| {
         let noun = if row.sessions == 1 { "session" } else { "sessions" };
         format!("{} {noun} ({})", row.sessions, row.because)
     };

@@ -1,13 +1,15 @@
-//! `weir drain` and `weir undrain`: a server leaves, and if it is the writer, its role leaves first.
+//! Takes a server out of service and in again (`weir drain`, `weir undrain`): if it is the writer, its role leaves first.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
 
-use super::operations::{Operator, Request};
-use super::peers::another_switch;
-use crate::control::{Steps, Switchover};
+use crate::error::DrainError;
+use crate::operator::Operator;
+use crate::peers::another_switchover;
+use crate::progress::Progress;
+use crate::switchover::SwitchoverOrder;
 
 /// How long it may take until the other Weirs can read that a server leaves.
 const TOLD_WAIT: Duration = Duration::from_secs(5);
@@ -30,16 +32,20 @@ impl Operator {
     /// wait.
     ///
     /// # Errors
-    /// Why it was not, in words; then everything is as before.
-    pub(super) fn drain_server(&self, endpoint: &Endpoint, steps: &Steps) -> Result<String, String> {
+    /// Why it was not; then everything is as before.
+    pub(crate) fn drain_server(
+        &self,
+        endpoint: &Endpoint,
+        progress: &Progress,
+    ) -> Result<String, DrainError> {
         self.is_configured(endpoint)?;
-        let is_new = !self.drained.all().contains(endpoint);
+        let is_new = !self.context.drained.all().contains(endpoint);
         let written = self.with_writer(endpoint);
         if is_new {
-            self.hand_over(endpoint, steps)?;
+            self.hand_over(endpoint, progress)?;
         }
         let done = self.set_drained(endpoint, true, "drained: it gets no new work")?;
-        self.tell_others(endpoint, steps);
+        self.tell_others(endpoint, progress);
         if is_new {
             self.keep_a_writer(endpoint, &written)?;
         }
@@ -48,7 +54,7 @@ impl Operator {
 
     /// The Galera clusters of a server that have a writer. There nothing but what users want keeps a node from writing.
     fn with_writer(&self, endpoint: &Endpoint) -> Vec<u32> {
-        let roles = self.roles.latest();
+        let roles = self.context.roles.latest();
         let groups = roles.groups.iter().filter(|group| group.flavour == Flavour::Galera);
         let groups = groups.filter(|group| !group.writers.is_empty());
         let groups = groups.map(|group| group.writer_hostgroup);
@@ -57,10 +63,10 @@ impl Operator {
 
     /// Two Weirs whose users drain different servers at the same moment can leave a cluster without anybody who may write:
     /// then this server stays in.
-    fn keep_a_writer(&self, endpoint: &Endpoint, clusters: &[u32]) -> Result<(), String> {
+    fn keep_a_writer(&self, endpoint: &Endpoint, clusters: &[u32]) -> Result<(), DrainError> {
         let until = Instant::now() + WRITER_WAIT;
         loop {
-            let roles = self.roles.latest();
+            let roles = self.context.roles.latest();
             let groups = roles.groups.iter().filter(|group| clusters.contains(&group.writer_hostgroup));
             let Some(group) = groups.into_iter().find(|group| group.writers.is_empty()) else {
                 return Ok(());
@@ -70,11 +76,11 @@ impl Operator {
                 let others = group.cannot_write.iter().filter(|(server, _)| server != endpoint);
                 let reasons: Vec<String> = others.map(because).collect();
                 self.set_drained(endpoint, false, "not drained: without it there is no writer")?;
-                return Err(format!(
-                    "{endpoint} stays in: without it hostgroup {} has no writer ({})",
-                    group.writer_hostgroup,
-                    reasons.join(", ")
-                ));
+                return Err(DrainError::LastWriter {
+                    server: endpoint.clone(),
+                    hostgroup: group.writer_hostgroup,
+                    reasons: reasons.join(", "),
+                });
             }
             self.look_again()?;
         }
@@ -84,38 +90,35 @@ impl Operator {
     /// have not been heard of lately.
     ///
     /// # Errors
-    /// Why it was not, in words.
-    pub(super) fn undrain_server(&self, endpoint: &Endpoint, force: bool) -> Result<String, String> {
+    /// Why it was not.
+    pub(crate) fn undrain_server(&self, endpoint: &Endpoint, force: bool) -> Result<String, DrainError> {
         // One that has left the configuration must not be out when it is back.
-        if !self.drained.all().contains(endpoint) {
+        if !self.context.drained.all().contains(endpoint) {
             self.is_configured(endpoint)?;
         }
         let done = self.set_drained(endpoint, false, "not drained: it gets work again")?;
-        let said = |others: Vec<Opponent>| {
-            let names: Vec<String> = others.into_iter().map(|other| other.instance.to_string()).collect();
-            format!("this Weir lets {endpoint} in, but {} wants it out", names.join(", "))
+        let names = |others: &[Opponent]| {
+            let names: Vec<String> = others.iter().map(|other| other.instance.to_string()).collect();
+            names.join(", ")
         };
+        let server = endpoint.clone();
         let (live, gone): (Vec<Opponent>, Vec<Opponent>) =
             self.lasting_opponents(endpoint)?.into_iter().partition(|other| other.is_live);
         if !live.is_empty() {
-            return Err(format!("{}: run `weir undrain` there", said(live)));
+            return Err(DrainError::WantedOut { server, names: names(&live) });
         }
         if gone.is_empty() {
             return Ok(done);
         }
         if !force {
-            return Err(format!(
-                "{} and is not heard of: run `weir undrain` there, or, if it is no more, `weir undrain --force` here",
-                said(gone)
-            ));
+            return Err(DrainError::WantedOutInSilence { server, names: names(&gone) });
         }
         self.release(endpoint)?;
-        let names: Vec<String> = gone.into_iter().map(|other| other.instance.to_string()).collect();
-        Ok(format!("{endpoint} gets work again, although {} wanted it out", names.join(", ")))
+        Ok(format!("{endpoint} gets work again, although {} wanted it out", names(&gone)))
     }
 
     /// Has the rows removed by which Weirs want a server out that are no more.
-    fn release(&self, endpoint: &Endpoint) -> Result<(), String> {
+    fn release(&self, endpoint: &Endpoint) -> Result<(), DrainError> {
         let until = Instant::now() + TOLD_WAIT;
         let mut asked_at: Option<Instant> = None;
         loop {
@@ -124,10 +127,7 @@ impl Operator {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(format!(
-                    "this Weir lets {endpoint} in, but the rows of other Weirs in weir.drains could not be removed: see \
-                     `weir status`"
-                ));
+                return Err(DrainError::RowsRemain(endpoint.clone()));
             }
             if asked_at.is_none_or(|at| at.elapsed() >= RELEASE_EVERY) {
                 asked_at = Some(Instant::now());
@@ -135,7 +135,7 @@ impl Operator {
                 for hostgroup in hostgroups {
                     let rows = gone.iter().filter(|other| other.hostgroup == hostgroup && !other.is_live);
                     let rows = rows.map(|other| (endpoint.clone(), other.instance.clone())).collect();
-                    self.reporter.release(hostgroup, rows);
+                    self.context.reporter.release(hostgroup, rows);
                 }
             }
             self.look_again()?;
@@ -158,11 +158,11 @@ impl Operator {
     /// The other Weirs that want a server out.
     fn opponents(&self, endpoint: &Endpoint) -> Vec<Opponent> {
         let mut opponents = Vec::new();
-        for group in &self.roles.latest().groups {
+        for group in &self.context.roles.latest().groups {
             let Some(tenure) = &group.tenure else { continue };
             let rows = tenure.drains.iter().flatten();
             let rows = rows.filter(|row| row.server == *endpoint && row.wants_out);
-            opponents.extend(rows.filter(|row| row.instance != self.instance).map(|row| Opponent {
+            opponents.extend(rows.filter(|row| row.instance != self.context.instance).map(|row| Opponent {
                 hostgroup: group.writer_hostgroup,
                 instance: row.instance.clone(),
                 is_live: tenure.live.contains(&row.instance),
@@ -172,12 +172,12 @@ impl Operator {
     }
 
     /// Waits until the other Weirs in front of the server's clusters can know that it leaves, and says where they can't.
-    fn tell_others(&self, endpoint: &Endpoint, steps: &Steps) {
-        let clusters = self.config.clusters().map(|cluster| cluster.writer_hostgroup);
+    fn tell_others(&self, endpoint: &Endpoint, progress: &Progress) {
+        let clusters = self.context.config.clusters().map(|cluster| cluster.writer_hostgroup);
         let clusters: Vec<u32> = clusters.filter(|hostgroup| self.is_member(*hostgroup, endpoint)).collect();
         for hostgroup in &clusters {
             if !self.shares_drains(*hostgroup) {
-                steps.tell(format!(
+                progress.tell(format!(
                     "other Weirs in front of hostgroup {hostgroup}, if there are any, are not told: run `weir drain` there, \
                      too (docs: several Weirs)"
                 ));
@@ -185,65 +185,70 @@ impl Operator {
         }
         let until = Instant::now() + TOLD_WAIT;
         let is_told = |hostgroup: u32| {
-            let is_own = |row: &DrainRow| row.instance == self.instance && row.wants_out;
+            let is_own = |row: &DrainRow| row.instance == self.context.instance && row.wants_out;
             !self.shares_drains(hostgroup) || self.drains_of(endpoint).iter().any(is_own)
         };
         while !clusters.iter().all(|hostgroup| is_told(*hostgroup)) {
             if Instant::now() >= until || self.look_again().is_err() {
-                return steps.tell("the other Weirs do not know yet: see `weir status`".to_owned());
+                return progress.tell("the other Weirs do not know yet: see `weir status`".to_owned());
             }
         }
     }
 
     fn is_member(&self, hostgroup: u32, endpoint: &Endpoint) -> bool {
-        let ids = self.config.hostgroups_of(endpoint);
-        let mut clusters = self.config.clusters().filter(|cluster| cluster.writer_hostgroup == hostgroup);
+        let ids = self.context.config.hostgroups_of(endpoint);
+        let mut clusters =
+            self.context.config.clusters().filter(|cluster| cluster.writer_hostgroup == hostgroup);
         clusters.any(|cluster| cluster.hostgroups().any(|id| ids.contains(&id)))
     }
 
     fn shares_drains(&self, hostgroup: u32) -> bool {
-        let roles = self.roles.latest();
+        let roles = self.context.roles.latest();
         let tenure = roles.group(hostgroup).and_then(|group| group.tenure.as_ref());
         tenure.is_some_and(|tenure| tenure.drains.is_some())
     }
 
     /// What the Weirs have said of a server that leaves.
     fn drains_of(&self, endpoint: &Endpoint) -> Vec<DrainRow> {
-        let roles = self.roles.latest();
+        let roles = self.context.roles.latest();
         let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
         let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
         rows.filter(|row| row.server == *endpoint).cloned().collect()
     }
 
-    fn is_configured(&self, endpoint: &Endpoint) -> Result<(), String> {
-        let is_known = self.config.servers.iter().any(|row| row.endpoint() == *endpoint);
-        if is_known { Ok(()) } else { Err(format!("{endpoint} is not in mysql_servers")) }
+    fn is_configured(&self, endpoint: &Endpoint) -> Result<(), DrainError> {
+        let is_known = self.context.config.servers.iter().any(|row| row.endpoint() == *endpoint);
+        if is_known { Ok(()) } else { Err(DrainError::NotConfigured(endpoint.clone())) }
     }
 
     /// Moves the writer role away from a server wherever it has it alone. Where Galera's sessions keep the server for
     /// longer than a switchover waits, the next writer takes over beside them: nothing is lost, but a transaction that
     /// ends on the old one may meet with a conflict (error 1213).
-    fn hand_over(&self, endpoint: &Endpoint, steps: &Steps) -> Result<(), String> {
-        let roles = self.roles.latest();
+    fn hand_over(&self, endpoint: &Endpoint, progress: &Progress) -> Result<(), DrainError> {
+        let roles = self.context.roles.latest();
         for group in roles.groups.iter().filter(|group| group.writers == [endpoint.clone()]) {
             let hostgroup = group.writer_hostgroup;
-            let stays =
-                |cause| format!("{endpoint} is the writer of hostgroup {hostgroup} and stays in: {cause}");
-            if let Some(cause) = another_switch(group, &self.instance) {
+            let stays = |cause| DrainError::StaysWriter {
+                server: endpoint.clone(),
+                hostgroup,
+                cause: Box::new(cause),
+            };
+            if let Some(cause) = another_switchover(group, &self.context.instance) {
                 return Err(stays(cause));
             }
-            let wanted = Switchover::of(hostgroup);
+            let order = SwitchoverOrder::of(hostgroup);
             // As it is by then: the last other one may have left meanwhile.
             let has_next = || {
-                let roles = self.roles.latest();
+                let roles = self.context.roles.latest();
                 let now = roles.group(hostgroup).filter(|group| group.flavour == Flavour::Galera);
                 now.is_some_and(|group| !group.successors.is_empty())
             };
-            match self.switchover(&wanted, steps) {
-                Ok(done) => steps.tell(done),
+            match self.switchover(&order, progress) {
+                Ok(done) => progress.tell(done),
                 Err(cause) if has_next() => {
+                    let cause = cause.to_string();
                     tracing::warn!(hostgroup, %endpoint, cause, "drained writer: the next one takes over while its sessions finish");
-                    steps.tell(format!(
+                    progress.tell(format!(
                         "{cause}; the next writer takes over while the remaining sessions finish"
                     ));
                 }
@@ -253,19 +258,18 @@ impl Operator {
         Ok(())
     }
 
-    fn set_drained(&self, endpoint: &Endpoint, is_drained: bool, words: &str) -> Result<String, String> {
-        let changes = self.drained.set(endpoint, is_drained).map_err(|error| {
-            format!(
-                "{}: the list of drained servers can't be written: {error}",
-                self.config.datadir.display()
-            )
-        })?;
+    fn set_drained(&self, endpoint: &Endpoint, is_drained: bool, words: &str) -> Result<String, DrainError> {
+        let changes = self
+            .context
+            .drained
+            .set(endpoint, is_drained)
+            .map_err(|cause| DrainError::Unsaved { datadir: self.context.config.datadir.clone(), cause })?;
         if changes {
             tracing::info!(server = %endpoint, is_drained, "an order has drained a server, or ended that");
             let change = if is_drained { "drain" } else { "undrain" };
-            self.log.event(None, change, format!("{endpoint} is {words}"));
-            self.ask(|done| Request::Drained { done })?;
-            self.publisher.settle();
+            self.context.proxy.log_change(None, change, format!("{endpoint} is {words}"));
+            self.context.proxy.apply_drained()?;
+            self.context.proxy.settle();
         }
         Ok(format!("{endpoint} is {words}{}", if changes { "" } else { " (as before)" }))
     }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use weir_monitor::Reporter;
-use weir_proxy::service::Publisher;
-use weir_proxy::stats::ReportPart;
+use weir_monitor::{LatestRoles, Reporter};
 use weir_topology::{Endpoint, Group, InstanceId, Roles};
 
-use super::Server;
-use super::operations::{LOOK_EVERY, Operator};
-use super::switchover::Plan;
-use crate::latest_roles::LatestRoles;
+use crate::context::Context;
+use crate::error::SwitchoverError;
+use crate::operations::Operations;
+use crate::operator::{LOOK_EVERY, Operator};
+use crate::proxy::Proxy;
+use crate::switchover::Plan;
 
 /// How often sessions are counted on servers that leave.
 const COUNT_EVERY: Duration = Duration::from_millis(100);
@@ -23,14 +23,14 @@ const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// A switchover of another Weir.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Foreign {
+struct ForeignSwitchover {
     hostgroup: u32,
     version: u64,
     writer: Endpoint,
 }
 
 /// The switchover of another Weir for which a cluster's statements are to be held: the next writer, and whose it is.
-pub(crate) fn foreign_switch<'a>(
+pub fn foreign_switchover<'a>(
     group: &'a Group,
     instance: &str,
 ) -> Option<(&'a Endpoint, &'a InstanceId, u64)> {
@@ -40,52 +40,50 @@ pub(crate) fn foreign_switch<'a>(
 }
 
 /// Why this Weir may not move a cluster's writer now: another one is about to, and its sessions are waited for.
-pub(super) fn another_switch(group: &Group, instance: &str) -> Option<String> {
-    let (to, by, _) = foreign_switch(group, instance)?;
-    Some(format!("a switchover to {to} by {by}, another Weir, is under way: try again when it has ended"))
+pub(crate) fn another_switchover(group: &Group, instance: &str) -> Option<SwitchoverError> {
+    let (to, by, _) = foreign_switchover(group, instance)?;
+    Some(SwitchoverError::AnotherSwitchover { to: to.clone(), by: by.clone() })
 }
 
 /// The other Weirs that are not heard of any more and may still write: statements would be held until their leases end.
-pub(super) fn silent_peers(group: &Group) -> Option<String> {
+pub(crate) fn silent_weirs(group: &Group) -> Option<String> {
     let silent = &group.tenure.as_ref()?.silent;
-    (!silent.is_empty()).then(|| format!("{}, not heard of for a moment,", silent.join(", ")))
+    (!silent.is_empty()).then(|| silent.join(", "))
 }
 
-impl Foreign {
+impl ForeignSwitchover {
     fn of(group: &Group, instance: &str) -> Option<Self> {
-        let (_, _, version) = foreign_switch(group, instance)?;
+        let (_, _, version) = foreign_switchover(group, instance)?;
         let writer = group.tenure.as_ref()?.row.as_ref()?.writer.clone();
         Some(Self { hostgroup: group.writer_hostgroup, version, writer })
     }
 }
 
-impl Server {
+impl Operations {
     /// Does what new roles, which the workers have been sent, call for.
-    pub(super) fn follow_epoch(&mut self, before: &Roles) {
-        let roles = self.published.clone();
-        for group in &roles.groups {
+    pub fn follow_epochs(&mut self, before: &Roles, now: &Roles) {
+        for group in &now.groups {
             let known = before.group(group.writer_hostgroup);
-            if let Some(foreign) = Foreign::of(group, &self.snapshots.instance)
-                && known.and_then(|known| Foreign::of(known, &self.snapshots.instance)).as_ref()
+            if let Some(foreign) = ForeignSwitchover::of(group, &self.context.instance)
+                && known.and_then(|known| ForeignSwitchover::of(known, &self.context.instance)).as_ref()
                     != Some(&foreign)
             {
                 self.clear(foreign);
             }
             self.cut_deposed(group, known);
         }
-        self.count_leaving();
+        self.count_leaving(now);
     }
 
     /// Has the sessions counted that have a connection to servers which leave a cluster, for the other Weirs, for as long
     /// as there are such servers.
-    fn count_leaving(&mut self) {
+    fn count_leaving(&mut self, now: &Roles) {
         let is_counting = self.counting.as_ref().is_some_and(|thread| !thread.is_finished());
-        if is_counting || leaving(&self.published).is_empty() {
+        if is_counting || leaving(now).is_empty() {
             return;
         }
-        let (publisher, reporter) = (self.publisher.clone(), self.monitor.reporter());
-        let roles = self.roles.clone();
-        let count = move || count(&publisher, &reporter, &roles);
+        let Context { proxy, reporter, roles, .. } = self.context.clone();
+        let count = move || count(&*proxy, &reporter, &roles);
         match thread::Builder::new().name("drains".to_owned()).spawn(count) {
             Ok(thread) => self.counting = Some(thread),
             // Then the other Weirs are told that there may be some.
@@ -103,19 +101,18 @@ impl Server {
         if known.and_then(deposed).is_some_and(|known| known == (writer.clone(), epoch)) {
             return;
         }
-        self.publisher.cut_writers(&writer.to_string());
-        if self.publisher.settle() {
-            self.monitor.reporter().cut(group.writer_hostgroup, epoch);
+        self.context.proxy.close_writers(&writer);
+        if self.context.proxy.settle() {
+            self.context.reporter.cut(group.writer_hostgroup, epoch);
         }
     }
 
     /// Tells the Weir that moves the role when no session here may write to the old writer any more.
-    fn clear(&self, foreign: Foreign) {
+    fn clear(&self, foreign: ForeignSwitchover) {
         let hostgroup = foreign.hostgroup;
         tracing::info!(hostgroup, writer = %foreign.writer, "statements are held for another Weir's switchover");
-        let (publisher, reporter) = (self.publisher.clone(), self.monitor.reporter());
-        let (roles, instance) = (self.roles.clone(), self.snapshots.instance.clone());
-        let watch = move || watch(&foreign, &publisher, &reporter, &roles, &instance);
+        let Context { proxy, reporter, roles, instance, .. } = self.context.clone();
+        let watch = move || watch(&foreign, &*proxy, &reporter, &roles, &instance);
         if let Err(cause) = thread::Builder::new().name("clear".to_owned()).spawn(watch) {
             // Then the other Weir waits in vain, and undoes its switchover.
             tracing::error!(hostgroup, %cause, "can't start a thread");
@@ -125,19 +122,19 @@ impl Server {
 
 impl Operator {
     /// Has the other Weirs hold; [`Operator::wait_others`] waits until they do.
-    pub(super) fn ask_others(&self, plan: &Plan<'_>) {
-        self.planner.ask_to_hold(plan.wanted.writer_hostgroup, &plan.to);
+    pub(crate) fn ask_others(&self, plan: &Plan<'_>) {
+        self.context.planner.ask_to_hold(plan.order.writer_hostgroup, &plan.to);
     }
 
     /// Waits until no other Weir's session may write to the old writer.
-    pub(super) fn wait_others(&self, plan: &Plan<'_>) -> Result<(), String> {
+    pub(crate) fn wait_others(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let until = Instant::now() + plan.grace + ANSWER_WAIT;
         let mut told = false;
         loop {
-            let roles = self.roles.latest();
-            let group = roles.group(plan.wanted.writer_hostgroup);
+            let roles = self.context.roles.latest();
+            let group = roles.group(plan.order.writer_hostgroup);
             // Two that ask at the same moment: nobody is asked for the one that came later.
-            if let Some(cause) = group.and_then(|group| another_switch(group, &self.instance)) {
+            if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
                 return Err(cause);
             }
             let tenure = group.and_then(|group| group.tenure.as_ref());
@@ -147,14 +144,11 @@ impl Operator {
             }
             let names: Vec<&str> = awaited.iter().map(|name| &**name).collect();
             if Instant::now() >= until {
-                return Err(format!(
-                    "sessions of other Weirs may still write to {}: {}",
-                    plan.from,
-                    names.join(", ")
-                ));
+                let (from, names) = (plan.from.clone(), names.join(", "));
+                return Err(SwitchoverError::OtherWeirsWrite { from, names });
             }
             if !told {
-                plan.steps.tell(format!("waiting for other Weirs: {}", names.join(", ")));
+                plan.progress.tell(format!("waiting for other Weirs: {}", names.join(", ")));
                 told = true;
             }
             self.look_again()?;
@@ -162,8 +156,8 @@ impl Operator {
     }
 
     /// Whether the role moves by the epoch row.
-    pub(super) fn has_epoch(&self, hostgroup: u32) -> bool {
-        let roles = self.roles.latest();
+    pub(crate) fn has_epoch(&self, hostgroup: u32) -> bool {
+        let roles = self.context.roles.latest();
         roles
             .group(hostgroup)
             .is_some_and(|group| group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()))
@@ -177,31 +171,25 @@ fn leaving(roles: &Roles) -> BTreeSet<Endpoint> {
     rows.map(|row| row.server.clone()).collect()
 }
 
-fn count(publisher: &Publisher, reporter: &Reporter, roles: &LatestRoles) {
+fn count(proxy: &dyn Proxy, reporter: &Reporter, roles: &LatestRoles) {
     loop {
         let leaving = leaving(&roles.latest());
         if leaving.is_empty() {
             return;
         }
         // First: all workers know that they leave.
-        let is_known = publisher.settle();
-        // Not by the tally: it may tell what it has heard a moment ago.
-        let reports = publisher.report(ReportPart::Servers);
-        if is_known && reports.len() == publisher.workers() {
-            let used = |server: &Endpoint| {
-                let name = server.to_string();
-                let rows = reports.iter().flat_map(|report| &report.servers);
-                rows.filter(|row| row.endpoint == name).map(|row| row.used).sum()
-            };
-            reporter.used(leaving.into_iter().map(|server| (server.clone(), used(&server))).collect());
+        if proxy.settle()
+            && let Some(counts) = proxy.connected(&leaving)
+        {
+            reporter.used(counts);
         }
         sleep(COUNT_EVERY);
     }
 }
 
 fn watch(
-    foreign: &Foreign,
-    publisher: &Publisher,
+    foreign: &ForeignSwitchover,
+    proxy: &dyn Proxy,
     reporter: &Reporter,
     roles: &LatestRoles,
     instance: &Arc<str>,
@@ -209,17 +197,12 @@ fn watch(
     loop {
         let latest = roles.latest();
         let group = latest.group(foreign.hostgroup);
-        if group.and_then(|group| Foreign::of(group, instance)).as_ref() != Some(foreign) {
+        if group.and_then(|group| ForeignSwitchover::of(group, instance)).as_ref() != Some(foreign) {
             return;
         }
         // First: all workers hold.
-        if publisher.settle() {
-            let reports = publisher.report(ReportPart::Writing);
-            let writer = foreign.writer.to_string();
-            let mut rows = reports.iter().flat_map(|report| &report.writing);
-            if reports.len() == publisher.workers() && !rows.any(|row| row.endpoint == writer) {
-                return reporter.cleared(foreign.hostgroup, foreign.version);
-            }
+        if proxy.settle() && proxy.writing(&foreign.writer).is_some_and(|sessions| sessions.is_empty()) {
+            return reporter.cleared(foreign.hostgroup, foreign.version);
         }
         sleep(LOOK_EVERY);
     }

@@ -1,8 +1,8 @@
-//! `auto_failover`: a replica is made the writer in the place of one that is lost, with asynchronous replication. When
-//! that is to be done is decided where roles are ([`weir_topology::Succession`]), how it is done is
+//! Carries out `auto_failover`: a replica is made the writer in the place of one that is lost, with asynchronous
+//! replication. When that is to be done is decided where roles are ([`weir_topology::Succession`]), how it is done is
 //! [`weir_topology::procedure::Failover`]'s.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,11 @@ use weir_config::ServerStatus;
 use weir_topology::procedure::{Candidate, Failover, Server as _, TakeBack};
 use weir_topology::{Endpoint, Group, Succession};
 
-use super::super::Server;
-use super::super::failback::Failbacks;
-use super::super::handover::Handover;
-use super::super::operations::Outcome;
-use super::Operator;
-use super::replication::server::ReplicationServer;
+use crate::actor::Pause;
+use crate::error::SwitchoverError;
+use crate::operations::{Operations, Outcome, Work};
+use crate::operator::Operator;
+use crate::replication_server::ReplicationServer;
 
 /// A switchover that is under way sees to its old writer itself.
 const RETURN_DELAY: Duration = Duration::from_secs(2);
@@ -27,35 +26,23 @@ const RETURN_PAUSE: Duration = Duration::from_secs(15);
 /// The same for replicas that are to connect to their source.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What Weir does by itself about lost writers, and what it has said of it, by writer hostgroup.
+/// What Weir does by itself about a cluster's lost writer, and what it has said of it.
 #[derive(Debug, Default)]
-pub(in super::super) struct Successions {
-    pauses: Failbacks,
+pub(crate) struct AutoFailover {
+    pause: Pause,
     /// What was done last.
-    last: HashMap<u32, &'static str>,
-    told: HashMap<u32, String>,
+    last: Option<&'static str>,
+    told: Option<String>,
 }
 
-impl Successions {
-    /// When something is due that has been put off; none if nothing has.
-    pub(in super::super) fn next(&self) -> Option<Instant> {
-        self.pauses.next()
-    }
-
-    /// Nothing is done there for a while.
-    pub(in super::super) fn rest(&mut self, hostgroup: u32, pause: Duration) {
-        self.pauses.rest(hostgroup, pause);
-    }
-}
-
-/// What there is to do.
-enum Deed {
+/// What there is to do with the servers of a cluster.
+enum Repair {
     Replace { lost: Endpoint, id: String },
     TakeBack { returned: Vec<Endpoint>, writer: Endpoint },
     Reconnect(Vec<Endpoint>),
 }
 
-impl Deed {
+impl Repair {
     fn of(group: &Group) -> Option<Self> {
         let Succession { due, returned, unconnected, writer_id, .. } = group.succession.as_ref()?;
         match (due, &*group.writers) {
@@ -84,61 +71,69 @@ impl Deed {
     }
 }
 
-impl Server {
-    /// Does what `auto_failover` calls for.
-    pub(in super::super) fn see_to_successions(&mut self) {
-        if self.handover != Handover::None {
-            return;
-        }
-        let roles = self.roles.latest();
-        let is_wanted = |hostgroup| roles.group(hostgroup).is_some_and(|group| Deed::of(group).is_some());
-        self.successions.pauses.keep(is_wanted);
-        self.successions.last.retain(|hostgroup, _| is_wanted(*hostgroup));
-        self.successions.told.retain(|hostgroup, _| is_wanted(*hostgroup));
-        for group in &roles.groups {
-            let hostgroup = group.writer_hostgroup;
-            let Some(deed) = Deed::of(group).filter(|_| !self.operations.is_busy(hostgroup)) else {
-                continue;
-            };
-            let is_new = self.successions.last.insert(hostgroup, deed.name()) != Some(deed.name());
-            if is_new && matches!(deed, Deed::TakeBack { .. }) {
-                self.successions.pauses.rest(hostgroup, RETURN_DELAY);
-                continue;
-            }
-            if !is_new && !self.successions.pauses.is_due(hostgroup) {
-                continue;
-            }
-            let (name, pause) = (deed.name(), deed.pause());
-            let work = move |operator: &Operator| {
-                let done = operator.do_deed(hostgroup, &deed);
-                Outcome::Succeeded { hostgroup, name, pause, done }
-            };
-            if let Err(cause) = self.operate(name, BTreeSet::from([hostgroup]), work) {
-                self.successions.rest(hostgroup, pause);
-                self.tell_succession(hostgroup, name, Err(format!("can't start a thread: {cause}")));
-            }
+impl AutoFailover {
+    /// When something is due that has been put off; none if nothing has.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.pause.until()
+    }
+
+    pub(crate) fn forget_what_is_over(&mut self, group: Option<&Group>) {
+        if group.and_then(Repair::of).is_none() {
+            *self = Self::default();
         }
     }
 
+    /// What `auto_failover` calls for now.
+    pub(crate) fn due(&mut self, group: &Group, is_busy: bool) -> Option<Work> {
+        let hostgroup = group.writer_hostgroup;
+        let repair = Repair::of(group).filter(|_| !is_busy)?;
+        let (name, pause) = (repair.name(), repair.pause());
+        let is_new = self.last.replace(name) != Some(name);
+        if is_new && matches!(repair, Repair::TakeBack { .. }) {
+            self.pause.begin(RETURN_DELAY);
+            return None;
+        }
+        if !is_new && !self.pause.is_over() {
+            return None;
+        }
+        self.pause.end();
+        let run = move |operator: &Operator| {
+            let done = operator.repair(hostgroup, &repair);
+            Outcome::Repaired { hostgroup, name, pause, done }
+        };
+        let not_begun = move |cause| {
+            let done = Err(SwitchoverError::NoThread(cause));
+            Outcome::Repaired { hostgroup, name, pause, done }
+        };
+        Some(Work { name, run: Box::new(run), not_begun: Box::new(not_begun) })
+    }
+}
+
+impl Operations {
     /// Logs what was done, or why it was not, unless that is known.
-    pub(in super::super) fn tell_succession(
+    pub(crate) fn repaired(
         &mut self,
         hostgroup: u32,
         name: &str,
-        done: Result<Option<String>, String>,
+        pause: Duration,
+        done: Result<Option<String>, SwitchoverError>,
     ) {
+        let proxy = self.context.proxy.clone();
+        let state = &mut self.actor(hostgroup).auto_failover;
+        state.pause.begin(pause);
         match done {
             Ok(None) => {}
             Ok(Some(done)) => {
                 tracing::warn!(hostgroup, "{name}: {done}");
-                self.log.event(Some(hostgroup), name, done);
-                self.successions.told.remove(&hostgroup);
+                proxy.log_change(Some(hostgroup), name, done);
+                state.told = None;
             }
             Err(cause) => {
-                let told = self.successions.told.insert(hostgroup, cause.clone());
+                let cause = cause.to_string();
+                let told = state.told.replace(cause.clone());
                 if told.as_ref() != Some(&cause) {
                     tracing::error!(hostgroup, "{name} not done: {cause}");
-                    self.log.event(Some(hostgroup), &format!("{name} not done"), cause);
+                    proxy.log_change(Some(hostgroup), &format!("{name} not done"), cause);
                 }
             }
         }
@@ -146,18 +141,19 @@ impl Server {
 }
 
 impl Operator {
-    fn do_deed(&self, hostgroup: u32, deed: &Deed) -> Result<Option<String>, String> {
-        match deed {
-            Deed::Replace { lost, id } => self.replace(hostgroup, lost, id).map(Some),
-            Deed::TakeBack { returned, writer } => self.take_back(hostgroup, returned, writer).map(Some),
-            Deed::Reconnect(replicas) => self.reconnect(hostgroup, replicas).map(|()| None),
-        }
+    fn repair(&self, hostgroup: u32, repair: &Repair) -> Result<Option<String>, SwitchoverError> {
+        let done = match repair {
+            Repair::Replace { lost, id } => self.replace(hostgroup, lost, id).map(Some),
+            Repair::TakeBack { returned, writer } => self.take_back(hostgroup, returned, writer).map(Some),
+            Repair::Reconnect(replicas) => self.reconnect(hostgroup, replicas).map(|()| None),
+        };
+        done.map_err(SwitchoverError::Procedure)
     }
 
     /// Says what a failover costs, and looks whether all that it needs is there.
-    pub(in super::super) fn announce_failovers(&self) {
-        for row in self.config.replication_hostgroups.iter().map(|row| row.writer_hostgroup) {
-            if !self.config.topology_of(row).auto_failover {
+    pub(crate) fn announce_failovers(&self) {
+        for row in self.context.config.replication_hostgroups.iter().map(|row| row.writer_hostgroup) {
+            if !self.context.config.topology_of(row).auto_failover {
                 continue;
             }
             tracing::warn!(
@@ -198,7 +194,7 @@ impl Operator {
 
     /// The servers of a cluster that count, and their weight as readers; none for those that the user has taken out.
     fn members(&self, hostgroup: u32) -> BTreeMap<Endpoint, Option<u32>> {
-        let (drained, mut members) = (self.drained.all(), BTreeMap::new());
+        let (drained, mut members) = (self.context.drained.all(), BTreeMap::new());
         for row in self.rows_of(hostgroup).filter(|row| row.status != ServerStatus::OfflineHard) {
             let is_wanted = row.status == ServerStatus::Online && !drained.contains(&row.endpoint());
             let weight: &mut Option<u32> = members.entry(row.endpoint()).or_default();
@@ -211,7 +207,7 @@ impl Operator {
     }
 
     /// The servers of a cluster that count.
-    pub(in super::super) fn counted(&self, hostgroup: u32) -> Vec<Endpoint> {
+    pub(crate) fn counted(&self, hostgroup: u32) -> Vec<Endpoint> {
         self.members(hostgroup).into_keys().collect()
     }
 
@@ -228,7 +224,7 @@ impl Operator {
             others: others.map(|(server, weight)| Candidate { server, weight }).collect(),
         };
         tracing::warn!(hostgroup, %lost, "failover begins");
-        failover.make(&mut self.around(hostgroup, None))
+        failover.make(&mut self.surroundings(hostgroup, None))
     }
 
     /// Has servers replicate from the writer that have no part in its line: they are made read_only first.
@@ -237,7 +233,7 @@ impl Operator {
         for server in returned {
             let (server, writer) = (server.clone(), writer.clone());
             let back = TakeBack { writer_hostgroup: hostgroup, server, writer };
-            done.push(back.make(&mut self.around(hostgroup, None))?);
+            done.push(back.make(&mut self.surroundings(hostgroup, None))?);
         }
         Ok(done.join("; "))
     }

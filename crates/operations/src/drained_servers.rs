@@ -1,20 +1,19 @@
-//! The servers that `weir drain` has taken out. They stay out until `weir undrain`, also over reloads and restarts.
+//! Keeps the servers that `weir drain` has taken out. They stay out until `weir undrain`, also over reloads and restarts.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_config::private_file;
 use weir_topology::Endpoint;
-
-use crate::files::replace_private;
 
 /// A larger file is none of Weir's.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The set, for all threads, and its file.
 #[derive(Clone, Debug)]
-pub(crate) struct Drained {
+pub struct DrainedServers {
     path: PathBuf,
     set: Arc<Mutex<BTreeSet<Endpoint>>>,
 }
@@ -22,19 +21,19 @@ pub(crate) struct Drained {
 /// The file can't be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {cause} (remove it if no server is to stay drained)", path.display())]
-pub(crate) struct DrainedError {
+pub struct DrainedServersError {
     path: PathBuf,
     cause: String,
 }
 
-impl Drained {
+impl DrainedServers {
     /// What an earlier run has left in `datadir`.
     ///
     /// # Errors
     /// When there is a file that can't be understood: a server that somebody works on must not get work by mistake.
-    pub(crate) fn load(datadir: &Path) -> Result<Self, DrainedError> {
+    pub fn load(datadir: &Path) -> Result<Self, DrainedServersError> {
         let path = datadir.join("drained.json");
-        let fault = |cause: String| DrainedError { path: path.clone(), cause };
+        let fault = |cause: String| DrainedServersError { path: path.clone(), cause };
         let text = match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => "[]".to_owned(),
             Err(error) => return Err(fault(error.to_string())),
@@ -48,7 +47,7 @@ impl Drained {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> BTreeSet<Endpoint> {
+    pub fn all(&self) -> BTreeSet<Endpoint> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -56,12 +55,12 @@ impl Drained {
     ///
     /// # Errors
     /// When the file can't be written; then nothing has changed.
-    pub(crate) fn set(&self, endpoint: &Endpoint, is_drained: bool) -> io::Result<bool> {
+    pub fn set(&self, endpoint: &Endpoint, is_drained: bool) -> io::Result<bool> {
         let mut next = self.all();
         let changes = if is_drained { next.insert(endpoint.clone()) } else { next.remove(endpoint) };
         if changes {
             let names: Vec<String> = next.iter().map(ToString::to_string).collect();
-            replace_private(&self.path, &serde_json::to_string(&names)?)?;
+            private_file::replace(&self.path, &serde_json::to_string(&names)?)?;
             *self.set.lock().unwrap_or_else(PoisonError::into_inner) = next;
         }
         Ok(changes)
@@ -77,14 +76,14 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("weir-drained-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let (one, two) = (Endpoint::new("db1", 3306), Endpoint::new("::1", 3307));
-        let drained = Drained::load(&dir).unwrap();
+        let drained = DrainedServers::load(&dir).unwrap();
         assert!(drained.set(&one, true).unwrap() && drained.set(&two, true).unwrap());
         assert!(!drained.set(&two, true).unwrap(), "it was drained already");
         assert!(drained.set(&one, false).unwrap());
-        assert_eq!(Drained::load(&dir).unwrap().all(), BTreeSet::from([two]));
+        assert_eq!(DrainedServers::load(&dir).unwrap().all(), BTreeSet::from([two]));
         for broken in ["", "{}", "[1]", r#"["db1"]"#] {
             std::fs::write(dir.join("drained.json"), broken).unwrap();
-            assert!(Drained::load(&dir).is_err(), "{broken}");
+            assert!(DrainedServers::load(&dir).is_err(), "{broken}");
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }

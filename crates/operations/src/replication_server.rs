@@ -1,4 +1,4 @@
-//! A server with asynchronous replication, and what it is told in a switchover: the statements of both families.
+//! Tells a server with asynchronous replication what a procedure wants: the statements of both families.
 //!
 //! | | MySQL 8.0.23 and later | MariaDB |
 //! | --- | --- | --- |
@@ -15,7 +15,7 @@ use weir_sql::literal::{text, with_escapes};
 use weir_topology::procedure::{Entry, Login, Server, Source};
 use weir_topology::{Endpoint, Link, ReplicaState, SourceLink, positions};
 
-use super::super::account::connect;
+use crate::account::connect;
 
 /// ER_SPECIFIC_ACCESS_DENIED_ERROR: the text names the privilege.
 const PRIVILEGE_MISSING: u16 = 1227;
@@ -40,7 +40,7 @@ const LOCKED_MAX_S: u64 = 90;
 const POSITION_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection with the account that may change replication.
-pub(in super::super::super) struct ReplicationServer {
+pub(crate) struct ReplicationServer {
     endpoint: Endpoint,
     user: String,
     connection: Connection,
@@ -50,8 +50,8 @@ pub(in super::super::super) struct ReplicationServer {
 
 impl ReplicationServer {
     /// Logs in. The statements here have no backslashes with a meaning, and no comments.
-    pub(in super::super) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, String> {
-        let mut connection = connect(options)?;
+    pub(crate) fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, String> {
+        let mut connection = connect(options).map_err(|cause| cause.to_string())?;
         let is_mariadb = connection.server_version().contains("MariaDB");
         let of = |error: Error| format!("{endpoint}: {error}");
         connection
@@ -87,12 +87,12 @@ impl ReplicationServer {
     }
 
     /// Receives no more, and goes on applying what it has.
-    pub(in super::super) fn stop_receiving(&mut self) -> Result<(), String> {
+    pub(crate) fn stop_receiving(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
     }
 
     /// Connects to its source at once, and not only when its time has come.
-    pub(in super::super) fn reconnect(&mut self) -> Result<(), String> {
+    pub(crate) fn reconnect(&mut self) -> Result<(), String> {
         self.stop_receiving()?;
         self.query(if self.is_mariadb { "START SLAVE IO_THREAD" } else { "START REPLICA IO_THREAD" })
             .map(drop)

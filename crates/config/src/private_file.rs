@@ -1,11 +1,14 @@
-//! Files that Weir makes.
+//! Writes files that only their owner may read: configuration and keys hold secrets.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes a file that only its owner may read, from its first moment on.
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// When the system can't write it.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file =
         std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
@@ -13,15 +16,18 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
 
 /// Replaces a file, or makes it: a crash leaves the old text or the new one. What is no file, such as `/dev/stdout`, is
 /// written to.
-pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+///
+/// # Errors
+/// When the system can't write it; then the old text is there.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays, and so does what it leads to.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        return write_private(&path, text);
+        return write(&path, text);
     }
     let mut new = path.clone().into_os_string();
     new.push(".new");
-    write_private(Path::new(&new), text)?;
+    write(Path::new(&new), text)?;
     std::fs::File::open(&new)?.sync_all()?;
     std::fs::rename(&new, &path)?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -38,13 +44,12 @@ mod tests {
         let name = format!("files-test-{}", std::process::id());
         let (path, neighbour) = (format!("{name}.toml"), format!("{name}.new"));
         std::fs::write(&neighbour, "mine").unwrap();
-        let done =
-            replace_private(Path::new(&path), "one").and_then(|()| replace_private(Path::new(&path), "two"));
+        let done = replace(Path::new(&path), "one").and_then(|()| replace(Path::new(&path), "two"));
         let found = (std::fs::read_to_string(&path), std::fs::read_to_string(&neighbour));
         let _ = (std::fs::remove_file(&path), std::fs::remove_file(&neighbour));
         done.unwrap();
         assert_eq!((found.0.unwrap().as_str(), found.1.unwrap().as_str()), ("two", "mine"));
-        replace_private(Path::new("/dev/null"), "gone").unwrap();
+        replace(Path::new("/dev/null"), "gone").unwrap();
         assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
     }
 }

@@ -1,0 +1,38 @@
+//! Carries out what takes a while with a cluster's servers: switchovers, failovers, drains, and the recovery of a
+//! switchover whose Weir has died.
+//!
+//! ```text
+//! weir_topology decides ──Roles──► Operations ──► ClusterActor (one per cluster): is something due, and may it begin?
+//! users order ───────────────────► Operations         │ one operation at a time, on a thread of its own
+//!                                      ▲               ▼
+//!                                      └── Notice ── Operator ──► servers (weir_client), Proxy (hold, ask, publish)
+//! ```
+//!
+//! [`Operations`] is told of new roles and of orders by the thread that owns it, and waits for nothing. An operation asks
+//! the running Weir for the little that it needs of it by the trait [`Proxy`].
+
+mod account;
+mod actor;
+mod auto_failover;
+mod context;
+mod drain;
+mod drained_servers;
+mod error;
+mod failback;
+mod operations;
+mod operator;
+mod peers;
+mod progress;
+mod proxy;
+mod recovery;
+mod replication_server;
+mod switchover;
+
+pub use context::Context;
+pub use drained_servers::{DrainedServers, DrainedServersError};
+pub use error::{DrainError, Ending, SwitchoverError};
+pub use operations::{Notice, Operations};
+pub use peers::foreign_switchover;
+pub use progress::{Progress, ProgressEvent, progress};
+pub use proxy::{Proxy, WritingSessions};
+pub use switchover::{SwitchoverOrder, SwitchoverPlan};

@@ -1,0 +1,283 @@
+//! Runs the operations on clusters that take a while: switchovers, drains, failovers. Each is on a thread of its own, and
+//! of each cluster there is one at a time. The thread that owns them waits for none: signals, configurations, roles and
+//! the other clusters are seen to meanwhile.
+//!
+//! An operation reads what it needs, and asks that thread, by [`crate::Proxy`], for the little that only it changes: whose
+//! statements are held, which servers are drained.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use weir_config::Config;
+use weir_monitor::Reach;
+use weir_topology::Endpoint;
+
+use crate::actor::ClusterActor;
+use crate::context::Context;
+use crate::error::SwitchoverError;
+use crate::operator::Operator;
+use crate::progress::Progress;
+use crate::proxy::Proxy;
+use crate::recovery::Recovered;
+use crate::switchover::SwitchoverOrder;
+
+/// The clusters' operations. Owned by the one thread that publishes to the proxy.
+pub struct Operations {
+    pub(crate) context: Context,
+    /// By writer hostgroup.
+    pub(crate) clusters: BTreeMap<u32, ClusterActor>,
+    running: BTreeMap<u64, Running>,
+    begun: u64,
+    /// Nothing is begun by itself: another process is about to take over, or has.
+    pub(crate) is_suspended: bool,
+    is_ending: Arc<AtomicBool>,
+    /// Counts sessions on servers that leave, while there are any.
+    pub(crate) counting: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    name: &'static str,
+    /// Their writer hostgroups.
+    clusters: BTreeSet<u32>,
+}
+
+/// What another thread tells [`Operations::take`].
+#[derive(Debug)]
+pub struct Notice(pub(crate) News);
+
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A look for a switchover that was left half made has ended.
+    Looked { hostgroup: u32, is_found: bool },
+    /// An operation has ended.
+    Ended { operation: u64, outcome: Outcome },
+}
+
+/// What is made of an operation's end.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Whoever ordered it has been told.
+    Told,
+    /// A switchover that Weir began by itself.
+    FailedBack { hostgroup: u32, is_done: bool },
+    /// A switchover that another Weir has left half made.
+    Recovered { hostgroup: u32, done: Recovered },
+    /// Something that `auto_failover` calls for: what was done, or why it was not.
+    Repaired {
+        hostgroup: u32,
+        name: &'static str,
+        pause: Duration,
+        done: Result<Option<String>, SwitchoverError>,
+    },
+}
+
+/// An operation that Weir begins by itself.
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    pub(crate) run: Box<dyn FnOnce(&Operator) -> Outcome + Send>,
+    /// What comes of it if the system gives no thread.
+    pub(crate) not_begun: Box<dyn FnOnce(io::Error) -> Outcome>,
+}
+
+/// Tells that an operation has ended, also where it has panicked.
+struct End {
+    operation: u64,
+    outcome: Option<Outcome>,
+    proxy: Arc<dyn Proxy>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let outcome = self.outcome.take().unwrap_or(Outcome::Told);
+        self.proxy.notify(Notice(News::Ended { operation: self.operation, outcome }));
+    }
+}
+
+impl Operations {
+    /// None yet.
+    pub fn new(context: Context) -> Self {
+        Self {
+            context,
+            clusters: BTreeMap::new(),
+            running: BTreeMap::new(),
+            begun: 0,
+            is_suspended: false,
+            is_ending: Arc::default(),
+            counting: None,
+        }
+    }
+
+    /// Operations that begin from now on go by this configuration.
+    pub fn configure(&mut self, config: &Config, reach: Reach) {
+        self.context.config = Arc::new(config.clone());
+        self.context.reach = reach;
+    }
+
+    /// Operations that begin from now on know this Weir by this name.
+    pub fn rename(&mut self, instance: Arc<str>) {
+        self.context.instance = instance;
+    }
+
+    /// Moves a cluster's writer role.
+    pub fn switchover(&mut self, order: SwitchoverOrder, progress: Progress) {
+        let clusters = BTreeSet::from([order.writer_hostgroup]);
+        self.begin_for(progress, "switchover", clusters, move |operator, progress| {
+            operator.switchover(&order, progress).map_err(|cause| cause.to_string())
+        });
+    }
+
+    /// Takes a server out of service, in all its clusters.
+    pub fn drain(&mut self, server: Endpoint, progress: Progress) {
+        let clusters = self.clusters_of(&server);
+        self.begin_for(progress, "drain", clusters, move |operator, progress| {
+            operator.drain_server(&server, progress).map_err(|cause| cause.to_string())
+        });
+    }
+
+    /// Takes a server in again; with `force` also where Weirs want it out that are no more.
+    pub fn undrain(&mut self, server: Endpoint, force: bool, progress: Progress) {
+        let clusters = self.clusters_of(&server);
+        self.begin_for(progress, "undrain", clusters, move |operator, _| {
+            operator.undrain_server(&server, force).map_err(|cause| cause.to_string())
+        });
+    }
+
+    /// When [`Operations::see_to_clusters`] is to be called though nothing has changed; none: never.
+    pub fn next(&self) -> Option<Instant> {
+        if self.is_suspended {
+            return None;
+        }
+        let next = |(hostgroup, actor): (&u32, &ClusterActor)| actor.next(self.is_busy(*hostgroup));
+        self.clusters.iter().filter_map(next).min()
+    }
+
+    /// Takes what another thread tells. Returns the writer hostgroups whose statements are not to be held any more.
+    pub fn take(&mut self, notice: Notice) -> BTreeSet<u32> {
+        match notice.0 {
+            News::Looked { hostgroup, is_found } => {
+                self.looked_for_entry(hostgroup, is_found);
+                BTreeSet::new()
+            }
+            News::Ended { operation, outcome } => {
+                let ended = self.running.remove(&operation);
+                self.take_outcome(outcome);
+                // Only one that has panicked leaves anything held.
+                ended.map(|running| running.clusters).unwrap_or_default()
+            }
+        }
+    }
+
+    /// What is done now with any cluster.
+    pub fn any(&self) -> Option<&'static str> {
+        self.running.values().next().map(|running| running.name)
+    }
+
+    /// Begins nothing by itself from now on.
+    ///
+    /// # Errors
+    /// The name of an operation that is under way; then nothing has changed.
+    pub fn suspend(&mut self) -> Result<(), &'static str> {
+        match self.any() {
+            Some(name) => Err(name),
+            None => {
+                self.is_suspended = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// The end of that.
+    pub fn resume(&mut self) {
+        self.is_suspended = false;
+    }
+
+    /// Has operations that wait be given up.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Says what `auto_failover` costs, where it is on, and looks whether all that it needs is there.
+    pub fn announce_failovers(&self) {
+        self.operator().announce_failovers();
+    }
+
+    /// Has something done with these clusters, with which nothing else is done now.
+    ///
+    /// # Errors
+    /// If the system can't start a thread.
+    pub(crate) fn begin(
+        &mut self,
+        name: &'static str,
+        clusters: BTreeSet<u32>,
+        run: impl FnOnce(&Operator) -> Outcome + Send + 'static,
+    ) -> io::Result<()> {
+        self.begun += 1;
+        let (operation, operator) = (self.begun, self.operator());
+        let proxy = self.context.proxy.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let mut end = End { operation, outcome: None, proxy };
+            end.outcome = Some(run(&operator));
+        })?;
+        self.running.insert(operation, Running { name, clusters });
+        Ok(())
+    }
+
+    pub(crate) fn is_busy(&self, hostgroup: u32) -> bool {
+        self.running.values().any(|running| running.clusters.contains(&hostgroup))
+    }
+
+    pub(crate) fn operator(&self) -> Operator {
+        Operator { context: self.context.clone(), is_ending: self.is_ending.clone() }
+    }
+
+    pub(crate) fn take_outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Told => {}
+            Outcome::Recovered { hostgroup, done } => self.recovered(hostgroup, done),
+            Outcome::FailedBack { hostgroup, is_done } => self.actor(hostgroup).failback.ended(is_done),
+            Outcome::Repaired { hostgroup, name, pause, done } => self.repaired(hostgroup, name, pause, done),
+        }
+    }
+
+    /// Has something done with these clusters that somebody has ordered, unless something else is done with one of them.
+    fn begin_for(
+        &mut self,
+        progress: Progress,
+        name: &'static str,
+        clusters: BTreeSet<u32>,
+        run: impl FnOnce(&Operator, &Progress) -> Result<String, String> + Send + 'static,
+    ) {
+        if let Some(cause) = self.busy_with(&clusters) {
+            return progress.end(Err(format!("{cause}: try again when it has ended")));
+        }
+        let run = move |operator: &Operator| {
+            let done = run(operator, &progress);
+            progress.end(done);
+            Outcome::Told
+        };
+        if let Err(cause) = self.begin(name, clusters, run) {
+            // Whoever ordered is told by the end of the channel.
+            tracing::error!(%cause, "can't start a thread for a {name}");
+        }
+    }
+
+    /// What is done with one of these clusters now.
+    fn busy_with(&self, clusters: &BTreeSet<u32>) -> Option<String> {
+        let running = self.running.values().find(|running| !running.clusters.is_disjoint(clusters))?;
+        let common = running.clusters.intersection(clusters).next()?;
+        Some(format!("a {} of hostgroup {common} is under way", running.name))
+    }
+
+    /// The writer hostgroups of the clusters that a server is in.
+    fn clusters_of(&self, endpoint: &Endpoint) -> BTreeSet<u32> {
+        let config = &self.context.config;
+        let ids = config.hostgroups_of(endpoint);
+        let clusters = config.clusters().filter(|cluster| cluster.hostgroups().any(|id| ids.contains(&id)));
+        clusters.map(|cluster| cluster.writer_hostgroup).collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! Finishes or undoes switchovers of asynchronous replication whose Weir has died: see
+//! [`weir_topology::procedure::Recovery`].
+//!
+//! Whether one is written down is looked for at the start, when a cluster's writer has changed, and again and again while
+//! it has none. A look is on a thread of its own and keeps nobody from anything; what it finds is an operation.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_topology::procedure::{Entry, Recovery, Settled};
+use weir_topology::{Endpoint, Flavour, Group};
+
+use crate::error::SwitchoverError;
+use crate::operations::{News, Notice, Operations, Outcome};
+use crate::operator::Operator;
+
+/// Whoever has just moved the role is about to finish that.
+const FINISH_WAIT: Duration = Duration::from_secs(3);
+/// The pause between two looks while there is no writer.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// When what could not be done at all is tried again, and what could not be done wholly.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+const LEFT_PAUSE: Duration = Duration::from_secs(30);
+
+/// What has come of a recovery.
+pub(crate) type Recovered = Result<Option<Settled>, SwitchoverError>;
+
+/// What is known of switchovers of one cluster that others have begun.
+#[derive(Debug, Default)]
+pub(crate) struct RecoveryWatch {
+    writers: Option<Vec<Endpoint>>,
+    due: Option<Instant>,
+    is_looking: bool,
+    told: Option<String>,
+}
+
+impl RecoveryWatch {
+    /// When the next look is due; none if none is.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.is_looking)
+    }
+
+    pub(crate) fn forget_what_is_over(&mut self, group: Option<&Group>) {
+        if group.is_none_or(|group| group.flavour != Flavour::Replication) {
+            self.due = None;
+        }
+    }
+
+    /// No look is due until the roles change.
+    pub(crate) fn suspend(&mut self) {
+        self.due = None;
+    }
+
+    /// Whether a look is to begin now.
+    pub(crate) fn is_look_due(&mut self, group: &Group) -> bool {
+        if group.flavour != Flavour::Replication {
+            return false;
+        }
+        match self.writers.replace(group.writers.clone()) {
+            None => self.look_after(Duration::ZERO),
+            Some(before) if before != group.writers => self.look_after(FINISH_WAIT),
+            Some(_) => {}
+        }
+        let is_due = !self.is_looking && self.due.is_some_and(|at| at <= Instant::now());
+        if is_due {
+            self.due = group.writers.is_empty().then(|| Instant::now() + LOOK_PAUSE);
+        }
+        is_due
+    }
+
+    fn look_after(&mut self, pause: Duration) {
+        self.due = Some(Instant::now() + pause);
+    }
+}
+
+impl Operations {
+    /// Begins a look whether a switchover is written down.
+    pub(crate) fn look_for_entry(&mut self, hostgroup: u32) {
+        let operator = self.operator();
+        let look = move || {
+            let recovery = operator.recovery(hostgroup);
+            let is_found = recovery.is_written(&mut operator.surroundings(hostgroup, None));
+            operator.context.proxy.notify(Notice(News::Looked { hostgroup, is_found }));
+        };
+        match thread::Builder::new().name("recovery look".to_owned()).spawn(look) {
+            Ok(_) => self.actor(hostgroup).recovery.is_looking = true,
+            Err(cause) => tracing::error!(hostgroup, %cause, "can't start a thread"),
+        }
+    }
+
+    /// A look has ended.
+    pub(crate) fn looked_for_entry(&mut self, hostgroup: u32, is_found: bool) {
+        let has_others_work = self.is_suspended || self.is_busy(hostgroup);
+        let watch = &mut self.actor(hostgroup).recovery;
+        watch.is_looking = false;
+        if !is_found {
+            watch.told = None;
+            return;
+        }
+        // Mostly it is the switchover itself that is under way.
+        if has_others_work {
+            return watch.look_after(RETRY_PAUSE);
+        }
+        let run = move |operator: &Operator| {
+            let done = operator.recovery(hostgroup).make(&mut operator.surroundings(hostgroup, None));
+            Outcome::Recovered { hostgroup, done: done.map_err(SwitchoverError::Procedure) }
+        };
+        if let Err(cause) = self.begin("recovery", BTreeSet::from([hostgroup]), run) {
+            tracing::error!(hostgroup, %cause, "can't start a thread");
+        }
+    }
+
+    /// Logs what was done, or why it was not, unless that is known.
+    pub(crate) fn recovered(&mut self, hostgroup: u32, done: Recovered) {
+        let watch = &mut self.actor(hostgroup).recovery;
+        let (name, said, left) = match done {
+            // Another Weir does it, or has.
+            Ok(None) => return watch.look_after(LOOK_PAUSE),
+            Ok(Some(Settled::Finished { entry, left })) => ("switchover finished", told(&entry), left),
+            Ok(Some(Settled::Undone { entry, left })) => ("switchover undone", told(&entry), left),
+            Err(cause) => ("switchover not recovered", cause.to_string(), Vec::new()),
+        };
+        let is_failed = name == "switchover not recovered";
+        let left_words: String = left.iter().map(|left| format!("; left to do: {left}")).collect();
+        let said = format!("{said}{left_words}");
+        if is_failed || !left.is_empty() {
+            watch.look_after(if is_failed { RETRY_PAUSE } else { LEFT_PAUSE });
+            let known = watch.told.replace(said.clone());
+            if known.as_ref() == Some(&said) {
+                return;
+            }
+        }
+        tracing::warn!(hostgroup, "{name}: {said}");
+        self.context.proxy.log_change(Some(hostgroup), name, said);
+    }
+}
+
+/// "db1:3306 -> db2:3306, begun by weir-1".
+fn told(entry: &Entry) -> String {
+    format!("{} -> {}, begun by {}", entry.from, entry.to, entry.by_instance)
+}
+
+impl Operator {
+    fn recovery(&self, writer_hostgroup: u32) -> Recovery {
+        Recovery { writer_hostgroup, members: self.counted(writer_hostgroup), known: None }
+    }
+}

@@ -1,0 +1,52 @@
+//! Moves the role where the monitor decides who writes: each server can, as in Galera and in a group with several
+//! primaries.
+
+use std::time::{Duration, Instant};
+
+use weir_monitor::monotonic_ns;
+use weir_topology::Endpoint;
+
+use super::{Plan, why_not};
+use crate::error::SwitchoverError;
+use crate::operator::Operator;
+
+/// How long the target may take to apply what it has.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
+
+impl Operator {
+    /// Has the target be the writer as soon as it has applied everything.
+    pub(super) fn move_with_monitor(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
+        let Plan { order, to, .. } = plan;
+        plan.progress.tell(format!("waiting until {to} has applied everything"));
+        self.wait_caught_up(to)?;
+        self.context.planner.switch(order.writer_hostgroup, to);
+        if self.has_epoch(order.writer_hostgroup) {
+            return self.wait_writer(plan, to);
+        }
+        let roles = self.context.roles.latest();
+        match roles.group(order.writer_hostgroup) {
+            Some(group) if group.writers == [to.clone()] => Ok(()),
+            Some(group) => {
+                Err(SwitchoverError::CannotWriteAnyMore { to: to.clone(), why: why_not(group, to) })
+            }
+            None => Err(SwitchoverError::NotConfigured),
+        }
+    }
+
+    /// Waits until everything that was acknowledged before now is visible on a server.
+    fn wait_caught_up(&self, to: &Endpoint) -> Result<(), SwitchoverError> {
+        let now_ns = monotonic_ns();
+        let shared = self.context.registry.server(to);
+        // Others may have written, too.
+        shared.note_write(now_ns);
+        let until = Instant::now() + CATCH_UP_WAIT;
+        while !shared.covers(now_ns) {
+            if Instant::now() >= until {
+                let (to, seconds) = (to.clone(), CATCH_UP_WAIT.as_secs());
+                return Err(SwitchoverError::NotCaughtUp { to, seconds });
+            }
+            self.look_again()?;
+        }
+        Ok(())
+    }
+}
