@@ -25,6 +25,7 @@
 mod check;
 mod field;
 pub mod fuzzing;
+mod in_force;
 mod model;
 pub mod private_file;
 mod read;
@@ -38,6 +39,7 @@ use std::path::Path;
 use toml_edit::Document;
 
 pub use field::kind::OneValue;
+pub use in_force::InForce;
 pub use model::admin_variables::{AdminAccount, AdminVariables};
 pub use model::cluster_variables::{ClusterModule, ClusterSslMode, ClusterVariables};
 pub use model::clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "admin",
     "client",
     "config",
@@ -14,6 +14,7 @@ const CRATES: [&str; 13] = [
     "routing",
     "session",
     "sql",
+    "statistics",
     "store",
     "topology",
     "weir",

@@ -2,8 +2,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::glance::Glance;
 use crate::rates::Rates;
+use crate::top_data::TopData;
 
 /// A filter has at most so many characters.
 const FILTER_CHARS_MAX: usize = 64;
@@ -75,12 +75,12 @@ impl Pane {
 
 impl App {
     /// Takes what a Weir has told, unless the user wants to look at the last frame.
-    pub fn take(&mut self, glance: Glance) {
+    pub fn take(&mut self, data: TopData) {
         self.trouble = None;
         if !self.is_paused {
             let before = std::mem::take(&mut self.rates.now);
-            let is_first = before == Glance::default();
-            self.rates = Rates::new((!is_first).then_some(&before), glance);
+            let is_first = before == TopData::default();
+            self.rates = Rates::new((!is_first).then_some(&before), data);
         }
     }
 

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use crate::app::{App, Pane, Sort};
-use crate::glance::{Digest, Server, Session};
 use crate::rates::Rated;
+use crate::top_data::{Digest, Server, Session};
 use crate::words::{harmless, number, time, whole};
 
 /// A column: its title, its width in characters (0: what is left), and whether it is a number.

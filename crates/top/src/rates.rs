@@ -1,14 +1,14 @@
-//! Two glances as rates.
+//! Makes rates of the data of two moments.
 
 use std::collections::HashMap;
 
-use crate::glance::{Digest, Glance, Server, Session};
+use crate::top_data::{Digest, Server, Session, TopData};
 
-/// What happened between two glances, and what is now.
+/// What happened between two moments, and what is now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
-    pub now: Glance,
-    /// None with the first glance.
+    pub now: TopData,
+    /// None the first time.
     pub questions_per_s: Option<f64>,
     pub servers: Vec<Rated<Server>>,
     pub digests: Vec<Rated<Digest>>,
@@ -28,8 +28,8 @@ pub(crate) struct Rated<T> {
 }
 
 impl Rates {
-    /// From the glance before, if there was one and no restart since.
-    pub(crate) fn new(before: Option<&Glance>, now: Glance) -> Self {
+    /// From the data of before, if there was some and no restart since.
+    pub(crate) fn new(before: Option<&TopData>, now: TopData) -> Self {
         let before = before.filter(|before| before.at_ms < now.at_ms && before.questions <= now.questions);
         let Some(before) = before else { return Self::first(now) };
         let seconds = (now.at_ms - before.at_ms) as f64 / 1e3;
@@ -42,7 +42,7 @@ impl Rates {
             rated(row.clone(), since(row.queries, before.0), since(row.sum_us, before.1), seconds)
         };
         let digest = |row: &Digest| {
-            // One that was not shown before may be new or old: it is rated from the next glance on.
+            // One that was not shown before may be new or old: it is rated from the next time on.
             let before = digests.get(&identity(row)).map_or((row.count, row.sum_us), |b| (b.count, b.sum_us));
             rated(row.clone(), since(row.count, before.0), since(row.sum_us, before.1), seconds)
         };
@@ -55,7 +55,7 @@ impl Rates {
         }
     }
 
-    fn first(now: Glance) -> Self {
+    fn first(now: TopData) -> Self {
         Self {
             questions_per_s: None,
             servers: now.servers.iter().map(|row| rated(row.clone(), 0, 0, 1.0)).collect(),
@@ -88,21 +88,21 @@ fn rated<T>(of: T, count: u64, took_us: u64, seconds: f64) -> Rated<T> {
 mod tests {
     use super::*;
 
-    fn glance(at_ms: u64, queries: u64, sum_us: u64) -> Glance {
+    fn data(at_ms: u64, queries: u64, sum_us: u64) -> TopData {
         let server = Server { queries, sum_us, ..Server::default() };
         let digest = Digest { count: queries, sum_us, ..Digest::default() };
-        Glance {
+        TopData {
             at_ms,
             questions: queries,
             servers: vec![server],
             digests: vec![digest],
-            ..Glance::default()
+            ..TopData::default()
         }
     }
 
     #[test]
     fn what_came_between() {
-        let rates = Rates::new(Some(&glance(1000, 10, 100)), glance(3000, 30, 2_000_100));
+        let rates = Rates::new(Some(&data(1000, 10, 100)), data(3000, 30, 2_000_100));
         assert_eq!(rates.questions_per_s, Some(10.0));
         let (server, digest) = (&rates.servers[0], &rates.digests[0]);
         assert_eq!((server.per_s, server.load, server.average_us), (10.0, 1.0, Some(100_000.0)));
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn nothing_is_made_up_after_a_restart_or_a_reset() {
-        let restarted = Rates::new(Some(&glance(100_000, 10, 100)), glance(50, 3, 9));
+        let restarted = Rates::new(Some(&data(100_000, 10, 100)), data(50, 3, 9));
         assert_eq!((restarted.questions_per_s, restarted.servers[0].per_s), (None, 0.0));
-        let mut reset = glance(2000, 10, 7);
+        let mut reset = data(2000, 10, 7);
         (reset.digests[0].count, reset.digests[0].sum_us) = (1, 7);
-        let rates = Rates::new(Some(&glance(1000, 10, 100)), reset);
+        let rates = Rates::new(Some(&data(1000, 10, 100)), reset);
         assert_eq!((rates.digests[0].per_s, rates.digests[0].average_us), (1.0, Some(7.0)));
-        assert_eq!(Rates::new(None, glance(1, 1, 1)).servers[0].average_us, None);
+        assert_eq!(Rates::new(None, data(1, 1, 1)).servers[0].average_us, None);
     }
 }

@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::app::{App, Outcome};
 use crate::draw::draw;
-use crate::glance::Glance;
+use crate::top_data::TopData;
 
 /// How often is looked for what else than a key may have come.
 const KEY_WAIT: Duration = Duration::from_millis(100);
@@ -26,10 +26,10 @@ const KEY_WAIT: Duration = Duration::from_millis(100);
 const LEAVE_WAIT: Duration = Duration::from_millis(500);
 
 /// Asks a Weir; an error is a sentence.
-pub type Fetch = Box<dyn FnMut() -> Result<Glance, String> + Send>;
+pub type Fetch = Box<dyn FnMut() -> Result<TopData, String> + Send>;
 
 /// What came of questions.
-type Answers = Receiver<Result<Glance, String>>;
+type Answers = Receiver<Result<TopData, String>>;
 
 /// Why there is nothing to see.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +123,7 @@ fn show(
         }
         while let Ok(answer) = answers.try_recv() {
             match answer {
-                Ok(glance) => app.take(glance),
+                Ok(data) => app.take(data),
                 Err(trouble) => app.miss(trouble),
             }
             due = Some(Instant::now() + interval);

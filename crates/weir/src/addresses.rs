@@ -6,14 +6,13 @@
 
 mod names;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_client::Address;
 use weir_config::Config;
+use weir_monitor::{ServerAddress, ServerAddresses};
 use weir_topology::Endpoint;
 
 use crate::topology_log::TopologyLog;
@@ -30,20 +29,6 @@ pub(crate) type Resolver = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + 
 /// Tells whether somebody listens at an address.
 pub(crate) type Dialer = Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>;
 
-/// Where the servers in force are.
-pub(crate) type Known = BTreeMap<Endpoint, Whereabouts>;
-
-/// Where a server is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Whereabouts {
-    /// Where it is spoken to. It stays there while its name can't be resolved; none: the name never could.
-    pub at: Option<SocketAddr>,
-    /// All addresses that its name means, in order.
-    pub all: Vec<SocketAddr>,
-    /// Why its name could not be resolved last, where it could not.
-    pub fault: Option<Arc<str>>,
-}
-
 /// As the system resolves names: `/etc/hosts`, DNS.
 pub(crate) fn system() -> Resolver {
     Arc::new(|host| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
@@ -54,25 +39,8 @@ pub(crate) fn dialer() -> Dialer {
     Arc::new(|address| TcpStream::connect_timeout(&address, DIAL_LIMIT).is_ok())
 }
 
-impl Whereabouts {
-    fn fixed(at: SocketAddr) -> Self {
-        Self { at: Some(at), all: vec![at], fault: None }
-    }
-
-    /// For the monitor.
-    pub(crate) fn address(&self) -> Address {
-        match (self.at, &self.fault) {
-            (Some(at), _) => Address::At(at),
-            (None, fault) => Address::Unresolved(fault.clone().unwrap_or_else(|| NOT_ANSWERED.into())),
-        }
-    }
-}
-
-/// What is said of a name until the resolver has said something.
-const NOT_ANSWERED: &str = "the resolver has not answered yet";
-
 /// Tells, in the logs, which servers are somewhere else than before, or can't be found.
-pub(crate) fn announce(log: &TopologyLog, before: &Known, now: &Known) {
+pub(crate) fn announce(log: &TopologyLog, before: &ServerAddresses, now: &ServerAddresses) {
     for (endpoint, now) in now {
         let Some(news) = news(endpoint, before.get(endpoint), now) else { continue };
         if now.fault.is_some() {
@@ -85,7 +53,7 @@ pub(crate) fn announce(log: &TopologyLog, before: &Known, now: &Known) {
 }
 
 /// What is different for a server, in words; none where nobody need know.
-fn news(endpoint: &Endpoint, before: Option<&Whereabouts>, now: &Whereabouts) -> Option<String> {
+fn news(endpoint: &Endpoint, before: Option<&ServerAddress>, now: &ServerAddress) -> Option<String> {
     let was = before.and_then(|before| before.at);
     let had = before.and_then(|before| before.fault.as_ref());
     match (was, now.at) {
@@ -99,7 +67,7 @@ fn news(endpoint: &Endpoint, before: Option<&Whereabouts>, now: &Whereabouts) ->
 }
 
 /// Why a server's name can't be resolved, and what that means; none if it can.
-pub(crate) fn trouble(endpoint: &Endpoint, known: &Whereabouts) -> Option<String> {
+pub(crate) fn trouble(endpoint: &Endpoint, known: &ServerAddress) -> Option<String> {
     let (host, fault) = (&endpoint.host, known.fault.as_ref()?);
     Some(match known.at {
         Some(at) => {

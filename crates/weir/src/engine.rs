@@ -11,13 +11,13 @@ use weir_http::{Format, metrics_text};
 use weir_operations::SwitchoverOrder;
 use weir_proxy::service::Publisher;
 use weir_query_log::AuditEvent;
+use weir_statistics::Statistics;
 use weir_topology::Endpoint;
 
 use crate::config_command;
 use crate::control::{Action, Orders, order};
 use crate::serve::Intake;
 use crate::source::Source;
-use crate::tables::{self, Sources};
 use crate::tls::{NO_TLS, Tls};
 use crate::web::WebSource;
 
@@ -26,8 +26,8 @@ pub(crate) struct RunningWeir {
     pub intake: Intake,
     pub orders: Orders,
     pub publisher: Publisher,
-    /// What statistics are made of.
-    pub sources: Arc<Sources>,
+    /// What tables are filled with.
+    pub statistics: Statistics,
     /// None if it is switched off.
     pub tls: Option<Tls>,
     /// What metrics are made of.
@@ -44,11 +44,11 @@ impl Engine for RunningWeir {
     }
 
     fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
-        tables::rows(table, &self.sources, take);
+        self.statistics.rows(table, take);
     }
 
     fn rows_and_reset(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
-        tables::rows_and_reset(table, &self.sources, take);
+        self.statistics.rows_and_reset(table, take);
     }
 
     fn kill(&self, thread_id: u64, query_only: bool) -> bool {
@@ -80,7 +80,7 @@ impl Engine for RunningWeir {
             EngineCommand::ReloadTls => {
                 // A disk may hang: this thread can wait for it.
                 let tls = self.tls.as_ref().ok_or(NO_TLS)?;
-                let certificate = tls.read(&self.sources.in_force.config());
+                let certificate = tls.read(&self.statistics.state.config());
                 Action::ReloadTls(certificate.map_err(|error| error.to_string())?)
             }
             EngineCommand::Drain(server) => Action::Drain(server),

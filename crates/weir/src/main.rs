@@ -10,16 +10,11 @@ mod donor;
 mod drain;
 mod engine;
 mod epochs;
-mod glance;
-mod historian;
-mod history;
-mod in_force;
 mod instance;
 mod log;
 mod logs;
 mod notify;
 mod pid_file;
-mod process;
 mod program;
 mod rsa_key;
 mod scheduler;
@@ -31,9 +26,7 @@ mod startup;
 mod stats;
 mod status;
 mod supervision;
-mod tables;
 mod takeover;
-mod tally;
 mod tls;
 mod topology_log;
 mod web;
@@ -380,7 +373,7 @@ fn show_stats(args: &StatsArgs, door: &Door) -> Result<ExitCode, DoorError> {
 
 fn show_top(args: &TopArgs, door: &Door) -> Result<ExitCode, DoorError> {
     let own = Door::new(door.datadir());
-    let fetch: weir_top::Fetch = Box::new(move || own.glance().map_err(|error| error.to_string()));
+    let fetch: weir_top::Fetch = Box::new(move || own.top_data().map_err(|error| error.to_string()));
     let interval = Duration::from_millis(args.interval_ms);
     if args.once {
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());

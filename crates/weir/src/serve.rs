@@ -19,13 +19,14 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use weir_admin::Admin;
-use weir_config::{Config, ConfigError};
+use weir_config::{Config, ConfigError, InForce};
 use weir_http::{Finish, HttpError};
 use weir_monitor::{LatestRoles, Monitor};
 use weir_operations::{DrainedServers, DrainedServersError, Notice, Operations};
 use weir_proxy::service::{Publisher, Service, StartError};
 use weir_proxy::shared::Drain;
 use weir_proxy_sync::ProxySync;
+use weir_statistics::{HistoryWriter, StatsCollector};
 use weir_topology::Roles;
 
 use self::entry::Entry;
@@ -38,8 +39,6 @@ use self::running_proxy::Request;
 use crate::addresses::Names;
 use crate::control::{Action, Control, ControlError, Order, Orders};
 use crate::epochs::{Epochs, EpochsError};
-use crate::historian::Keeping;
-use crate::in_force::InForce;
 use crate::instance;
 use crate::logs;
 use crate::notify;
@@ -52,7 +51,6 @@ use crate::snapshot::Snapshots;
 use crate::startup::{Origin, StartupError};
 use crate::supervision;
 use crate::takeover::TakeoverError;
-use crate::tally::Tally;
 use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
 use crate::web::Web;
@@ -153,7 +151,7 @@ struct Server {
     /// This one, the synchronisation with other proxies and the history: none when they are another process's business.
     reloader: Option<Reloader>,
     proxy_sync: Option<ProxySync>,
-    historian: Option<Keeping>,
+    history: Option<HistoryWriter>,
     admin: Arc<Admin>,
     config: Config,
     in_force: InForce,
@@ -167,7 +165,7 @@ struct Server {
     epochs: Epochs,
     operations: Operations,
     publisher: Publisher,
-    tally: Arc<Tally>,
+    collector: Arc<StatsCollector>,
     web: Web,
     /// HTTP's, when another process has its sockets.
     last_answers: Option<Finish>,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use weir_config::{Config, MysqlServer, MysqlUser, Password, Secret, WeirTopology};
-use weir_monitor::{Reach, monotonic_ns};
+use weir_monitor::{Reach, ServerAddress, ServerAddresses, monotonic_ns};
 use weir_operations::foreign_switchover;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_protocol::auth::{Credential, StoredPassword};
@@ -16,7 +16,6 @@ use weir_routing::Rules;
 use weir_sql::Dialect;
 use weir_topology::{Endpoint, Place, Reason, Role, Roles, ServerRegistry, Status, Trouble};
 
-use crate::addresses::{Known, Whereabouts};
 use crate::server_tls::ServersTls;
 
 /// Shown to clients until a server has told its own version. The prefix is how a MariaDB of today greets
@@ -28,7 +27,7 @@ const SERVER_VERSION: &str = "5.5.5-10.11.0-MariaDB-weir";
 pub(crate) struct Snapshots {
     pub(crate) registry: ServerRegistry,
     /// Where servers are.
-    pub(crate) addresses: Known,
+    pub(crate) addresses: ServerAddresses,
     /// With which clients may seal a password.
     pub(crate) rsa_key: Option<Arc<RsaKey>>,
     /// Counts of hostgroups go on over reloads.
@@ -54,7 +53,7 @@ impl Snapshots {
     pub(crate) fn new(registry: ServerRegistry) -> Self {
         Self {
             registry,
-            addresses: Known::new(),
+            addresses: ServerAddresses::new(),
             rsa_key: None,
             throttles: HashMap::new(),
             holdings: HashMap::new(),
@@ -70,7 +69,7 @@ impl Snapshots {
 
     /// How servers are reached, for the monitor: as by the workers.
     pub(crate) fn reach(&self) -> Reach {
-        let address = |(endpoint, known): (&Endpoint, &Whereabouts)| (endpoint.clone(), known.address());
+        let address = |(endpoint, known): (&Endpoint, &ServerAddress)| (endpoint.clone(), known.address());
         Reach { tls: self.servers_tls.for_monitor(), addresses: self.addresses.iter().map(address).collect() }
     }
 

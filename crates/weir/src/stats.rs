@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use serde_json::Value;
+use weir_statistics::Report;
 
-use crate::control::{Door, DoorError, Report, Subject};
+use crate::control::{Door, DoorError, Subject};
 
 /// A longer value is cut in a table; `--json` has it whole.
 const CELL_CHARS_MAX: usize = 120;

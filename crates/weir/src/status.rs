@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
+use weir_statistics::{Report, ServerStatus, Status};
 
-use crate::control::{Door, DoorError, Report, ServerStatus, Status};
+use crate::control::{Door, DoorError};
 use crate::stats::put_table;
 use crate::topology_log::{self, Entry};
 

@@ -14,10 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use weir_config::{AdminAccount, Config};
 use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Readiness, Source};
-use weir_monitor::ProbeLog;
-
-use crate::control::Reporter;
-use crate::in_force::InForce;
+use weir_statistics::Statistics;
 
 /// The server, for the thread that owns the configuration.
 #[derive(Debug)]
@@ -29,9 +26,7 @@ pub(crate) struct Web {
 /// Knows whom to ask for what is shown.
 #[derive(Debug)]
 pub(crate) struct WebSource {
-    reporter: Reporter,
-    probes: Arc<ProbeLog>,
-    in_force: InForce,
+    statistics: Statistics,
     /// No client should be sent here any more.
     is_leaving: AtomicBool,
     /// No client is taken for now.
@@ -57,13 +52,11 @@ impl Limits {
 }
 
 impl WebSource {
-    /// Shows what this reporter knows.
-    pub(crate) fn new(reporter: Reporter, probes: Arc<ProbeLog>, in_force: InForce) -> Arc<Self> {
-        let limits = Mutex::new(Limits::of(&in_force.config()));
+    /// Shows these statistics.
+    pub(crate) fn new(statistics: Statistics) -> Arc<Self> {
+        let limits = Mutex::new(Limits::of(&statistics.state.config()));
         Arc::new(Self {
-            reporter,
-            probes,
-            in_force,
+            statistics,
             is_leaving: AtomicBool::default(),
             is_paused: AtomicBool::default(),
             limits,
@@ -71,7 +64,7 @@ impl WebSource {
     }
 
     fn uptime_s(&self) -> f64 {
-        self.reporter.started.elapsed().as_secs_f64()
+        self.statistics.started.elapsed().as_secs_f64()
     }
 
     fn limits(&self) -> Limits {
@@ -168,7 +161,7 @@ fn options(config: &Config) -> Options {
 
 impl Source for WebSource {
     fn ailments(&self) -> Vec<String> {
-        if self.reporter.tally.is_answered() {
+        if self.statistics.collector.is_answered() {
             return Vec::new();
         }
         vec!["a worker has not answered for seconds".to_owned()]
@@ -182,7 +175,12 @@ impl Source for WebSource {
         if self.is_paused.load(Ordering::Relaxed) {
             closed.push("paused by an admin: no new clients are accepted".to_owned());
         }
-        readiness::readiness(&self.in_force.config(), &self.reporter.roles.latest(), closed, hostgroup)
+        readiness::readiness(
+            &self.statistics.state.config(),
+            &self.statistics.roles.latest(),
+            closed,
+            hostgroup,
+        )
     }
 
     fn metrics(&self) -> Vec<Family> {

@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use super::*;
 use crate::app::Outcome;
 use crate::terminal::picture;
-use crate::{Cluster, Digest, Glance, Server, Session};
+use crate::{Cluster, Digest, Server, Session, TopData};
 
 fn server(hostgroup: u32, host: u8, role: &str, status: &str, queries: u64) -> Server {
     Server {
@@ -50,8 +50,8 @@ fn session(id: u32, is_busy: bool, since_ms: u64, pins: &str) -> Session {
     }
 }
 
-fn glance(at_ms: u64, times: u64) -> Glance {
-    Glance {
+fn data(at_ms: u64, times: u64) -> TopData {
+    TopData {
         version: "0.1.0".to_owned(),
         at_ms,
         clients: 12_345,
@@ -87,8 +87,8 @@ fn glance(at_ms: u64, times: u64) -> Glance {
 
 fn app() -> App {
     let mut app = App::default();
-    app.take(glance(3_600_000, 1));
-    app.take(glance(3_602_000, 3));
+    app.take(data(3_600_000, 1));
+    app.take(data(3_602_000, 3));
     app
 }
 
@@ -118,7 +118,7 @@ fn a_wide_terminal() {
 fn keys_sort_filter_pause_and_zoom() {
     let mut app = app();
     press(&mut app, "1srp/SHUN\n");
-    app.take(glance(3_604_000, 9));
+    app.take(data(3_604_000, 9));
     insta::assert_snapshot!("filtered", picture(&app, 80, 24));
     press(&mut app, "\u{1b}p3sz");
     insta::assert_snapshot!("zoomed", picture(&app, 80, 12));

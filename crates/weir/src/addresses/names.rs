@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_config::Config;
 use weir_topology::Endpoint;
 
-use super::{Dialer, Known, NOT_ANSWERED, Resolver, Whereabouts, choose, dialer, endpoints, literal, system};
+use super::{Dialer, Resolver, ServerAddress, ServerAddresses, choose, dialer, endpoints, literal, system};
 
 /// Names that are looked up at a time. A resolver that does not answer holds a thread for half a minute.
 const THREADS_MAX: usize = 64;
@@ -46,7 +46,7 @@ struct State {
     queue: VecDeque<Endpoint>,
     threads: usize,
     /// What everybody goes by, names and addresses alike.
-    known: Known,
+    known: ServerAddresses,
     silent: BTreeSet<Endpoint>,
     ttl: Duration,
     refresh_interval: Duration,
@@ -99,9 +99,9 @@ impl Names {
 
     /// Where the servers of a configuration are by the latest answers. One whose name can't be resolved now stays where
     /// it was.
-    pub(crate) fn known(&self, config: &Config, before: &Known) -> Known {
+    pub(crate) fn known(&self, config: &Config, before: &ServerAddresses) -> ServerAddresses {
         let state = self.state();
-        let mut known = Known::new();
+        let mut known = ServerAddresses::new();
         for endpoint in endpoints(config) {
             let now = state.whereabouts(&endpoint, before);
             known.insert(endpoint, now);
@@ -110,7 +110,7 @@ impl Names {
     }
 
     /// Everybody goes by this from now on; names are looked up as often as the configuration says.
-    pub(crate) fn follow(&self, config: &Config, known: &Known) {
+    pub(crate) fn follow(&self, config: &Config, known: &ServerAddresses) {
         let mut state = self.state();
         state.known.clone_from(known);
         state.ttl = config.variables.monitor_local_dns_cache_ttl;
@@ -137,7 +137,7 @@ impl Names {
     }
 
     /// Where all servers in force are, for whoever shows it.
-    pub(crate) fn all(&self) -> Known {
+    pub(crate) fn all(&self) -> ServerAddresses {
         self.state().known.clone()
     }
 
@@ -149,7 +149,7 @@ impl Names {
     pub(crate) fn watch(&self, tell: impl Fn() + Send + 'static) -> std::io::Result<()> {
         let names = self.clone();
         std::thread::Builder::new().name("resolver".into()).spawn(move || {
-            let mut told = Known::new();
+            let mut told = ServerAddresses::new();
             loop {
                 let pause = names.begin_what_is_due();
                 let state = names.state();
@@ -252,9 +252,9 @@ impl Names {
 }
 
 impl State {
-    fn whereabouts(&self, endpoint: &Endpoint, before: &Known) -> Whereabouts {
+    fn whereabouts(&self, endpoint: &Endpoint, before: &ServerAddresses) -> ServerAddress {
         if let Some(address) = literal(endpoint) {
-            return Whereabouts::fixed(address);
+            return ServerAddress::fixed(address);
         }
         let before = before.get(endpoint).cloned().unwrap_or_default();
         let name = self.names.get(endpoint);
@@ -262,16 +262,16 @@ impl State {
             Some((Ok(all), at)) => {
                 let mut all = all.clone();
                 all.sort_unstable();
-                Whereabouts { at, all, fault: None }
+                ServerAddress { at, all, fault: None }
             }
-            Some((Err(cause), _)) => Whereabouts { fault: Some(cause.clone()), ..before },
+            Some((Err(cause), _)) => ServerAddress { fault: Some(cause.clone()), ..before },
             None if before.at.is_some() => before,
-            None => Whereabouts { fault: Some(NOT_ANSWERED.into()), ..before },
+            None => ServerAddress { fault: Some(ServerAddress::NOT_ANSWERED.into()), ..before },
         }
     }
 
     /// The servers that are not where everybody believes.
-    fn others(&self) -> Known {
+    fn others(&self) -> ServerAddresses {
         let now = |endpoint: &Endpoint| self.whereabouts(endpoint, &self.known);
         let all = self.known.iter().map(|(endpoint, known)| (endpoint, known, now(endpoint)));
         let others = all.filter(|(_, known, now)| *known != now);

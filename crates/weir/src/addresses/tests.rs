@@ -2,6 +2,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
+use weir_client::Address;
+
 use super::*;
 
 /// A configuration with these servers.
@@ -37,9 +39,9 @@ fn endpoint(text: &str) -> Endpoint {
 }
 
 /// What is known after a look at most so long.
-fn known(names: &Names, config: &Config, limit: Duration) -> Known {
+fn known(names: &Names, config: &Config, limit: Duration) -> ServerAddresses {
     names.look_up(config, limit);
-    names.known(config, &Known::new())
+    names.known(config, &ServerAddresses::new())
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn names_that_hang_don_t_hold_up_others() {
 #[test]
 fn a_known_server_stays_where_it_is_while_its_name_is_not_resolved() {
     let was = SocketAddr::from(([10, 0, 0, 7], 3306));
-    let before = Known::from([(endpoint("nobody:3306"), Whereabouts::fixed(was))]);
+    let before = ServerAddresses::from([(endpoint("nobody:3306"), ServerAddress::fixed(was))]);
     let (names, config) = (fake(), config(&["nobody:3306", "db1:3306"]));
     assert_eq!(names.known(&config, &before)[&endpoint("nobody:3306")].at, Some(was), "not asked yet");
     names.look_up(&config, LIMIT);
@@ -135,7 +137,7 @@ fn the_name_of_a_silent_server_is_looked_up_again() {
     names.note_silent(BTreeSet::from([endpoint("db1:3306")]));
     inbox.recv_timeout(Duration::from_secs(60)).unwrap();
     let now = names.known(&config, &before);
-    let at = |known: &Known, server: &str| known[&endpoint(server)].at.unwrap().to_string();
+    let at = |known: &ServerAddresses, server: &str| known[&endpoint(server)].at.unwrap().to_string();
     assert_eq!(at(&now, "db1:3306"), "10.0.0.3:3306");
     assert_eq!(at(&now, "db2:3306"), "10.0.0.2:3306", "it answers, and its name was looked up a moment ago");
     names.follow(&config, &now);
@@ -145,16 +147,16 @@ fn the_name_of_a_silent_server_is_looked_up_again() {
 #[test]
 fn what_is_told_of_a_server() {
     let db1 = endpoint("db1:3306");
-    let at = |host: u8| Whereabouts::fixed(SocketAddr::from(([10, 0, 0, host], 3306)));
-    let without = |known: Whereabouts| Whereabouts { fault: Some("no such name".into()), ..known };
-    let news = |before: Option<&Whereabouts>, now: &Whereabouts| news(&db1, before, now);
+    let at = |host: u8| ServerAddress::fixed(SocketAddr::from(([10, 0, 0, host], 3306)));
+    let without = |known: ServerAddress| ServerAddress { fault: Some("no such name".into()), ..known };
+    let news = |before: Option<&ServerAddress>, now: &ServerAddress| news(&db1, before, now);
     assert_eq!(news(None, &at(1)), None);
     assert_eq!(news(Some(&at(1)), &at(1)), None);
     assert_eq!(news(Some(&at(1)), &at(2)).unwrap(), "10.0.0.2:3306, was 10.0.0.1:3306");
     assert!(news(Some(&at(1)), &without(at(1))).unwrap().ends_with("it stays at 10.0.0.1:3306"));
     assert_eq!(news(Some(&without(at(1))), &without(at(1))), None, "once");
     assert_eq!(news(Some(&without(at(1))), &at(1)).unwrap(), "10.0.0.1:3306: the name resolves again");
-    let nowhere = without(Whereabouts::default());
+    let nowhere = without(ServerAddress::default());
     assert!(news(None, &nowhere).unwrap().ends_with("it is tried again"));
     assert_eq!(news(Some(&nowhere), &at(1)).unwrap(), "10.0.0.1:3306: the name resolves again");
 }

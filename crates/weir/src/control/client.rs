@@ -5,9 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weir_top::Glance;
+use weir_statistics::{Report, Status};
+use weir_top::TopData;
 
-use super::{ANSWER_BYTES_MAX, Answer, Report, Request, Status, Subject, socket_path};
+use super::{ANSWER_BYTES_MAX, Answer, Request, Subject, socket_path};
 
 /// A report of full tables takes a Weir well under a second, an order its grace.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
@@ -70,9 +71,9 @@ impl Door {
     }
 
     /// What `weir top` shows.
-    pub(crate) fn glance(&self) -> Result<Glance, DoorError> {
-        match self.ask(&Request::Glance {})? {
-            Answer::Glance { glance } => Ok(*glance),
+    pub(crate) fn top_data(&self) -> Result<TopData, DoorError> {
+        match self.ask(&Request::TopData {})? {
+            Answer::TopData { top_data } => Ok(*top_data),
             _ => Err(DoorError::Unexpected(self.path.clone())),
         }
     }

@@ -4,9 +4,7 @@
 //! may open it.
 
 mod client;
-mod report;
 mod server;
-mod status;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,16 +13,15 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use weir_operations::{Progress, ProgressEvent, SwitchoverOrder, progress};
-use weir_top::Glance;
+use weir_statistics::{Report, Statistics, Status};
+use weir_top::TopData;
 use weir_topology::Endpoint;
 
 use crate::takeover::Wish;
 use crate::tls::Certificate;
 
 pub(crate) use client::{Door, DoorError};
-pub(crate) use report::{Report, Reporter};
 pub(crate) use server::Control;
-pub(crate) use status::{ClusterStatus, ServerStatus, Status, cluster_status};
 
 /// How long a step of an order may take: a reload of all workers does not take a second, a switchover waits for its
 /// grace.
@@ -57,6 +54,21 @@ pub(crate) enum Subject {
     Logs,
 }
 
+impl Subject {
+    /// The report on it as of now.
+    fn report(self, statistics: &Statistics) -> Report {
+        match self {
+            Self::Digests => statistics.digest_report(),
+            Self::Commands => statistics.command_report(),
+            Self::Servers => statistics.server_report(),
+            Self::Pool => statistics.pool_report(),
+            Self::Errors => statistics.error_report(),
+            Self::Rules => statistics.rule_report(),
+            Self::Logs => statistics.log_report(),
+        }
+    }
+}
+
 /// A request line.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,7 +78,8 @@ pub(crate) enum Request {
     /// Roles and servers now: `{"status": {}}`.
     Status {},
     /// What `weir top` shows: `{"glance": {}}`.
-    Glance {},
+    #[serde(rename = "glance")]
+    TopData {},
     /// Take no more work to this server, `HOST:PORT`.
     Drain(String),
     /// The end of that.
@@ -86,10 +99,19 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Report(Report),
     Status(Status),
-    Glance { glance: Box<Glance> },
-    Step { step: String },
-    Done { done: String },
-    Refused { error: String },
+    TopData {
+        #[serde(rename = "glance")]
+        top_data: Box<TopData>,
+    },
+    Step {
+        step: String,
+    },
+    Done {
+        done: String,
+    },
+    Refused {
+        error: String,
+    },
 }
 
 /// What a user wants done, for the thread that owns configuration and roles.

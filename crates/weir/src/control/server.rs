@@ -16,18 +16,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use weir_operations::SwitchoverOrder;
+use weir_statistics::Statistics;
 use weir_topology::NoEndpoint;
 
-use super::Action;
-use super::Answer;
-use super::ControlError;
-use super::GRACE_MS_MAX;
-use super::Orders;
-use super::REQUEST_BYTES_MAX;
-use super::Reporter;
-use super::Request;
-use super::order;
-use super::socket_path;
+use super::{
+    Action, Answer, ControlError, GRACE_MS_MAX, Orders, REQUEST_BYTES_MAX, Request, order, socket_path,
+};
 use crate::takeover::{self, Seal};
 
 /// A client that does not say or take anything for so long is left.
@@ -119,9 +113,9 @@ impl Control {
     ///
     /// # Errors
     /// When the system gives no thread or descriptor.
-    pub(crate) fn start(&self, reporter: Reporter, orders: Orders, seal: Seal) -> io::Result<()> {
+    pub(crate) fn start(&self, statistics: Statistics, orders: Orders, seal: Seal) -> io::Result<()> {
         let (listener, end) = (self.listener.try_clone()?, self.end.clone());
-        let desk = Desk { reporter, orders, seal, clients: self.clients.clone() };
+        let desk = Desk { statistics, orders, seal, clients: self.clients.clone() };
         thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &end, &desk))?;
         Ok(())
     }
@@ -168,7 +162,7 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
 /// What requests are answered with.
 #[derive(Clone)]
 struct Desk {
-    reporter: Reporter,
+    statistics: Statistics,
     orders: Orders,
     seal: Seal,
     clients: Arc<AtomicUsize>,
@@ -224,7 +218,7 @@ fn serve_apart(client: UnixStream, desk: &Desk) {
 
 /// One request, one answer, and before it the steps of what takes time.
 fn serve_client(mut client: UnixStream, desk: &Desk) -> io::Result<()> {
-    let Desk { reporter, orders, seal, .. } = desk;
+    let Desk { statistics, orders, seal, .. } = desk;
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {
@@ -236,7 +230,7 @@ fn serve_client(mut client: UnixStream, desk: &Desk) -> io::Result<()> {
             }
             // Steps that nobody hears change nothing.
             Ok(request) => {
-                answer(request, reporter, orders, |step| drop(put(&mut client, &Answer::Step { step })))
+                answer(request, statistics, orders, |step| drop(put(&mut client, &Answer::Step { step })))
             }
             Err(error) => Answer::Refused { error: format!("no request: {error}") },
         },
@@ -251,11 +245,11 @@ fn put(client: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     client.write_all(&line)
 }
 
-fn answer(request: Request, reporter: &Reporter, orders: &Orders, step: impl FnMut(String)) -> Answer {
+fn answer(request: Request, statistics: &Statistics, orders: &Orders, step: impl FnMut(String)) -> Answer {
     let action = match request {
-        Request::Report(subject) => return Answer::Report(reporter.report(subject)),
-        Request::Status {} => return Answer::Status(reporter.status()),
-        Request::Glance {} => return Answer::Glance { glance: Box::new(reporter.glance()) },
+        Request::Report(subject) => return Answer::Report(subject.report(statistics)),
+        Request::Status {} => return Answer::Status(statistics.status()),
+        Request::TopData {} => return Answer::TopData { top_data: Box::new(statistics.top_data()) },
         Request::Drain(server) => server.parse().map(Action::Drain),
         Request::Undrain(server) => server.parse().map(|server| Action::Undrain { server, force: false }),
         Request::UndrainByForce(server) => {

@@ -5,17 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use weir_admin::Settings;
 use weir_config::Config;
-use weir_monitor::{LatestRoles, Monitor};
+use weir_monitor::{LatestRoles, Monitor, ServerAddresses};
 use weir_operations::DrainedServers;
 use weir_proxy::service::Service;
 use weir_proxy::shared::Report;
 use weir_store::Store;
 use weir_topology::{Roles, ServerRegistry};
 
-use super::Event;
-use super::ServeError;
 use super::entry::Entry;
-use crate::addresses::{self, Known, LIMIT, Names};
+use super::{Event, ServeError};
+use crate::addresses::{self, LIMIT, Names};
 use crate::epochs::Epochs;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
@@ -57,7 +56,7 @@ impl Ground {
         let names = Names::new();
         let snapshots = snapshots(&config, registry.clone(), entry.instance(), &names)?;
         let (log, unopened_log) = TopologyLog::new(&config);
-        addresses::announce(&log, &Known::new(), &snapshots.addresses);
+        addresses::announce(&log, &ServerAddresses::new(), &snapshots.addresses);
         let drained = DrainedServers::load(&config.datadir)?;
         for server in drained.all() {
             tracing::info!(%server, "is still drained from an earlier run: `weir undrain` ends that");
@@ -95,7 +94,7 @@ fn snapshots(
 ) -> Result<Snapshots, ServeError> {
     let mut snapshots = Snapshots::new(registry);
     names.look_up(config, LIMIT);
-    snapshots.addresses = names.known(config, &Known::new());
+    snapshots.addresses = names.known(config, &ServerAddresses::new());
     names.follow(config, &snapshots.addresses);
     snapshots.take_rules(config);
     snapshots.rsa_key = rsa_key::rsa_key(config, &config.datadir)?;

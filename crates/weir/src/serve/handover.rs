@@ -80,7 +80,7 @@ impl Server {
         self.handover = Handover::Done;
         // No program runs twice at a time. Clients are still taken meanwhile.
         self.scheduler.stop();
-        self.historian = None;
+        self.history = None;
         self.proxy_sync = None;
         self.reloader = None;
         self.admin.let_go();

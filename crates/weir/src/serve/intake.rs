@@ -207,7 +207,7 @@ impl Server {
         self.snapshots.servers_tls = ready.servers_tls;
         self.snapshots.take_rules(config);
         self.log.know_clusters(config);
-        self.tally.limit_digests(config.variables.query_digests_max as usize);
+        self.collector.limit_digests(config.variables.query_digests_max as usize);
         self.apply(config);
         Ok(())
     }
@@ -238,8 +238,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::addresses::Known;
     use crate::addresses::tests::{config, names};
+    use weir_monitor::ServerAddresses;
 
     #[test]
     fn what_needs_a_restart_is_kept_and_named() {
@@ -291,7 +291,7 @@ mod tests {
         assert!(inbox.try_recv().is_err(), "a configuration came before its addresses");
         answers.wait();
         let Event::Offer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
-        let known = names.known(&offer.config, &Known::new());
+        let known = names.known(&offer.config, &ServerAddresses::new());
         let at: Vec<String> = known.values().map(|known| known.at.unwrap().to_string()).collect();
         assert_eq!(at, ["10.0.0.1:3306"]);
         offer.answer.send(Ok(Taken::default())).unwrap();

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_admin::{Admin, Doors, Settings};
 use weir_config::Config;
 use weir_proxy::service::Publisher;
+use weir_statistics::Statistics;
 use weir_store::Store;
 
 use super::handover::UNDER_WAY;
 use super::{Event, Intake, ServeError, orders_to};
+use crate::addresses::Names;
 use crate::engine::RunningWeir;
 use crate::startup::Origin;
-use crate::tables::Sources;
 use crate::takeover::Seal;
 use crate::tls::Tls;
 use crate::web::WebSource;
@@ -22,17 +23,18 @@ pub(super) fn engine(
     origin: &Origin,
     events: &Sender<Event>,
     publisher: &Publisher,
-    sources: &Arc<Sources>,
+    statistics: &Statistics,
+    names: &Names,
     shown: Arc<WebSource>,
     tls: Option<Tls>,
 ) -> RunningWeir {
     let signals = events.clone();
     RunningWeir {
-        intake: Intake::new(events.clone(), &sources.in_force.config().datadir, &sources.names),
+        intake: Intake::new(events.clone(), &statistics.state.config().datadir, names),
         tls,
         orders: orders_to(events),
         publisher: publisher.clone(),
-        sources: sources.clone(),
+        statistics: statistics.clone(),
         shown,
         signal: Box::new(move |signal| drop(signals.send(Event::Signal(signal)))),
         path: origin.path.clone(),

@@ -1,41 +1,33 @@
 //! Clients are let in, and what they need not wait for follows: statistics, logs, HTTP, the admin port, the scheduler.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use weir_config::Config;
-use weir_monitor::{LatestRoles, Monitor};
+use weir_config::{Config, InForce};
+use weir_monitor::{LatestRoles, Monitor, ServerAddresses};
 use weir_operations::{Context, DrainedServers, Operations};
 use weir_proxy::service::{Publisher, Service};
 use weir_proxy_sync::ProxySync;
 use weir_query_log::Writer;
+use weir_statistics::{HistoryWriter, RunningState, Statistics, StatsCollector};
+use weir_topology::Endpoint;
 
-use super::Event;
-use super::Intake;
-use super::ServeError;
-use super::Server;
 use super::ground::{Doors, Ground};
 use super::handover::Handover;
-use super::log_listeners;
-use super::office;
-use super::orders_to;
 use super::reload::Reloader;
 use super::running_proxy::RunningProxy;
+use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
 use crate::addresses::Names;
-use crate::control::{Control, Reporter};
-use crate::historian;
-use crate::in_force::InForce;
+use crate::control::Control;
 use crate::logs;
 use crate::notify;
 use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::scheduler::Scheduler;
 use crate::server_tls::towards_proxy;
-use crate::snapshot::Snapshots;
 use crate::startup::Origin;
-use crate::tables::Sources;
-use crate::tally::Tally;
 use crate::web::{Web, WebSource};
 
 /// A Weir that takes clients.
@@ -82,13 +74,15 @@ pub(super) fn open(
     tracing::info!(workers, io_driver, version = env!("CARGO_PKG_VERSION"), "started");
     log_listeners(&service);
     let publisher = service.publisher();
-    let Ledger { tally, journal, reporter, sources } =
-        Ledger::begin(&config, &publisher, &roles, &drained, &snapshots, &names, &monitor)?;
-    let shown = WebSource::new(reporter.clone(), monitor.probe_log(), sources.in_force.clone());
+    let in_force = InForce::new(&config);
+    let state = KnownState { in_force: in_force.clone(), names: names.clone(), drained: drained.clone() };
+    let Counting { journal, statistics } =
+        Counting::begin(&config, &publisher, &roles, &snapshots.instance, &monitor, state)?;
+    let shown = WebSource::new(statistics.clone());
     let web = Web::start(&config, web, shown.clone())?;
-    control.start(reporter, orders_to(events), office::seal(&store))?;
-    let historian = historian::start(&config.datadir.join(weir_store::STATS_FILE), sources.clone())?;
-    let engine = office::engine(origin, events, &publisher, &sources, shown, tls.clone());
+    control.start(statistics.clone(), orders_to(events), office::seal(&store))?;
+    let history = HistoryWriter::start(&config.datadir.join(weir_store::STATS_FILE), statistics.clone())?;
+    let engine = office::engine(origin, events, &publisher, &statistics, &names, shown, tls.clone());
     let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
     let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
     let scheduler = Scheduler::start(&config)?;
@@ -115,10 +109,10 @@ pub(super) fn open(
     let server = Server {
         reloader: Some(reloader),
         proxy_sync: Some(proxy_sync),
-        historian: Some(historian),
+        history: Some(history),
         admin,
         config,
-        in_force: sources.in_force.clone(),
+        in_force,
         snapshots,
         roles,
         names,
@@ -128,7 +122,7 @@ pub(super) fn open(
         epochs,
         operations,
         publisher,
-        tally,
+        collector: statistics.collector,
         web,
         last_answers: None,
         monitor,
@@ -143,43 +137,59 @@ pub(super) fn open(
     Ok(Opened { server, service, journal })
 }
 
-/// What is counted and logged, and what tells of it.
-struct Ledger {
-    tally: Arc<Tally>,
+/// What is counted and logged, and what shows it.
+struct Counting {
     journal: Writer,
-    reporter: Reporter,
-    sources: Arc<Sources>,
+    statistics: Statistics,
 }
 
-impl Ledger {
+impl Counting {
     fn begin(
         config: &Config,
         publisher: &Publisher,
         roles: &LatestRoles,
-        drained: &DrainedServers,
-        snapshots: &Snapshots,
-        names: &Names,
+        instance: &Arc<str>,
         monitor: &Monitor,
+        state: KnownState,
     ) -> Result<Self, ServeError> {
-        let tally = Arc::new(Tally::new(publisher.clone(), config.variables.query_digests_max as usize));
-        tally.start()?;
+        let digests_max = config.variables.query_digests_max as usize;
+        let collector = Arc::new(StatsCollector::new(publisher.clone(), digests_max));
+        collector.start()?;
         // The files are the writer's first order: traffic has begun, and what it logged before them would be lost.
         let files = logs::apply(publisher.journal(), config);
         let writer = publisher.journal().start()?;
         files.faults();
-        let (started, journal) = (Instant::now(), publisher.journal().clone());
-        let sources = Sources {
-            journal: journal.clone(),
-            tally: tally.clone(),
+        let statistics = Statistics {
+            collector,
+            journal: publisher.journal().clone(),
             roles: roles.clone(),
-            in_force: InForce::new(config),
             probes: monitor.probe_log(),
-            names: names.clone(),
-            started,
+            state: Arc::new(state),
+            instance: instance.clone(),
+            started: Instant::now(),
         };
-        let (roles, drained, names) = (roles.clone(), drained.clone(), names.clone());
-        let instance = snapshots.instance.clone();
-        let reporter = Reporter { started, tally: tally.clone(), journal, roles, drained, instance, names };
-        Ok(Self { tally, journal: writer, reporter, sources: Arc::new(sources) })
+        Ok(Self { journal: writer, statistics })
+    }
+}
+
+/// What statistics show of this process besides what is counted.
+#[derive(Debug)]
+struct KnownState {
+    in_force: InForce,
+    names: Names,
+    drained: DrainedServers,
+}
+
+impl RunningState for KnownState {
+    fn config(&self) -> Arc<Config> {
+        self.in_force.config()
+    }
+
+    fn addresses(&self) -> ServerAddresses {
+        self.names.all()
+    }
+
+    fn drained(&self) -> BTreeSet<Endpoint> {
+        self.drained.all()
     }
 }

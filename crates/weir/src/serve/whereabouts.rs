@@ -1,10 +1,11 @@
 //! Servers whose names mean other addresses than before: the main thread has everybody follow.
 
 use weir_config::Config;
+use weir_monitor::ServerAddresses;
 use weir_topology::{Endpoint, Reason};
 
 use super::Server;
-use crate::addresses::{self, Known};
+use crate::addresses;
 
 impl Server {
     /// Goes by what the names of the servers mean now. The monitor is told first: of a server at another address nothing
@@ -14,7 +15,8 @@ impl Server {
         let config = self.config.clone();
         self.take_addresses(&config);
         let now = &self.snapshots.addresses;
-        let at = |known: &Known, endpoint: &Endpoint| known.get(endpoint).and_then(|known| known.at);
+        let at =
+            |known: &ServerAddresses, endpoint: &Endpoint| known.get(endpoint).and_then(|known| known.at);
         let has_moved = now.keys().any(|endpoint| at(now, endpoint) != at(&before, endpoint));
         // Where only the reason is another why there is none, it is the monitor's to show it.
         self.apply(&config);

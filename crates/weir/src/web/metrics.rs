@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use weir_http::{Family, Kind, Number};
 use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
 use weir_query_log::Counts;
+use weir_statistics::sums::{
+    command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
+};
 use weir_topology::{Endpoint, Place, Roles, Status};
 
 use super::{WebSource, buckets, process};
-use crate::tally::sums::{
-    command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
-};
 
 /// Digests with metrics of their own: those that took longest in all.
 const DIGESTS_MAX: usize = 50;
@@ -29,10 +29,10 @@ type Pools = BTreeMap<(u32, String), ServerRow>;
 
 /// All metrics of now.
 pub(super) fn families(source: &WebSource) -> Vec<Family> {
-    let tally = &source.reporter.tally;
-    let roles = source.reporter.roles.latest();
-    let totals = total_sums(&tally.report(ReportPart::Totals));
-    let servers = tally.report(ReportPart::Servers);
+    let collector = &source.statistics.collector;
+    let roles = source.statistics.roles.latest();
+    let totals = total_sums(&collector.report(ReportPart::Totals));
+    let servers = collector.report(ReportPart::Servers);
     let mut pools = pool_sums(&servers);
     // What has not been used yet is shown with zeros: a rate needs a beginning.
     for place in &roles.places {
@@ -40,19 +40,19 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     }
     let mut families = about(source);
     families.extend(totals::families(&totals));
-    families.extend(logs(source.reporter.journal.counts()));
+    families.extend(logs(source.statistics.journal.counts()));
     families.extend(pool(&pools));
-    families.extend(places(&roles, &source.probes.latencies_us()));
+    families.extend(places(&roles, &source.statistics.probes.latencies_us()));
     families.push(hostgroups(&pools));
     families.extend(clusters(&roles));
-    families.extend(commands(&command_sums(&tally.report(ReportPart::Commands))));
+    families.extend(commands(&command_sums(&collector.report(ReportPart::Commands))));
     families.push(errors(source));
     families.extend(rules(source));
-    families.extend(tally.digests(|sums| digests(&sums.hottest(0, DIGESTS_MAX), sums.len())));
+    families.extend(collector.digests(|sums| digests(&sums.hottest(0, DIGESTS_MAX), sums.len())));
     families.push(counter(
         "weir_digests_dropped",
         "Statements for which the table of digests had no room.",
-        tally.digests_dropped(),
+        collector.digests_dropped(),
     ));
     families.extend(process::families(source.uptime_s()));
     families
@@ -68,7 +68,7 @@ fn gauge(name: &'static str, help: &'static str, number: impl Into<Number>) -> F
 
 fn about(source: &WebSource) -> Vec<Family> {
     let limits = source.limits();
-    let workers = source.reporter.tally.workers() as u64;
+    let workers = source.statistics.collector.workers() as u64;
     vec![
         Family::gauge("weir_info", "Weir itself.").with(&[("version", env!("CARGO_PKG_VERSION"))], 1),
         counter("proxysql_uptime_seconds", "Seconds since the start.", source.uptime_s().floor() as u64),
@@ -205,7 +205,7 @@ fn commands(commands: &[CommandRow]) -> Vec<Family> {
 
 /// Errors of servers, whoever's statements they were.
 fn errors(source: &WebSource) -> Family {
-    let workers = source.reporter.tally.report(ReportPart::Errors);
+    let workers = source.statistics.collector.report(ReportPart::Errors);
     let mut sums: BTreeMap<(u32, &str, u16), u64> = BTreeMap::new();
     for sum in error_sums(&workers) {
         *sums.entry((sum.row.hostgroup, sum.row.endpoint.as_str(), sum.row.code)).or_default() += sum.count;
@@ -223,7 +223,7 @@ fn errors(source: &WebSource) -> Family {
 }
 
 fn rules(source: &WebSource) -> Vec<Family> {
-    let workers = source.reporter.tally.report(ReportPart::Rules);
+    let workers = source.statistics.collector.report(ReportPart::Rules);
     let mut hits: Vec<(u32, u64)> = rule_sums(&workers).into_iter().filter(|(_, hits)| *hits > 0).collect();
     hits.sort_by_key(|(rule_id, hits)| (std::cmp::Reverse(*hits), *rule_id));
     hits.truncate(RULES_MAX);

@@ -3,45 +3,44 @@
 use serde_json::{Value, json};
 use weir_http::Page;
 use weir_proxy::stats::{ReportPart, SessionRow};
+use weir_statistics::sums::total_sums;
+use weir_statistics::{Report, first_sessions};
 
 use super::WebSource;
-use crate::control::{Report, Subject};
-use crate::tally::sums::total_sums;
-use crate::tally::top::first_sessions;
 
 /// What a page shows now.
 pub(super) fn page(source: &WebSource, page: Page, rows_max: usize) -> Value {
     match page {
         Page::Status => status(source),
         Page::Topology => topology(source),
-        Page::Servers => json!({ "servers": objects(source.reporter.report(Subject::Pool)) }),
+        Page::Servers => json!({ "servers": objects(source.statistics.pool_report()) }),
         Page::Digests => digests(source, rows_max),
         Page::Processlist => processlist(source, rows_max),
     }
 }
 
 fn status(source: &WebSource) -> Value {
-    let totals = total_sums(&source.reporter.tally.report(ReportPart::Totals));
+    let totals = total_sums(&source.statistics.collector.report(ReportPart::Totals));
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": source.uptime_s().floor() as u64,
-        "workers": source.reporter.tally.workers(),
+        "workers": source.statistics.collector.workers(),
         "clients": totals.clients_now,
         "clients_busy": totals.busy_now,
         "transactions": totals.transactions_now,
         "server_connections": totals.server_connections_now,
         "questions": totals.questions,
-        "clusters": source.reporter.clusters(),
+        "clusters": source.statistics.clusters(),
     })
 }
 
 fn topology(source: &WebSource) -> Value {
-    let status = source.reporter.status();
+    let status = source.statistics.status();
     json!({ "clusters": status.clusters, "servers": status.servers })
 }
 
 fn digests(source: &WebSource, rows_max: usize) -> Value {
-    source.reporter.tally.digests(|sums| {
+    source.statistics.collector.digests(|sums| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let rows = sums.hottest(0, rows_max);
         let row = |row: &weir_proxy::stats::DigestSum<'_>| {
@@ -71,7 +70,7 @@ fn digests(source: &WebSource, rows_max: usize) -> Value {
 }
 
 fn processlist(source: &WebSource, rows_max: usize) -> Value {
-    let workers = source.reporter.tally.sessions();
+    let workers = source.statistics.collector.sessions();
     let known: usize = workers.iter().map(|(_, rows)| rows.len()).sum();
     let row = |row: &SessionRow| {
         json!({

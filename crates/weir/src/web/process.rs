@@ -6,8 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, getrlimit};
 use weir_http::Family;
-
-use crate::process::{cpu_time, memory};
+use weir_statistics::process::{cpu_time, memory};
 
 /// What the system tells.
 pub(super) fn families(uptime_s: f64) -> Vec<Family> {

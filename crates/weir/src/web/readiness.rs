@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use weir_config::{Config, Listener, ListenerMode};
 use weir_http::Readiness;
+use weir_statistics::{ClusterStatus, cluster_status};
 use weir_topology::{Role, Roles, Status};
-
-use crate::control::{ClusterStatus, cluster_status};
 
 /// Of all clients, or of those of one hostgroup; `closed` is why nobody is taken at all.
 pub(super) fn readiness(

@@ -2,18 +2,19 @@
 
 use weir_proxy::stats::{DigestSums, ReportPart};
 
-use super::{Rows, Sources, text};
+use super::{Rows, text};
 use crate::process;
-use crate::tally::sums::total_sums;
+use crate::statistics::Statistics;
+use crate::sums::total_sums;
 
-pub(super) fn memory(sources: &Sources) -> Rows {
-    let tally = &sources.tally;
-    let totals = total_sums(&tally.report(ReportPart::Totals));
+pub(super) fn memory(statistics: &Statistics) -> Rows {
+    let collector = &statistics.collector;
+    let totals = total_sums(&collector.report(ReportPart::Totals));
     let memory = process::memory();
     let values = [
         ("resident", memory.resident_bytes),
         ("virtual", memory.virtual_bytes),
-        ("query_digest_memory", tally.digests(DigestSums::memory_bytes)),
+        ("query_digest_memory", collector.digests(DigestSums::memory_bytes)),
         ("mysql_session_internal_bytes", totals.session_bytes_now),
         ("mysql_frontend_buffers_bytes", totals.client_buffer_bytes_now),
         ("mysql_backend_buffers_bytes", totals.server_buffer_bytes_now),

@@ -1,7 +1,6 @@
-//! The thread that keeps `stats_history`.
+//! Writes `stats_history`, on a thread of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +9,9 @@ use weir_config::AdminVariables;
 
 use crate::history::{Figures, History, Subject};
 use crate::process;
-use crate::tables::{self, Rows, Sources};
-use crate::tally::clock;
+use crate::statistics::Statistics;
+use crate::stats_collector::clock;
+use crate::tables::{self, Rows};
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -22,47 +22,48 @@ const DIGESTS_MAX: usize = 100_000;
 
 /// The thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Keeping {
+pub struct HistoryWriter {
     /// Closed by dropping it.
     _stop: Sender<()>,
 }
 
-/// Begins to keep rows in the file at `path`. Failures are logged, and hold nothing up.
-///
-/// # Errors
-/// When the system gives no thread.
-pub(crate) fn start(path: &Path, sources: Arc<Sources>) -> std::io::Result<Keeping> {
-    let path = path.to_owned();
-    let (stop, stopped) = channel();
-    thread::Builder::new().name("history".into()).spawn(move || {
-        let mut historian =
-            Historian { path, history: None, last: Vec::new(), digests: Unwritten::default() };
-        let (mut pause, mut is_failing) = (Duration::ZERO, false);
-        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            let kept = historian.keep(&sources);
-            let (has_failed, path) =
-                (std::mem::replace(&mut is_failing, kept.is_err()), historian.path.display());
-            pause = match kept {
-                Ok(()) => {
-                    if has_failed {
-                        tracing::info!(%path, "statistics are saved again");
+impl HistoryWriter {
+    /// Begins to keep rows in the file at `path`. Failures are logged, and hold nothing up.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(path: &Path, statistics: Statistics) -> std::io::Result<Self> {
+        let path = path.to_owned();
+        let (stop, stopped) = channel();
+        thread::Builder::new().name("history".into()).spawn(move || {
+            let mut keeper = Keeper { path, history: None, last: Vec::new(), digests: Unwritten::default() };
+            let (mut pause, mut is_failing) = (Duration::ZERO, false);
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let kept = keeper.keep(&statistics);
+                let (has_failed, path) =
+                    (std::mem::replace(&mut is_failing, kept.is_err()), keeper.path.display());
+                pause = match kept {
+                    Ok(()) => {
+                        if has_failed {
+                            tracing::info!(%path, "statistics are saved again");
+                        }
+                        TICK
                     }
-                    TICK
-                }
-                Err(error) => {
-                    if !has_failed {
-                        tracing::warn!(%path, %error, "statistics can't be saved");
+                    Err(error) => {
+                        if !has_failed {
+                            tracing::warn!(%path, %error, "statistics can't be saved");
+                        }
+                        keeper.history = None;
+                        PAUSE
                     }
-                    historian.history = None;
-                    PAUSE
-                }
-            };
-        }
-    })?;
-    Ok(Keeping { _stop: stop })
+                };
+            }
+        })?;
+        Ok(Self { _stop: stop })
+    }
 }
 
-struct Historian {
+struct Keeper {
     path: PathBuf,
     history: Option<History>,
     /// When rows of each subject were kept last.
@@ -87,13 +88,13 @@ impl Unwritten {
     }
 }
 
-impl Historian {
+impl Keeper {
     /// Keeps what is due.
-    fn keep(&mut self, sources: &Sources) -> Result<(), rusqlite::Error> {
+    fn keep(&mut self, statistics: &Statistics) -> Result<(), rusqlite::Error> {
         if !self.path.exists() {
             return Ok(()); // nobody has a database
         }
-        let config = sources.in_force.config();
+        let config = statistics.state.config();
         let history = match &mut self.history {
             Some(history) => history,
             None => self.history.insert(History::open(&self.path)?),
@@ -109,10 +110,10 @@ impl Historian {
                     *at = Instant::now();
                     let now_s = clock().unix_s;
                     if subject != Subject::Digests {
-                        history.record(subject, now_s, sources)?;
+                        history.record(subject, now_s, statistics)?;
                         continue;
                     }
-                    let rows = tables::hottest_digests_and_reset(sources, DIGESTS_MAX);
+                    let rows = tables::hottest_digests_and_reset(statistics, DIGESTS_MAX);
                     self.digests = Unwritten(Some((now_s, rows)));
                     self.digests.write(history)?;
                 }
@@ -135,7 +136,7 @@ fn interval(admin: &AdminVariables, subject: Subject) -> Option<Duration> {
     (!interval.is_zero()).then_some(interval)
 }
 
-impl Figures for Sources {
+impl Figures for Statistics {
     fn global(&self) -> Vec<(&'static str, u64)> {
         tables::global_values(self)
     }

@@ -1,25 +1,23 @@
-//! Reports: the workers' parts summed up, as tables.
+//! Makes reports: the workers' parts summed up, as tables.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::{Value, json};
-use weir_monitor::LatestRoles;
-use weir_operations::DrainedServers;
+use weir_monitor::ServerAddresses;
 use weir_proxy::stats::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
 use weir_query_log::{Counts, Journal, Log};
 use weir_topology::{Endpoint, Roles};
 
-use super::Subject;
-use crate::addresses::{Known, Names};
-use crate::tally::Tally;
-use crate::tally::sums::{ErrorSum, command_sums, command_word, error_sums, rule_sums, server_sums};
+use crate::statistics::Statistics;
+use crate::stats_collector::StatsCollector;
+use crate::sums::{ErrorSum, command_sums, command_word, error_sums, rule_sums, server_sums};
 
 /// A table. Each row has a value for each column: a number or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Report {
+pub struct Report {
+    /// Their names.
     pub columns: Vec<String>,
+    /// A value for each column.
     pub rows: Vec<Vec<Value>>,
     /// What found no room in the workers' tables and is missing here.
     #[serde(default)]
@@ -32,35 +30,40 @@ impl Report {
     }
 }
 
-/// Knows whom to ask.
-#[derive(Clone, Debug)]
-pub(crate) struct Reporter {
-    /// When this Weir was.
-    pub started: Instant,
-    pub tally: Arc<Tally>,
-    pub journal: Journal,
-    /// The roles of now.
-    pub roles: LatestRoles,
-    pub drained: DrainedServers,
-    /// This Weir's name among those in front of one cluster.
-    pub instance: Arc<str>,
-    pub names: Names,
-}
+impl Statistics {
+    /// Statements by digest, with quantiles; what took longest in all comes first.
+    pub fn digest_report(&self) -> Report {
+        digests(&self.collector)
+    }
 
-impl Reporter {
-    /// The report on a subject as of now.
-    pub(crate) fn report(&self, subject: Subject) -> Report {
-        match subject {
-            Subject::Digests => digests(&self.tally),
-            Subject::Commands => commands(&self.tally.report(ReportPart::Commands)),
-            Subject::Errors => errors(&self.tally.report(ReportPart::Errors)),
-            Subject::Pool => {
-                pool(&self.roles.latest(), &self.names.all(), &self.tally.report(ReportPart::Servers))
-            }
-            Subject::Servers => servers(&self.roles.latest(), &self.names.all()),
-            Subject::Rules => rules(&self.tally.report(ReportPart::Rules)),
-            Subject::Logs => logs(&self.journal),
-        }
+    /// Statements by kind; what took longest in all comes first.
+    pub fn command_report(&self) -> Report {
+        commands(&self.collector.report(ReportPart::Commands))
+    }
+
+    /// Errors that servers have answered with; the most frequent come first.
+    pub fn error_report(&self) -> Report {
+        errors(&self.collector.report(ReportPart::Errors))
+    }
+
+    /// Connections and traffic by server.
+    pub fn pool_report(&self) -> Report {
+        pool(&self.roles.latest(), &self.state.addresses(), &self.collector.report(ReportPart::Servers))
+    }
+
+    /// Servers with the role and the state they have now, and why.
+    pub fn server_report(&self) -> Report {
+        servers(&self.roles.latest(), &self.state.addresses())
+    }
+
+    /// How often each query rule has matched since the rules were taken, in the order of the rules.
+    pub fn rule_report(&self) -> Report {
+        rules(&self.collector.report(ReportPart::Rules))
+    }
+
+    /// What has become of the lines of each log since the start.
+    pub fn log_report(&self) -> Report {
+        logs(&self.journal)
     }
 }
 
@@ -73,9 +76,9 @@ fn hash(digest: u64) -> String {
 }
 
 /// ProxySQL's stats_mysql_query_digest, with quantiles; what took longest in all comes first.
-fn digests(tally: &Tally) -> Report {
+fn digests(collector: &StatsCollector) -> Report {
     let keyed = |sum: DigestSum<'_>| ((Reverse(sum.sum_us), sum.digest, sum.hostgroup), digest_row(&sum));
-    let mut rows: Vec<_> = tally.digest_rows(keyed).collect();
+    let mut rows: Vec<_> = collector.digest_rows(keyed).collect();
     rows.sort_by_key(|(key, _)| *key);
     let columns = [
         "hostgroup",
@@ -97,7 +100,7 @@ fn digests(tally: &Tally) -> Report {
         "digest_text",
     ];
     let mut report = Report::new(&columns, rows.into_iter().map(|(_, row)| row).collect());
-    report.dropped = tally.digests(DigestSums::dropped);
+    report.dropped = collector.digests(DigestSums::dropped);
     report
 }
 
@@ -176,7 +179,7 @@ fn errors(workers: &[WorkerReport]) -> Report {
 
 /// Connections and traffic by server. A server that is in several hostgroups has one row, for its connections serve
 /// all of them.
-fn pool(roles: &Roles, known: &Known, workers: &[WorkerReport]) -> Report {
+fn pool(roles: &Roles, known: &ServerAddresses, workers: &[WorkerReport]) -> Report {
     let sums = server_sums(workers);
     let columns = [
         "server",
@@ -232,11 +235,11 @@ fn logs(journal: &Journal) -> Report {
 }
 
 /// Where a server is spoken to; empty if nobody knows.
-pub(super) fn address(known: &Known, server: &Endpoint) -> String {
+pub(crate) fn address(known: &ServerAddresses, server: &Endpoint) -> String {
     known.get(server).and_then(|known| known.at).map(|at| at.to_string()).unwrap_or_default()
 }
 
-fn servers(roles: &Roles, known: &Known) -> Report {
+fn servers(roles: &Roles, known: &ServerAddresses) -> Report {
     let columns = ["hostgroup", "server", "address", "role", "status", "weight", "max_connections", "reason"];
     let row = |place: &weir_topology::Place| {
         vec![

@@ -1,4 +1,4 @@
-//! Tables of one number a column and one row a moment, and how rows of many moments become one.
+//! Declares the tables of one number a column and one row a moment, and how rows of many moments become one.
 
 use rusqlite::{Connection, params};
 

@@ -1,11 +1,11 @@
-//! The first rows of many, without sorting all of them.
+//! Picks the first rows of many, without sorting all of them.
 
 use std::cmp::Reverse;
 
 use weir_proxy::stats::SessionRow;
 
 /// Sessions: busy ones first, then pinned ones, each from the longest on.
-pub(crate) fn first_sessions(workers: &[(usize, Vec<SessionRow>)], rows_max: usize) -> Vec<&SessionRow> {
+pub fn first_sessions(workers: &[(usize, Vec<SessionRow>)], rows_max: usize) -> Vec<&SessionRow> {
     let rows: Vec<&SessionRow> = workers.iter().flat_map(|(_, rows)| rows).collect();
     first(rows, rows_max, |row| (row.phase == "idle", row.pins.is_empty(), Reverse(row.since_ns), row.id))
 }

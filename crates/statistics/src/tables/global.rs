@@ -4,32 +4,33 @@ use weir_proxy::stats::{ReportPart, Totals, WorkerReport};
 use weir_query_log::Counts;
 use weir_sql::Kind;
 
-use super::{Rows, Sources, text};
-use crate::tally::sums::{command_sums, total_sums};
+use super::{Rows, text};
+use crate::statistics::Statistics;
+use crate::sums::{command_sums, total_sums};
 
-pub(super) fn global(sources: &Sources) -> Rows {
+pub(super) fn global(statistics: &Statistics) -> Rows {
     let row = |(name, value): (&str, u64)| vec![text(name), text(value.to_string())];
-    values(sources).into_iter().map(row).collect()
+    values(statistics).into_iter().map(row).collect()
 }
 
 /// All of them, by name.
-pub(crate) fn values(sources: &Sources) -> Vec<(&'static str, u64)> {
-    let tally = &sources.tally;
-    let totals = total_sums(&tally.report(ReportPart::Totals));
+pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
+    let collector = &statistics.collector;
+    let totals = total_sums(&collector.report(ReportPart::Totals));
     let mut values = vec![
-        ("ProxySQL_Uptime", sources.started.elapsed().as_secs()),
-        ("MySQL_Thread_Workers", tally.workers() as u64),
-        ("Client_Connections_connected", u64::from(tally.clients())),
+        ("ProxySQL_Uptime", statistics.started.elapsed().as_secs()),
+        ("MySQL_Thread_Workers", collector.workers() as u64),
+        ("Client_Connections_connected", u64::from(collector.clients())),
         // Weir locks no session to a hostgroup.
         ("hostgroup_locked_queries", 0),
         ("hostgroup_locked_set_cmds", 0),
-        ("Weir_digests_dropped", tally.digests_dropped()),
+        ("Weir_digests_dropped", collector.digests_dropped()),
     ];
     values.extend(of_totals(&totals));
     values.extend(of_servers(&totals));
-    values.extend(of_commands(&tally.report(ReportPart::Commands)));
-    values.extend(of_probes(sources));
-    values.extend(of_logs(sources.journal.counts()));
+    values.extend(of_commands(&collector.report(ReportPart::Commands)));
+    values.extend(of_probes(statistics));
+    values.extend(of_logs(statistics.journal.counts()));
     values.sort_unstable_by_key(|(name, _)| *name);
     values
 }
@@ -110,8 +111,8 @@ fn of_logs([events, slow, audit]: [Counts; 3]) -> [(&'static str, u64); 6] {
     ]
 }
 
-fn of_probes(sources: &Sources) -> [(&'static str, u64); 8] {
-    let counts = sources.probes.counts();
+fn of_probes(statistics: &Statistics) -> [(&'static str, u64); 8] {
+    let counts = statistics.probes.counts();
     [
         ("MySQL_Monitor_connect_check_OK", counts.connects.0),
         ("MySQL_Monitor_connect_check_ERR", counts.connects.1),

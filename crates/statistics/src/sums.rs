@@ -5,20 +5,23 @@ use std::collections::{BTreeMap, HashMap};
 
 use weir_proxy::stats::{Caller, CommandRow, ErrorRow, RuleTimes, ServerRow, Totals, WorkerReport};
 
-use super::clock;
+use crate::stats_collector::clock;
 
 /// Errors of one kind, of all workers together.
 #[derive(Debug)]
-pub(crate) struct ErrorSum<'a> {
+pub struct ErrorSum<'a> {
     /// Of the worker that saw the last one.
     pub row: &'a ErrorRow,
+    /// How many.
     pub count: u64,
+    /// In seconds since 1970.
     pub first_seen_s: u64,
+    /// In seconds since 1970.
     pub last_seen_s: u64,
 }
 
 /// The most frequent come first.
-pub(crate) fn error_sums(workers: &[WorkerReport]) -> Vec<ErrorSum<'_>> {
+pub fn error_sums(workers: &[WorkerReport]) -> Vec<ErrorSum<'_>> {
     let clock = clock();
     let mut sums: HashMap<(u32, &str, &Caller, u16), ErrorSum<'_>> = HashMap::new();
     for row in workers.iter().flat_map(|worker| &worker.errors) {
@@ -37,7 +40,7 @@ pub(crate) fn error_sums(workers: &[WorkerReport]) -> Vec<ErrorSum<'_>> {
 }
 
 /// What took longest in all comes first.
-pub(crate) fn command_sums(workers: &[WorkerReport]) -> Vec<CommandRow> {
+pub fn command_sums(workers: &[WorkerReport]) -> Vec<CommandRow> {
     let mut sums: Vec<CommandRow> = Vec::new();
     for row in workers.iter().flat_map(|worker| &worker.commands) {
         match sums.iter_mut().find(|sum| sum.kind == row.kind) {
@@ -54,7 +57,7 @@ pub(crate) fn command_sums(workers: &[WorkerReport]) -> Vec<CommandRow> {
 }
 
 /// `ShowWarnings` as `SHOW_WARNINGS`.
-pub(crate) fn command_word(variant: &str) -> String {
+pub fn command_word(variant: &str) -> String {
     let mut word = String::new();
     for c in variant.chars() {
         if c.is_ascii_uppercase() && !word.is_empty() {
@@ -66,7 +69,7 @@ pub(crate) fn command_word(variant: &str) -> String {
 }
 
 /// By server, all hostgroups together; `hostgroup` means nothing in them.
-pub(crate) fn server_sums(workers: &[WorkerReport]) -> Vec<ServerRow> {
+pub fn server_sums(workers: &[WorkerReport]) -> Vec<ServerRow> {
     let mut sums: BTreeMap<&str, ServerRow> = BTreeMap::new();
     for worker in workers {
         let mut open_max: HashMap<&str, u64> = HashMap::new();
@@ -88,7 +91,7 @@ pub(crate) fn server_sums(workers: &[WorkerReport]) -> Vec<ServerRow> {
 }
 
 /// By hostgroup and server.
-pub(crate) fn pool_sums(workers: &[WorkerReport]) -> BTreeMap<(u32, String), ServerRow> {
+pub fn pool_sums(workers: &[WorkerReport]) -> BTreeMap<(u32, String), ServerRow> {
     let mut sums: BTreeMap<(u32, String), ServerRow> = BTreeMap::new();
     for row in workers.iter().flat_map(|worker| &worker.servers) {
         let new =
@@ -114,7 +117,7 @@ fn add(sum: &mut ServerRow, row: &ServerRow) {
 }
 
 /// Hits by rule_id, since the rules were taken.
-pub(crate) fn rule_sums(workers: &[WorkerReport]) -> BTreeMap<u32, u64> {
+pub fn rule_sums(workers: &[WorkerReport]) -> BTreeMap<u32, u64> {
     let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
     for (rule_id, hits) in workers.iter().flat_map(|worker| &worker.rules) {
         *sums.entry(*rule_id).or_default() += hits;
@@ -123,7 +126,7 @@ pub(crate) fn rule_sums(workers: &[WorkerReport]) -> BTreeMap<u32, u64> {
 }
 
 /// How long statements took by the rule_id of the last rule that they matched, since the rules were taken.
-pub(crate) fn rule_time_sums(workers: &[WorkerReport]) -> BTreeMap<u32, RuleTimes> {
+pub fn rule_time_sums(workers: &[WorkerReport]) -> BTreeMap<u32, RuleTimes> {
     let mut sums: BTreeMap<u32, RuleTimes> = BTreeMap::new();
     for (rule_id, times) in workers.iter().flat_map(|worker| &worker.rule_times) {
         let sum = sums.entry(*rule_id).or_default();
@@ -134,7 +137,7 @@ pub(crate) fn rule_time_sums(workers: &[WorkerReport]) -> BTreeMap<u32, RuleTime
 }
 
 /// What is counted in all.
-pub(crate) fn total_sums(workers: &[WorkerReport]) -> Totals {
+pub fn total_sums(workers: &[WorkerReport]) -> Totals {
     let mut sum = Totals::default();
     for worker in workers {
         sum += &worker.totals;

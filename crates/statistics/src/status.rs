@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use weir_proxy::stats::ReportPart;
 use weir_topology::{Endpoint, Group, InstanceId, Place, Roles, Tenure};
 
-use super::Reporter;
-use super::report::address;
+use crate::report::address;
+use crate::statistics::Statistics;
 
 /// A running Weir.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Status {
+pub struct Status {
+    /// Its version.
     pub version: String,
     /// Clients connected.
     pub clients: u32,
@@ -22,8 +23,10 @@ pub(crate) struct Status {
 
 /// A cluster whose roles Weir decides.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct ClusterStatus {
+pub struct ClusterStatus {
+    /// Names the cluster.
     pub writer_hostgroup: u32,
+    /// Who takes writes.
     pub writers: Vec<String>,
     /// The writers that were lost, while statements wait for the next one.
     pub lost_writers: Vec<String>,
@@ -54,14 +57,19 @@ pub(crate) struct ClusterStatus {
 
 /// A server in a hostgroup.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct ServerStatus {
+pub struct ServerStatus {
+    /// The hostgroup.
     pub hostgroup: u32,
+    /// `HOST:PORT`
     pub server: String,
     /// Where it is spoken to; empty if its name has never been resolved.
     #[serde(default)]
     pub address: String,
+    /// What it does there.
     pub role: String,
+    /// ProxySQL's word for its state.
     pub status: String,
+    /// Its share of the hostgroup's work.
     pub weight: u32,
     /// Connections to the server, of all hostgroups, that a session has now.
     pub used: u64,
@@ -78,6 +86,7 @@ pub(crate) struct ServerStatus {
     pub free: u64,
     /// By `weir drain`.
     pub is_drained: bool,
+    /// Why its role and state are so.
     pub reason: String,
 }
 
@@ -85,12 +94,12 @@ impl ClusterStatus {
     /// The value of `wsrep_sst_donor` for a node that joins; empty if no donor can be recommended.
     ///
     /// The comma at the end lets the group choose another one if none of these can.
-    pub(crate) fn donor_list(&self) -> String {
+    pub fn donor_list(&self) -> String {
         self.donors.iter().map(|donor| format!("{donor},")).collect()
     }
 
     /// Why nobody takes writes, where that is so.
-    pub(crate) fn why_no_writer(&self) -> String {
+    pub fn why_no_writer(&self) -> String {
         let lost = match self.lost_writers.as_slice() {
             [] => None,
             lost => Some(format!("lost {}, statements wait for the next one", lost.join(", "))),
@@ -102,17 +111,17 @@ impl ClusterStatus {
     }
 }
 
-impl Reporter {
+impl Statistics {
     /// The clusters of now.
-    pub(crate) fn clusters(&self) -> Vec<ClusterStatus> {
+    pub fn clusters(&self) -> Vec<ClusterStatus> {
         self.roles.latest().groups.iter().map(cluster_status).collect()
     }
 
     /// The status of now.
-    pub(crate) fn status(&self) -> Status {
-        let workers = self.tally.report(ReportPart::Servers);
+    pub fn status(&self) -> Status {
+        let workers = self.collector.report(ReportPart::Servers);
         let roles = self.roles.latest();
-        let (drained, known) = (self.drained.all(), self.names.all());
+        let (drained, known) = (self.state.drained(), self.state.addresses());
         let own = roles.renamed.clone().unwrap_or_else(|| self.instance.clone());
         let server = |place: &Place| {
             let server = place.endpoint.to_string();
@@ -140,7 +149,7 @@ impl Reporter {
         };
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            clients: self.tally.clients(),
+            clients: self.collector.clients(),
             clusters: self.clusters(),
             servers: roles.places.iter().map(server).collect(),
         }
@@ -180,7 +189,7 @@ fn drained_by(
 }
 
 /// A cluster of now.
-pub(crate) fn cluster_status(group: &Group) -> ClusterStatus {
+pub fn cluster_status(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
     let tenure = group.tenure.as_ref();

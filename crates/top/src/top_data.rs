@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A Weir at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Glance {
+pub struct TopData {
     /// Its version.
     pub version: String,
     /// Milliseconds since it was started.

@@ -1,12 +1,13 @@
 //! Gathers the data of `weir top` in the running Weir.
 
 use weir_proxy::stats::{DigestSum, ReportPart, SessionRow};
-use weir_top::{Cluster, Digest, Glance, Server, Session};
+use weir_top::{Cluster, Digest, Server, Session, TopData};
 
-use crate::control::{ClusterStatus, Reporter, ServerStatus};
-use crate::tally::clock;
-use crate::tally::sums::{pool_sums, total_sums};
-use crate::tally::top::first_sessions;
+use crate::statistics::Statistics;
+use crate::stats_collector::clock;
+use crate::status::{ClusterStatus, ServerStatus};
+use crate::sums::{pool_sums, total_sums};
+use crate::top_sessions::first_sessions;
 
 /// Rows of the digests that ran lately, and of those that took longest in all.
 const DIGESTS_MAX: usize = 200;
@@ -17,12 +18,12 @@ const SESSIONS_MAX: usize = 500;
 /// So much of a text is told.
 const TEXT_BYTES_MAX: usize = 400;
 
-impl Reporter {
+impl Statistics {
     /// Everything that `weir top` shows, of now.
-    pub(crate) fn glance(&self) -> Glance {
-        let totals = total_sums(&self.tally.report(ReportPart::Totals));
+    pub fn top_data(&self) -> TopData {
+        let totals = total_sums(&self.collector.report(ReportPart::Totals));
         let status = self.status();
-        let workers = self.tally.report(ReportPart::Servers);
+        let workers = self.collector.report(ReportPart::Servers);
         let pools = pool_sums(&workers);
         let server = |row: &ServerStatus| {
             let pool = pools.get(&(row.hostgroup, row.server.clone()));
@@ -39,7 +40,7 @@ impl Reporter {
                 p95_us: pool.map_or(0, |pool| pool.latency.quantile_us(0.95)),
             }
         };
-        let digests = self.tally.digests(|sums| {
+        let digests = self.collector.digests(|sums| {
             let mut rows = sums.hottest(clock().unix_s.saturating_sub(LATELY_S), DIGESTS_MAX);
             for row in sums.hottest(0, DIGESTS_MAX) {
                 if !rows.iter().any(|known| is_same(known, &row)) {
@@ -48,8 +49,8 @@ impl Reporter {
             }
             rows.iter().map(digest).collect()
         });
-        let sessions = self.tally.sessions();
-        Glance {
+        let sessions = self.collector.sessions();
+        TopData {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             clients: totals.clients_now,

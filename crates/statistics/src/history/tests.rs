@@ -3,7 +3,7 @@ use std::cell::Cell;
 use weir_store::{STATS_FILE, Store};
 
 use super::*;
-use crate::historian::Unwritten;
+use crate::history_writer::Unwritten;
 
 /// Numbers that grow by one with each call.
 #[derive(Default)]

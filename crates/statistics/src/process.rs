@@ -4,7 +4,7 @@ use std::fs;
 
 /// Memory of this process; zero where the system does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// In RAM.
     pub resident_bytes: u64,
     /// Addresses that are taken.
@@ -15,7 +15,7 @@ pub(crate) struct Memory {
 
 /// CPU time that this process has taken, in clock ticks; zero where the system does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CpuTime {
+pub struct CpuTime {
     /// In its own code.
     pub user_ticks: u64,
     /// In the kernel.
@@ -23,13 +23,13 @@ pub(crate) struct CpuTime {
 }
 
 /// The memory of now.
-pub(crate) fn memory() -> Memory {
+pub fn memory() -> Memory {
     let page = rustix::param::page_size() as u64;
     fs::read_to_string("/proc/self/statm").ok().and_then(|text| parse_memory(&text, page)).unwrap_or_default()
 }
 
 /// The time up to now.
-pub(crate) fn cpu_time() -> CpuTime {
+pub fn cpu_time() -> CpuTime {
     fs::read_to_string("/proc/self/stat").ok().and_then(|text| parse_cpu_time(&text)).unwrap_or_default()
 }
 

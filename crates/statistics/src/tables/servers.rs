@@ -1,10 +1,10 @@
 //! `runtime_mysql_servers`: which server is in which hostgroup now, and in what state; not what was configured.
 
 use weir_config::Config;
+use weir_monitor::{ServerAddress, ServerAddresses};
 use weir_topology::{Endpoint, Place, Reason, Roles, Status};
 
 use super::{Rows, integer, text};
-use crate::addresses::{Known, Whereabouts};
 
 /// The rows, by hostgroup, then server. What the configuration alone knows comes from the server's row for the same
 /// hostgroup, else from its first one.
@@ -35,8 +35,8 @@ pub(super) fn runtime_mysql_servers(roles: &Roles, config: &Config) -> Rows {
 }
 
 /// `stats_weir_addresses`: where servers are spoken to, and what else their names mean.
-pub(super) fn addresses(known: &Known) -> Rows {
-    let row = |(endpoint, known): (&Endpoint, &Whereabouts)| {
+pub(super) fn addresses(known: &ServerAddresses) -> Rows {
+    let row = |(endpoint, known): (&Endpoint, &ServerAddress)| {
         let all: Vec<String> = known.all.iter().map(ToString::to_string).collect();
         vec![
             text(&*endpoint.host),

@@ -4,8 +4,6 @@
 //! gets the same answer as they; nobody gets one that is older than the question.
 
 mod digest_rows;
-pub(crate) mod sums;
-pub(crate) mod top;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,9 +21,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How often tables of digests that are full are taken from the workers.
 const FULL_TABLES_INTERVAL: Duration = Duration::from_millis(250);
 
-/// See the module's text.
+/// The workers' counters, added up. See the module's text.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub struct StatsCollector {
     publisher: Publisher,
     /// How many digests there is room for. Who changes it does not wait for who reads them all.
     digests_max: AtomicUsize,
@@ -45,7 +43,7 @@ pub(crate) struct Tally {
 }
 
 /// By worker.
-pub(crate) type Sessions = Vec<(usize, Vec<SessionRow>)>;
+pub type Sessions = Vec<(usize, Vec<SessionRow>)>;
 
 #[derive(Debug)]
 struct Digests {
@@ -65,9 +63,9 @@ impl<T> Default for Fresh<T> {
     }
 }
 
-impl Tally {
+impl StatsCollector {
     /// Nothing yet; room for so many digests.
-    pub(crate) fn new(publisher: Publisher, digests_max: usize) -> Self {
+    pub fn new(publisher: Publisher, digests_max: usize) -> Self {
         Self {
             publisher,
             digests_max: AtomicUsize::new(digests_max),
@@ -89,12 +87,12 @@ impl Tally {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        let tally = Arc::downgrade(self);
+    pub fn start(self: &Arc<Self>) -> io::Result<()> {
+        let collector = Arc::downgrade(self);
         thread::Builder::new().name("statistics".into()).spawn(move || {
-            while let Some(tally) = tally.upgrade() {
-                tally.take_full_tables(&mut lock(&tally.digests));
-                drop(tally);
+            while let Some(collector) = collector.upgrade() {
+                collector.take_full_tables(&mut lock(&collector.digests));
+                drop(collector);
                 thread::sleep(FULL_TABLES_INTERVAL);
             }
         })?;
@@ -102,12 +100,12 @@ impl Tally {
     }
 
     /// Room for so many digests.
-    pub(crate) fn limit_digests(&self, digests_max: usize) {
+    pub fn limit_digests(&self, digests_max: usize) {
         self.digests_max.store(digests_max, Ordering::Relaxed);
     }
 
     /// Reads the digests of now.
-    pub(crate) fn digests<R>(&self, read: impl FnOnce(&DigestSums) -> R) -> R {
+    pub fn digests<R>(&self, read: impl FnOnce(&DigestSums) -> R) -> R {
         let asked = Instant::now();
         let mut digests = lock(&self.digests);
         if digests.asked.is_none_or(|at| at < asked) {
@@ -120,12 +118,12 @@ impl Tally {
     }
 
     /// Statements that are in no row of the digests, since the start.
-    pub(crate) fn digests_dropped(&self) -> u64 {
+    pub fn digests_dropped(&self) -> u64 {
         self.digests_dropped.load(Ordering::Relaxed)
     }
 
     /// The digests up to now, which begin again.
-    pub(crate) fn take_digests(&self) -> DigestSums {
+    pub fn take_digests(&self) -> DigestSums {
         let _nobody_reads = lock(&self.reading);
         let mut digests = lock(&self.digests);
         let reports = self.publisher.report_and_begin_again(ReportPart::Digests);
@@ -161,7 +159,7 @@ impl Tally {
     }
 
     /// What the workers say of now, of what is counted or there.
-    pub(crate) fn report(&self, part: ReportPart) -> Arc<Vec<WorkerReport>> {
+    pub fn report(&self, part: ReportPart) -> Arc<Vec<WorkerReport>> {
         let fresh = match part {
             ReportPart::Commands => &self.commands,
             ReportPart::Errors => &self.errors,
@@ -179,32 +177,32 @@ impl Tally {
     }
 
     /// The same, and the counters begin again.
-    pub(crate) fn take(&self, part: ReportPart) -> Vec<WorkerReport> {
+    pub fn take(&self, part: ReportPart) -> Vec<WorkerReport> {
         self.publisher.report_and_begin_again(part)
     }
 
     /// The users, with how many clients each has now.
-    pub(crate) fn users(&self) -> Arc<Users> {
+    pub fn users(&self) -> Arc<Users> {
         self.publisher.users()
     }
 
     /// All sessions.
-    pub(crate) fn sessions(&self) -> Arc<Sessions> {
+    pub fn sessions(&self) -> Arc<Sessions> {
         answer(&self.sessions, || self.publisher.sessions())
     }
 
     /// Clients connected now.
-    pub(crate) fn clients(&self) -> u32 {
+    pub fn clients(&self) -> u32 {
         self.publisher.clients()
     }
 
     /// Whether all workers answer.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub fn is_answered(&self) -> bool {
         self.publisher.settle()
     }
 
     /// How many workers there are.
-    pub(crate) fn workers(&self) -> usize {
+    pub fn workers(&self) -> usize {
         self.publisher.workers()
     }
 }

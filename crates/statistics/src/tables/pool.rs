@@ -8,14 +8,15 @@ use weir_proxy::stats::{FreeConnectionRow, ServerRow, WorkerReport};
 use weir_store::Value;
 
 use super::servers::status_word;
-use super::{Rows, Sources, host_and_port, integer, text};
-use crate::tally::sums::pool_sums;
+use super::{Rows, host_and_port, integer, text};
+use crate::statistics::Statistics;
+use crate::sums::pool_sums;
 
 /// `stats_mysql_connection_pool`: a row for each server in each hostgroup that it is in now, and for those that it was
 /// in while there are connections left of that time.
-pub(super) fn connection_pool(sources: &Sources, workers: &[WorkerReport]) -> Rows {
-    let roles = sources.roles.latest();
-    let latencies = sources.probes.latencies_us();
+pub(super) fn connection_pool(statistics: &Statistics, workers: &[WorkerReport]) -> Rows {
+    let roles = statistics.roles.latest();
+    let latencies = statistics.probes.latencies_us();
     let mut counts = pool_sums(workers);
     let mut rows: BTreeMap<(u32, String), Vec<Value>> = BTreeMap::new();
     for place in &roles.places {

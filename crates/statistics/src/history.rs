@@ -1,4 +1,4 @@
-//! `stats_history`: counters as they were, kept in the datadir (`weir_stats.db`) with a row for each interval, each hour and
+//! Keeps `stats_history`: counters as they were, in the datadir (`weir_stats.db`) with a row for each interval, each hour and
 //! each day. A process that is killed loses at most the row that it was writing.
 //!
 //! The writer has a connection of its own: with the write-ahead log of that file nobody who reads waits for it.
@@ -9,9 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, params};
-use weir_store::Value;
-
 use series::{CONNECTIONS, CPU, Fold, MEMORY, POOL, STATUS, Series};
+use weir_store::Value;
 
 use crate::tables::Rows;
 

@@ -1,23 +1,26 @@
-//! The configuration that Weir runs by, for the threads that need it.
+//! Holds the configuration that Weir runs by, for the threads that need it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_config::Config;
+use crate::Config;
 
 /// The configuration in force, for all threads.
 #[derive(Clone, Debug)]
-pub(crate) struct InForce(Arc<Mutex<Arc<Config>>>);
+pub struct InForce(Arc<Mutex<Arc<Config>>>);
 
 impl InForce {
-    pub(crate) fn new(config: &Config) -> Self {
+    /// This one.
+    pub fn new(config: &Config) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(config.clone()))))
     }
 
-    pub(crate) fn config(&self) -> Arc<Config> {
+    /// The configuration of now.
+    pub fn config(&self) -> Arc<Config> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn set(&self, config: &Config) {
+    /// This is the configuration from now on.
+    pub fn set(&self, config: &Config) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config.clone());
     }
 }

@@ -1,0 +1,44 @@
+//! Knows whom to ask for what is shown.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_config::Config;
+use weir_monitor::{LatestRoles, ProbeLog, ServerAddresses};
+use weir_query_log::Journal;
+use weir_topology::Endpoint;
+
+use crate::stats_collector::StatsCollector;
+
+/// What is shown of the running Weir besides what is counted and observed. Called from any thread.
+pub trait RunningState: Debug + Send + Sync {
+    /// The configuration in force.
+    fn config(&self) -> Arc<Config>;
+
+    /// Where its servers are.
+    fn addresses(&self) -> ServerAddresses;
+
+    /// The servers that users have taken out.
+    fn drained(&self) -> BTreeSet<Endpoint>;
+}
+
+/// The sources of all figures. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    /// What the workers have counted.
+    pub collector: Arc<StatsCollector>,
+    /// What has become of lines of logs.
+    pub journal: Journal,
+    /// The roles of now.
+    pub roles: LatestRoles,
+    /// What the probes have seen.
+    pub probes: Arc<ProbeLog>,
+    /// The rest.
+    pub state: Arc<dyn RunningState>,
+    /// This Weir's name among those in front of one cluster, at its start.
+    pub instance: Arc<str>,
+    /// When this Weir was started.
+    pub started: Instant,
+}
