@@ -478,6 +478,21 @@ impl Model for AutoFailover {
         self.half_made().filter(|_| is_well && is_whole && !is_locked)
     }
 
+    /// One that inherits from a server without a source, by what is known of former writers: to a Weir that has begun since
+    /// it looks as one that was replaced.
+    fn is_passed_over(&self, weir: &Weir, node: usize) -> bool {
+        let votes = (0..self.servers.len()).filter(|other| self.origin(*other) == Origin::Writable(node));
+        let thread = self.servers[node].thread.as_ref().filter(|thread| thread.link == Link::Up);
+        let needs_none = votes.count() >= self.majority() as usize
+            || thread.is_some_and(|thread| matches!(self.origin(thread.source), Origin::Nobody(_)));
+        let known = weir.roles.groups.first().and_then(|group| group.succession.as_ref());
+        let is_known = known.is_some_and(|known| {
+            known.writer_id == uuid_of(node)
+                || known.writer_id == uuid_of(self.head) && known.followers.contains(&endpoint(node))
+        });
+        self.replaces && !needs_none && !is_known
+    }
+
     fn overdue(&self, weir: &Weir, reached: u8) -> Option<usize> {
         if !self.replaces {
             return None;

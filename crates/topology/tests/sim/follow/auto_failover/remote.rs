@@ -260,6 +260,14 @@ impl Server for Remote {
         self.ask(Question::WaitFor(position.to_owned(), timeout)).map(drop)
     }
 
+    fn has_part_beyond(&mut self, _: &str) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    fn stop_receiving(&mut self) -> Result<(), String> {
+        self.ask(Question::Stop).map(drop)
+    }
+
     fn stop_replication(&mut self) -> Result<(), String> {
         self.ask(Question::Stop).map(drop)
     }
