@@ -144,7 +144,7 @@ impl Operator {
 
     /// The other Weirs that want a server out, and go on doing so: one from which this one has just taken over, or whose
     /// user lets the server in at the same moment, takes its row back.
-    fn lasting_opponents(&self, endpoint: &Endpoint) -> Result<Vec<Opponent>, String> {
+    fn lasting_opponents(&self, endpoint: &Endpoint) -> Result<Vec<Opponent>, DrainError> {
         let until = Instant::now() + TOLD_WAIT;
         loop {
             let opponents = self.opponents(endpoint);

@@ -86,11 +86,6 @@ impl ReplicationServer {
         Ok(position)
     }
 
-    /// Receives no more, and goes on applying what it has.
-    pub(crate) fn stop_receiving(&mut self) -> Result<(), String> {
-        self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
-    }
-
     /// Connects to its source at once, and not only when its time has come.
     pub(crate) fn reconnect(&mut self) -> Result<(), String> {
         self.stop_receiving()?;
@@ -227,6 +222,19 @@ impl Server for ReplicationServer {
         Err(format!("{} has not applied everything within {timeout_s} s", self.endpoint))
     }
 
+    fn has_part_beyond(&mut self, received: &str) -> Result<bool, String> {
+        if self.is_mariadb {
+            return Ok(false);
+        }
+        let owned = self.query("SELECT @@GLOBAL.gtid_owned")?;
+        let owned = without_owners(owned.first().unwrap_or_default());
+        Ok(!owned.is_empty() && !self.covers(received, &owned)?)
+    }
+
+    fn stop_receiving(&mut self) -> Result<(), String> {
+        self.query(if self.is_mariadb { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }).map(drop)
+    }
+
     fn stop_replication(&mut self) -> Result<(), String> {
         self.query(if self.is_mariadb { "STOP SLAVE" } else { "STOP REPLICA" }).map(drop)
     }
@@ -240,7 +248,11 @@ impl Server for ReplicationServer {
     }
 
     fn follow(&mut self, source: &Endpoint) -> Result<(), String> {
-        self.stop_replication()?;
+        // MySQL's applier goes on: of a transaction of which it has a part only, the new source sends the whole.
+        match self.is_mariadb {
+            true => self.stop_replication()?,
+            false => self.stop_receiving()?,
+        }
         let (host, port) = (with_escapes(&source.host), source.port);
         let change = match self.is_mariadb {
             true => format!("CHANGE MASTER TO MASTER_HOST = {host}, MASTER_PORT = {port}"),
@@ -345,10 +357,31 @@ fn column<'a>(rows: &'a QueryResult, row: usize, names: [&str; 2]) -> Option<&'a
     rows.text(row, rows.columns.iter().position(is_wanted)?)
 }
 
+/// `gtid_owned` as a set of transactions: "uuid:5#12:6#13" names the thread that owns each.
+fn without_owners(owned: &str) -> String {
+    let mut in_owner = false;
+    let is_kept = |c: &char| {
+        in_owner = *c == '#' || in_owner && c.is_ascii_digit();
+        !in_owner && !c.is_ascii_whitespace()
+    };
+    owned.chars().filter(is_kept).collect()
+}
+
 /// A source as the probes see it.
 fn link(rows: &QueryResult, row: usize) -> SourceLink {
     let names = rows.columns.iter().enumerate();
     let source = names.map(|(column, name)| (name.as_str(), rows.text(row, column)));
     let nobody = || SourceLink { id: String::new(), endpoint: None, link: Link::Idle };
     ReplicaState::from_rows([], [source]).source.unwrap_or_else(nobody)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn owned_transactions_are_a_set() {
+        let one = "a4bc3141-e79e-11f1-8053-02fc00000001";
+        let owned = format!("{one}:41#9:42#10,\n{one}:tag:7#11");
+        assert_eq!(super::without_owners(&owned), format!("{one}:41:42,{one}:tag:7"));
+        assert_eq!(super::without_owners(""), "");
+    }
 }

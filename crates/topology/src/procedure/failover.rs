@@ -222,7 +222,7 @@ impl Failover {
     ) -> Result<(), Stuck> {
         for (at, replica) in replicas.iter_mut().enumerate() {
             self.is_still_lost_to(replica)?;
-            replica.server.stop_replication()?;
+            replica.server.stop_receiving()?;
             undo.push(at);
             replica.look_again()?;
             replica.server.follow(to.server.endpoint())?;
@@ -252,16 +252,17 @@ impl Failover {
     }
 }
 
-/// The one that has received most: all that any has. Of equal ones that with the greatest weight, then by name; none that
-/// the user keeps from work.
+/// The one that has received most: all that any has. Of equal ones one that can stop at once, then that with the greatest
+/// weight, then by name; none that the user keeps from work.
 fn best<C: Server>(replicas: &mut [Replica<C>]) -> Result<usize, String> {
-    let is_wanted = |at: &usize| replicas.get(*at).is_some_and(|replica| replica.weight.is_some());
-    let mut order: Vec<usize> = (0..replicas.len()).filter(is_wanted).collect();
-    order.sort_by_key(|at| {
-        replicas.get(*at).map(|replica| (Reverse(replica.weight), replica.server.endpoint().clone()))
-    });
+    let mut order = Vec::new();
+    for (at, replica) in replicas.iter_mut().enumerate().filter(|(_, replica)| replica.weight.is_some()) {
+        let has_part = replica.server.has_part_beyond(&replica.received)?;
+        order.push((has_part, Reverse(replica.weight), replica.server.endpoint().clone(), at));
+    }
+    order.sort();
     let received: Vec<String> = replicas.iter().map(|replica| replica.received.clone()).collect();
-    for at in order {
+    for (.., at) in order {
         let Some(Replica { server, received: own, .. }) = replicas.get_mut(at) else { continue };
         let mut has_all = true;
         for other in &received {

@@ -155,6 +155,20 @@ pub trait Server {
     /// It has not in time, no answer, or a refusal.
     fn wait_for(&mut self, position: &str, timeout: Duration) -> Result<(), String>;
 
+    /// Whether it has begun to apply a transaction that is not in a position, which [`Server::received`] has told: of that
+    /// it has received a part. MySQL's appliers wait for the rest of one for up to 60 s before they stop
+    /// (`SLAVE_WAIT_GROUP_DONE` in its source; seen on 9.7).
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    fn has_part_beyond(&mut self, received: &str) -> Result<bool, String>;
+
+    /// Receives nothing any more, and may go on applying what it has.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    fn stop_receiving(&mut self) -> Result<(), String>;
+
     /// Neither receives nor applies.
     ///
     /// # Errors
