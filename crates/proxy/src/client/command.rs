@@ -194,7 +194,7 @@ impl Worker {
                 .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
         {
             // It stays over a reset.
-            self.fetch_retained(retained_on, SessionKey::MAX);
+            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
             self.sessions[key].begin_again(&mut self.ctx);
             return false;
         }
@@ -218,7 +218,7 @@ impl Worker {
         }
         if let Some(lease) = self.sessions[key].lease.take() {
             self.pools.connections[lease].holder = None;
-            self.recycle(lease, self.sessions[key].pins.pins());
+            self.pools.recycle(&mut self.ctx, lease, self.sessions[key].pins.pins());
         }
         self.pools.forget_retained(&mut self.sessions[key]);
         let plugin = crate::client::connection::default_plugin(&self.ctx.snapshot.variables);

@@ -88,7 +88,7 @@ impl Worker {
         }
         self.sessions[key].update_statement_pins();
         if !self.pools.stays(&self.sessions[key]) {
-            self.release(key);
+            self.pools.release(&mut self.ctx, &mut self.sessions[key]);
         }
     }
 }

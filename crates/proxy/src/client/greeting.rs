@@ -1,12 +1,12 @@
 //! What Weir offers to clients at the login.
 
 use crate::pool::pools::Pools;
+use crate::pool::turns::Turn;
 use crate::worker::context::Context;
+use std::rc::Rc;
 use weir_protocol::capability::Capabilities;
 
 use crate::server::connection::Purpose;
-use crate::server::replies::LEASE_LOST;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 
 /// MariaDB 10.6 and later tell the types that have no number (JSON, UUID, INET6, geometries) to clients that ask for it.
@@ -37,27 +37,30 @@ const OFFERED: Capabilities = Capabilities::LONG_PASSWORD
     .union(Capabilities::SESSION_TRACK)
     .union(Capabilities::DEPRECATE_EOF);
 
-impl Worker {
+impl Pools {
     /// A server that has come since can't do what the sessions that wait for this connection agreed on at their login. They
     /// end, and log in anew with what is offered now; nothing is held against the server.
-    pub(crate) fn break_agreement(&mut self, key: ConnectionKey, missing: Capabilities) {
-        let connection = &self.pools.connections[key];
+    pub(crate) fn break_agreement(&mut self, ctx: &mut Context, key: ConnectionKey, missing: Capabilities) {
+        let connection = &self.connections[key];
         let (server, identity) = (connection.server, connection.identity);
-        let endpoint = self.pools.servers[server].server.endpoint.clone();
+        let endpoint = &self.servers[server].server.endpoint;
         let message =
             format!("{endpoint} can't do {missing:?}, which was agreed on at the login: connect again");
         if matches!(connection.purpose, Purpose::Kill(_)) {
-            return self.dial_failed(key, None, &message);
+            return self.dial_failed(ctx, key, None, &message);
         }
-        self.ctx.timers.dial_ended(connection.socket);
-        self.discard(key, None);
-        for (key, socket) in self.pools.servers[server].waiters.clone() {
-            if self.is_waiting(key, socket) && self.sessions[key].identity == identity {
-                self.pools.leave_queues(&self.sessions[key]);
-                self.fail_session(key, LEASE_LOST, &message);
+        ctx.timers.dial_ended(connection.socket);
+        self.discard(ctx, key, None);
+        let reason: Rc<str> = message.into();
+        let turns = &mut self.turns;
+        self.servers[server].waiters.retain(|waiter| {
+            let is_meant = waiter.identity == identity;
+            if is_meant {
+                turns.push_back(Turn::End(*waiter, reason.clone()));
             }
-        }
-        self.supply(server);
+            !is_meant
+        });
+        self.supply(ctx, server);
     }
 }
 

@@ -55,7 +55,7 @@ impl Worker {
         }
         if let Some(retained_on) = self.sessions[key].retained_on.take() {
             // It would be lent to the session again, with the option as it was.
-            self.fetch_retained(retained_on, SessionKey::MAX);
+            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
         }
         self.pools.assume_option(&mut self.sessions[key]);
         let session = &self.sessions[key];

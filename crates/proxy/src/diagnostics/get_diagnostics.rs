@@ -98,7 +98,7 @@ impl Worker {
             self.pools.connections[lease].retained_for =
                 Some(RetainedFor { session: key, socket, what: Retained::WARNINGS });
         }
-        self.fetch_retained(lease.or(retained_on)?, SessionKey::MAX);
+        self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], lease.or(retained_on)?);
         if lease.is_some() {
             self.sessions[key].retained_on = retained_on;
         }

@@ -18,6 +18,8 @@ use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::SavedWarnings;
 use crate::client::session::Session;
+use crate::pool::turns::News;
+use crate::server::connection::Asked;
 use crate::server::connection::Expected;
 use crate::server::connection::Fetch;
 use crate::server::connection::Retained;
@@ -29,10 +31,9 @@ use crate::worker::keys::SessionKey;
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
 
-impl Worker {
+impl Pools {
     /// The lease is about to be released: what only it knows is marked on it.
-    pub(crate) fn mark_retained(&mut self, key: ConnectionKey, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
+    pub(crate) fn mark_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
         if session.retained.is_empty() {
             return;
         }
@@ -40,54 +41,71 @@ impl Worker {
             && other != key
         {
             // Two connections know something: the older one is asked now.
-            self.fetch_retained(other, SessionKey::MAX);
+            self.fetch_retained(ctx, session, other);
         }
-        let session = &mut self.sessions[holder];
         if session.retained.is_empty() {
             return;
         }
-        let socket = session.socket;
         session.retained_on = Some(key);
-        self.pools.connections[key].retained_for =
-            Some(RetainedFor { session: holder, socket, what: session.retained });
+        let mark = RetainedFor { session: session.key, socket: session.socket, what: session.retained };
+        self.connections[key].retained_for = Some(mark);
     }
 
-    /// `taker` takes an idle connection: diagnostics of another session on it are fetched first.
-    pub(crate) fn fetch_retained(&mut self, key: ConnectionKey, taker: SessionKey) {
-        let insert_id = self.pools.connections[key].insert_id;
-        if let Some(session) = self.sessions.get_mut(taker) {
-            session.has_own_insert_id = insert_id == Some(session.last_insert_id);
+    /// The session wants back what it has on a connection.
+    pub(crate) fn fetch_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
+        let Some(asked) = self.ask_for_retained(ctx, key, None) else { return };
+        if asked.socket == session.socket {
+            session.note_asked(&asked);
+        } else {
+            self.news.push_back(News::Asked(asked));
         }
-        let Some(retained) = self.pools.connections[key].retained_for.take() else { return };
-        if !self.session_is(retained.session, retained.socket) {
+    }
+
+    /// An idle connection is taken for something else: what it knows of a session is asked for first.
+    pub(crate) fn tell_of_retained(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        if let Some(asked) = self.ask_for_retained(ctx, key, None) {
+            self.news.push_back(News::Asked(asked));
+        }
+    }
+
+    /// A session takes an idle connection: diagnostics of another session on it are asked for first.
+    pub(crate) fn take_over_retained(&mut self, ctx: &mut Context, taker: &mut Session, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        taker.has_own_insert_id = connection.insert_id == Some(taker.last_insert_id);
+        let Some(mark) = connection.retained_for else { return };
+        if mark.socket == taker.socket {
+            connection.retained_for = None;
+            taker.retained_on = None;
+            taker.has_own_insert_id |= mark.what.contains(Retained::INSERT_ID);
             return;
         }
-        self.sessions[retained.session].retained_on = None;
-        if retained.session == taker {
-            self.sessions[taker].has_own_insert_id |= retained.what.contains(Retained::INSERT_ID);
-            return;
-        }
-        let fetch = |worker: &mut Self, what: Retained, text: &[u8], gives_id: bool| {
-            let RetainedFor { session, socket, .. } = retained;
-            worker.pools.connections[key].send_query(&mut worker.ctx, text);
-            let encoding = worker.pools.connections[key].results_on();
+        let id = taker.id_to_give(ctx);
+        let Some(asked) = self.ask_for_retained(ctx, key, id) else { return };
+        taker.has_own_insert_id |= asked.gives_id;
+        self.news.push_back(News::Asked(asked));
+    }
+
+    /// Asks a connection for what it knows of a session, and forgets that it does; none if there is nothing. `id` is
+    /// LAST_INSERT_ID() of the session that gets the connection, if its statement needs that.
+    fn ask_for_retained(&mut self, ctx: &mut Context, key: ConnectionKey, id: Option<u64>) -> Option<Asked> {
+        let connection = &mut self.connections[key];
+        let RetainedFor { session, socket, what } = connection.retained_for.take()?;
+        let mut asked = Asked { session, socket, what, answers: 0, gives_id: false };
+        let mut fetch = |what: Retained, text: &[u8], gives_id: bool| {
+            connection.send_query(ctx, text);
+            let encoding = connection.results_on();
             let fetch =
                 Fetch { session, socket, what, bytes: Vec::new(), is_too_long: false, encoding, gives_id };
-            worker.pools.connections[key].expect(&worker.ctx, Expected::Fetch(fetch));
-            let owner = &mut worker.sessions[session];
-            owner.fetching += 1;
-            owner.retained -= what;
+            connection.expect(ctx, Expected::Fetch(fetch));
+            asked.answers += 1;
         };
         // SHOW WARNINGS leaves the other two alone.
-        if retained.what.contains(Retained::WARNINGS) {
-            fetch(self, Retained::WARNINGS, b"SHOW WARNINGS", false);
+        if what.contains(Retained::WARNINGS) {
+            fetch(Retained::WARNINGS, b"SHOW WARNINGS", false);
         }
-        let mut numbers = retained.what - Retained::WARNINGS;
+        let mut numbers = what - Retained::WARNINGS;
         if numbers.contains(Retained::UNASKED) {
             numbers -= Retained::FOUND_ROWS | Retained::UNASKED;
-            let owner = &mut self.sessions[retained.session];
-            owner.retained -= Retained::FOUND_ROWS | Retained::UNASKED;
-            owner.found_rows = None;
         }
         if !numbers.is_empty() {
             // MySQL raises a warning for FOUND_ROWS(): it is asked for only where it is wanted.
@@ -97,27 +115,36 @@ impl Worker {
                 "SELECT CAST(CONVERT(LAST_INSERT_ID() USING latin1) AS BINARY), \
                  CAST(CONVERT({rows} USING latin1) AS BINARY)"
             );
-            match self.id_to_give(taker) {
-                None => fetch(self, numbers, text.as_bytes(), false),
+            match id {
+                None => fetch(numbers, text.as_bytes(), false),
                 Some(id) => {
                     // Columns are evaluated from left to right (MariaDB 10.11, MySQL 9): one statement asks for the
                     // one session's id and gives the other one's to the connection.
-                    fetch(self, numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
-                    self.pools.connections[key].insert_id = Some(id);
-                    self.sessions[taker].has_own_insert_id = true;
+                    fetch(numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
+                    connection.insert_id = Some(id);
+                    asked.gives_id = true;
                 }
             }
         }
+        Some(asked)
     }
 
-    /// The LAST_INSERT_ID() that the taker's statement needs on its connection, if it needs it and it is known.
-    fn id_to_give(&self, taker: SessionKey) -> Option<u64> {
-        let session = self.sessions.get(taker)?;
-        let is_elsewhere = session.fetching > 0 || session.retained.contains(Retained::INSERT_ID);
-        let needs = self.sessions[taker].needs_insert_id(&self.ctx) && !session.has_own_insert_id;
-        (needs && !is_elsewhere && !session.is_insert_id_lost).then_some(session.last_insert_id)
+    /// A connection goes: what it knew is lost.
+    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
+        for expected in std::mem::take(&mut connection.expected) {
+            self.servers[connection.server].running -= u32::from(expected.is_statement());
+            if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
+                self.news.push_back(News::AnswerLost { session, socket, what });
+            }
+        }
+        if let Some(RetainedFor { session, socket, what }) = connection.retained_for.take() {
+            self.news.push_back(News::Lost { session, socket, what });
+        }
     }
+}
 
+impl Worker {
     /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
     /// the statement that needs it is under way already.
     pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
@@ -140,8 +167,9 @@ impl Worker {
 
     /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
     pub(crate) fn save_diagnostics(&mut self, key: ConnectionKey, holder: SessionKey) {
-        self.mark_retained(key, holder);
-        self.fetch_retained(key, SessionKey::MAX);
+        let session = &mut self.sessions[holder];
+        self.pools.mark_retained(&mut self.ctx, session, key);
+        self.pools.fetch_retained(&mut self.ctx, session, key);
     }
 
     /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
@@ -181,7 +209,7 @@ impl Worker {
             && retained_on != key
             && session.retained.intersects(needed)
         {
-            self.fetch_retained(retained_on, SessionKey::MAX);
+            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[holder], retained_on);
         }
         self.sessions[holder].fetching > 0
     }
@@ -204,7 +232,7 @@ impl Worker {
         {
             return false;
         }
-        self.fetch_retained(retained_on, SessionKey::MAX);
+        self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
         self.sessions[key].begin_again(&mut self.ctx);
         true
     }
@@ -244,31 +272,6 @@ impl Worker {
         self.go_on(key);
     }
 
-    /// A connection goes: what it knew is lost.
-    pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
-        let server = self.pools.connections[key].server;
-        for expected in std::mem::take(&mut self.pools.connections[key].expected) {
-            self.pools.servers[server].running -= u32::from(expected.is_statement());
-            if let Expected::Fetch(fetch) = expected
-                && self.session_is(fetch.session, fetch.socket)
-            {
-                self.ctx.out.pause(fetch.socket, false);
-                let session = &mut self.sessions[fetch.session];
-                session.fetching -= 1;
-                session.lose(fetch.what);
-                self.ctx.runnable.push_back((fetch.session, fetch.socket));
-            }
-        }
-        if let Some(retained) = self.pools.connections[key].retained_for.take()
-            && self.session_is(retained.session, retained.socket)
-        {
-            let session = &mut self.sessions[retained.session];
-            session.retained_on = None;
-            session.retained = Retained::empty();
-            session.lose(retained.what);
-        }
-    }
-
     /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
     pub(crate) fn refuses_lost(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
         let session = &self.sessions[holder];
@@ -300,13 +303,49 @@ impl Worker {
         } else {
             self.pools.refuse(&mut self.ctx, &mut self.sessions[holder], message);
             self.answered_here(holder);
-            self.release_if_free(holder);
+            self.pools.release_if_free(&mut self.ctx, &mut self.sessions[holder]);
         }
         true
     }
 }
 
 impl Session {
+    /// The LAST_INSERT_ID() that its statement needs on the connection that it takes, if it needs it and it is known.
+    fn id_to_give(&self, ctx: &Context) -> Option<u64> {
+        let is_elsewhere = self.fetching > 0 || self.retained.contains(Retained::INSERT_ID);
+        let needs = self.needs_insert_id(ctx) && !self.has_own_insert_id;
+        (needs && !is_elsewhere && !self.is_insert_id_lost).then_some(self.last_insert_id)
+    }
+
+    /// The connection that knew its diagnostics has been asked for them.
+    fn note_asked(&mut self, asked: &Asked) {
+        self.retained_on = None;
+        self.fetching += asked.answers;
+        self.retained -= asked.what;
+        if asked.what.contains(Retained::UNASKED) {
+            self.retained -= Retained::FOUND_ROWS;
+            self.found_rows = None;
+        }
+    }
+
+    /// What has become of its diagnostics.
+    pub(crate) fn hear(&mut self, ctx: &mut Context, news: News) {
+        match news {
+            News::Asked(asked) => self.note_asked(&asked),
+            News::AnswerLost { what, .. } => {
+                ctx.out.pause(self.socket, false);
+                self.fetching -= 1;
+                self.lose(what);
+                ctx.runnable.push_back((self.key, self.socket));
+            }
+            News::Lost { what, .. } => {
+                self.retained_on = None;
+                self.retained = Retained::empty();
+                self.lose(what);
+            }
+        }
+    }
+
     /// The connection that knew this is gone.
     fn lose(&mut self, what: Retained) {
         self.is_insert_id_lost |= what.contains(Retained::INSERT_ID);

@@ -98,7 +98,8 @@ impl Worker {
         session.is_pinned_to_reader = false;
         self.sessions[key].lose_lease();
         self.pools.connections[lease].holder = None;
-        self.recycle(lease, Pins::TRANSACTION);
+        self.pools.recycle(&mut self.ctx, lease, Pins::TRANSACTION);
+        self.hear();
         self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error::LOCK_DEADLOCK, &message);
         self.answered_here(key);
     }
@@ -107,13 +108,14 @@ impl Worker {
     /// nothing is lost but the connection.
     pub(crate) fn left_reader(&mut self, key: ConnectionKey) {
         let Some(holder) = self.pools.connections[key].holder else { return self.go_on(key) };
-        self.detach(holder);
+        self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
         let session = &mut self.sessions[holder];
         session.is_pinned_to_reader = false;
         session.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::Waiting(self.ctx.now);
-        self.offer(key);
+        self.pools.offer(&mut self.ctx, key);
+        self.hear();
         self.acquire(holder);
     }
 }

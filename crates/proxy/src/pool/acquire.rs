@@ -4,7 +4,6 @@ use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
-use weir_session::pin::Pins;
 use weir_sql::{Kind, Uses};
 
 use crate::client::session::CommandKind;
@@ -12,6 +11,7 @@ use crate::client::session::Phase;
 use crate::pool::balance::GroupMember;
 use crate::pool::balance::Load;
 use crate::pool::balance::choose;
+use crate::pool::waiting::Waiter;
 use crate::pool::write_lease::NO_WRITE_LEASE;
 use crate::snapshot::Standing;
 use crate::worker::Worker;
@@ -61,7 +61,7 @@ impl Worker {
             && !self.pools.begin_detour(&mut self.sessions[key], lease)
             && self.pools.should_move(&self.sessions[key], lease)
         {
-            self.release(key);
+            self.pools.release(&mut self.ctx, &mut self.sessions[key]);
         }
         if let Some(lease) = self.sessions[key].lease {
             if self.pools.has_overstayed(&self.ctx, lease) {
@@ -82,6 +82,7 @@ impl Worker {
 
     /// Finds a server for a waiting session.
     pub(crate) fn acquire(&mut self, key: SessionKey) {
+        self.hear();
         let session = &self.sessions[key];
         let writer = session.execution.hostgroup;
         let uses_connection = session
@@ -106,7 +107,7 @@ impl Worker {
                 || !self.pools.may_run_on(&self.ctx, &self.sessions[key], retained_on)
                 || !self.pools.is_sound(&self.ctx, &self.sessions[key], retained_on)
             {
-                self.fetch_retained(retained_on, SessionKey::MAX);
+                self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
                 self.sessions[key].retained_on = None;
                 return self.sessions[key].begin_again(&mut self.ctx);
             }
@@ -147,8 +148,8 @@ impl Worker {
         if self.is_hinted_nowhere(key) || !self.may_be_held(key, hostgroup) {
             return;
         }
-        let socket = self.sessions[key].socket;
-        self.pools.parked.push_back((key, socket));
+        let Some(waiter) = self.sessions[key].waiter() else { return };
+        self.pools.parked.push_back(waiter);
         let members =
             self.pools.groups.get(&hostgroup).map(|group| group.members.as_slice()).unwrap_or_default();
         let retries = members.iter().map(|member| self.pools.servers[member.server].retry_at);
@@ -159,17 +160,21 @@ impl Worker {
 
     /// Gives the session a connection to this server, now or when its turn comes.
     pub(crate) fn obtain(&mut self, server: ServerIndex, key: SessionKey) {
-        let socket = self.sessions[key].socket;
-        self.sessions[key].held = None;
+        let session = &mut self.sessions[key];
+        session.held = None;
         self.ctx.statistics.totals.pool_gets += 1;
+        let Some(waiter) = session.waiter() else { return };
         if self.pools.servers[server].waiters.is_empty()
-            && let Some(connection) = self.pools.take_idle(&self.sessions[key], server)
+            && let Some(connection) = self.pools.take_idle(session, server)
         {
             self.ctx.statistics.totals.pool_gets_immediate += 1;
-            return self.lend_proven(connection, key);
+            if !self.pools.needs_login(&self.ctx, Some(waiter.since), connection) {
+                return self.lend(connection, key);
+            }
+            return self.pools.login_anew_for(&mut self.ctx, connection, waiter);
         }
-        self.pools.servers[server].waiters.push_back((key, socket));
-        self.supply(server);
+        self.pools.servers[server].waiters.push_back(waiter);
+        self.pools.supply(&mut self.ctx, server);
     }
 
     /// Lends a connection that is ready and nobody's to a waiting session.
@@ -180,10 +185,8 @@ impl Worker {
         if self.pools.connections[connection].must_wipe(&self.ctx, &self.sessions[key]) {
             let session = &mut self.sessions[key];
             session.phase = Phase::Waiting(self.ctx.now);
-            let socket = session.socket;
-            self.pools.servers[self.pools.connections[connection].server].waiters.push_front((key, socket));
-            self.fetch_retained(connection, SessionKey::MAX);
-            return self.recycle(connection, Pins::empty());
+            let Some(waiter) = session.waiter() else { return };
+            return self.pools.wipe_for(&mut self.ctx, connection, waiter);
         }
         if !self.suits_defaults(connection, key) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
@@ -193,7 +196,7 @@ impl Worker {
             self.pools.connections[connection].idle_since = self.ctx.now;
             return self.sessions[key].begin_again(&mut self.ctx);
         }
-        self.fetch_retained(connection, key);
+        self.pools.take_over_retained(&mut self.ctx, &mut self.sessions[key], connection);
         let session = &self.sessions[key];
         // A rule that sends more than reads to a server means it to be written to.
         let is_sent_to_write = session.execution.decision.hostgroup.is_some() && !session.execution.is_read;
@@ -231,7 +234,8 @@ impl Worker {
     /// Looks again for servers for those who found none.
     pub(crate) fn unpark(&mut self) {
         for _ in 0..self.pools.parked.len() {
-            let Some((key, socket)) = self.pools.parked.pop_front() else { break };
+            let Some(Waiter { session: key, socket, .. }) = self.pools.parked.pop_front() else { break };
+            self.hear();
             if !self.is_waiting(key, socket) {
                 continue;
             }
@@ -331,7 +335,7 @@ impl Pools {
     /// Whether a connection may serve a session once more: its login holds, and its server takes statements.
     fn is_sound(&self, ctx: &Context, session: &Session, connection: ConnectionKey) -> bool {
         let server = self.connections[connection].server;
-        !self.needs_login(ctx, session, connection)
+        !self.needs_login(ctx, session.waiter().map(|waiter| waiter.since), connection)
             && self.servers[server].suspect_until <= ctx.now
             && session.execution.avoided(false, ctx.now) != Some(server)
     }
@@ -447,9 +451,9 @@ impl Pools {
 
     /// Takes a session out of all queues.
     pub(crate) fn leave_queues(&mut self, session: &Session) {
-        self.parked.retain(|(waiting, _)| *waiting != session.key);
+        self.parked.retain(|waiter| waiter.session != session.key);
         for pool in &mut self.servers {
-            pool.waiters.retain(|(waiting, _)| *waiting != session.key);
+            pool.waiters.retain(|waiter| waiter.session != session.key);
         }
     }
 }

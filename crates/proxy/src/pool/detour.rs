@@ -56,11 +56,12 @@ impl Worker {
         if session.retained.contains(Retained::FOUND_ROWS) || has_rows {
             detour.retained -= Retained::FOUND_ROWS;
         }
-        if let Some(other) = self.detach(key) {
+        if let Some(other) = self.pools.detach(&mut self.ctx, &mut self.sessions[key]) {
             if pins.is_empty() {
                 // The session asks the lease from now on: what the other connection knows is fetched at once.
-                self.fetch_retained(other, SessionKey::MAX);
-                self.offer(other);
+                self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], other);
+                self.pools.offer(&mut self.ctx, other);
+                self.hear();
             } else {
                 // A read does not do that.
                 tracing::warn!(
@@ -68,7 +69,7 @@ impl Worker {
                     pins = pins.words(),
                     "a read left state behind"
                 );
-                self.recycle(other, pins);
+                self.pools.recycle(&mut self.ctx, other, pins);
             }
         }
         self.sessions[key].take_back(&mut self.ctx, *detour);

@@ -10,5 +10,6 @@ pub(crate) mod pools;
 pub(crate) mod relogin;
 pub(crate) mod session_affinity;
 pub(crate) mod supply;
+pub(crate) mod turns;
 pub(crate) mod waiting;
 pub(crate) mod write_lease;

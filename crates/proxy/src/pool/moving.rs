@@ -336,8 +336,9 @@ impl Worker {
         let server = &self.pools.servers[connection.server].server.endpoint;
         tracing::debug!(session = session.id, server, pins = pins.words(), "a session leaves its server");
         self.ctx.statistics.totals.sessions_moved += 1;
-        self.detach(key);
-        self.recycle(lease, pins);
+        self.pools.detach(&mut self.ctx, &mut self.sessions[key]);
+        self.pools.recycle(&mut self.ctx, lease, pins);
+        self.hear();
         self.rest(key);
     }
 

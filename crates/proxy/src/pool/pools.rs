@@ -11,10 +11,11 @@ use weir_sql::Server as Reading;
 use crate::outbox::SocketId;
 use crate::pool::balance::{Dice, GroupMember, Latency};
 use crate::pool::identity::Identities;
-use crate::pool::waiting::WaitLimits;
+use crate::pool::turns::{News, Turn};
+use crate::pool::waiting::{WaitLimits, Waiter};
 use crate::server::connection::ServerConnection;
 use crate::snapshot::{Balancing, Holding, Server, Throttle};
-use crate::worker::keys::{ConnectionKey, Nanos, SessionKey};
+use crate::worker::keys::{ConnectionKey, Nanos};
 
 /// A worker's connections to servers, and who waits for them.
 pub(crate) struct Pools {
@@ -23,8 +24,11 @@ pub(crate) struct Pools {
     pub groups: HashMap<u32, Group>,
     pub identities: Identities,
     pub dice: Dice,
-    /// Sessions that wait for any server of their hostgroup.
-    pub parked: VecDeque<(SessionKey, SocketId)>,
+    /// Those who wait for any server of their hostgroup.
+    pub parked: VecDeque<Waiter>,
+    /// For sessions: see [`crate::pool::turns`].
+    pub news: VecDeque<News>,
+    pub turns: VecDeque<Turn>,
     pub wait_limits: WaitLimits,
     /// Some hostgroup has a retry buffer.
     pub buffers_results: bool,
@@ -40,6 +44,8 @@ impl Pools {
             identities: Identities::default(),
             dice: Dice::new(worker as u64),
             parked: VecDeque::new(),
+            news: VecDeque::new(),
+            turns: VecDeque::new(),
             wait_limits: WaitLimits::default(),
             buffers_results: false,
         }
@@ -65,7 +71,8 @@ pub(crate) struct Pool {
     pub(crate) handovers: u32,
     /// How many of both there are for each identity.
     pub(crate) coming: Vec<(usize, u32)>,
-    pub(crate) waiters: VecDeque<(SessionKey, SocketId)>,
+    /// In line for a connection to it.
+    pub(crate) waiters: VecDeque<Waiter>,
     /// The waiters are to be looked after at this time.
     pub(crate) supply_at: Nanos,
     /// After failures: no dial before this time.

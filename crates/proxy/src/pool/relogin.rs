@@ -5,39 +5,27 @@ use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
+use std::rc::Rc;
 use weir_protocol::error::ServerError;
 use weir_sql::{Assignment, Dialect, Kind, Scope};
 
-use crate::client::session::Phase;
+use crate::pool::turns::Turn;
 use crate::server::connection::Expected;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
 
 /// Any user may, and any connection without a role takes it, too.
 const LEAVE_ROLE: &[u8] = b"SET ROLE NONE";
 /// Of a statement so much is looked at for words that tell of accounts or globals; of a longer one the monitor tells.
 const TEXT_BYTES_READ: usize = 4 << 10;
 
-impl Worker {
-    /// Lends an idle connection to a waiting session that is in no queue, or has it logged in anew for it.
-    pub(crate) fn lend_proven(&mut self, key: ConnectionKey, waiter: SessionKey) {
-        if !self.pools.needs_login(&self.ctx, &self.sessions[waiter], key) {
-            return self.lend(key, waiter);
-        }
-        let session = &self.sessions[waiter];
-        let (socket, identity) = (session.socket, session.identity);
-        let server = self.pools.connections[key].server;
-        self.pools.servers[server].waiters.push_front((waiter, socket));
-        self.change_identity(key, identity);
-    }
-
+impl Pools {
     /// A server does not let a user in: those who wait for it as this user are told. Not those who came when this login had
     /// begun already: meanwhile the account may be another.
     pub(crate) fn refuse_waiters(
         &mut self,
+        ctx: &mut Context,
         server: ServerIndex,
         identity: usize,
         began_at: Nanos,
@@ -45,24 +33,22 @@ impl Worker {
         message: &str,
     ) {
         // Numbers of which nothing is known here have the general SQLSTATE at servers, too.
-        let sqlstate = weir_protocol::sqlstate::of(code, self.ctx.snapshot.is_mariadb).unwrap_or(*b"HY000");
+        let sqlstate = weir_protocol::sqlstate::of(code, ctx.snapshot.is_mariadb).unwrap_or(*b"HY000");
         let error = ServerError { code, sqlstate };
-        let endpoint = self.pools.servers[server].server.endpoint.clone();
-        let user = self.pools.identities.0[identity].account.user.username.clone();
+        let pool = &mut self.servers[server];
+        let endpoint = &pool.server.endpoint;
+        let user = &self.identities.0[identity].account.user.username;
         tracing::warn!(server = endpoint, user, error = message, "the server refuses the user");
-        for (key, socket) in self.pools.servers[server].waiters.clone() {
-            let is_meant = self.is_waiting(key, socket)
-                && self.sessions[key].identity == identity
-                && matches!(self.sessions[key].phase, Phase::Waiting(since) if since <= began_at);
+        let refusal = Rc::new((error, format!("{endpoint} refuses user '{user}': {message}")));
+        let turns = &mut self.turns;
+        pool.waiters.retain(|waiter| {
+            let is_meant = waiter.identity == identity && waiter.since <= began_at;
             if is_meant {
-                self.pools.leave_queues(&self.sessions[key]);
-                let text = format!("{endpoint} refuses user '{user}': {message}");
-                self.sessions[key].phase = Phase::Running;
-                self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &text);
-                self.answered_here(key);
+                turns.push_back(Turn::Refuse(*waiter, refusal.clone()));
             }
-        }
-        self.supply(server);
+            !is_meant
+        });
+        self.supply(ctx, server);
     }
 }
 
@@ -124,13 +110,12 @@ impl ServerConnection {
 }
 
 impl Pools {
-    /// Whether a connection has to be logged in anew before this session gets it. A login that began while the session
-    /// was waiting already is recent enough: who waits is served, however often accounts change.
-    pub(crate) fn needs_login(&self, ctx: &Context, session: &Session, key: ConnectionKey) -> bool {
-        let Phase::Waiting(since) = session.phase else {
-            return self.is_login_outdated(ctx, key);
-        };
-        self.is_login_outdated(ctx, key) && since > self.connections[key].logged_in_at
+    /// Whether a connection has to be logged in anew before a session gets it that has waited since then, if it has. A
+    /// login that began while the session was waiting already is recent enough: who waits is served, however often
+    /// accounts change.
+    pub(crate) fn needs_login(&self, ctx: &Context, since: Option<Nanos>, key: ConnectionKey) -> bool {
+        self.is_login_outdated(ctx, key)
+            && since.is_none_or(|since| since > self.connections[key].logged_in_at)
     }
 
     /// A session's statement has succeeded: did it change accounts or what sessions begin with? All servers are told,

@@ -13,10 +13,12 @@ use weir_session::pin::Pins;
 use weir_session::prepared::BackendStatements;
 use weir_session::state::State;
 
-use crate::client::session::Phase;
+use crate::client::session::Session;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::pool::pools::Pool;
 use crate::pool::relogin::is_about_user;
+use crate::pool::turns::Turn;
+use crate::pool::waiting::Waiter;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::HiddenCode;
@@ -24,11 +26,9 @@ use crate::server::connection::Kill;
 use crate::server::connection::Purpose;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::Stage;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
 
 /// Connections that one worker dials to one server at a time.
 const DIALS_MAX: u32 = 16;
@@ -49,122 +49,127 @@ const AGE_JITTER_PERMILLE: u64 = 250;
 /// Errors at a login that say nothing about the server: no such schema (1049), and the user's own limits (1203, 1226).
 const OWN_FAULTS: [u16; 3] = [1049, 1203, 1226];
 
-impl Worker {
+impl Pools {
     /// Sees to it that the waiters of a server get connections.
-    pub(crate) fn supply(&mut self, server: ServerIndex) {
+    pub(crate) fn supply(&mut self, ctx: &mut Context, server: ServerIndex) {
         loop {
-            let pool = &mut self.pools.servers[server];
-            while let Some((key, socket)) = pool.waiters.front().copied() {
-                let waits = self.sessions.get(key).is_some_and(|s| {
-                    s.socket == socket && matches!(s.phase, crate::client::session::Phase::Waiting(_))
-                });
-                if waits {
-                    break;
-                }
-                pool.waiters.pop_front();
-            }
+            let pool = &mut self.servers[server];
             let coming = pool.dialing + pool.handovers;
             if pool.waiters.len() <= coming as usize {
                 return;
             }
             if !pool.idle.is_empty() {
                 // Idle connections of this identity would have been taken already: these are other users'.
-                self.hand_over(server);
+                self.hand_over(ctx, server);
                 continue;
             }
-            if pool.failures > 0 && pool.retry_at > self.ctx.now {
+            if pool.failures > 0 && pool.retry_at > ctx.now {
                 return pool.supply_again(pool.retry_at);
             }
             if pool.open >= OPEN_AT_ONCE
-                && let Some((key, _)) = pool.waiters.front()
-                && let Phase::Waiting(since) = self.sessions[*key].phase
-                && self.ctx.now < since + PATIENCE_NS
+                && let Some(Waiter { since, .. }) = pool.waiters.front().copied()
+                && ctx.now < since + PATIENCE_NS
             {
                 return pool.supply_again(since + PATIENCE_NS);
             }
             if pool.dialing >= DIALS_MAX || (pool.failures > 0 && pool.dialing > 0) {
                 return;
             }
-            let front = pool.waiters.front().map(|(key, _)| self.sessions[*key].execution.served_by);
-            match self.pools.may_open(&self.ctx, server, front) {
-                Ok(true) => self.dial(server),
-                Ok(false) => return self.pools.ask_other_workers(&self.ctx, server),
-                Err(at) => return self.pools.servers[server].supply_again(at),
+            let front = pool.waiters.front().map(|waiter| waiter.served_by);
+            match self.may_open(ctx, server, front) {
+                Ok(true) => self.dial(ctx, server),
+                Ok(false) => return self.ask_other_workers(ctx, server),
+                Err(at) => return self.servers[server].supply_again(at),
             }
         }
     }
 
     /// Gives an idle connection to the first waiter who can use it as it is, else that of another user to the first.
-    fn hand_over(&mut self, server: ServerIndex) {
-        let pool = &self.pools.servers[server];
-        for (at, (key, socket)) in pool.waiters.iter().take(WAITERS_LOOKED_AT).enumerate() {
-            let wanted = self.sessions.get(*key).map(|session| session.identity);
-            let fits =
-                |connection: &ConnectionKey| Some(self.pools.connections[*connection].identity) == wanted;
-            if let Some(idle) = pool.idle.iter().rposition(fits)
-                && self.is_waiting(*key, *socket)
-            {
-                let (key, pool) = (*key, &mut self.pools.servers[server]);
+    fn hand_over(&mut self, ctx: &mut Context, server: ServerIndex) {
+        let pool = &self.servers[server];
+        for (at, waiter) in pool.waiters.iter().copied().take(WAITERS_LOOKED_AT).enumerate() {
+            let fits = |connection: &ConnectionKey| self.connections[*connection].identity == waiter.identity;
+            if let Some(idle) = pool.idle.iter().rposition(fits) {
+                let pool = &mut self.servers[server];
                 let connection = pool.idle.remove(idle);
                 pool.waiters.remove(at);
-                return self.lend_proven(connection, key);
+                return self.lend_proven(ctx, connection, waiter);
             }
         }
-        let Some((key, _)) = pool.waiters.front().copied() else { return };
+        let Some(first) = pool.waiters.front().copied() else { return };
         // A connection can still be opened: leave the other users theirs.
-        let may_dial = pool.dialing < DIALS_MAX && pool.retry_at <= self.ctx.now;
-        let hostgroup = Some(self.sessions[key].execution.served_by);
-        if may_dial && self.pools.may_open(&self.ctx, server, hostgroup) == Ok(true) {
-            return self.dial(server);
+        let may_dial = pool.dialing < DIALS_MAX && pool.retry_at <= ctx.now;
+        if may_dial && self.may_open(ctx, server, Some(first.served_by)) == Ok(true) {
+            return self.dial(ctx, server);
         }
-        let wanted = self.sessions[key].identity;
-        let connection = self.pools.servers[server].idle.remove(0);
-        self.change_identity(connection, wanted);
+        let connection = self.servers[server].idle.remove(0);
+        self.change_identity(ctx, connection, first.identity);
+    }
+
+    /// Lends an idle connection to somebody who has just left the line, or has it logged in anew for them.
+    fn lend_proven(&mut self, ctx: &mut Context, connection: ConnectionKey, waiter: Waiter) {
+        if !self.needs_login(ctx, Some(waiter.since), connection) {
+            return self.lend_to(connection, waiter);
+        }
+        self.login_anew_for(ctx, connection, waiter);
+    }
+
+    /// The connection is logged in anew for somebody who is the first in line meanwhile.
+    pub(crate) fn login_anew_for(&mut self, ctx: &mut Context, connection: ConnectionKey, waiter: Waiter) {
+        let server = self.connections[connection].server;
+        self.servers[server].waiters.push_front(waiter);
+        self.change_identity(ctx, connection, waiter.identity);
+    }
+
+    /// The connection is to go to somebody who has left the line for it.
+    fn lend_to(&mut self, connection: ConnectionKey, waiter: Waiter) {
+        let socket = self.connections[connection].socket;
+        self.turns.push_back(Turn::Lend { waiter, connection, socket });
     }
 
     /// Logs an open connection in as somebody else; where that can't be, closes it and dials with its right.
-    pub(crate) fn change_identity(&mut self, connection: ConnectionKey, identity: usize) {
-        self.fetch_retained(connection, SessionKey::MAX);
-        if !self.pools.connections[connection].expected.is_empty() {
+    pub(crate) fn change_identity(&mut self, ctx: &mut Context, connection: ConnectionKey, identity: usize) {
+        self.tell_of_retained(ctx, connection);
+        if !self.connections[connection].expected.is_empty() {
             // Once these replies are in.
-            self.pools.connections[connection].next_identity = Some(identity);
+            self.connections[connection].next_identity = Some(identity);
             return;
         }
-        let server = self.pools.connections[connection].server;
-        let capabilities = self.pools.identities.0[identity].capabilities;
-        let is_same_capabilities = self.pools.connections[connection].capabilities == capabilities;
-        let credential = self.pools.credential(identity);
+        let server = self.connections[connection].server;
+        let capabilities = self.identities.0[identity].capabilities;
+        let is_same_capabilities = self.connections[connection].capabilities == capabilities;
+        let credential = self.credential(identity);
         // The server's own init_connect runs on new connections only.
         // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
-        let may_have_role = self.pools.connections[connection].is_suspect
-            && self.pools.connections[connection].greeted.is_mariadb;
-        let is_like_fresh = !self.pools.connections[connection].defaults.runs_init_connect()
+        let may_have_role =
+            self.connections[connection].is_suspect && self.connections[connection].greeted.is_mariadb;
+        let is_like_fresh = !self.connections[connection].defaults.runs_init_connect()
             && !may_have_role
-            && !self.pools.connections[connection].forgets_its_sql_mode();
+            && !self.connections[connection].forgets_its_sql_mode();
         let (true, Ok(credential)) = (is_same_capabilities && is_like_fresh, credential) else {
-            self.pools.connections[connection].identity = identity;
-            self.pools.connections[connection].capabilities = capabilities;
-            return self.dial_instead(connection);
+            self.connections[connection].identity = identity;
+            self.connections[connection].capabilities = capabilities;
+            return self.dial_instead(ctx, connection);
         };
-        let account = self.pools.identities.0[identity].account.clone();
+        let account = self.identities.0[identity].account.clone();
         let extra = capabilities;
-        self.pools.servers[server].handovers += 1;
-        self.pools.servers[server].comes_as(identity);
-        let timeout = self.ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
-        self.ctx.timers.dial(self.pools.connections[connection].socket, self.ctx.now + timeout);
+        self.servers[server].handovers += 1;
+        self.servers[server].comes_as(identity);
+        let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        ctx.timers.dial(self.connections[connection].socket, ctx.now + timeout);
         let key = connection;
-        let connection = &mut self.pools.connections[key];
+        let connection = &mut self.connections[key];
         connection.identity = identity;
-        connection.renewal = self.pools.servers[server].server.shared.renewal();
-        connection.logged_in_at = self.ctx.now;
+        connection.renewal = self.servers[server].server.shared.renewal();
+        connection.logged_in_at = ctx.now;
         connection.stage = Stage::HandingOver;
         connection.forget_sessions();
-        connection.state = self.ctx.fresh.clone();
-        self.pools.connections[key].leave_role(&mut self.ctx);
-        let connection = &mut self.pools.connections[key];
-        let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
+        connection.state = ctx.fresh.clone();
+        self.connections[key].leave_role(ctx);
+        let connection = &mut self.connections[key];
+        let Some(buffer) = ctx.out.buffer(connection.socket) else { return };
         let takes_attributes = connection.greeted.takes_attributes;
-        let attributes = if takes_attributes { self.ctx.shared.attributes.clone() } else { Arc::default() };
+        let attributes = if takes_attributes { ctx.shared.attributes.clone() } else { Arc::default() };
         let login = BackendLogin::change_user(
             account.user.username.as_bytes(),
             credential,
@@ -174,27 +179,24 @@ impl Worker {
             buffer,
         );
         connection.login = Some(Box::new(login));
-        self.ctx.statistics.totals.server_change_user += 1;
-        self.pools.connections[key].expect(&self.ctx, Expected::ChangeUser);
+        ctx.statistics.totals.server_change_user += 1;
+        self.connections[key].expect(ctx, Expected::ChangeUser);
     }
 
     /// Closes a connection that nobody has, and dials one for the same identity with its right.
-    pub(crate) fn dial_instead(&mut self, key: ConnectionKey) {
-        let ServerConnection { server, identity, hostgroup, .. } = self.pools.connections[key];
-        self.pools.connections[key].has_credit = false;
-        self.pools.servers[server].open -= 1;
-        self.discard(key, None);
-        self.dial_as(server, identity, hostgroup);
+    pub(crate) fn dial_instead(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        let ServerConnection { server, identity, hostgroup, .. } = self.connections[key];
+        self.connections[key].has_credit = false;
+        self.servers[server].open -= 1;
+        self.discard(ctx, key, None);
+        self.dial_as(ctx, server, identity, hostgroup);
     }
 
     /// Opens a connection for the first waiter for whom none is coming; the right to do so has been taken.
-    pub(crate) fn dial(&mut self, server: ServerIndex) {
-        let pool = &self.pools.servers[server];
+    pub(crate) fn dial(&mut self, ctx: &mut Context, server: ServerIndex) {
+        let pool = &self.servers[server];
         let mut coming = pool.coming.clone();
-        let mut wanted = pool.waiters.iter().filter_map(|(key, _)| {
-            let session = self.sessions.get(*key)?;
-            Some((session.identity, session.execution.served_by))
-        });
+        let mut wanted = pool.waiters.iter().map(|waiter| (waiter.identity, waiter.served_by));
         let first = wanted.clone().next();
         let uncovered =
             wanted.find(|(identity, _)| match coming.iter_mut().find(|(known, _)| known == identity) {
@@ -208,46 +210,59 @@ impl Worker {
             pool.server.close_one();
             return;
         };
-        self.dial_as(server, identity, hostgroup);
+        self.dial_as(ctx, server, identity, hostgroup);
     }
 
     /// Opens a connection for this identity, and counts it for this hostgroup; the right to do so has been taken.
-    pub(crate) fn dial_as(&mut self, server: ServerIndex, identity: usize, hostgroup: u32) {
-        self.pools.servers[server].dialing += 1;
-        self.pools.servers[server].comes_as(identity);
-        self.pools.servers[server].open += 1;
-        self.pools.count_open(server, hostgroup);
-        self.open_backend(server, identity, Purpose::Pool, hostgroup);
+    pub(crate) fn dial_as(
+        &mut self,
+        ctx: &mut Context,
+        server: ServerIndex,
+        identity: usize,
+        hostgroup: u32,
+    ) {
+        self.servers[server].dialing += 1;
+        self.servers[server].comes_as(identity);
+        self.servers[server].open += 1;
+        self.count_open(server, hostgroup);
+        self.open_backend(ctx, server, identity, Purpose::Pool, hostgroup);
     }
 
     /// Opens a connection that carries one KILL; it does not count against max_connections, else a server
     /// whose connections all hang could not be freed.
-    pub(crate) fn dial_kill(&mut self, server: ServerIndex, identity: usize, kill: Kill) {
-        self.open_backend(server, identity, Purpose::Kill(kill), 0);
+    pub(crate) fn dial_kill(&mut self, ctx: &mut Context, server: ServerIndex, identity: usize, kill: Kill) {
+        self.open_backend(ctx, server, identity, Purpose::Kill(kill), 0);
     }
 
-    fn open_backend(&mut self, server: ServerIndex, identity: usize, purpose: Purpose, hostgroup: u32) {
-        let tls = self.pools.servers[server].server.tls.clone();
-        let defaults = self.ctx.defaults.intern(Defaults::default());
-        let renewal = self.pools.servers[server].server.shared.renewal();
-        let entry = self.pools.connections.vacant_entry();
+    fn open_backend(
+        &mut self,
+        ctx: &mut Context,
+        server: ServerIndex,
+        identity: usize,
+        purpose: Purpose,
+        hostgroup: u32,
+    ) {
+        let tls = self.servers[server].server.tls.clone();
+        let defaults = ctx.defaults.intern(Defaults::default());
+        let renewal = self.servers[server].server.shared.renewal();
+        let entry = self.connections.vacant_entry();
         let key = entry.key();
-        let socket = self.ctx.out.open(Owner::Server(key));
+        let socket = ctx.out.open(Owner::Server(key));
         entry.insert(ServerConnection {
             key,
             socket,
             server,
             identity,
-            capabilities: self.pools.identities.0[identity].capabilities,
+            capabilities: self.identities.0[identity].capabilities,
             purpose,
             tls: tls.clone(),
             login: None,
             greeted: Default::default(),
             stage: Stage::Dialing,
-            state: self.ctx.fresh.clone(),
+            state: ctx.fresh.clone(),
             defaults,
             renewal,
-            logged_in_at: self.ctx.now,
+            logged_in_at: ctx.now,
             holder: None,
             retained_for: None,
             is_suspect: false,
@@ -261,10 +276,10 @@ impl Worker {
             statements: BackendStatements::default(),
             discard_reason: None,
             kills_pending: 0,
-            idle_since: self.ctx.now,
-            asked_at: self.ctx.now,
-            opened_at: self.ctx.now,
-            early_permille: self.ctx.random.next() % AGE_JITTER_PERMILLE,
+            idle_since: ctx.now,
+            asked_at: ctx.now,
+            opened_at: ctx.now,
+            early_permille: ctx.random.next() % AGE_JITTER_PERMILLE,
             has_credit: purpose == Purpose::Pool,
             hostgroup,
             has_served: false,
@@ -281,165 +296,163 @@ impl Worker {
             releases_by_default: false,
             is_hurried: false,
         });
-        let addr = self.pools.servers[server].server.addr;
-        let timeout = self.ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
-        self.ctx.timers.dial(socket, self.ctx.now + timeout);
-        match self.pools.credential(identity) {
+        let addr = self.servers[server].server.addr;
+        let timeout = ctx.snapshot.variables.connect_timeout_server.as_nanos() as Nanos;
+        ctx.timers.dial(socket, ctx.now + timeout);
+        match self.credential(identity) {
             Ok(credential) => {
-                let user = &self.pools.identities.0[identity];
+                let user = &self.identities.0[identity];
                 let name = user.account.user.username.as_bytes();
-                let (extra, attributes) = (user.capabilities, self.ctx.shared.attributes.clone());
+                let (extra, attributes) = (user.capabilities, ctx.shared.attributes.clone());
                 let login = BackendLogin::new(name, credential, extra, tls.is_some(), attributes);
-                self.pools.connections[key].login = Some(Box::new(login));
-                self.ctx.out.order(Order::Connect(socket, addr));
+                self.connections[key].login = Some(Box::new(login));
+                ctx.out.order(Order::Connect(socket, addr));
             }
-            Err(message) => self.dial_failed(key, Some(error::ACCESS_DENIED.code), &message),
+            Err(message) => self.dial_failed(ctx, key, Some(error::ACCESS_DENIED.code), &message),
         }
     }
 
     /// A connection could not be made or logged in; `code` is the server's error, if it gave one.
-    pub(crate) fn dial_failed(&mut self, key: ConnectionKey, code: Option<u16>, message: &str) {
-        let connection = &self.pools.connections[key];
+    pub(crate) fn dial_failed(
+        &mut self,
+        ctx: &mut Context,
+        key: ConnectionKey,
+        code: Option<u16>,
+        message: &str,
+    ) {
+        let connection = &self.connections[key];
         let (server, socket, purpose) = (connection.server, connection.socket, connection.purpose);
         let (identity, hostgroup) = (connection.identity, connection.hostgroup);
-        self.ctx.timers.dial_ended(socket);
+        ctx.timers.dial_ended(socket);
         if let Purpose::Kill(kill) = purpose {
-            let was_sent = !self.pools.connections[key].expected.is_empty();
-            let server = &self.pools.servers[server].server.endpoint;
+            let was_sent = !self.connections[key].expected.is_empty();
+            let server = &self.servers[server].server.endpoint;
             tracing::warn!(server, error = message, was_sent, "KILL failed");
-            self.discard(key, None);
-            return self.kill_failed(kill, was_sent);
+            self.discard(ctx, key, None);
+            return self.kill_failed(ctx, kill, was_sent);
         }
-        self.pools.servers[server].counts.of(hostgroup).failed += 1;
-        self.ctx.statistics.totals.server_connections_failed += 1;
+        self.servers[server].counts.of(hostgroup).failed += 1;
+        ctx.statistics.totals.server_connections_failed += 1;
         if let Some(code) = code.filter(|code| is_about_user(*code)) {
             // That is between this user and the server: nobody else is to suffer for it.
-            let began_at = self.pools.connections[key].logged_in_at;
-            self.discard(key, None);
-            return self.refuse_waiters(server, identity, began_at, code, message);
+            let began_at = self.connections[key].logged_in_at;
+            self.discard(ctx, key, None);
+            return self.refuse_waiters(ctx, server, identity, began_at, code, message);
         }
-        let pool = &mut self.pools.servers[server];
+        let pool = &mut self.servers[server];
         pool.failures += 1;
         pool.last_error = message.into();
-        let variables = &self.ctx.snapshot.variables;
+        let variables = &ctx.snapshot.variables;
         let pause = if pool.failures < variables.failures_to_shun() {
             variables.connect_retries_delay.as_nanos() as Nanos
         } else {
             RETRY_FIRST_NS.saturating_mul(1 << pool.failures.min(10)).min(RETRY_MAX_NS)
         };
-        pool.retry_at = self.ctx.now + self.ctx.random.jitter(pause);
+        pool.retry_at = ctx.now + ctx.random.jitter(pause);
         if !OWN_FAULTS.contains(&code.unwrap_or(0)) {
-            self.ctx.shared.connect_failed(&pool.server.endpoint, message);
+            ctx.shared.connect_failed(&pool.server.endpoint, message);
         }
         tracing::warn!(
             server = pool.server.endpoint,
             failures = pool.failures,
-            retry_in_ms = (pool.retry_at - self.ctx.now) / 1_000_000,
+            retry_in_ms = (pool.retry_at - ctx.now) / 1_000_000,
             error = message,
             "connection to the server failed"
         );
-        self.discard(key, None);
+        self.discard(ctx, key, None);
         self.reroute_waiters(server);
     }
 
     /// Sends the waiters of a server that fails to look for another one.
     pub(crate) fn reroute_waiters(&mut self, server: ServerIndex) {
-        let waiters = std::mem::take(&mut self.pools.servers[server].waiters);
-        for (key, socket) in waiters {
-            if self.is_waiting(key, socket) {
-                self.acquire(key);
-            }
-        }
+        self.turns.extend(self.servers[server].waiters.drain(..).map(Turn::Reroute));
     }
 
     /// A connection is logged in, set up and nobody's: it goes to the next in line, or rests.
-    pub(crate) fn offer(&mut self, key: ConnectionKey) {
-        let connection = &self.pools.connections[key];
+    pub(crate) fn offer(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        let connection = &self.connections[key];
         let server = connection.server;
         debug_assert!(connection.holder.is_none());
         if let Some(discard_reason) = connection.discard_reason {
-            return self.discard(key, Some(discard_reason));
+            return self.discard(ctx, key, Some(discard_reason));
         }
         if connection.kills_pending > 0 || !connection.expected.is_empty() {
             return; // fenced, or still owed replies: comes back here when it is through
         }
-        let pool = &self.pools.servers[server];
-        if !pool.takes_work() || self.pools.is_stale(&self.ctx, key) {
-            return self.retire(key, DiscardReason::Stale);
+        let pool = &self.servers[server];
+        if !pool.takes_work() || self.is_stale(ctx, key) {
+            return self.retire(ctx, key, DiscardReason::Stale);
         }
-        if self.pools.connections[key].is_too_old(&self.ctx) {
-            return self.retire(key, DiscardReason::Aged);
+        if self.connections[key].is_too_old(ctx) {
+            return self.retire(ctx, key, DiscardReason::Aged);
         }
-        if let Some(identity) = self.pools.connections[key].next_identity.take() {
-            return self.change_identity(key, identity);
+        if let Some(identity) = self.connections[key].next_identity.take() {
+            return self.change_identity(ctx, key, identity);
         }
-        self.pools.connections[key].idle_since = self.ctx.now;
-        while let Some((waiter, socket)) = self.next_waiter(server, key) {
-            if !self.is_waiting(waiter, socket) {
-                continue;
-            }
-            if self.sessions[waiter].identity == self.pools.connections[key].identity {
-                if self.gives_way(server, key) {
-                    let pool = &mut self.pools.servers[server];
-                    pool.waiters.push_front((waiter, socket));
+        self.connections[key].idle_since = ctx.now;
+        if let Some(waiter) = self.next_waiter(server, key) {
+            if waiter.identity == self.connections[key].identity {
+                if self.gives_way(ctx, server, key) {
+                    let pool = &mut self.servers[server];
+                    pool.waiters.push_front(waiter);
                     pool.has_asked = false;
-                    return self.supply(server);
+                    return self.supply(ctx, server);
                 }
-                if !self.pools.needs_login(&self.ctx, &self.sessions[waiter], key) {
-                    return self.lend(key, waiter);
+                if !self.needs_login(ctx, Some(waiter.since), key) {
+                    return self.lend_to(key, waiter);
                 }
             }
-            self.pools.servers[server].waiters.push_front((waiter, socket));
-            return self.change_identity(key, self.sessions[waiter].identity);
+            return self.login_anew_for(ctx, key, waiter);
         }
-        self.pools.servers[server].has_asked = false;
-        if self.pools.can_spare(&self.ctx, server, key) && self.give_to_other_worker(server, key) {
+        self.servers[server].has_asked = false;
+        if self.can_spare(ctx, server, key) && self.give_to_other_worker(ctx, server, key) {
             return;
         }
-        self.pools.servers[server].idle.push(key);
+        self.servers[server].idle.push(key);
     }
 
     /// Takes the next in line for this connection out of the queue: the first, unless a connection for that one is
     /// coming and another one can use this as it is. Else two identities, each with connections in the making, could
     /// have them made anew for each other for ever.
-    fn next_waiter(&mut self, server: ServerIndex, key: ConnectionKey) -> Option<(SessionKey, SocketId)> {
-        let own = self.pools.connections[key].identity;
-        let identity = |waiter: &(SessionKey, SocketId)| {
-            self.is_waiting(waiter.0, waiter.1).then(|| self.sessions[waiter.0].identity)
-        };
-        let pool = &self.pools.servers[server];
+    fn next_waiter(&mut self, server: ServerIndex, key: ConnectionKey) -> Option<Waiter> {
+        let own = self.connections[key].identity;
+        let pool = &mut self.servers[server];
         let is_coming = |identity| pool.coming.iter().any(|(known, count)| *known == identity && *count > 0);
-        let first = pool.waiters.front().and_then(identity);
-        let at = match first {
-            Some(first) if first != own && is_coming(first) => {
+        let at = match pool.waiters.front() {
+            Some(first) if first.identity != own && is_coming(first.identity) => {
                 let mut near = pool.waiters.iter().take(WAITERS_LOOKED_AT);
-                near.position(|waiter| identity(waiter) == Some(own)).unwrap_or(0)
+                near.position(|waiter| waiter.identity == own).unwrap_or(0)
             }
             _ => 0,
         };
-        self.pools.servers[server].waiters.remove(at)
+        pool.waiters.remove(at)
     }
 
     /// Closes a connection that is nobody's any more. Where a session's diagnostics are to be fetched first, it is
     /// offered again afterwards, and closed then.
-    pub(crate) fn retire(&mut self, key: ConnectionKey, discard_reason: DiscardReason) {
-        self.fetch_retained(key, SessionKey::MAX);
-        let connection = &self.pools.connections[key];
+    pub(crate) fn retire(&mut self, ctx: &mut Context, key: ConnectionKey, discard_reason: DiscardReason) {
+        self.tell_of_retained(ctx, key);
+        let connection = &self.connections[key];
         if connection.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
             let server = connection.server;
-            self.pools.servers[server].idle.retain(|idle| *idle != key);
+            self.servers[server].idle.retain(|idle| *idle != key);
             return;
         }
-        self.discard(key, Some(discard_reason));
+        self.discard(ctx, key, Some(discard_reason));
     }
 
     /// Closes a connection for good.
-    pub(crate) fn discard(&mut self, key: ConnectionKey, discard_reason: Option<DiscardReason>) {
+    pub(crate) fn discard(
+        &mut self,
+        ctx: &mut Context,
+        key: ConnectionKey,
+        discard_reason: Option<DiscardReason>,
+    ) {
         self.drop_retained(key);
-        let connection = self.pools.connections.remove(key);
+        let connection = self.connections.remove(key);
         if let Some(discard_reason) = discard_reason {
-            self.ctx.statistics.totals.pool_discards += 1;
-            let server = &self.pools.servers[connection.server].server.endpoint;
+            ctx.statistics.totals.pool_discards += 1;
+            let server = &self.servers[connection.server].server.endpoint;
             tracing::debug!(
                 server,
                 thread_id = connection.greeted.thread_id,
@@ -447,9 +460,9 @@ impl Worker {
                 "backend connection closed"
             );
         }
-        self.ctx.timers.dial_ended(connection.socket);
-        self.ctx.out.close(connection.socket);
-        let pool = &mut self.pools.servers[connection.server];
+        ctx.timers.dial_ended(connection.socket);
+        ctx.out.close(connection.socket);
+        let pool = &mut self.servers[connection.server];
         pool.count_off(&connection);
         pool.idle.retain(|idle| *idle != key);
         if connection.has_credit {
@@ -457,78 +470,61 @@ impl Worker {
             pool.server.close_one();
         }
         let server = connection.server;
-        if !self.pools.servers[server].waiters.is_empty() {
-            self.pools.servers[server].supply_again(self.ctx.now);
+        if !self.servers[server].waiters.is_empty() {
+            self.servers[server].supply_again(ctx.now);
         }
+    }
+
+    /// A connection is wiped for somebody who is the first in line meanwhile.
+    pub(crate) fn wipe_for(&mut self, ctx: &mut Context, key: ConnectionKey, waiter: Waiter) {
+        self.servers[self.connections[key].server].waiters.push_front(waiter);
+        self.tell_of_retained(ctx, key);
+        self.recycle(ctx, key, Pins::empty());
     }
 
     /// Makes a connection fit for the next session after one that had these pins: everything is reset, and where
     /// nobody knows what there was, that is proven; or the connection goes.
-    pub(crate) fn recycle(&mut self, key: ConnectionKey, left: Pins) {
-        let connection = &self.pools.connections[key];
+    pub(crate) fn recycle(&mut self, ctx: &mut Context, key: ConnectionKey, left: Pins) {
+        let connection = &self.connections[key];
         if left.intersects(Pins::OUTLIVE_RESET) || connection.discard_reason.is_some() {
             let discard_reason = connection.discard_reason.or(Some(DiscardReason::RoleLeft));
-            return self.discard(key, discard_reason);
+            return self.discard(ctx, key, discard_reason);
         }
-        if self.pools.connections[key].forgets_its_sql_mode() {
-            return self.discard(key, Some(DiscardReason::Stale));
+        if self.connections[key].forgets_its_sql_mode() {
+            return self.discard(ctx, key, Some(DiscardReason::Stale));
         }
-        let connection = &self.pools.connections[key];
+        let connection = &self.connections[key];
         let is_opaque = left.intersects(Pins::OPAQUE) || connection.is_suspect;
         if is_opaque && !connection.greeted.is_mariadb {
             // A login gives the roles that it should have (MySQL), whatever was made of them.
             let identity = connection.identity;
-            return self.change_identity(key, identity);
+            return self.change_identity(ctx, key, identity);
         }
-        if let Some(buffer) = self.ctx.out.buffer(connection.socket) {
+        if let Some(buffer) = ctx.out.buffer(connection.socket) {
             weir_protocol::command::put_reset_connection(buffer);
         }
-        self.pools.connections[key].expect(&self.ctx, Expected::Reset);
-        self.pools.set_up_again(&mut self.ctx, key, is_opaque);
+        self.connections[key].expect(ctx, Expected::Reset);
+        self.set_up_again(ctx, key, is_opaque);
     }
 
     /// A waiter that this connection was made for may be gone; what matters is who is first now.
-    pub(crate) fn now_ready(&mut self, key: ConnectionKey, socket: SocketId) {
-        self.ctx.timers.dial_ended(socket);
-        let server = self.pools.connections[key].server;
-        let pool = &mut self.pools.servers[server];
-        pool.count_off(&self.pools.connections[key]);
-        if self.pools.connections[key].stage == Stage::Dialing {
-            pool.counts.of(self.pools.connections[key].hostgroup).opened += 1;
-            self.ctx.statistics.totals.server_connections_opened += 1;
+    pub(crate) fn now_ready(&mut self, ctx: &mut Context, key: ConnectionKey, socket: SocketId) {
+        ctx.timers.dial_ended(socket);
+        let server = self.connections[key].server;
+        let pool = &mut self.servers[server];
+        pool.count_off(&self.connections[key]);
+        if self.connections[key].stage == Stage::Dialing {
+            pool.counts.of(self.connections[key].hostgroup).opened += 1;
+            ctx.statistics.totals.server_connections_opened += 1;
         }
-        self.pools.connections[key].stage = Stage::Ready;
+        self.connections[key].stage = Stage::Ready;
         if pool.failures > 0 {
             tracing::info!(server = pool.server.endpoint, "server accepts connections again");
             pool.failures = 0;
         }
-        self.offer(key);
+        self.offer(ctx, key);
         // There is room for the next dial now.
-        self.supply(server);
-    }
-
-    /// The same, unless a pin holds it.
-    pub(crate) fn release_if_free(&mut self, key: SessionKey) {
-        if self.sessions[key].pins.is_empty() {
-            self.release(key);
-        }
-    }
-
-    /// A session leaves its lease behind, in order.
-    pub(crate) fn release(&mut self, key: SessionKey) {
-        let Some(lease) = self.detach(key) else { return };
-        self.ctx.statistics.totals.pool_returns += 1;
-        self.offer(lease);
-    }
-
-    /// A session leaves a lease that goes on as it is: what only that knows of the session is marked on it. Every lease
-    /// ends either here, or with [`Worker::lose_lease`], or with its session.
-    pub(crate) fn detach(&mut self, key: SessionKey) -> Option<ConnectionKey> {
-        let lease = self.sessions[key].lease?;
-        self.mark_retained(lease, key);
-        self.sessions[key].lease = None;
-        self.pools.connections[lease].holder = None;
-        Some(lease)
+        self.supply(ctx, server);
     }
 }
 
@@ -645,5 +641,31 @@ impl Pools {
         if is_opaque && self.connections[key].greeted.is_mariadb {
             self.connections[key].verify(ctx);
         }
+    }
+}
+
+impl Pools {
+    /// A session leaves its lease behind, in order, unless a pin holds it.
+    pub(crate) fn release_if_free(&mut self, ctx: &mut Context, session: &mut Session) {
+        if session.pins.is_empty() {
+            self.release(ctx, session);
+        }
+    }
+
+    /// A session leaves its lease behind, in order.
+    pub(crate) fn release(&mut self, ctx: &mut Context, session: &mut Session) {
+        let Some(lease) = self.detach(ctx, session) else { return };
+        ctx.statistics.totals.pool_returns += 1;
+        self.offer(ctx, lease);
+    }
+
+    /// A session leaves a lease that goes on as it is: what only that knows of the session is marked on it. Every lease
+    /// ends either here, or with [`Session::lose_lease`], or with its session.
+    pub(crate) fn detach(&mut self, ctx: &mut Context, session: &mut Session) -> Option<ConnectionKey> {
+        let lease = session.lease?;
+        self.mark_retained(ctx, session, lease);
+        session.lease = None;
+        self.connections[lease].holder = None;
+        Some(lease)
     }
 }

@@ -3,6 +3,7 @@
 use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
+use std::collections::VecDeque;
 use weir_protocol::error::ServerError;
 
 use crate::client::session::Phase;
@@ -13,6 +14,21 @@ use crate::worker::keys::SessionKey;
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
+
+/// A place in line. It is left with the end of the wait, whatever that is: whoever has one waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub session: SessionKey,
+    pub socket: SocketId,
+    /// As whom its connection is to be logged in.
+    pub identity: usize,
+    /// Where its statement goes.
+    pub hostgroup: u32,
+    /// The hostgroup of the server for which it is in line.
+    pub served_by: u32,
+    /// Since when it waits.
+    pub since: Nanos,
+}
 
 /// How long sessions wait, by hostgroup.
 #[derive(Debug, Default)]
@@ -95,43 +111,69 @@ impl Worker {
         self.answered_here(key);
     }
 
-    /// When the wait of a session ends, if it is that session and waits.
-    fn wait_deadline(&self, key: SessionKey, socket: SocketId) -> Option<Nanos> {
-        if !self.session_is(key, socket) {
-            return None;
-        }
-        match self.sessions[key].phase {
-            Phase::Waiting(since) => Some(since.saturating_add(self.pools.wait_limit(&self.sessions[key]))),
-            _ => None,
-        }
-    }
-
-    /// When the first wait ends. The queues are in order of arrival, except for sessions that were sent from one to
-    /// another; those are found at the latest when they come to the front.
-    pub(crate) fn first_wait_deadline(&self) -> Nanos {
-        let looked_at = if self.pools.wait_limits.differ { usize::MAX } else { 1 };
-        let queues = self.pools.servers.iter().map(|pool| &pool.waiters).chain([&self.pools.parked]);
-        let waiting = queues.flat_map(|queue| queue.iter().take(looked_at));
-        waiting.filter_map(|(key, socket)| self.wait_deadline(*key, *socket)).min().unwrap_or(Nanos::MAX)
-    }
-
     /// Ends the waits that have reached their limit.
     pub(crate) fn end_waits(&mut self) {
-        let mut due = Vec::new();
-        let queues = self.pools.servers.iter().map(|pool| &pool.waiters).chain([&self.pools.parked]);
-        for queue in queues {
-            for (key, socket) in queue {
-                match self.wait_deadline(*key, *socket) {
-                    Some(deadline) if deadline <= self.ctx.now => due.push((*key, *socket)),
-                    Some(_) if !self.pools.wait_limits.differ => break,
-                    _ => {}
+        for waiter in self.pools.overdue_waiters(self.ctx.now) {
+            if self.is_waiting(waiter.session, waiter.socket) {
+                self.wait_timed_out(waiter.session);
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Its place in line, if it waits.
+    pub(crate) fn waiter(&self) -> Option<Waiter> {
+        let Phase::Waiting(since) = self.phase else { return None };
+        Some(Waiter {
+            session: self.key,
+            socket: self.socket,
+            identity: self.identity,
+            hostgroup: self.execution.hostgroup,
+            served_by: self.execution.served_by,
+            since,
+        })
+    }
+}
+
+impl Pools {
+    /// When a wait ends.
+    fn wait_deadline(&self, waiter: &Waiter) -> Nanos {
+        waiter.since.saturating_add(self.wait_limit(waiter.hostgroup))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &VecDeque<Waiter>> {
+        self.servers.iter().map(|pool| &pool.waiters).chain([&self.parked])
+    }
+
+    /// When the first wait ends. The lines are in order of arrival, except for sessions that were sent from one to
+    /// another; those are found at the latest when they come to the front.
+    pub(crate) fn first_wait_deadline(&self) -> Nanos {
+        let looked_at = if self.wait_limits.differ { usize::MAX } else { 1 };
+        let waiting = self.lines().flat_map(|line| line.iter().take(looked_at));
+        waiting.map(|waiter| self.wait_deadline(waiter)).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Those whose wait has reached its limit.
+    fn overdue_waiters(&self, now: Nanos) -> Vec<Waiter> {
+        let mut overdue = Vec::new();
+        for line in self.lines() {
+            for waiter in line {
+                if self.wait_deadline(waiter) <= now {
+                    overdue.push(*waiter);
+                } else if !self.wait_limits.differ {
+                    break;
                 }
             }
         }
-        for (key, socket) in due {
-            if self.is_waiting(key, socket) {
-                self.wait_timed_out(key);
-            }
+        overdue
+    }
+
+    /// A session that waits goes on under another row of its user.
+    pub(crate) fn renew_waiter(&mut self, session: &Session) {
+        let lines = self.servers.iter_mut().map(|pool| &mut pool.waiters).chain([&mut self.parked]);
+        for waiter in lines.flatten().filter(|waiter| waiter.session == session.key) {
+            waiter.identity = session.identity;
         }
     }
 }
@@ -146,11 +188,11 @@ impl Pools {
 }
 
 impl Pools {
-    fn wait_limit(&self, session: &Session) -> Nanos {
+    fn wait_limit(&self, hostgroup: u32) -> Nanos {
         if !self.wait_limits.differ {
             return self.wait_limits.usual;
         }
-        let group = self.groups.get(&session.execution.hostgroup);
+        let group = self.groups.get(&hostgroup);
         let own = group.and_then(|group| group.holding.as_ref()?.timeout());
         own.map_or(self.wait_limits.usual, |own| own.as_nanos() as Nanos)
     }

@@ -148,7 +148,8 @@ impl Worker {
         let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
         self.ctx.out.abort(self.pools.connections[lease].socket);
         self.pools.connections[lease].holder = None;
-        self.discard(lease, Some(DiscardReason::Lapsed));
+        self.pools.discard(&mut self.ctx, lease, Some(DiscardReason::Lapsed));
+        self.hear();
         self.sessions[holder].lose_lease();
         match file_at {
             Some(sequence) => self.break_off(holder, Some(sequence), error, &message),
@@ -167,13 +168,14 @@ impl Worker {
             let session = &mut self.sessions[holder];
             let since = *session.execution.kept_back_since.get_or_insert(self.ctx.now);
             session.phase = Phase::Waiting(since);
-            self.pools.parked.push_back((holder, session.socket));
+            self.pools.parked.extend(session.waiter());
             self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
             return true;
         }
-        self.detach(holder);
+        self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
         self.sessions[holder].phase = Phase::Waiting(self.ctx.now);
-        self.offer(lease);
+        self.pools.offer(&mut self.ctx, lease);
+        self.hear();
         self.acquire(holder);
         true
     }

@@ -113,10 +113,11 @@ impl Worker {
         if may_have_left_something {
             self.sessions[holder].lose_lease();
             self.pools.connections[key].holder = None;
-            self.discard(key, Some(DiscardReason::Rejected));
+            self.pools.discard(&mut self.ctx, key, Some(DiscardReason::Rejected));
+            self.hear();
         } else {
-            self.detach(holder);
-            self.offer(key);
+            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.offer(&mut self.ctx, key);
         }
         let session = &mut self.sessions[holder];
         session.execution.attempts += 1;
@@ -146,7 +147,8 @@ impl Worker {
         pins.insert(Pins::UNKNOWN_AFTER_ERROR);
         self.sessions[holder].lose_lease();
         self.pools.connections[key].holder = None;
-        self.discard(key, Some(DiscardReason::Rejected));
+        self.pools.discard(&mut self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
         let message = format!("{endpoint} has left its cluster after the last statement");
         self.lost_after_reply(holder, LEASE_LOST, message);
     }
@@ -155,7 +157,8 @@ impl Worker {
     /// with its connection, and the session goes on where statements are taken.
     fn transaction_refused(&mut self, key: ConnectionKey, holder: SessionKey, because: &str) {
         self.pools.connections[key].holder = None;
-        self.discard(key, Some(DiscardReason::Rejected));
+        self.pools.discard(&mut self.ctx, key, Some(DiscardReason::Rejected));
+        self.hear();
         self.sessions[holder].lose_lease();
         let session = &mut self.sessions[holder];
         session.pins.remove(Pins::TRANSACTION);

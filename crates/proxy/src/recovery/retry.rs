@@ -97,7 +97,7 @@ impl Worker {
         if !execution.is_sent {
             return self.acquire(key);
         }
-        self.pools.parked.push_back((key, session.socket));
+        self.pools.parked.extend(session.waiter());
         self.ctx.timers.unpark(self.ctx.now + AGAIN_AFTER_NS);
     }
 }

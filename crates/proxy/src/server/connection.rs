@@ -195,6 +195,19 @@ pub(crate) struct RetainedFor {
     pub what: Retained,
 }
 
+/// A connection was asked for what it knew of a session that has left it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub session: SessionKey,
+    pub socket: SocketId,
+    /// What the connection does not know any more, answered or not.
+    pub what: Retained,
+    /// Answers that are to come.
+    pub answers: u32,
+    /// A question has also set LAST_INSERT_ID() to that of the session that gets the connection.
+    pub gives_id: bool,
+}
+
 bitflags::bitflags! {
     /// What of a session's diagnostics only the connection knows.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -98,7 +98,7 @@ impl Worker {
     fn close_unlike_fresh(&mut self, key: ConnectionKey) -> bool {
         let connection = &mut self.pools.connections[key];
         if connection.stage == Stage::HandingOver {
-            self.dial_instead(key);
+            self.pools.dial_instead(&mut self.ctx, key);
             return false;
         }
         if connection.holder.is_none() {

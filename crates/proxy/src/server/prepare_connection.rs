@@ -26,6 +26,7 @@ impl Worker {
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
     /// leads here again. At the end the work itself is sent.
     pub(crate) fn prepare_connection(&mut self, key: ConnectionKey) {
+        self.hear();
         let connection = &self.pools.connections[key];
         let Some(holder) = connection.holder else { return };
         // The replies that are owed lead here again. What is fetched for another session may go ahead: it changes
@@ -114,7 +115,8 @@ impl Worker {
                 "No database selected",
             );
             self.answered_here(holder);
-            self.release_if_free(holder);
+            self.pools.release_if_free(&mut self.ctx, &mut self.sessions[holder]);
+            self.hear();
         } else {
             let state = prepared.state_to_prepare_in(&connection.state);
             let state = self.ctx.interner.intern(state);
@@ -160,15 +162,14 @@ impl Worker {
 
     /// COM_CHANGE_USER to the same user: the only way back to no default schema.
     fn wipe(&mut self, key: ConnectionKey) {
-        let identity = self.pools.connections[key].identity;
-        let Some(holder) = self.pools.connections[key].holder else { return };
-        self.detach(holder);
+        let ServerConnection { identity, server, holder, .. } = self.pools.connections[key];
+        let Some(holder) = holder else { return };
         let session = &mut self.sessions[holder];
+        self.pools.detach(&mut self.ctx, session);
         session.phase = Phase::Waiting(self.ctx.now);
-        let socket = session.socket;
-        let server = self.pools.connections[key].server;
-        self.pools.servers[server].waiters.push_front((holder, socket));
-        self.change_identity(key, identity);
+        let Some(waiter) = session.waiter() else { return };
+        self.pools.servers[server].waiters.push_front(waiter);
+        self.pools.change_identity(&mut self.ctx, key, identity);
     }
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.

@@ -115,7 +115,7 @@ impl Worker {
     fn login_bytes(&mut self, key: ConnectionKey, bytes: &[u8]) -> Option<usize> {
         let header = Header::parse(bytes)?;
         if header.len > LOGIN_PACKET_BYTES_MAX {
-            self.dial_failed(key, None, "oversized packet during login");
+            self.pools.dial_failed(&mut self.ctx, key, None, "oversized packet during login");
             return Some(bytes.len());
         }
         let end = HEADER_LEN + header.len;
@@ -146,8 +146,10 @@ impl Worker {
                     Purpose::Kill(kill) => self.pools.connections[key].send_kill(&mut self.ctx, kill),
                 }
             }
-            BackendStep::Refused { code, message } => self.dial_failed(key, code, &message),
-            BackendStep::Lacks { missing } => self.break_agreement(key, missing),
+            BackendStep::Refused { code, message } => {
+                self.pools.dial_failed(&mut self.ctx, key, code, &message)
+            }
+            BackendStep::Lacks { missing } => self.pools.break_agreement(&mut self.ctx, key, missing),
         }
         Some(end)
     }
@@ -219,7 +221,7 @@ impl Worker {
             {
                 let socket = self.pools.connections[key].socket;
                 if self.pools.connections[key].expected.is_empty() {
-                    self.now_ready(key, socket);
+                    self.pools.now_ready(&mut self.ctx, key, socket);
                 }
             }
             Expected::Sync(state) => {
@@ -232,7 +234,7 @@ impl Worker {
             Expected::Moving => self.moving_answered(key),
             Expected::Carried => self.carried_set(key),
             Expected::Fetch(fetch) => self.fetched(key, fetch),
-            Expected::Kill => self.kill_sent(key),
+            Expected::Kill => self.pools.kill_sent(&mut self.ctx, key),
             Expected::Leave => self.left_reader(key),
             // The login comes behind it.
             Expected::LeaveRole => {}
@@ -260,7 +262,7 @@ impl Worker {
             self.prepare_connection(key);
         } else if connection.expected.is_empty() && !self.pools.servers[connection.server].idle.contains(&key)
         {
-            self.offer(key);
+            self.pools.offer(&mut self.ctx, key);
         }
     }
 
@@ -348,7 +350,7 @@ impl Worker {
                 connection.discard_reason = Some(DiscardReason::SyncFailed);
             }
             // The role of before would be the next user's.
-            Some(Expected::LeaveRole) => self.dial_instead(key),
+            Some(Expected::LeaveRole) => self.pools.dial_instead(&mut self.ctx, key),
             Some(Expected::Kill) => tracing::info!(server, code, text, "KILL was refused"),
             Some(Expected::Settle(_)) => self.settle_refused(key, ServerError { code, sqlstate }, &text),
             Some(Expected::Moving) => self.moving_refused(key, code, &text),
@@ -480,7 +482,7 @@ impl Worker {
     pub(crate) fn stop_running(&mut self, holder: SessionKey) {
         let stays = !self.sessions[holder].pins.is_empty();
         if !stays {
-            self.detach(holder);
+            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
         }
         self.answered_here(holder);
     }
@@ -496,7 +498,12 @@ impl Worker {
     pub(crate) fn server_gone(&mut self, key: ConnectionKey) {
         let connection = &mut self.pools.connections[key];
         if connection.stage != Stage::Ready || matches!(connection.purpose, Purpose::Kill(_)) {
-            return self.dial_failed(key, None, "the server closed the connection during the login");
+            return self.pools.dial_failed(
+                &mut self.ctx,
+                key,
+                None,
+                "the server closed the connection during the login",
+            );
         }
         let holder = connection.holder.take();
         let server = connection.server;
@@ -506,7 +513,8 @@ impl Worker {
         let lost = self.pools.connections[key].loss_of();
         let breaks_off = self.pools.connections[key].breaks_off();
         let endpoint = self.pools.servers[server].server.endpoint.clone();
-        self.discard(key, None);
+        self.pools.discard(&mut self.ctx, key, None);
+        self.hear();
         let Some(holder) = holder else { return };
         if self.sessions[holder].lease != Some(key) {
             return self.aside_lost(holder, &endpoint);
@@ -547,7 +555,7 @@ impl Worker {
         self.pools.connections[lease].holder = None;
         if is_uploading {
             // The server waits for the rest of a command, or of a file, that will never come.
-            return self.discard(lease, Some(DiscardReason::ClientGone));
+            return self.pools.discard(&mut self.ctx, lease, Some(DiscardReason::ClientGone));
         }
         // However it is given back: what it may have is to be proven gone.
         self.pools.connections[lease].is_suspect |= pins.intersects(Pins::OPAQUE);
@@ -563,12 +571,14 @@ impl Worker {
             let socket = self.pools.connections[lease].socket;
             self.ctx.out.pause(socket, false);
             if self.ctx.snapshot.variables.kill_backend_connection_when_disconnect {
-                self.kill_backend(lease, false);
+                self.pools.kill_backend(&mut self.ctx, lease, false);
             }
         } else if pins.is_empty() && self.pools.connections[lease].expected.is_empty() {
-            self.offer(lease);
+            self.pools.offer(&mut self.ctx, lease);
+            self.hear();
         } else if self.pools.connections[lease].expected.is_empty() {
-            self.recycle(lease, pins);
+            self.pools.recycle(&mut self.ctx, lease, pins);
+            self.hear();
         } else {
             self.pools.connections[lease].discard_reason = Some(DiscardReason::ClientGone);
         }
@@ -578,10 +588,11 @@ impl Worker {
         if let Some(crate::outbox::Owner::Server(key)) = self.ctx.out.owner(socket) {
             if self.pools.connections[key].stage == Stage::HandingOver {
                 // MariaDB takes a second to refuse a COM_CHANGE_USER, and says no to a new connection at once.
-                return self.dial_instead(key);
+                return self.pools.dial_instead(&mut self.ctx, key);
             }
             let timeout = self.ctx.snapshot.variables.connect_timeout_server.as_millis();
-            self.dial_failed(
+            self.pools.dial_failed(
+                &mut self.ctx,
                 key,
                 None,
                 &format!("no connection within {timeout} ms (connect_timeout_server)"),

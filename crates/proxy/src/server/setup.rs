@@ -69,7 +69,7 @@ impl Worker {
         connection.discard_reason = Some(DiscardReason::BrokenReply);
         if connection.stage != Stage::Ready {
             connection.expected.clear();
-            self.dial_failed(key, code, message);
+            self.pools.dial_failed(&mut self.ctx, key, code, message);
         } else if connection.holder.is_some() {
             // A session that is held here must not go on unseen.
             self.server_gone(key);

@@ -196,7 +196,7 @@ impl Worker {
         (connection.row_count, connection.has_conditions) = (None, true);
         // A KILL may be on its way.
         if connection.kills_pending == 0 && connection.expected.is_empty() {
-            self.recycle(key, Pins::empty());
+            self.pools.recycle(&mut self.ctx, key, Pins::empty());
         }
     }
 
@@ -218,7 +218,7 @@ impl Worker {
             self.pools.connections[key].discard_reason = Some(DiscardReason::Stale);
         }
         if !stays {
-            self.detach(holder);
+            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
         }
         self.pools.set_up_again(&mut self.ctx, key, is_opaque);
         self.answered_here(holder);
@@ -231,8 +231,8 @@ impl Worker {
             self.sessions[holder].pins.insert(Pins::ROLE);
             self.pools.set_up_again(&mut self.ctx, key, true);
         } else {
-            self.detach(holder);
-            self.recycle(key, Pins::OPAQUE);
+            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.recycle(&mut self.ctx, key, Pins::OPAQUE);
         }
         self.answered_here(holder);
     }
@@ -349,7 +349,8 @@ impl Worker {
             return self.close_session(holder);
         }
         if !stays {
-            self.release(holder);
+            self.pools.release(&mut self.ctx, &mut self.sessions[holder]);
+            self.hear();
         } else if self.moves_away(holder) {
             return;
         }

@@ -86,7 +86,7 @@ impl Worker {
     fn release_when_idle(&mut self, key: ConnectionKey, holder: SessionKey) {
         let is_idle = matches!(self.sessions[holder].phase, Phase::Idle);
         if is_idle && self.sessions[holder].lease == Some(key) && !self.pools.stays(&self.sessions[holder]) {
-            self.detach(holder);
+            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
         }
     }
 }

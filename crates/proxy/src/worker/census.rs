@@ -47,7 +47,7 @@ impl Worker {
             sessions: self.sessions.len(),
             leases: self.sessions.iter().filter(|(_, session)| session.lease.is_some()).count(),
             busy: self.sessions.iter().filter(|(_, session)| is_busy(&session.phase)).count(),
-            parked: self.pools.parked.iter().filter(|(key, socket)| self.is_waiting(*key, *socket)).count(),
+            parked: self.pools.parked.len(),
             connections: self.pools.connections.len(),
             rule_hits: self.ctx.router.hits().collect(),
             pools: self
@@ -60,11 +60,7 @@ impl Worker {
                     idle: pool.idle.len(),
                     dialing: pool.dialing,
                     handovers: pool.handovers,
-                    waiters: pool
-                        .waiters
-                        .iter()
-                        .filter(|(key, socket)| self.is_waiting(*key, *socket))
-                        .count(),
+                    waiters: pool.waiters.len(),
                 })
                 .collect(),
         }

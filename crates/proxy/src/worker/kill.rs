@@ -14,6 +14,7 @@ use crate::client::own_replies::Outcome;
 use crate::client::session::Asking;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::pool::turns::Turn;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Kill;
@@ -24,10 +25,10 @@ use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::SessionKey;
 
-impl Worker {
+impl Pools {
     /// Sends a KILL against what runs on a connection, over a connection of its own.
-    pub(crate) fn kill_backend(&mut self, key: ConnectionKey, query_only: bool) {
-        let connection = &mut self.pools.connections[key];
+    pub(crate) fn kill_backend(&mut self, ctx: &mut Context, key: ConnectionKey, query_only: bool) {
+        let connection = &mut self.connections[key];
         connection.kills_pending += 1;
         let kill = Kill {
             victim: key,
@@ -36,47 +37,50 @@ impl Worker {
             query_only,
         };
         let (server, identity) = (connection.server, connection.identity);
-        let totals = &mut self.ctx.statistics.totals;
+        let totals = &mut ctx.statistics.totals;
         let count = if query_only { &mut totals.killed_queries } else { &mut totals.killed_connections };
         *count += 1;
-        self.dial_kill(server, identity, kill);
+        self.dial_kill(ctx, server, identity, kill);
     }
 
     /// The server has answered a KILL: it has struck, or never will.
-    pub(crate) fn kill_sent(&mut self, key: ConnectionKey) {
-        let Purpose::Kill(kill) = self.pools.connections[key].purpose else { return };
-        self.discard(key, None);
-        self.kill_over(kill);
+    pub(crate) fn kill_sent(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        let Purpose::Kill(kill) = self.connections[key].purpose else { return };
+        self.discard(ctx, key, None);
+        self.kill_over(ctx, kill);
     }
 
     /// A KILL could not be sent, or was not answered: then it may still strike at any time, and its victim must
     /// not come to anybody else.
-    pub(crate) fn kill_failed(&mut self, kill: Kill, was_sent: bool) {
-        if was_sent && self.pools.connection_is(kill.victim, kill.victim_socket) {
-            self.pools.connections[kill.victim].discard_reason.get_or_insert(DiscardReason::KillAstray);
+    pub(crate) fn kill_failed(&mut self, ctx: &mut Context, kill: Kill, was_sent: bool) {
+        if was_sent && self.connection_is(kill.victim, kill.victim_socket) {
+            self.connections[kill.victim].discard_reason.get_or_insert(DiscardReason::KillAstray);
         }
-        self.kill_over(kill);
+        self.kill_over(ctx, kill);
     }
 
-    fn kill_over(&mut self, kill: Kill) {
-        if !self.pools.connection_is(kill.victim, kill.victim_socket) {
+    fn kill_over(&mut self, ctx: &mut Context, kill: Kill) {
+        if !self.connection_is(kill.victim, kill.victim_socket) {
             return;
         }
-        let victim = &mut self.pools.connections[kill.victim];
+        let victim = &mut self.connections[kill.victim];
         victim.kills_pending -= 1;
         if victim.kills_pending > 0 {
             return;
         }
         if victim.discard_reason == Some(DiscardReason::ClientGone) {
-            return self.discard(kill.victim, Some(DiscardReason::ClientGone));
+            return self.discard(ctx, kill.victim, Some(DiscardReason::ClientGone));
         }
         if victim.holder.is_some() {
-            self.prepare_connection(kill.victim);
+            let (connection, socket) = (kill.victim, kill.victim_socket);
+            self.turns.push_back(Turn::GoOn { connection, socket });
         } else if victim.expected.is_empty() {
-            self.offer(kill.victim);
+            self.offer(ctx, kill.victim);
         }
     }
+}
 
+impl Worker {
     /// A statement has run longer than it may.
     pub(crate) fn statement_timed_out(&mut self, key: SessionKey) {
         let session = &mut self.sessions[key];
@@ -88,7 +92,7 @@ impl Worker {
         let timeout_ms = self.ctx.query_timeout(session) / 1_000_000;
         let (id, program) = (session.id, session.program());
         tracing::warn!(session = id, program, timeout_ms, "statement runs too long: killing it");
-        self.kill_backend(lease, true);
+        self.pools.kill_backend(&mut self.ctx, lease, true);
     }
 
     /// Ends a statement that was killed, or whose time was up, before it had gone out.
@@ -257,7 +261,7 @@ impl Worker {
         if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
             let execution = &mut self.sessions[victim].execution;
             execution.is_killed_unsent = !execution.is_sent;
-            self.kill_backend(lease, true);
+            self.pools.kill_backend(&mut self.ctx, lease, true);
         } else if matches!(session.phase, Phase::Waiting(_) | Phase::Held) {
             self.pools.leave_queues(&self.sessions[victim]);
             self.pools.reply_error(

@@ -26,36 +26,6 @@ const OWN_REPLY_NS: Nanos = 10_000_000_000;
 const WARMED_AT_ONCE: usize = 16;
 
 impl Worker {
-    /// Closes, pings and opens connections.
-    pub(crate) fn look_over_connections(&mut self) {
-        for server in 0..self.pools.servers.len() {
-            let keep = self.pools.idle_to_keep(&self.ctx, server);
-            self.look_over_idle(server, keep);
-            if self.pools.servers[server].server.care.is_warmed {
-                self.warm(server, keep);
-            }
-        }
-    }
-
-    fn look_over_idle(&mut self, server: ServerIndex, keep: usize) {
-        let ping_after = self.ctx.snapshot.variables.ping_interval_server_msec.as_nanos() as Nanos;
-        let surplus = self.pools.servers[server].idle.len().saturating_sub(keep);
-        let takes_work = self.pools.servers[server].takes_work();
-        // From the end, so that what is discarded moves nobody who is still to be looked at.
-        for at in (0..self.pools.servers[server].idle.len()).rev() {
-            let Some(&key) = self.pools.servers[server].idle.get(at) else { continue };
-            let connection = &self.pools.connections[key];
-            let idle_for = self.ctx.now.saturating_sub(connection.idle_since);
-            let is_surplus = at < surplus && idle_for > ping_after;
-            let is_too_old = self.pools.connections[key].is_too_old(&self.ctx);
-            if !takes_work || is_surplus || is_too_old {
-                self.retire(key, if is_too_old { DiscardReason::Aged } else { DiscardReason::Stale });
-            } else if ping_after > 0 && idle_for > ping_after && connection.expected.is_empty() {
-                self.pools.connections[key].ping(&mut self.ctx);
-            }
-        }
-    }
-
     /// A ping may have been answered long ago. One that was not means that nothing else will be, either.
     pub(crate) fn ping_timed_out(&mut self, socket: SocketId) {
         let Some(Owner::Server(key)) = self.ctx.out.owner(socket) else { return };
@@ -110,37 +80,6 @@ impl Worker {
         }
     }
 
-    /// Opens connections in advance, as the user who has one already: whoever else comes can take them over.
-    fn warm(&mut self, server: ServerIndex, keep: usize) {
-        let pool = &self.pools.servers[server];
-        if !pool.takes_work() || pool.failures > 0 {
-            return;
-        }
-        let missing = keep.saturating_sub(pool.open as usize).min(WARMED_AT_ONCE);
-        let is_model = |purpose: Purpose, stage| purpose == Purpose::Pool && stage == Stage::Ready;
-        let model = self
-            .pools
-            .connections
-            .iter()
-            .find(|(_, connection)| {
-                connection.server == server && is_model(connection.purpose, connection.stage)
-            })
-            .map(|(_, connection)| connection.identity);
-        let Some(identity) = model else { return };
-        let is_in =
-            |group: &crate::pool::pools::Group| group.members.iter().any(|member| member.server == server);
-        let Some(hostgroup) = self.pools.groups.iter().find(|(_, group)| is_in(group)).map(|(id, _)| *id)
-        else {
-            return;
-        };
-        for _ in 0..missing {
-            if self.pools.may_open(&self.ctx, server, Some(hostgroup)) != Ok(true) {
-                return;
-            }
-            self.dial_as(server, identity, hostgroup);
-        }
-    }
-
     /// Ends sessions whose transaction takes longer than max_transaction_time, or that are silent in one for
     /// max_transaction_idle_time: what they have locked is in everybody's way. Only sessions with a lease are looked at.
     pub(crate) fn look_over_transactions(&mut self) {
@@ -180,6 +119,65 @@ impl Worker {
 }
 
 impl Pools {
+    /// Closes, pings and opens connections.
+    pub(crate) fn look_over_connections(&mut self, ctx: &mut Context) {
+        for server in 0..self.servers.len() {
+            let keep = self.idle_to_keep(ctx, server);
+            self.look_over_idle(ctx, server, keep);
+            if self.servers[server].server.care.is_warmed {
+                self.warm(ctx, server, keep);
+            }
+        }
+    }
+
+    fn look_over_idle(&mut self, ctx: &mut Context, server: ServerIndex, keep: usize) {
+        let ping_after = ctx.snapshot.variables.ping_interval_server_msec.as_nanos() as Nanos;
+        let surplus = self.servers[server].idle.len().saturating_sub(keep);
+        let takes_work = self.servers[server].takes_work();
+        // From the end, so that what is discarded moves nobody who is still to be looked at.
+        for at in (0..self.servers[server].idle.len()).rev() {
+            let Some(&key) = self.servers[server].idle.get(at) else { continue };
+            let connection = &self.connections[key];
+            let idle_for = ctx.now.saturating_sub(connection.idle_since);
+            let is_surplus = at < surplus && idle_for > ping_after;
+            let is_too_old = self.connections[key].is_too_old(ctx);
+            if !takes_work || is_surplus || is_too_old {
+                self.retire(ctx, key, if is_too_old { DiscardReason::Aged } else { DiscardReason::Stale });
+            } else if ping_after > 0 && idle_for > ping_after && connection.expected.is_empty() {
+                self.connections[key].ping(ctx);
+            }
+        }
+    }
+
+    /// Opens connections in advance, as the user who has one already: whoever else comes can take them over.
+    fn warm(&mut self, ctx: &mut Context, server: ServerIndex, keep: usize) {
+        let pool = &self.servers[server];
+        if !pool.takes_work() || pool.failures > 0 {
+            return;
+        }
+        let missing = keep.saturating_sub(pool.open as usize).min(WARMED_AT_ONCE);
+        let is_model = |purpose: Purpose, stage| purpose == Purpose::Pool && stage == Stage::Ready;
+        let model = self
+            .connections
+            .iter()
+            .find(|(_, connection)| {
+                connection.server == server && is_model(connection.purpose, connection.stage)
+            })
+            .map(|(_, connection)| connection.identity);
+        let Some(identity) = model else { return };
+        let is_in =
+            |group: &crate::pool::pools::Group| group.members.iter().any(|member| member.server == server);
+        let Some(hostgroup) = self.groups.iter().find(|(_, group)| is_in(group)).map(|(id, _)| *id) else {
+            return;
+        };
+        for _ in 0..missing {
+            if self.may_open(ctx, server, Some(hostgroup)) != Ok(true) {
+                return;
+            }
+            self.dial_as(ctx, server, identity, hostgroup);
+        }
+    }
+
     /// This worker's part of free_connections_pct of a server's max_connections.
     fn idle_to_keep(&self, ctx: &Context, server: ServerIndex) -> usize {
         let server = &self.servers[server].server;

@@ -97,7 +97,7 @@ impl Worker {
     pub fn connected(&mut self, socket: SocketId, result: std::io::Result<()>, now: Nanos) {
         self.ctx.now = now;
         if let (Some(Owner::Server(key)), Err(error)) = (self.ctx.out.owner(socket), result) {
-            self.dial_failed(key, None, &error.to_string());
+            self.pools.dial_failed(&mut self.ctx, key, None, &error.to_string());
         }
         self.run_runnable();
     }
@@ -115,7 +115,7 @@ impl Worker {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
             Some(Owner::Server(key)) if self.pools.connections[key].login.is_some() => {
-                self.dial_failed(key, None, &format!("TLS: {reason}"));
+                self.pools.dial_failed(&mut self.ctx, key, None, &format!("TLS: {reason}"));
                 self.run_runnable();
             }
             _ => self.closed(socket, now),
@@ -152,8 +152,8 @@ impl Worker {
             Message::Client(..) | Message::Listen(..) | Message::Wake | Message::Barrier(_) => {}
             Message::Checked(socket, verdict) => self.password_checked(socket, verdict),
             Message::Snapshot(snapshot) => self.take_snapshot(snapshot),
-            Message::Wanted { endpoint, by } => self.connection_wanted(&endpoint, by),
-            Message::Credit { server } => self.credit_given(&server),
+            Message::Wanted { endpoint, by } => self.pools.connection_wanted(&mut self.ctx, &endpoint, by),
+            Message::Credit { server } => self.pools.credit_given(&mut self.ctx, &server),
             Message::Kill { victims, query_only, user, by } => {
                 self.kill_asked(victims, query_only, &user, by);
             }
@@ -201,12 +201,19 @@ impl Worker {
         self.draining_until.is_some() && self.sessions.is_empty()
     }
 
-    /// Takes up sessions that an event has set free, one after the other: a chain of sessions that hand on a
+    /// Gives those who have waited their turn, and takes up sessions that an event has set free, one after the other: a chain of sessions that hand on a
     /// connection must not become a chain of calls.
     pub(crate) fn run_runnable(&mut self) {
-        while let Some((key, socket)) = self.ctx.runnable.pop_front() {
-            if self.session_is(key, socket) {
-                self.advance(key);
+        loop {
+            self.hear();
+            if let Some(turn) = self.pools.turns.pop_front() {
+                self.take_turn(turn);
+            } else if let Some((key, socket)) = self.ctx.runnable.pop_front() {
+                if self.session_is(key, socket) {
+                    self.advance(key);
+                }
+            } else {
+                break;
             }
         }
     }

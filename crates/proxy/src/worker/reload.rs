@@ -53,14 +53,15 @@ impl Worker {
         self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
         self.pools.update_readings(&mut self.ctx);
         self.renew_accounts();
-        self.close_unwanted();
+        self.pools.close_unwanted(&mut self.ctx);
+        self.hear();
         self.cut_gone();
         self.leave_silent();
         self.move_sessions();
         self.unpark();
         // What waits for a writer must not get a connection to one that is a reader now.
         for server in 0..self.pools.servers.len() {
-            self.reroute_waiters(server);
+            self.pools.reroute_waiters(server);
         }
     }
 
@@ -154,6 +155,9 @@ impl Worker {
                     current.clients.fetch_add(1, Ordering::Relaxed);
                     session.identity = self.pools.identities.of(current, session.capabilities);
                     session.account = Some(current.clone());
+                    if matches!(session.phase, Phase::Waiting(_)) {
+                        self.pools.renew_waiter(session);
+                    }
                 }
                 None => {
                     session.account = None;
@@ -220,21 +224,21 @@ impl Worker {
             }
         }
     }
+}
 
-    fn close_unwanted(&mut self) {
-        for server in 0..self.pools.servers.len() {
-            let idle = self.pools.servers[server].idle.clone();
-            let is_wanted = self.pools.servers[server].takes_work();
+impl Pools {
+    fn close_unwanted(&mut self, ctx: &mut Context) {
+        for server in 0..self.servers.len() {
+            let idle = self.servers[server].idle.clone();
+            let is_wanted = self.servers[server].takes_work();
             for key in idle {
-                if !is_wanted || self.pools.is_stale(&self.ctx, key) {
-                    self.retire(key, DiscardReason::Stale);
+                if !is_wanted || self.is_stale(ctx, key) {
+                    self.retire(ctx, key, DiscardReason::Stale);
                 }
             }
         }
     }
-}
 
-impl Pools {
     /// The members of a hostgroup as they are now. One that comes back begins slowly.
     fn members(
         &self,

@@ -143,7 +143,7 @@ impl Worker {
         let retries = self.pools.servers.iter().map(|pool| pool.supply_at.min(pool.lapses_at()));
         first
             .chain(retries)
-            .chain([timers.look_over_at, timers.unpark_at, self.first_wait_deadline()])
+            .chain([timers.look_over_at, timers.unpark_at, self.pools.first_wait_deadline()])
             .min()
             .unwrap_or(Nanos::MAX)
     }
@@ -169,7 +169,7 @@ impl Worker {
         for server in 0..self.pools.servers.len() {
             if self.pools.servers[server].supply_at <= now {
                 self.pools.servers[server].supply_at = Nanos::MAX;
-                self.retry_supply(server);
+                self.pools.retry_supply(&mut self.ctx, server);
             }
         }
         while let Some(due) = pop_first(&mut self.ctx.timers.held, now) {
@@ -221,7 +221,8 @@ impl Worker {
         self.move_sessions();
         self.end_grace();
         self.give_up_hung();
-        self.look_over_connections();
+        self.pools.look_over_connections(&mut self.ctx);
+        self.hear();
         if self.ctx.timers.round.is_multiple_of(IDLE_ROUNDS) {
             self.close_silent_sessions();
         }

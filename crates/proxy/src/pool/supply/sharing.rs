@@ -11,75 +11,78 @@ use weir_topology::ServerShared;
 use super::{Nanos, RETRY_FIRST_NS};
 use crate::pool::pools::Pool;
 use crate::shared::Message;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
 
 /// An idle connection that has not been needed for so long may go to another worker.
 const SPARE_AFTER_NS: Nanos = 50_000_000;
 
-impl Worker {
+impl Pools {
     /// This worker has its waiters too, but holds more than its share while another worker asks.
-    pub(crate) fn gives_way(&mut self, server: ServerIndex, key: ConnectionKey) -> bool {
+    pub(crate) fn gives_way(&mut self, ctx: &mut Context, server: ServerIndex, key: ConnectionKey) -> bool {
         // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
-        let has_served = self.pools.connections[key].has_served;
-        has_served && self.pools.exceeds_share(&self.ctx, server) && self.give_to_other_worker(server, key)
+        let has_served = self.connections[key].has_served;
+        has_served && self.exceeds_share(ctx, server) && self.give_to_other_worker(ctx, server, key)
     }
 
     /// Closes a connection and passes the right to open one on to a worker that asked for it. Where a session's
     /// diagnostics are to be fetched first, the connection is offered again afterwards. False if nobody asks.
-    pub(crate) fn give_to_other_worker(&mut self, server: ServerIndex, key: ConnectionKey) -> bool {
-        let Some(by) = self.pools.servers[server].wanted_by.iter().next().copied() else { return false };
-        self.fetch_retained(key, SessionKey::MAX);
-        if !self.pools.connections[key].expected.is_empty() {
+    pub(crate) fn give_to_other_worker(
+        &mut self,
+        ctx: &mut Context,
+        server: ServerIndex,
+        key: ConnectionKey,
+    ) -> bool {
+        let Some(by) = self.servers[server].wanted_by.iter().next().copied() else { return false };
+        self.tell_of_retained(ctx, key);
+        if !self.connections[key].expected.is_empty() {
             return true;
         }
-        let pool = &mut self.pools.servers[server];
+        let pool = &mut self.servers[server];
         pool.wanted_by.remove(&by);
         pool.open -= 1;
         let server = pool.server.shared.clone();
-        self.pools.connections[key].has_credit = false;
-        self.discard(key, None);
-        self.ctx.shared.mailboxes[by].send(Message::Credit { server });
+        self.connections[key].has_credit = false;
+        self.discard(ctx, key, None);
+        ctx.shared.mailboxes[by].send(Message::Credit { server });
         true
     }
 
     /// Another worker asks.
-    pub(crate) fn connection_wanted(&mut self, endpoint: &str, by: usize) {
-        let Some(server) = self.pools.server_index(endpoint) else { return };
-        self.pools.servers[server].wanted_by.insert(by);
+    pub(crate) fn connection_wanted(&mut self, ctx: &mut Context, endpoint: &str, by: usize) {
+        let Some(server) = self.server_index(endpoint) else { return };
+        self.servers[server].wanted_by.insert(by);
         // The one that has been idle for longest; asked again and again, this worker can spare it some time.
-        if let Some(&key) = self.pools.servers[server].idle.first()
-            && self.pools.can_spare(&self.ctx, server, key)
+        if let Some(&key) = self.servers[server].idle.first()
+            && self.can_spare(ctx, server, key)
         {
-            self.pools.servers[server].idle.remove(0);
-            self.give_to_other_worker(server, key);
+            self.servers[server].idle.remove(0);
+            self.give_to_other_worker(ctx, server, key);
         }
     }
 
     /// Another worker has given way.
-    pub(crate) fn credit_given(&mut self, shared: &Arc<ServerShared>) {
+    pub(crate) fn credit_given(&mut self, ctx: &mut Context, shared: &Arc<ServerShared>) {
         let is_it = |pool: &Pool| pool.is_current && Arc::ptr_eq(&pool.server.shared, shared);
-        let Some(server) = self.pools.servers.iter().position(is_it) else {
+        let Some(server) = self.servers.iter().position(is_it) else {
             // Of a server that is gone, or is at another address by now.
             shared.connections_open.fetch_sub(1, Ordering::AcqRel);
             return;
         };
-        let pool = &mut self.pools.servers[server];
+        let pool = &mut self.servers[server];
         pool.has_asked = false;
         if pool.waiters.len() > (pool.dialing + pool.handovers) as usize && pool.is_current {
-            self.dial(server);
+            self.dial(ctx, server);
         } else {
             pool.server.close_one();
         }
-        self.supply(server);
+        self.supply(ctx, server);
     }
 
     /// The right to one more connection may have become free: try again, and ask again.
-    pub(crate) fn retry_supply(&mut self, server: ServerIndex) {
-        self.pools.servers[server].has_asked = false;
-        self.supply(server);
+    pub(crate) fn retry_supply(&mut self, ctx: &mut Context, server: ServerIndex) {
+        self.servers[server].has_asked = false;
+        self.supply(ctx, server);
     }
 }
 
