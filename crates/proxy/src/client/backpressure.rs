@@ -4,16 +4,15 @@ use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::outbox::BACKLOG_HIGH_BYTES;
 use crate::pool::pools::Pools;
-use crate::worker::Worker;
 use crate::worker::context::Context;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
-impl Worker {
+impl Work<'_> {
     /// Everything queued for a client has been sent: its server may go on, and so may its next command.
-    pub(crate) fn client_drained(&mut self, key: SessionKey) {
-        let session = &self.sessions[key];
+    pub(crate) fn client_drained(&mut self) {
+        let session = &*self.session;
         if matches!(session.phase, Phase::Closing) {
-            return self.forget_session(key);
+            return self.forget();
         }
         if let Some(lease) = session.lease {
             let socket = self.pools.connections[lease].socket;
@@ -22,7 +21,7 @@ impl Worker {
         if matches!(session.phase, Phase::Idle) {
             let socket = session.socket;
             self.ctx.out.pause(socket, false);
-            self.ctx.runnable.push_back((key, socket));
+            self.ctx.runnable.push_back((self.session.key, socket));
         }
     }
 }

@@ -16,8 +16,7 @@ use crate::client::session::Execution;
 use crate::client::session::Phase;
 use crate::plan::route::Routed;
 use crate::server::connection::Retained;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// A command longer than this is not kept in memory: it flows to the server as it comes.
 pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
@@ -25,132 +24,128 @@ pub(crate) const COMMAND_BYTES_KEPT: usize = 1 << 20;
 /// Passwords that a client may try on one connection with COM_CHANGE_USER (MariaDB 10.11).
 const CHANGES_REFUSED_MAX: u8 = 3;
 
-impl Worker {
+impl Work<'_> {
     /// Takes up the next command of an idle session. False when there is none, or it has to wait.
-    pub(crate) fn next_command(&mut self, key: SessionKey) -> bool {
-        let session = &self.sessions[key];
+    pub(crate) fn next_command(&mut self) -> bool {
+        let session = &*self.session;
         if session.fetching > 0 {
             return false; // its diagnostics are on their way from the connection that it had
         }
-        if !self.skips_rest(key) {
+        if !self.skips_rest() {
             return false;
         }
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let Some(header) = Header::parse(&session.inbox) else {
-            if self.draining_until.is_some() && self.drains(session) {
-                self.close_session(key);
+            if self.ctx.drain.until.is_some() && self.ctx.drain.ends(session) {
+                self.close_session();
             }
             return false;
         };
         if header.seq != 0 {
-            self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            self.fail_session(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
             return false;
         }
-        if self.sessions[key].must_read_first(&mut self.ctx)
-            || self.pools.must_send_first(&mut self.ctx, &self.sessions[key])
-        {
+        if self.session.must_read_first(self.ctx) || self.pools.must_send_first(self.ctx, self.session) {
             return false; // a client that only sends must not have Weir keep the replies to all of it
         }
-        let session = &self.sessions[key];
+        let session = &*self.session;
         if header.len > COMMAND_BYTES_KEPT {
-            return self.begin_upload(key, header);
+            return self.begin_upload(header);
         }
         let end = HEADER_LEN + header.len;
         if session.inbox.len() < end {
             return false;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         session.command_bytes = end;
         session.last_active_at = self.ctx.now;
-        self.dispatch(key)
+        self.dispatch()
     }
 
     /// Answers the command at the front of the inbox, or starts it on a server. True when it is answered.
-    pub(crate) fn dispatch(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn dispatch(&mut self) -> bool {
+        let session = &mut *self.session;
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let command = payload.first().and_then(|code| Command::parse(*code));
         let code = payload.first().copied().unwrap_or(0);
         session.execution.reset(self.ctx.now);
         session.execution.code = code;
         self.ctx.count_command(command);
-        if self.gives_pending_error(key, command) {
-            return matches!(self.sessions.get(key), Some(session) if matches!(session.phase, Phase::Idle));
+        if self.gives_pending_error(command) {
+            return matches!(self.session.phase, Phase::Idle);
         }
-        self.sessions[key].name_last_prepared(&self.ctx, command);
-        let session = &mut self.sessions[key];
+        self.session.name_last_prepared(self.ctx, command);
+        let session = &mut *self.session;
         match command {
-            Some(Command::Query) => return self.take_query_attributes(key) && self.query(key),
-            Some(Command::StmtPrepare) => return self.prepare(key),
-            Some(Command::StmtExecute) => return self.execute(key),
-            Some(Command::StmtClose) => self.close_statement(key),
-            Some(Command::StmtReset) => return self.reset_statement(key),
-            Some(Command::StmtSendLongData) => return self.long_data(key),
-            Some(Command::StmtFetch) => return self.fetch(key),
+            Some(Command::Query) => return self.take_query_attributes() && self.query(),
+            Some(Command::StmtPrepare) => return self.prepare(),
+            Some(Command::StmtExecute) => return self.execute(),
+            Some(Command::StmtClose) => self.close_statement(),
+            Some(Command::StmtReset) => return self.reset_statement(),
+            Some(Command::StmtSendLongData) => return self.long_data(),
+            Some(Command::StmtFetch) => return self.fetch(),
             Some(Command::Ping) => {
                 session.row_count = 0;
-                self.sessions[key].reply_ok(&mut self.ctx);
+                self.session.reply_ok(self.ctx);
             }
             Some(Command::InitDb) if session.is_schema_locked() => {
-                self.pools.refuse_schema(&mut self.ctx, &mut self.sessions[key])
+                self.pools.refuse_schema(self.ctx, self.session)
             }
             Some(Command::InitDb) => {
                 session.execution.kind = CommandKind::InitDb;
-                return self.start(key);
+                return self.start();
             }
-            Some(Command::ResetConnection) => return self.reset_connection(key),
-            Some(Command::ChangeUser) => return self.change_user(key),
-            Some(Command::FieldList) => return self.field_list(key),
-            Some(Command::SetOption) => return self.set_option(key),
-            Some(Command::ProcessInfo) => return self.process_info(key),
-            Some(Command::ProcessKill) => return self.process_kill(key),
-            Some(Command::Statistics) => self.statistics(key),
+            Some(Command::ResetConnection) => return self.reset_connection(),
+            Some(Command::ChangeUser) => return self.change_user(),
+            Some(Command::FieldList) => return self.field_list(),
+            Some(Command::SetOption) => return self.set_option(),
+            Some(Command::ProcessInfo) => return self.process_info(),
+            Some(Command::ProcessKill) => return self.process_kill(),
+            Some(Command::Statistics) => self.statistics(),
             Some(Command::Quit) => {
-                self.sessions[key].audit(&mut self.ctx, AuditKind::Quit, "");
-                self.close_session(key);
+                self.session.audit(self.ctx, AuditKind::Quit, "");
+                self.close_session();
                 return false;
             }
-            other => self.pools.refuse_command(&mut self.ctx, &mut self.sessions[key], other),
+            other => self.pools.refuse_command(self.ctx, self.session, other),
         }
-        self.command_done(key);
+        self.command_done();
         true
     }
 
     /// COM_QUERY.
-    pub(crate) fn query(&mut self, key: SessionKey) -> bool {
-        self.sessions[key].digest_command(&mut self.ctx);
-        if self.route(key, None) == Routed::Ended {
+    pub(crate) fn query(&mut self) -> bool {
+        self.session.digest_command(self.ctx);
+        if self.route(None) == Routed::Ended {
             return false;
         }
-        let mut statement = self.pools.scan_command(&self.ctx, &mut self.sessions[key]);
-        let session = &mut self.sessions[key];
+        let mut statement = self.pools.scan_command(self.ctx, self.session);
+        let session = &mut *self.session;
         // Only the beginning of a long text has been looked at. One that does little by itself is not that long for nothing.
         let may_hide_more = matches!(statement.access, Access::Control | Access::Inspect);
         statement.multi |= session.upload.is_some() && may_hide_more;
         session.execution.kind = CommandKind::Query;
         session.execution.statement = statement;
         session.execution.is_read = statement.access == Access::Read;
-        let is_surely_read = self.sessions[key].is_surely_read(&self.ctx);
-        let session = &mut self.sessions[key];
+        let is_surely_read = self.session.is_surely_read(self.ctx);
+        let session = &mut *self.session;
         // FOUND_ROWS() may be asked for in a statement that writes.
         session.execution.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
         match statement.kind {
             Kind::Use if session.is_schema_locked() && !statement.multi => {
-                self.pools.refuse_schema(&mut self.ctx, &mut self.sessions[key]);
-                self.answered_here(key);
+                self.pools.refuse_schema(self.ctx, self.session);
+                self.answered_here();
                 return false;
             }
-            Kind::SetTransaction
-                if self.pools.announces_read_only(&mut self.ctx, &mut self.sessions[key]).is_some() =>
-            {
-                self.answered_here(key);
+            Kind::SetTransaction if self.pools.announces_read_only(self.ctx, self.session).is_some() => {
+                self.answered_here();
                 return false;
             }
-            Kind::Begin | Kind::StartTransactionReadOnly => self.sessions[key].plan_read_only(&self.ctx),
+            Kind::Begin | Kind::StartTransactionReadOnly => self.session.plan_read_only(self.ctx),
             _ => {}
         }
-        let asks_for_plan = self.sessions[key].asks_for_plan(&self.ctx);
-        let session = &mut self.sessions[key];
+        let asks_for_plan = self.session.asks_for_plan(self.ctx);
+        let session = &mut *self.session;
         let special = Uses::CONNECTION_ID
             | Uses::ROW_COUNT
             | Uses::FOUND_ROWS
@@ -166,27 +161,27 @@ impl Worker {
             if session.upload.is_some() {
                 let message = "A statement that asks for what Weir itself knows of the session \
                     (CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), SHOW WARNINGS, KILL) is too long";
-                self.fail_session(key, error::NET_PACKET_TOO_LARGE, message);
+                self.fail_session(error::NET_PACKET_TOO_LARGE, message);
                 return false;
             }
-            match self.answer_or_rewrite(key) {
+            match self.answer_or_rewrite() {
                 crate::client::own_replies::Outcome::Answered => {
-                    self.answered_here(key);
+                    self.answered_here();
                     return false;
                 }
                 crate::client::own_replies::Outcome::Asked => return false,
                 crate::client::own_replies::Outcome::Run => {}
             }
         }
-        self.start(key)
+        self.start()
     }
 
     /// COM_RESET_CONNECTION: on the lease if the session is pinned to one, else nothing needs a server.
-    fn reset_connection(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    fn reset_connection(&mut self) -> bool {
+        let session = &mut *self.session;
         if session.lease.is_some() {
             session.execution.kind = CommandKind::Reset;
-            return self.start(key);
+            return self.start();
         }
         if let Some(retained_on) = session.retained_on
             && self.pools.connections[retained_on]
@@ -194,35 +189,30 @@ impl Worker {
                 .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
         {
             // It stays over a reset.
-            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
-            self.sessions[key].begin_again(&mut self.ctx);
+            self.pools.fetch_retained(self.ctx, self.session, retained_on);
+            self.session.begin_again(self.ctx);
             return false;
         }
-        self.pools.finish_reset(&mut self.ctx, &mut self.sessions[key]);
-        self.sessions[key].reply_ok(&mut self.ctx);
-        self.command_done(key);
+        self.pools.finish_reset(self.ctx, self.session);
+        self.session.reply_ok(self.ctx);
+        self.command_done();
         true
     }
 
     /// COM_CHANGE_USER: a new login on an open connection.
-    fn change_user(&mut self, key: SessionKey) -> bool {
-        if self.sessions[key].refused_changes >= CHANGES_REFUSED_MAX {
-            self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
-                error::UNKNOWN_COM_ERROR,
-                "Unknown command",
-            );
-            self.command_done(key);
+    fn change_user(&mut self) -> bool {
+        if self.session.refused_changes >= CHANGES_REFUSED_MAX {
+            self.pools.reply_error(self.ctx, self.session, error::UNKNOWN_COM_ERROR, "Unknown command");
+            self.command_done();
             return true;
         }
-        if let Some(lease) = self.sessions[key].lease.take() {
+        if let Some(lease) = self.session.lease.take() {
             self.pools.connections[lease].holder = None;
-            self.pools.recycle(&mut self.ctx, lease, self.sessions[key].pins.pins());
+            self.pools.recycle(self.ctx, lease, self.session.pins.pins());
         }
-        self.pools.forget_retained(&mut self.sessions[key]);
+        self.pools.forget_retained(self.session);
         let plugin = crate::client::connection::default_plugin(&self.ctx.snapshot.variables);
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let mut login = Box::new(weir_session::login::ClientLogin::new(
             session.capabilities,
             plugin,
@@ -236,11 +226,11 @@ impl Worker {
         match login.change_user(&payload, session.capabilities, &mut reply) {
             Ok(()) => {
                 session.phase = Phase::Login(login);
-                self.ctx.out.send(self.sessions[key].socket, &reply);
+                self.ctx.out.send(self.session.socket, &reply);
                 true
             }
             Err(_) => {
-                self.fail_session(key, error::UNKNOWN_COM_ERROR, "Unknown command");
+                self.fail_session(error::UNKNOWN_COM_ERROR, "Unknown command");
                 false
             }
         }

@@ -30,6 +30,7 @@ use crate::session_id;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// A login packet larger than this is refused.
 const LOGIN_PACKET_BYTES_MAX: usize = 64 << 10;
@@ -68,13 +69,13 @@ struct Arrival<'l> {
 impl Worker {
     /// Greets a new client.
     pub(crate) fn greet(&mut self, peer: Peer, listener: &Arc<Listener>) -> Option<SocketId> {
-        if self.draining_until.is_some() {
+        if self.ctx.drain.until.is_some() {
             return None;
         }
         let id = self.new_id();
         let key = self.sessions.vacant_key();
         let socket = self.ctx.out.open(Owner::Session(key));
-        self.ids.insert(id, key);
+        self.ctx.ids.insert(id, key);
         self.ctx.statistics.totals.clients_accepted += 1;
         let offered = self.pools.offered(&self.ctx);
         let variables = &self.ctx.snapshot.variables;
@@ -92,7 +93,11 @@ impl Worker {
             .login_started(socket, self.ctx.now + variables.connect_timeout_client.as_nanos() as Nanos);
         let clients = self.ctx.shared.clients.fetch_add(1, Ordering::Relaxed);
         if clients >= variables.max_connections {
-            self.refuse_login(key, error::CON_COUNT_ERROR, "Too many connections", Refusal::MaxConnections);
+            self.work(key).refuse_login(
+                error::CON_COUNT_ERROR,
+                "Too many connections",
+                Refusal::MaxConnections,
+            );
         }
         Some(socket)
     }
@@ -103,26 +108,28 @@ impl Worker {
         loop {
             self.next_session = self.next_session % session_id::numbers_max(workers) + 1;
             let id = session_id::of(self.next_session, self.ctx.worker, workers);
-            if !self.ids.contains_key(&id) {
+            if !self.ctx.ids.contains_key(&id) {
                 return id;
             }
         }
     }
+}
 
-    pub(crate) fn client_data(&mut self, key: SessionKey, bytes: &mut [u8]) {
+impl Work<'_> {
+    pub(crate) fn client_data(&mut self, bytes: &mut [u8]) {
         self.ctx.statistics.totals.client_bytes_received += bytes.len() as u64;
-        let session = &self.sessions[key];
+        let session = &*self.session;
         match &session.phase {
             Phase::Closing => return,
             Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
-                return self.flow(key, bytes);
+                return self.flow(bytes);
             }
-            Phase::Running if session.infile.is_some() => return self.send_file(key, bytes),
+            Phase::Running if session.infile.is_some() => return self.send_file(bytes),
             // A batch of events may hold the request for TLS and what follows it.
             Phase::Login(_) if session.is_tls && self.ctx.out.add_to_tls(session.socket, bytes) => return,
             _ => {}
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         session.inbox.extend_from_slice(bytes);
         // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
         let is_busy = match &session.phase {
@@ -130,24 +137,24 @@ impl Worker {
             Phase::Login(login) => login.is_checking(),
             _ => true,
         };
-        let waits = is_busy || self.sessions[key].must_read_first(&mut self.ctx);
-        let session = &self.sessions[key];
+        let waits = is_busy || self.session.must_read_first(self.ctx);
+        let session = &*self.session;
         if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
             let socket = session.socket;
             self.ctx.out.pause(socket, true);
         }
         if !waits {
-            self.advance(key);
+            self.advance();
         }
     }
 
     /// Takes up whatever a session can do now.
-    pub(crate) fn advance(&mut self, key: SessionKey) {
+    pub(crate) fn advance(&mut self) {
         loop {
-            let Some(session) = self.sessions.get(key) else { return };
+            let session = &*self.session;
             let goes_on = match session.phase {
-                Phase::Login(_) => self.login_packet(key),
-                Phase::Idle => self.next_command(key),
+                Phase::Login(_) => self.login_packet(),
+                Phase::Idle => self.next_command(),
                 Phase::Running => {
                     // It may have waited for diagnostics from another connection.
                     if let Some(lease) = session.lease {
@@ -164,14 +171,14 @@ impl Worker {
     }
 
     /// Handles one packet of a login, if it is there whole.
-    fn login_packet(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    fn login_packet(&mut self) -> bool {
+        let session = &mut *self.session;
         if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
             return false;
         }
         let Some(header) = Header::parse(&session.inbox) else { return false };
         if header.len > LOGIN_PACKET_BYTES_MAX {
-            self.refuse_login(key, error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
+            self.refuse_login(error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
             return false;
         }
         let end = HEADER_LEN + header.len;
@@ -198,16 +205,16 @@ impl Worker {
         if !reply.is_empty() {
             self.ctx.out.send(socket, &reply);
         }
-        self.login_step(key, step)
+        self.login_step(step)
     }
 
     /// What comes of a packet of a login, or of the check of its password; true if it goes on at once.
-    fn login_step(&mut self, key: SessionKey, step: LoginStep) -> bool {
-        let socket = self.sessions[key].socket;
+    fn login_step(&mut self, step: LoginStep) -> bool {
+        let socket = self.session.socket;
         match step {
             LoginStep::Wait => true,
             LoginStep::StartTls => {
-                let session = &mut self.sessions[key];
+                let session = &mut *self.session;
                 session.is_tls = true;
                 let leftover = std::mem::take(&mut session.inbox);
                 self.ctx.out.order(Order::StartTls(socket, leftover));
@@ -218,13 +225,15 @@ impl Worker {
                 false
             }
             LoginStep::Refused(error, message, reason) => {
-                self.refuse_login(key, error, &message, reason);
+                self.refuse_login(error, &message, reason);
                 false
             }
-            LoginStep::Verified(verified) => self.logged_in(key, *verified),
+            LoginStep::Verified(verified) => self.logged_in(*verified),
         }
     }
+}
 
+impl Worker {
     /// The check that a login waits for is done.
     pub(crate) fn password_checked(&mut self, socket: SocketId, verdict: Verdict) {
         let Some(Owner::Session(key)) = self.ctx.out.owner(socket) else { return };
@@ -233,31 +242,33 @@ impl Worker {
             return;
         }
         let step = login.checked(verdict);
-        if self.login_step(key, step) {
-            self.advance(key);
+        if self.work(key).login_step(step) {
+            self.work(key).advance();
         }
     }
+}
 
+impl Work<'_> {
     /// The client is who it says: the session begins. Also after COM_CHANGE_USER.
-    fn logged_in(&mut self, key: SessionKey, verified: Verified) -> bool {
+    fn logged_in(&mut self, verified: Verified) -> bool {
         let account = self.ctx.snapshot.users.get(&verified.user).cloned();
         // A check takes time: the configuration may be another one by now, and the proof worth nothing.
         let Some(account) = account.filter(|account| account.has_passwords(&verified.shown)) else {
             let user = String::from_utf8_lossy(&verified.user);
             let message =
                 format!("Access denied for user '{user}': its password was changed during the login");
-            self.refuse_login(key, error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
+            self.refuse_login(error::ACCESS_DENIED, &message, Refusal::PasswordChanged);
             return false;
         };
         account.learn(verified.credential);
-        let hostgroup = self.sessions[key].listener.hostgroup.unwrap_or(account.user.default_hostgroup);
-        let collation = self.pools.collation_for_login(&self.ctx, verified.collation, hostgroup);
+        let hostgroup = self.session.listener.hostgroup.unwrap_or(account.user.default_hostgroup);
+        let collation = self.pools.collation_for_login(self.ctx, verified.collation, hostgroup);
         if !collation.is_for_clients() {
             let message = format!(
                 "Variable 'character_set_client' can't be set to the value of '{}'",
                 collation.charset
             );
-            self.refuse_login(key, error::WRONG_VALUE_FOR_VAR, &message, Refusal::CharacterSet);
+            self.refuse_login(error::WRONG_VALUE_FOR_VAR, &message, Refusal::CharacterSet);
             return false;
         }
         let clients = account.clients.fetch_add(1, Ordering::Relaxed);
@@ -267,10 +278,10 @@ impl Worker {
                 "User '{}' has exceeded the 'max_user_connections' resource (current value: {})",
                 account.user.username, account.user.max_connections
             );
-            self.refuse_login(key, USER_LIMIT_REACHED, &message, Refusal::MaxUserConnections);
+            self.refuse_login(USER_LIMIT_REACHED, &message, Refusal::MaxUserConnections);
             return false;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         if let Some(before) = session.account.take() {
             before.clients.fetch_sub(1, Ordering::Relaxed);
         }
@@ -285,29 +296,29 @@ impl Worker {
             (schema, _) => schema.to_vec(),
         };
         let state = State::at_login(&schema, collation);
-        let state = self.ctx.interner.intern(self.pools.with_user_defaults(&self.ctx, &account, state));
-        let identity = self.pools.identities.of(&account, self.sessions[key].capabilities);
-        let session = &mut self.sessions[key];
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
+        let identity = self.pools.identities.of(&account, self.session.capabilities);
+        let session = &mut *self.session;
         session.program = verified.program;
         session.login_collation = collation;
         session.account = Some(account);
         session.identity = identity;
         session.scope = None;
         session.next_flag_in = 0;
-        self.pools.begin_session(&mut self.ctx, &mut self.sessions[key], state);
-        self.command_done(key);
-        if self.checks_schema(key, verified.sequence) {
+        self.pools.begin_session(self.ctx, self.session, state);
+        self.command_done();
+        if self.checks_schema(verified.sequence) {
             return false;
         }
-        self.sessions[key].execution.login_sequence = verified.sequence;
-        self.sessions[key].login_done(&mut self.ctx);
+        self.session.execution.login_sequence = verified.sequence;
+        self.session.login_done(self.ctx);
         true
     }
 
     /// Ends a login with an error.
-    fn refuse_login(&mut self, key: SessionKey, error: ServerError, message: &str, reason: Refusal) {
+    fn refuse_login(&mut self, error: ServerError, message: &str, reason: Refusal) {
         self.ctx.count_refused(error);
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let mut sequence = match &session.phase {
             Phase::Login(login) => login.next_sequence(),
             _ => 1,
@@ -315,94 +326,104 @@ impl Worker {
         if let Some(buffer) = self.ctx.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
-        self.sessions[key].note_refusal(&mut self.ctx, error, message, reason);
-        if self.stays_after(key, error) {
+        self.session.note_refusal(self.ctx, error, message, reason);
+        if self.stays_after(error) {
             return;
         }
-        self.close_session(key);
+        self.close_session();
     }
 
     /// MariaDB (10.11) keeps a connection whose COM_CHANGE_USER it has refused: under the old user, in the old schema,
     /// and with nothing else of what it was. MySQL (9.7) closes it.
-    fn stays_after(&mut self, key: SessionKey, error: ServerError) -> bool {
-        let session = &self.sessions[key];
+    fn stays_after(&mut self, error: ServerError) -> bool {
+        let session = &*self.session;
         let is_change = matches!(session.phase, Phase::Login(_)) && session.identity != usize::MAX;
         let is_refusal = error.code == error::ACCESS_DENIED.code || error.code == USER_LIMIT_REACHED.code;
         let Some(account) = session.account.clone() else { return false };
-        if !is_change || !is_refusal || !self.pools.speaks_mariadb(&self.ctx, &self.sessions[key]) {
+        if !is_change || !is_refusal || !self.pools.speaks_mariadb(self.ctx, self.session) {
             return false;
         }
         let schema = session.state.schema().to_vec();
         let state =
-            State::at_login(&schema, self.pools.collation_for_login(&self.ctx, 0, session.home_hostgroup()));
-        let state = self.ctx.interner.intern(self.pools.with_user_defaults(&self.ctx, &account, state));
-        self.pools.begin_session(&mut self.ctx, &mut self.sessions[key], state);
-        self.sessions[key].refused_changes += 1;
-        self.command_done(key);
-        let socket = self.sessions[key].socket;
-        self.ctx.runnable.push_back((key, socket));
+            State::at_login(&schema, self.pools.collation_for_login(self.ctx, 0, session.home_hostgroup()));
+        let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
+        self.pools.begin_session(self.ctx, self.session, state);
+        self.session.refused_changes += 1;
+        self.command_done();
+        let socket = self.session.socket;
+        self.ctx.runnable.push_back((self.session.key, socket));
         true
     }
 
     /// A login has taken too long.
-    pub(crate) fn login_timed_out(&mut self, key: SessionKey) {
-        let session = &self.sessions[key];
+    pub(crate) fn login_timed_out(&mut self) {
+        let session = &*self.session;
         if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
             let (error, message) = (error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
             if session.is_tls {
                 // Should TLS not stand yet, an error could not be sent, and would be waited for.
                 self.ctx.count_refused(error);
-                self.sessions[key].note_refusal(&mut self.ctx, error, message, Refusal::TimedOut);
-                return self.client_gone(key);
+                self.session.note_refusal(self.ctx, error, message, Refusal::TimedOut);
+                return self.client_gone();
             }
-            self.refuse_login(key, error, message, Refusal::TimedOut);
+            self.refuse_login(error, message, Refusal::TimedOut);
         }
     }
 
     /// An error after which the connection ends.
-    pub(crate) fn fail_session(&mut self, key: SessionKey, error: ServerError, message: &str) {
-        self.sessions[key].take_withheld_back(&mut self.ctx);
-        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, message);
-        let session = &self.sessions[key];
+    pub(crate) fn fail_session(&mut self, error: ServerError, message: &str) {
+        self.session.take_withheld_back(self.ctx);
+        self.pools.reply_error(self.ctx, self.session, error, message);
+        let session = &*self.session;
         let (program, code) = (session.program(), error.code);
         tracing::info!(session = session.id, peer = %session.peer, program, code, told = message, "session closed");
-        self.sessions[key].count_own_answer(&mut self.ctx);
-        self.close_session(key);
+        self.session.count_own_answer(self.ctx);
+        self.close_session();
     }
 
     /// Closes a session once what is queued for it has been sent. Its lease is freed at once.
-    pub(crate) fn close_session(&mut self, key: SessionKey) {
-        self.sessions[key].take_withheld_back(&mut self.ctx);
-        self.log_statement(key);
-        self.abandon(key);
-        let session = &mut self.sessions[key];
+    pub(crate) fn close_session(&mut self) {
+        self.session.take_withheld_back(self.ctx);
+        self.log_statement();
+        self.abandon();
+        let session = &mut *self.session;
         session.phase = Phase::Closing;
         session.held = None;
         session.inbox = Vec::new();
         session.command_bytes = 0;
         let socket = session.socket;
         if self.ctx.out.backlog_bytes(socket) == 0 {
-            self.forget_session(key);
+            self.forget();
         } else {
             self.ctx.out.notify_drained(socket);
             self.ctx.timers.closing(socket, self.ctx.now);
         }
     }
 
-    /// The client's socket is gone.
-    pub(crate) fn client_gone(&mut self, key: SessionKey) {
-        self.log_unanswered(key);
-        self.abandon(key);
-        self.forget_session(key);
+    /// The session has ended, and is removed once the current event is dealt with.
+    pub(crate) fn forget(&mut self) {
+        self.log_unanswered();
+        let session = &mut *self.session;
+        if std::mem::take(&mut session.has_logged_in) {
+            session.audit(self.ctx, AuditKind::Close, "");
+        }
+        session.phase = Phase::Closing;
+        self.ctx.ended.push((session.key, session.socket));
     }
 
-    pub(crate) fn forget_session(&mut self, key: SessionKey) {
-        self.log_unanswered(key);
-        if self.sessions[key].has_logged_in {
-            self.sessions[key].audit(&mut self.ctx, AuditKind::Close, "");
-        }
+    /// The client's socket is gone.
+    pub(crate) fn client_gone(&mut self) {
+        self.log_unanswered();
+        self.abandon();
+        self.forget();
+    }
+}
+
+impl Worker {
+    /// A session that has ended is removed.
+    pub(crate) fn remove(&mut self, key: SessionKey) {
         let session = self.sessions.remove(key);
-        self.ids.remove(&session.id);
+        self.ctx.ids.remove(&session.id);
         self.ctx.timers.login_ended(session.socket);
         if let Some(account) = &session.account {
             account.clients.fetch_sub(1, Ordering::Relaxed);
@@ -411,21 +432,23 @@ impl Worker {
         self.ctx.shared.clients.fetch_sub(1, Ordering::Relaxed);
         self.ctx.shared.mailboxes[self.ctx.worker].sessions.fetch_sub(1, Ordering::Relaxed);
     }
+}
 
+impl Work<'_> {
     /// The running command is answered: its bytes go.
-    pub(crate) fn command_done(&mut self, key: SessionKey) {
-        self.sessions[key].count_own_answer(&mut self.ctx);
-        self.log_statement(key);
-        if self.sessions[key].detour.is_some() {
-            self.end_detour(key);
+    pub(crate) fn command_done(&mut self) {
+        self.session.count_own_answer(self.ctx);
+        self.log_statement();
+        if self.session.detour.is_some() {
+            self.end_detour();
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let has_long_data = session.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
         if has_long_data && session.execution.kind == CommandKind::Execute {
             let id = session.execution.statement_id;
-            self.pools.drop_long_data(&mut self.ctx, &mut self.sessions[key], id);
+            self.pools.drop_long_data(self.ctx, self.session, id);
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let done = std::mem::take(&mut session.command_bytes);
         if done >= session.inbox.len() {
             session.inbox.clear();
@@ -435,8 +458,8 @@ impl Worker {
         } else {
             session.inbox.drain(..done);
         }
-        self.sessions[key].leave_upload();
-        let session = &mut self.sessions[key];
+        self.session.leave_upload();
+        let session = &mut *self.session;
         // Errors from here on are not a login's or of what is not answered.
         if matches!(session.execution.kind, CommandKind::LoginSchema | CommandKind::LongData) {
             session.execution.kind = CommandKind::default();

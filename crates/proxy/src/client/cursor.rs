@@ -15,13 +15,12 @@ use weir_session::prepared::{ClientStatement, LongData};
 use crate::client::command::statement_id;
 use crate::client::session::CommandKind;
 use crate::client::session::Ending;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
-impl Worker {
+impl Work<'_> {
     /// COM_STMT_FETCH.
-    pub(crate) fn fetch(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn fetch(&mut self) -> bool {
+        let session = &mut *self.session;
         let fetch = StmtFetch::parse(&session.inbox[HEADER_LEN..session.command_bytes]);
         let (error, message) =
             match fetch.map(|fetch| (fetch.stmt_id, session.statements.get(&fetch.stmt_id))) {
@@ -34,61 +33,56 @@ impl Worker {
                     session.execution.kind = CommandKind::Fetch;
                     session.execution.statement_id = id;
                     session.execution.is_read = true;
-                    return self.start(key);
+                    return self.start();
                 }
                 Ok((id, Some(_))) => {
                     (error::STMT_HAS_NO_OPEN_CURSOR, format!("The statement ({id}) has no open cursor"))
                 }
             };
-        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &message);
-        self.command_done(key);
+        self.pools.reply_error(self.ctx, self.session, error, &message);
+        self.command_done();
         true
     }
 
     /// COM_STMT_RESET: at the server where there is something of the statement, else only here.
-    pub(crate) fn reset_statement(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn reset_statement(&mut self) -> bool {
+        let session = &mut *self.session;
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
         match session.statements.get_mut(&id) {
             Some(statement) if statement.own.is_some() => {
                 session.execution.kind = CommandKind::StmtReset;
                 session.execution.statement_id = id;
                 session.execution.is_read = true;
-                return self.start(key);
+                return self.start();
             }
             Some(statement) => {
                 session.long_data_bytes -= statement.long_data_bytes();
                 statement.long_data = LongData::None;
-                self.sessions[key].reply_ok(&mut self.ctx);
+                self.session.reply_ok(self.ctx);
             }
             None => {
                 let message = format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_reset");
-                self.pools.reply_error(
-                    &mut self.ctx,
-                    &mut self.sessions[key],
-                    error::UNKNOWN_STMT_HANDLER,
-                    &message,
-                );
+                self.pools.reply_error(self.ctx, self.session, error::UNKNOWN_STMT_HANDLER, &message);
             }
         }
-        self.command_done(key);
+        self.command_done();
         true
     }
 
     /// COM_STMT_CLOSE: nothing is answered. The servers' statements stay for others, until they are the least
     /// recently used ones.
-    pub(crate) fn close_statement(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn close_statement(&mut self) {
+        let session = &mut *self.session;
         let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
         let Some(statement) = session.statements.remove(&id) else { return };
         session.statement_bytes -= statement.bytes();
         session.long_data_bytes -= statement.long_data_bytes();
         if let (Some(own), Some(lease)) = (statement.own, session.lease) {
-            self.pools.connections[lease].close_on(&mut self.ctx, own.id);
+            self.pools.connections[lease].close_on(self.ctx, own.id);
         }
-        self.sessions[key].update_statement_pins();
-        if !self.pools.stays(&self.sessions[key]) {
-            self.pools.release(&mut self.ctx, &mut self.sessions[key]);
+        self.session.update_statement_pins();
+        if !self.pools.stays(self.session) {
+            self.pools.release(self.ctx, self.session);
         }
     }
 }

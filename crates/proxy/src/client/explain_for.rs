@@ -7,29 +7,27 @@ use weir_protocol::error::{self, ServerError};
 use weir_sql::Kind;
 
 use crate::client::own_replies::Outcome;
-use crate::client::session::Phase;
+use crate::server::connection::Expected;
 use crate::session_id;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// ER_TARGET_NOT_EXPLAINABLE of MariaDB, ER_EXPLAIN_NOT_SUPPORTED of MySQL.
 const NOTHING_TO_EXPLAIN: [ServerError; 2] =
     [ServerError { code: 1933, sqlstate: *b"HY000" }, ServerError { code: 3012, sqlstate: *b"HY000" }];
 
-impl Worker {
+impl Work<'_> {
     /// Sends such a statement to the server that runs the other session's.
-    pub(crate) fn explain_for(&mut self, key: SessionKey) -> Option<Outcome> {
-        if !self.sessions[key].asks_for_plan(&self.ctx) {
+    pub(crate) fn explain_for(&mut self) -> Option<Outcome> {
+        if !self.session.asks_for_plan(self.ctx) {
             return None;
         }
-        let (id, digits) = self.sessions[key].named_session(&self.ctx)?;
+        let (id, digits) = self.session.named_session(self.ctx)?;
         let workers = self.ctx.shared.mailboxes.len();
-        let target = self.ids.get(&id).and_then(|target| self.sessions.get(*target));
-        let Some(target) = target else {
+        let Some(target) = self.ctx.ids.get(&id).copied() else {
             if session_id::worker_of(id, workers) == Some(self.ctx.worker) {
                 self.pools.reply_error(
-                    &mut self.ctx,
-                    &mut self.sessions[key],
+                    self.ctx,
+                    self.session,
                     error::NO_SUCH_THREAD,
                     &format!("Unknown thread id: {id}"),
                 );
@@ -38,37 +36,38 @@ impl Worker {
                     "Connection {id} belongs to another worker of Weir's, which knows its server; ask the server itself, by \
                      the id in its information_schema.processlist"
                 );
-                self.pools.refuse(&mut self.ctx, &mut self.sessions[key], &message);
+                self.pools.refuse(self.ctx, self.session, &message);
             }
             return Some(Outcome::Answered);
         };
-        let running = target.lease.filter(|_| matches!(target.phase, Phase::Running));
-        let Some(lease) = running else {
+        let running = self.pools.connections.iter().find(|(_, connection)| {
+            connection.holder == Some(target) && connection.expected.iter().any(Expected::is_work)
+        });
+        let Some((lease, _)) = running else {
             let [mariadb, mysql] = NOTHING_TO_EXPLAIN;
-            let error =
-                if self.pools.speaks_mariadb(&self.ctx, &self.sessions[key]) { mariadb } else { mysql };
+            let error = if self.pools.speaks_mariadb(self.ctx, self.session) { mariadb } else { mysql };
             self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
+                self.ctx,
+                self.session,
                 error,
                 &format!("Connection {id} runs no statement on a server"),
             );
             return Some(Outcome::Answered);
         };
-        let (connection, session) = (&self.pools.connections[lease], &self.sessions[key]);
+        let (connection, session) = (&self.pools.connections[lease], &*self.session);
         let server = connection.server;
         if session.lease.is_some_and(|own| self.pools.connections[own].server != server) {
             let endpoint = &self.pools.servers[server].server.endpoint;
             let message = format!(
                 "Connection {id} runs its statement on {endpoint}, and this session is held elsewhere"
             );
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], &message);
+            self.pools.refuse(self.ctx, self.session, &message);
             return Some(Outcome::Answered);
         }
-        let (text, hostgroup) = (self.sessions[key].command_text(), connection.hostgroup);
+        let (text, hostgroup) = (self.session.command_text(), connection.hostgroup);
         let id_there = connection.greeted.thread_id.to_string();
         let rewritten = [&text[..digits.start], id_there.as_bytes(), &text[digits.end..]].concat();
-        let execution = &mut self.sessions[key].execution;
+        let execution = &mut self.session.execution;
         execution.rewritten = Some(rewritten);
         execution.only_server = Some(server);
         execution.served_by = hostgroup;

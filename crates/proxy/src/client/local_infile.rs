@@ -9,9 +9,8 @@ use weir_protocol::frame::PAYLOAD_MAX;
 use weir_protocol::response::BrokenReply;
 
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// A file on its way from a client to its server.
 #[derive(Debug)]
@@ -90,23 +89,18 @@ impl Infile {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// The server asks for a file. It gets one only if the client's own statement names it: a server that asks for
     /// another is after the client's files.
-    pub(crate) fn file_wanted(
-        &mut self,
-        key: ConnectionKey,
-        holder: SessionKey,
-        bytes: &[u8],
-    ) -> Result<(), BrokenReply> {
+    pub(crate) fn file_wanted(&mut self, key: ConnectionKey, bytes: &[u8]) -> Result<(), BrokenReply> {
         let &[_, _, _, sequence, 0xFB, ref name @ ..] = bytes else { return Err(BrokenReply::Malformed) };
-        if !self.sessions[holder].names_file(name) {
+        if !self.session.names_file(name) {
             let server = &self.pools.servers[self.pools.connections[key].server].server.endpoint;
-            let session = self.sessions[holder].id;
+            let session = self.session.id;
             tracing::error!(server, session, "server asks for a file that the statement does not name");
             return Err(BrokenReply::UnexpectedPacket(0xFB));
         }
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         session.execution.is_answering = true;
         let socket = session.socket;
         self.ctx.out.send(socket, bytes);
@@ -116,21 +110,21 @@ impl Worker {
         let mut ahead = session.inbox.split_off(session.command_bytes.min(session.inbox.len()));
         self.ctx.out.pause(socket, false);
         if !ahead.is_empty() {
-            self.send_file(holder, &mut ahead);
+            self.send_file(&mut ahead);
         }
         Ok(())
     }
 
     /// Bytes of a file on their way from the client to the server.
-    pub(crate) fn send_file(&mut self, key: SessionKey, bytes: &mut [u8]) {
-        let Some(lease) = self.sessions[key].lease else { return };
-        if !self.may_flow(lease, key) {
+    pub(crate) fn send_file(&mut self, bytes: &mut [u8]) {
+        let Some(lease) = self.session.lease else { return };
+        if !self.may_flow(lease) {
             return;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let Some(infile) = &mut session.infile else { return };
         let Ok((used, is_complete)) = infile.pass(bytes) else {
-            return self.fail_session(key, error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
+            return self.fail_session(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
         };
         let (file, rest) = bytes.split_at(used);
         let connection = self.pools.connections[lease].socket;

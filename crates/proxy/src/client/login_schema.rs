@@ -13,9 +13,8 @@ use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Session;
 use crate::pool::relogin::is_about_user;
-use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// How long a schema is taken to exist. One that is dropped meanwhile fails at the first statement.
 const KNOWN_NS: Nanos = 60_000_000_000;
@@ -67,14 +66,14 @@ impl Session {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// Has a server asked whether the session, which has just logged in, may be in its schema. False if there is
     /// nothing to ask.
-    pub(crate) fn checks_schema(&mut self, key: SessionKey, login_sequence: u8) -> bool {
+    pub(crate) fn checks_schema(&mut self, login_sequence: u8) -> bool {
         self.ctx
             .known_schemas
             .drop_outdated(self.pools.servers.iter().map(|pool| pool.server.shared.renewal()).sum());
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let schema = session.state.schema();
         let Some(account) = &session.account else { return false };
         if schema.is_empty()
@@ -84,30 +83,28 @@ impl Worker {
             return false;
         }
         let schema = schema.to_vec();
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         session.execution.reset(self.ctx.now);
         session.execution.kind = CommandKind::LoginSchema;
         session.execution.rewritten = Some(schema);
         session.execution.login_sequence = login_sequence;
-        self.start(key);
+        self.start();
         true
     }
 
     /// The server has answered.
-    pub(crate) fn schema_checked(&mut self, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
+    pub(crate) fn schema_checked(&mut self) {
+        let session = &mut *self.session;
         match (session.execution.ending, session.owed_error.take()) {
-            (Ending::Err(_), Some(owed)) => {
-                self.sessions[holder].schema_unchecked(&mut self.ctx, owed.0, &owed.1)
-            }
+            (Ending::Err(_), Some(owed)) => self.session.schema_unchecked(self.ctx, owed.0, &owed.1),
             _ => {
                 if let (Some(account), Some(schema)) = (&session.account, &session.execution.rewritten) {
                     self.ctx.known_schemas.insert(&account.user.username, schema, self.ctx.now + KNOWN_NS);
                 }
-                self.sessions[holder].login_done(&mut self.ctx);
+                self.session.login_done(self.ctx);
             }
         }
-        self.settle_down(holder);
+        self.settle_down();
     }
 }
 

@@ -15,35 +15,35 @@ use weir_session::prepared::LongData;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::client::session::CommandKind;
+use crate::client::session::Phase;
 use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Long data that one session keeps in memory, of all its statements.
 const LONG_DATA_BYTES_KEPT: usize = COMMAND_BYTES_KEPT;
 
-impl Worker {
+impl Work<'_> {
     /// COM_STMT_SEND_LONG_DATA. True when it is done with.
-    pub(crate) fn long_data(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn long_data(&mut self) -> bool {
+        let session = &mut *self.session;
         let packet = &session.inbox[..session.command_bytes];
         let is_whole = session.upload.is_none();
-        let Ok(command) = StmtLongData::parse(&packet[HEADER_LEN..]) else { return self.drop_command(key) };
+        let Ok(command) = StmtLongData::parse(&packet[HEADER_LEN..]) else { return self.drop_command() };
         let Some(statement) = session.statements.get_mut(&command.stmt_id) else {
-            return self.drop_command(key);
+            return self.drop_command();
         };
         session.execution.kind = CommandKind::LongData;
         session.execution.statement_id = command.stmt_id;
         if command.param >= statement.params {
             let message = "Incorrect arguments to mysqld_stmt_send_long_data";
-            self.sessions[key].long_data_refused(error::WRONG_ARGUMENTS, message);
-            return self.drop_command(key);
+            self.session.long_data_refused(error::WRONG_ARGUMENTS, message);
+            return self.drop_command();
         }
         let kept_bytes = session.long_data_bytes + packet.len();
         match &mut statement.long_data {
-            LongData::Refused(..) => return self.drop_command(key),
+            LongData::Refused(..) => return self.drop_command(),
             kept @ LongData::None if is_whole && kept_bytes <= LONG_DATA_BYTES_KEPT => {
                 *kept = LongData::Kept(packet.to_vec());
             }
@@ -54,25 +54,25 @@ impl Worker {
                 session.execution.prepared = Some(statement.prepared.clone());
                 // On the lease, wherever it is; without one where statements of any kind may run.
                 session.execution.is_read = session.lease.is_some();
-                return self.start(key);
+                return self.start();
             }
         }
         session.long_data_bytes = kept_bytes;
-        self.command_done(key);
+        self.command_done();
         true
     }
 
     /// A command that is not answered and has no effect is over.
-    pub(crate) fn drop_command(&mut self, key: SessionKey) -> bool {
-        self.sessions[key].execution.kind = CommandKind::LongData;
-        self.command_done(key);
+    pub(crate) fn drop_command(&mut self) -> bool {
+        self.session.execution.kind = CommandKind::LongData;
+        self.command_done();
         true
     }
 
     /// Sends the session's long data on a connection where its statement is prepared: what was kept, and the command
     /// that is too much.
-    pub(crate) fn send_long_data(&mut self, key: ConnectionKey, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
+    pub(crate) fn send_long_data(&mut self, key: ConnectionKey) {
+        let session = &mut *self.session;
         let connection = &mut self.pools.connections[key];
         let (Some(statement), Some(buffer)) = (
             session.statements.get_mut(&session.execution.statement_id),
@@ -92,19 +92,20 @@ impl Worker {
         session.pins.insert(Pins::LONG_DATA);
         session.execution.is_sent = true;
         if session.upload.is_none() {
-            return self.long_data_sent(holder);
+            return self.long_data_sent();
         }
-        self.start_flow(holder);
-        let session = self.sessions.get(holder); // what follows may have ended it
-        if session.and_then(|session| session.upload.as_deref()).is_some_and(Upload::is_complete) {
-            self.long_data_sent(holder);
+        self.start_flow();
+        // What follows may have ended it.
+        let is_over = matches!(self.session.phase, Phase::Closing);
+        if !is_over && self.session.upload.as_deref().is_some_and(Upload::is_complete) {
+            self.long_data_sent();
         }
     }
 
     /// All of a COM_STMT_SEND_LONG_DATA is on its way. Nothing answers it, so the server's pace is kept here.
-    pub(crate) fn long_data_sent(&mut self, key: SessionKey) {
-        self.command_done(key);
-        let session = &self.sessions[key];
+    pub(crate) fn long_data_sent(&mut self) {
+        self.command_done();
+        let session = &*self.session;
         let socket = session.socket;
         if let Some(lease) = session.lease {
             let connection = self.pools.connections[lease].socket;
@@ -113,7 +114,7 @@ impl Worker {
                 self.ctx.out.notify_drained(connection);
             }
         }
-        self.ctx.runnable.push_back((key, socket));
+        self.ctx.runnable.push_back((self.session.key, socket));
     }
 }
 

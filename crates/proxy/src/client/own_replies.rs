@@ -20,8 +20,7 @@ use crate::plan::literals;
 use crate::plan::multi_statement::is_known_before;
 use crate::server::connection::Retained;
 use crate::snapshot::Account;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Servers refuse longer aliases (MariaDB: 256 characters), while names made from the text may be longer.
 const ALIAS_BYTES_MAX: usize = 256;
@@ -39,56 +38,56 @@ pub(crate) enum Outcome {
     Asked,
 }
 
-impl Worker {
+impl Work<'_> {
     /// A statement that is about the session as the client knows it, which no server does.
-    pub(crate) fn answer_or_rewrite(&mut self, key: SessionKey) -> Outcome {
-        let statement = self.sessions[key].execution.statement;
-        if self.fetches_from_elsewhere(key) {
+    pub(crate) fn answer_or_rewrite(&mut self) -> Outcome {
+        let statement = self.session.execution.statement;
+        if self.fetches_from_elsewhere() {
             return Outcome::Asked;
         }
-        if statement.effects.contains(Effects::KILL) && self.sessions[key].runs_several() {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], KILL_ALONE);
+        if statement.effects.contains(Effects::KILL) && self.session.runs_several() {
+            self.pools.refuse(self.ctx, self.session, KILL_ALONE);
             return Outcome::Answered;
         }
         if statement.kind == Kind::Kill {
-            self.pools.outdate_warnings(&self.ctx, &mut self.sessions[key]);
-            return self.kill_statement(key);
+            self.pools.outdate_warnings(self.ctx, self.session);
+            return self.kill_statement();
         }
-        if let Some(outcome) = self.explain_for(key) {
+        if let Some(outcome) = self.explain_for() {
             return outcome;
         }
         if statement.effects.contains(Effects::SESSION_TRACK) {
-            self.pools.outdate_warnings(&self.ctx, &mut self.sessions[key]);
-            return self.pools.set_session_track(&mut self.ctx, &mut self.sessions[key]);
+            self.pools.outdate_warnings(self.ctx, self.session);
+            return self.pools.set_session_track(self.ctx, self.session);
         }
         if statement.multi {
-            if let Some(outcome) = self.pools.several_ask(&mut self.ctx, &mut self.sessions[key]) {
+            if let Some(outcome) = self.pools.several_ask(self.ctx, self.session) {
                 return outcome;
             }
         } else if statement.uses.contains(Uses::DIAGNOSTICS)
-            && let Some(outcome) = self.saved_diagnostics(key, statement.kind)
+            && let Some(outcome) = self.saved_diagnostics(statement.kind)
         {
             return outcome;
         }
-        self.pools.substitute(&self.ctx, &mut self.sessions[key]);
+        self.pools.substitute(self.ctx, self.session);
         Outcome::Run
     }
 
     /// KILL with a connection id of Weir's.
-    fn kill_statement(&mut self, key: SessionKey) -> Outcome {
-        self.pools.substitute(&self.ctx, &mut self.sessions[key]); // KILL QUERY CONNECTION_ID()
-        let rewritten = self.sessions[key].execution.rewritten.take();
-        let text = rewritten.as_deref().unwrap_or_else(|| self.sessions[key].command_text());
-        let Some(kill) = weir_sql::kill_target(text, self.sessions[key].dialect) else {
+    fn kill_statement(&mut self) -> Outcome {
+        self.pools.substitute(self.ctx, self.session); // KILL QUERY CONNECTION_ID()
+        let rewritten = self.session.execution.rewritten.take();
+        let text = rewritten.as_deref().unwrap_or_else(|| self.session.command_text());
+        let Some(kill) = weir_sql::kill_target(text, self.session.dialect) else {
             self.pools.refuse(
-                &mut self.ctx,
-                &mut self.sessions[key],
+                self.ctx,
+                self.session,
                 "Weir maps connection ids itself: KILL takes the form \
                  KILL [CONNECTION | QUERY] {<number> | USER <name>}",
             );
             return Outcome::Answered;
         };
-        self.kill(key, &kill.target, kill.kind == KillKind::Query)
+        self.kill(&kill.target, kill.kind == KillKind::Query)
     }
 }
 

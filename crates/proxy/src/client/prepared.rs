@@ -20,8 +20,7 @@ use crate::client::session_track::PLAIN_ONLY;
 use crate::client::session_track::plain_set;
 use crate::plan::route::Routed;
 use crate::server::connection::Expected;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Statements that one session may have prepared at a time (MySQL's max_prepared_stmt_count is 16382 for all).
 const STATEMENTS_MAX: usize = 16_384;
@@ -35,85 +34,77 @@ const LAST_PREPARED: [u8; 4] = [0xFF; 4];
 const GTID_IN_TEXT: &str =
     "@@last_gtid may be that of another session's write in a prepared statement: ask for it in a COM_QUERY";
 
-impl Worker {
+impl Work<'_> {
     /// COM_STMT_PREPARE: the server that would run it parses it.
-    pub(crate) fn prepare(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn prepare(&mut self) -> bool {
+        let session = &mut *self.session;
         session.last_prepared = 0;
         if session.statements.len() >= STATEMENTS_MAX {
-            return self.refuse_prepare(key, &format!("current value: {STATEMENTS_MAX}"));
+            return self.refuse_prepare(&format!("current value: {STATEMENTS_MAX}"));
         }
         if session.statement_bytes + session.command_bytes > STATEMENT_BYTES_MAX {
             let why = format!("of one session, with more than {} MiB of text", STATEMENT_BYTES_MAX >> 20);
-            return self.refuse_prepare(key, &why);
+            return self.refuse_prepare(&why);
         }
-        self.sessions[key].digest_command(&mut self.ctx);
-        self.sessions[key].execution.kind = CommandKind::Prepare;
-        if self.route(key, None) == Routed::Ended {
+        self.session.digest_command(self.ctx);
+        self.session.execution.kind = CommandKind::Prepare;
+        if self.route(None) == Routed::Ended {
             return false;
         }
-        let mut statement = self.pools.scan_command(&self.ctx, &mut self.sessions[key]);
-        if !self.sessions[key].is_surely_read(&self.ctx) && statement.access == Access::Read {
+        let mut statement = self.pools.scan_command(self.ctx, self.session);
+        if !self.session.is_surely_read(self.ctx) && statement.access == Access::Read {
             statement.access = Access::Write; // for its executions, too
         }
         if statement.kind == Kind::Kill {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], KILL_ALONE);
-            self.command_done(key);
+            self.pools.refuse(self.ctx, self.session, KILL_ALONE);
+            self.command_done();
             return true;
         }
-        if statement.uses.contains(Uses::LAST_GTID)
-            && self.pools.speaks_mariadb(&self.ctx, &self.sessions[key])
-        {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], GTID_IN_TEXT);
-            self.command_done(key);
+        if statement.uses.contains(Uses::LAST_GTID) && self.pools.speaks_mariadb(self.ctx, self.session) {
+            self.pools.refuse(self.ctx, self.session, GTID_IN_TEXT);
+            self.command_done();
             return true;
         }
         let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
-        if sets_tracking
-            && plain_set(self.sessions[key].command_text(), &statement, self.sessions[key].dialect).is_none()
+        if sets_tracking && plain_set(self.session.command_text(), &statement, self.session.dialect).is_none()
         {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], PLAIN_ONLY);
-            self.command_done(key);
+            self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
+            self.command_done();
             return true;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         session.execution.kind = CommandKind::Prepare;
         session.execution.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
         session.execution.is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
         // It is never executed by a server, and what it reads is put into each execution.
         if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
-            self.pools.substitute(&self.ctx, &mut self.sessions[key]);
+            self.pools.substitute(self.ctx, self.session);
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
         let text = session.execution.rewritten.as_deref().unwrap_or(original);
         let scanned = (statement, session.dialect.server);
         let interned = self.ctx.registry.intern(text, &session.state, scanned, WORKER_STATEMENT_BYTES_MAX);
         let Some(prepared) = interned else {
-            return self.refuse_prepare(key, &too_many_bytes());
+            return self.refuse_prepare(&too_many_bytes());
         };
         prepared.digest.set(session.execution.digest);
         *prepared.digest_text.borrow_mut() = self.ctx.digester.text().into();
         session.execution.prepared = Some(prepared);
-        self.start(key)
+        self.start()
     }
 
-    fn refuse_prepare(&mut self, key: SessionKey, why: &str) -> bool {
+    fn refuse_prepare(&mut self, why: &str) -> bool {
         let message = format!("Can't create more than max_prepared_stmt_count statements ({why})");
-        self.pools.reply_error(
-            &mut self.ctx,
-            &mut self.sessions[key],
-            error::MAX_PREPARED_STMT_COUNT_REACHED,
-            &message,
-        );
-        self.command_done(key);
+        self.pools.reply_error(self.ctx, self.session, error::MAX_PREPARED_STMT_COUNT_REACHED, &message);
+        self.command_done();
         true
     }
 
     /// COM_STMT_EXECUTE.
-    pub(crate) fn execute(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn execute(&mut self) -> bool {
+        let session = &mut *self.session;
         let payload = &session.inbox[HEADER_LEN..session.command_bytes];
         let id = statement_id(payload).unwrap_or(0);
         let found = session.statements.get(&id);
@@ -129,16 +120,16 @@ impl Worker {
             Some(statement) => check_parameters(payload, statement, session.capabilities),
         };
         if let Some((error, message)) = refused {
-            if self.sessions[key].upload.is_some() {
-                self.fail_session(key, error, &message);
+            if self.session.upload.is_some() {
+                self.fail_session(error, &message);
                 return false;
             }
-            self.pools.drop_long_data(&mut self.ctx, &mut self.sessions[key], id);
-            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error, &message);
-            self.command_done(key);
+            self.pools.drop_long_data(self.ctx, self.session, id);
+            self.pools.reply_error(self.ctx, self.session, error, &message);
+            self.command_done();
             return true;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         if let Some(statement) = session.statements.get_mut(&id) {
             // They hold from now on, even if this execution never reaches a server.
             let payload = &session.inbox[HEADER_LEN..session.command_bytes];
@@ -146,7 +137,7 @@ impl Worker {
         }
         let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
         if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
-            return self.execute_session_track(key, id);
+            return self.execute_session_track(id);
         }
         if let Some(prepared) = prepared {
             session.execution.kind = CommandKind::Execute;
@@ -159,12 +150,12 @@ impl Worker {
                 && session.upload.is_none()
                 && (!session.execution.wants_cursor || session.lease.is_some());
             session.execution.prepared = Some(prepared.clone());
-            self.sessions[key].digest_prepared(&mut self.ctx, &prepared);
-            if self.route(key, Some(&prepared)) == Routed::Ended {
+            self.session.digest_prepared(self.ctx, &prepared);
+            if self.route(Some(&prepared)) == Routed::Ended {
                 return false;
             }
         }
-        self.start(key)
+        self.start()
     }
 }
 

@@ -14,8 +14,7 @@ use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header};
 
 use crate::client::session::Session;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 impl Session {
     pub(crate) fn has_query_attributes(&self) -> bool {
@@ -70,11 +69,11 @@ impl Session {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// Takes the attributes out of the COM_QUERY at the front of the inbox. False if they are none: the client has been
     /// told.
-    pub(crate) fn take_query_attributes(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn take_query_attributes(&mut self) -> bool {
+        let session = &mut *self.session;
         if !session.has_query_attributes() {
             return true;
         }
@@ -85,8 +84,8 @@ impl Worker {
                 Some(_) => "Malformed communication packet (query attributes, or more than 1 MB of them)",
                 None => "Malformed communication packet (query attributes)",
             };
-            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error::MALFORMED_PACKET, message);
-            self.answered_here(key);
+            self.pools.reply_error(self.ctx, self.session, error::MALFORMED_PACKET, message);
+            self.answered_here();
             return false;
         };
         let attributes = &rest[..len];

@@ -16,49 +16,43 @@ use weir_sql::KillTarget;
 use crate::client::own_replies::Outcome;
 use crate::client::session::CommandKind;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// COM_SET_OPTION's argument that switches CLIENT_MULTI_STATEMENTS on.
 const MULTI_STATEMENTS_ON: u16 = 0;
 /// And off.
 const MULTI_STATEMENTS_OFF: u16 = 1;
 
-impl Worker {
+impl Work<'_> {
     /// COM_FIELD_LIST: the columns of a table with their defaults. MySQL 9 does not know it any more, and says so.
-    pub(crate) fn field_list(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn field_list(&mut self) -> bool {
+        let session = &mut *self.session;
         session.execution.kind = CommandKind::FieldList;
         session.execution.is_read = session.lease.is_some();
-        self.start(key)
+        self.start()
     }
 
     /// COM_SET_OPTION changes a capability, and with it the connections that the session may use. Where it can't
     /// leave the one that it has, the server has to agree.
-    pub(crate) fn set_option(&mut self, key: SessionKey) -> bool {
-        if self.sessions[key].wanted_capabilities().is_none() {
-            self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
-                error::UNKNOWN_COM_ERROR,
-                "Unknown command",
-            );
-            self.command_done(key);
+    pub(crate) fn set_option(&mut self) -> bool {
+        if self.session.wanted_capabilities().is_none() {
+            self.pools.reply_error(self.ctx, self.session, error::UNKNOWN_COM_ERROR, "Unknown command");
+            self.command_done();
             return true;
         }
-        if self.sessions[key].lease.is_some() {
-            let execution = &mut self.sessions[key].execution;
+        if self.session.lease.is_some() {
+            let execution = &mut self.session.execution;
             execution.kind = CommandKind::SetOption;
             execution.is_read = true;
-            return self.start(key);
+            return self.start();
         }
-        if let Some(retained_on) = self.sessions[key].retained_on.take() {
+        if let Some(retained_on) = self.session.retained_on.take() {
             // It would be lent to the session again, with the option as it was.
-            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
+            self.pools.fetch_retained(self.ctx, self.session, retained_on);
         }
-        self.pools.assume_option(&mut self.sessions[key]);
-        let session = &self.sessions[key];
+        self.pools.assume_option(self.session);
+        let session = &*self.session;
         let (capabilities, status) = (session.capabilities, session.status());
         let mut sequence = 1;
         if let Some(buffer) = self.ctx.out.buffer(session.socket) {
@@ -70,56 +64,56 @@ impl Worker {
                 }
             });
         }
-        self.command_done(key);
+        self.command_done();
         true
     }
 
     /// COM_PROCESS_INFO is SHOW PROCESSLIST, and goes its way.
-    pub(crate) fn process_info(&mut self, key: SessionKey) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn process_info(&mut self) -> bool {
+        let session = &mut *self.session;
         let mut packet = Vec::new();
         weir_protocol::command::put_query(&mut packet, b"SHOW PROCESSLIST");
         let len = packet.len();
         session.inbox.splice(..session.command_bytes, packet);
         session.command_bytes = len;
         session.execution.is_bare = session.has_query_attributes();
-        self.query(key)
+        self.query()
     }
 
     /// COM_PROCESS_KILL is KILL with a connection id.
-    pub(crate) fn process_kill(&mut self, key: SessionKey) -> bool {
-        let session = &self.sessions[key];
+    pub(crate) fn process_kill(&mut self) -> bool {
+        let session = &*self.session;
         let id = session.inbox.get(HEADER_LEN + 1..session.command_bytes).unwrap_or_default();
         let Ok(id) = <[u8; 4]>::try_from(id) else {
             self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
+                self.ctx,
+                self.session,
                 error::MALFORMED_PACKET,
                 "Malformed communication packet",
             );
-            self.command_done(key);
+            self.command_done();
             return true;
         };
-        match self.kill(key, &KillTarget::Connection(u32::from_le_bytes(id).into()), false) {
+        match self.kill(&KillTarget::Connection(u32::from_le_bytes(id).into()), false) {
             Outcome::Asked => {}
-            Outcome::Answered | Outcome::Run => self.answered_here(key),
+            Outcome::Answered | Outcome::Run => self.answered_here(),
         }
         false
     }
 
     /// COM_STATISTICS: a line of text, in the words of servers as far as they fit.
-    pub(crate) fn statistics(&mut self, key: SessionKey) {
+    pub(crate) fn statistics(&mut self) {
         self.ctx.publish_questions();
         let questions: u64 =
             self.ctx.shared.mailboxes.iter().map(|mailbox| mailbox.questions.load(Ordering::Relaxed)).sum();
-        let uptime_s = (self.ctx.now - self.started_at) / 1_000_000_000;
+        let uptime_s = (self.ctx.now - self.ctx.started_at) / 1_000_000_000;
         let threads = self.ctx.shared.clients.load(Ordering::Relaxed);
         let average = questions as f64 / uptime_s.max(1) as f64;
         let text = format!(
             "Uptime: {uptime_s}  Threads: {threads}  Questions: {questions}  Queries per second avg: {average:.3}"
         );
         let mut sequence = 1;
-        if let Some(buffer) = self.ctx.out.buffer(self.sessions[key].socket) {
+        if let Some(buffer) = self.ctx.out.buffer(self.session.socket) {
             frame::write_packet(buffer, &mut sequence, text.as_bytes());
         }
     }

@@ -29,9 +29,8 @@ use crate::client::session::Ending;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::diagnostics::conditions::word;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Why one can't be made virtual, in a query and at a PREPARE.
 pub(crate) const PLAIN_ONLY: &str =
@@ -72,16 +71,16 @@ pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) ->
     weir_sql::assignments(text, dialect).filter(|_| is_plain)
 }
 
-impl Worker {
+impl Work<'_> {
     /// An answer is complete. True if the command is over.
-    pub(crate) fn tracked(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        self.sessions[holder].apply_effects(self.pools.connections[key].greeted.is_mariadb);
+    pub(crate) fn tracked(&mut self, key: ConnectionKey) -> bool {
+        self.session.apply_effects(self.pools.connections[key].greeted.is_mariadb);
         // It was a query, which says nothing of the session's own.
         self.pools.connections[key].found_rows = None;
         (self.pools.connections[key].row_count, self.pools.connections[key].has_conditions) = (None, true);
         let capabilities = BACKEND_CAPABILITIES | self.pools.connections[key].capabilities;
         let encoding = self.pools.connections[key].results_on();
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         let Some(tracking) = &mut session.execution.tracking else { return true };
         let answer = std::mem::take(&mut tracking.answer);
         match &tracking.asked {
@@ -96,9 +95,9 @@ impl Worker {
                 }
             }
         }
-        match self.pools.track_on(&mut self.ctx, &mut self.sessions[holder]) {
+        match self.pools.track_on(self.ctx, self.session) {
             Outcome::Run => {
-                self.sessions[holder].phase = Phase::Running;
+                self.session.phase = Phase::Running;
                 self.prepare_connection(key);
                 false
             }
@@ -107,24 +106,24 @@ impl Worker {
     }
 
     /// A statement that sets such variables is executed: that is a query with its text.
-    pub(crate) fn execute_session_track(&mut self, key: SessionKey, id: u32) -> bool {
-        let session = &self.sessions[key];
+    pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
+        let session = &*self.session;
         let payload = session.inbox.get(HEADER_LEN..session.command_bytes).unwrap_or_default();
         let text = session.statements.get(&id).and_then(|statement| {
             crate::client::parameters::as_text(statement, payload, session.capabilities, session.dialect)
         });
-        self.pools.drop_long_data(&mut self.ctx, &mut self.sessions[key], id);
-        let Some(text) = text.filter(|_| self.sessions[key].upload.is_none()) else {
-            if self.sessions[key].upload.is_some() {
-                self.fail_session(key, error::UNKNOWN_ERROR, PLAIN_ONLY);
+        self.pools.drop_long_data(self.ctx, self.session, id);
+        let Some(text) = text.filter(|_| self.session.upload.is_none()) else {
+            if self.session.upload.is_some() {
+                self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
                 return false;
             }
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
-            self.command_done(key);
+            self.pools.refuse(self.ctx, self.session, "session_track variables can be set with parameters that are numbers, NULL or strings of ASCII only");
+            self.command_done();
             return true;
         };
-        self.sessions[key].put_query_text(&text);
-        self.query(key)
+        self.session.put_query_text(&text);
+        self.query()
     }
 }
 

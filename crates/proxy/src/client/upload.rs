@@ -10,17 +10,16 @@ use crate::client::command::COMMAND_BYTES_KEPT;
 use crate::client::session::CommandKind;
 use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
-impl Worker {
+impl Work<'_> {
     /// A long command begins. False while too little of it is there to tell what it is.
-    pub(crate) fn begin_upload(&mut self, key: SessionKey, header: Header) -> bool {
+    pub(crate) fn begin_upload(&mut self, header: Header) -> bool {
         let limit = self.ctx.snapshot.variables.max_allowed_packet as usize;
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         if header.len > limit {
             let message = format!("Got a packet bigger than 'max_allowed_packet' bytes ({limit})");
-            self.fail_session(key, error::NET_PACKET_TOO_LARGE, &message);
+            self.fail_session(error::NET_PACKET_TOO_LARGE, &message);
             return false;
         }
         let Some(code) = session.inbox.get(HEADER_LEN) else { return false };
@@ -30,7 +29,7 @@ impl Worker {
         );
         let is_prepare = Command::parse(*code) == Some(Command::StmtPrepare);
         if !may_be_long && !is_prepare {
-            self.fail_session(key, error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
+            self.fail_session(error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
             return false;
         }
         if may_be_long && session.inbox.len() < COMMAND_BYTES_KEPT {
@@ -57,24 +56,19 @@ impl Worker {
             let message = format!(
                 "Got a packet bigger than {COMMAND_BYTES_KEPT} bytes, which a text to prepare may not be"
             );
-            self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
-                error::NET_PACKET_TOO_LARGE,
-                &message,
-            );
-            self.command_done(key);
+            self.pools.reply_error(self.ctx, self.session, error::NET_PACKET_TOO_LARGE, &message);
+            self.command_done();
             return true;
         }
         let socket = session.socket;
         self.ctx.out.pause(socket, true);
-        self.dispatch(key)
+        self.dispatch()
     }
 
     /// The kept part of a long command is on its way: what has come meanwhile follows.
-    pub(crate) fn start_flow(&mut self, key: SessionKey) {
-        self.sessions[key].note_long_text(&mut self.ctx);
-        let session = &mut self.sessions[key];
+    pub(crate) fn start_flow(&mut self) {
+        self.session.note_long_text(self.ctx);
+        let session = &mut *self.session;
         let Some(upload) = &mut session.upload else { return };
         upload.is_flowing = !upload.is_complete();
         // From here on nothing of the command is kept: it can't be sent again.
@@ -85,22 +79,22 @@ impl Worker {
         let socket = session.socket;
         self.ctx.out.pause(socket, false);
         if !rest.is_empty() {
-            self.flow(key, &rest);
+            self.flow(&rest);
         }
     }
 
     /// Throws away what is still to come of a command that is over. False until it has come, and if the session ends with
     /// it.
-    pub(crate) fn skips_rest(&mut self, key: SessionKey) -> bool {
+    pub(crate) fn skips_rest(&mut self) -> bool {
         let limit = self.ctx.snapshot.variables.max_allowed_packet as usize;
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let skipped = match &mut session.upload {
             _ if session.is_cut_short => Err(Refused),
             None => return true,
             Some(upload) => upload.skip(&session.inbox, limit),
         };
         let Ok(count) = skipped else {
-            self.close_session(key);
+            self.close_session();
             return false;
         };
         session.inbox.drain(..count);
@@ -112,13 +106,13 @@ impl Worker {
     }
 
     /// Bytes of a long command on their way from the client to the server.
-    pub(crate) fn flow(&mut self, key: SessionKey, bytes: &[u8]) {
+    pub(crate) fn flow(&mut self, bytes: &[u8]) {
         let limit = self.ctx.snapshot.variables.max_allowed_packet as usize;
-        let Some(lease) = self.sessions[key].lease else { return };
-        if !self.may_flow(lease, key) {
+        let Some(lease) = self.session.lease else { return };
+        if !self.may_flow(lease) {
             return;
         }
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let Some(upload) = &mut session.upload else { return };
         // A header may come in pieces: it waits in the inbox.
         session.inbox.extend_from_slice(bytes);
@@ -134,13 +128,13 @@ impl Worker {
         if passed.is_err() {
             let message =
                 format!("Got a packet bigger than 'max_allowed_packet' bytes ({limit}), or out of order");
-            return self.fail_session(key, error::NET_PACKET_TOO_LARGE, &message);
+            return self.fail_session(error::NET_PACKET_TOO_LARGE, &message);
         }
         if is_complete {
             // What follows is the next command: it stays in the inbox.
             upload.is_flowing = false;
             if session.execution.kind == CommandKind::LongData {
-                self.long_data_sent(key);
+                self.long_data_sent();
             }
             return;
         }

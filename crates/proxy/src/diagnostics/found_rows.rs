@@ -17,8 +17,8 @@ use crate::client::session::Ending;
 use crate::server::connection::Expected;
 use crate::server::connection::Retained;
 use crate::server::statement_end::REFUSED;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
+use crate::worker::work::Work;
 
 /// The greatest number that is put on a connection: the query that does so makes as many rows.
 const ROWS_MAX: u64 = 10_000;
@@ -45,20 +45,19 @@ pub(crate) enum Counted {
     Incidental,
 }
 
-impl Worker {
+impl Work<'_> {
     /// The query in front was refused: the number is not known behind the statement. Inside a transaction the error is
     /// the transaction's, and then it is the statement's, which has not been sent.
     pub(crate) fn found_rows_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         self.pools.connections[key].found_rows = None;
-        let Some(holder) = self.pools.connections[key].holder else { return };
-        if self.sessions[holder].execution.is_sent {
+        if self.session.execution.is_sent {
             return;
         }
         if error.code == LOCK_DEADLOCK.code {
-            return self.pools.refused_in_front(&mut self.ctx, &mut self.sessions[holder], key, error, text);
+            return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
         }
         // Else it would be sent again.
-        self.sessions[holder].found_rows = None;
+        self.session.found_rows = None;
     }
 }
 

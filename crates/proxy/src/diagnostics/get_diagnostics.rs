@@ -19,8 +19,7 @@ use crate::diagnostics::conditions::Condition;
 use crate::diagnostics::conditions::put_row;
 use crate::server::connection::Retained;
 use crate::server::connection::RetainedFor;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// More bytes of conditions are not kept for a session.
 const SAVED_BYTES_MAX: usize = 128 << 10;
@@ -30,26 +29,26 @@ const NO_SUCH_CONDITION: [&str; 3] = ["Error", "1758", "Invalid condition number
 /// What NUMBER is, as an expression that leaves the conditions alone: those beyond max_error_count are counted only.
 const CONDITIONS_OF_MARIADB: &str = "LEAST(@@warning_count,@@max_error_count)";
 
-impl Worker {
+impl Work<'_> {
     /// GET DIAGNOSTICS. `None` where the connection is to answer, since it knows the conditions.
-    pub(crate) fn get_diagnostics(&mut self, key: SessionKey) -> Option<Outcome> {
-        let session = &self.sessions[key];
+    pub(crate) fn get_diagnostics(&mut self) -> Option<Outcome> {
+        let session = &*self.session;
         if session.execution.statement.multi {
             return None;
         }
-        let request = weir_sql::diagnostics_request(self.sessions[key].command_text(), session.dialect);
+        let request = weir_sql::diagnostics_request(self.session.command_text(), session.dialect);
         if session.retained.contains(Retained::WARNINGS) {
             let counts = request.filter(|request| request.condition.is_none())?;
-            return self.count_on_connection(key, &counts);
+            return self.count_on_connection(&counts);
         }
         let Some(request) = request else {
-            return Some(self.pools.refuse_diagnostics(&mut self.ctx, &mut self.sessions[key], "GET DIAGNOSTICS takes the forms @a = NUMBER, @b = ROW_COUNT and CONDITION <number> @a = \
+            return Some(self.pools.refuse_diagnostics(self.ctx, self.session, "GET DIAGNOSTICS takes the forms @a = NUMBER, @b = ROW_COUNT and CONDITION <number> @a = \
                  RETURNED_SQLSTATE, @b = MYSQL_ERRNO, @c = MESSAGE_TEXT once another session has used the connection"));
         };
         if session.has_lost_warnings() {
             return Some(self.pools.refuse_diagnostics(
-                &mut self.ctx,
-                &mut self.sessions[key],
+                self.ctx,
+                self.session,
                 crate::diagnostics::saved::LOST,
             ));
         }
@@ -59,50 +58,45 @@ impl Worker {
             Some(number) => {
                 let at = usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1);
                 let Some(row) = rows.get(at) else {
-                    return Some(self.pools.no_such_condition(&mut self.ctx, &mut self.sessions[key]));
+                    return Some(self.pools.no_such_condition(self.ctx, self.session));
                 };
                 Some(row.as_slice())
             }
         };
-        let values = self.pools.diagnostics_values(
-            &self.ctx,
-            &self.sessions[key],
-            &request,
-            &rows.len().to_string(),
-            row,
-        );
+        let values =
+            self.pools.diagnostics_values(self.ctx, self.session, &request, &rows.len().to_string(), row);
         Some(match values {
             Ok(text) => {
-                self.sessions[key].execution.rewritten = Some(text);
+                self.session.execution.rewritten = Some(text);
                 Outcome::Run
             }
-            Err(why) => self.pools.refuse_diagnostics(&mut self.ctx, &mut self.sessions[key], why),
+            Err(why) => self.pools.refuse_diagnostics(self.ctx, self.session, why),
         })
     }
 
     /// NUMBER and ROW_COUNT where the connection knows the conditions. Statements that leave these alone may have run
     /// elsewhere, or Weir's own here, so that ROW_COUNT is not the connection's.
-    fn count_on_connection(&mut self, key: SessionKey, counts: &DiagnosticsRequest) -> Option<Outcome> {
-        if self.pools.speaks_mariadb(&self.ctx, &self.sessions[key]) {
+    fn count_on_connection(&mut self, counts: &DiagnosticsRequest) -> Option<Outcome> {
+        if self.pools.speaks_mariadb(self.ctx, self.session) {
             let set = self
                 .pools
-                .diagnostics_values(&self.ctx, &self.sessions[key], counts, CONDITIONS_OF_MARIADB, None)
+                .diagnostics_values(self.ctx, self.session, counts, CONDITIONS_OF_MARIADB, None)
                 .ok()?;
-            self.sessions[key].execution.rewritten = Some(set);
+            self.session.execution.rewritten = Some(set);
             return Some(Outcome::Run);
         }
         // A SET would forget the conditions, so these are fetched, from the lease too.
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let (lease, retained_on, socket) = (session.lease, session.retained_on, session.socket);
         if let Some(lease) = lease {
             self.pools.connections[lease].retained_for =
-                Some(RetainedFor { session: key, socket, what: Retained::WARNINGS });
+                Some(RetainedFor { session: self.session.key, socket, what: Retained::WARNINGS });
         }
-        self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], lease.or(retained_on)?);
+        self.pools.fetch_retained(self.ctx, self.session, lease.or(retained_on)?);
         if lease.is_some() {
-            self.sessions[key].retained_on = retained_on;
+            self.session.retained_on = retained_on;
         }
-        self.sessions[key].begin_again(&mut self.ctx);
+        self.session.begin_again(self.ctx);
         Some(Outcome::Asked)
     }
 }

@@ -26,7 +26,7 @@ use crate::server::connection::Retained;
 use crate::server::connection::RetainedFor;
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// A SHOW WARNINGS result larger than this is not saved (64 rows of max_error_count are some 30 KB).
 const WARNINGS_BYTES_MAX: usize = 128 << 10;
@@ -144,63 +144,62 @@ impl Pools {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// The question was refused. What was to give the taker its id has not done so, and it is given on its own, unless
     /// the statement that needs it is under way already.
     pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let connection = &mut self.pools.connections[key];
         let Some(Expected::Fetch(fetch)) = connection.expected.front() else { return };
-        let (owner, gives_id) = (fetch.session, fetch.gives_id);
-        if connection.holder == Some(owner) {
-            return self.pools.saving_refused(&mut self.ctx, &mut self.sessions[owner], key, error, text);
+        let (owner, gives_id) = (fetch.socket, fetch.gives_id);
+        if owner == self.session.socket {
+            return self.pools.saving_refused(self.ctx, self.session, key, error, text);
         }
         if !gives_id {
             return;
         }
         connection.insert_id = None;
-        let Some(holder) = connection.holder else { return };
-        self.sessions[holder].has_own_insert_id = false;
-        if self.sessions[holder].execution.is_sent {
+        self.session.has_own_insert_id = false;
+        if self.session.execution.is_sent {
             self.insert_id_refused(key, error, text);
         }
     }
 
     /// The holder's diagnostics are fetched from its own lease, on which a statement of Weir's is about to end them.
-    pub(crate) fn save_diagnostics(&mut self, key: ConnectionKey, holder: SessionKey) {
-        let session = &mut self.sessions[holder];
-        self.pools.mark_retained(&mut self.ctx, session, key);
-        self.pools.fetch_retained(&mut self.ctx, session, key);
+    pub(crate) fn save_diagnostics(&mut self, key: ConnectionKey) {
+        let session = &mut *self.session;
+        self.pools.mark_retained(self.ctx, session, key);
+        self.pools.fetch_retained(self.ctx, session, key);
     }
 
     /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
-    pub(crate) fn saves_first(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        let session = &self.sessions[holder];
+    pub(crate) fn saves_first(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
         let ends = match session.execution.kind {
             // It stays over a reset, behind which the connection does not know it.
             CommandKind::Reset => Retained::FOUND_ROWS,
             // A query of Weir's own.
             CommandKind::Track => Retained::FOUND_ROWS | Retained::WARNINGS | Retained::INSERT_ID,
             // What ends the conditions is a query itself.
-            _ if self.pools.needs_no_conditions(&self.sessions[holder], key) => Retained::FOUND_ROWS,
+            _ if self.pools.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
             _ => return false,
         };
         if !session.retained.intersects(ends) {
             return false;
         }
-        self.save_diagnostics(key, holder);
+        self.save_diagnostics(key);
         // A number for which hardly anybody asks is not fetched but given up.
         !self.pools.connections[key].expected.is_empty()
     }
 
     /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
-    pub(crate) fn waits_for_retained(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        let session = &self.sessions[holder];
+    pub(crate) fn waits_for_retained(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
         if session.retained_on.is_none() && session.fetching == 0 {
             return false;
         }
         let mut needed = Retained::empty();
-        needed.set(Retained::INSERT_ID, self.sessions[holder].needs_insert_id(&self.ctx));
-        needed.set(Retained::FOUND_ROWS, self.pools.needs_found_rows(&self.ctx, &self.sessions[holder]));
+        needed.set(Retained::INSERT_ID, self.session.needs_insert_id(self.ctx));
+        needed.set(Retained::FOUND_ROWS, self.pools.needs_found_rows(self.ctx, self.session));
         needed.set(Retained::WARNINGS, session.executes_question());
         if needed.is_empty() {
             return false;
@@ -209,15 +208,15 @@ impl Worker {
             && retained_on != key
             && session.retained.intersects(needed)
         {
-            self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[holder], retained_on);
+            self.pools.fetch_retained(self.ctx, self.session, retained_on);
         }
-        self.sessions[holder].fetching > 0
+        self.session.fetching > 0
     }
 
     /// The session's statement asks for diagnostics, and not the lease where it will run knows them but a connection
     /// that the session had before: they are fetched first, and then the statement is begun again.
-    pub(crate) fn fetches_from_elsewhere(&mut self, key: SessionKey) -> bool {
-        let session = &self.sessions[key];
+    pub(crate) fn fetches_from_elsewhere(&mut self) -> bool {
+        let session = &*self.session;
         let uses = session.execution.statement.uses;
         let mut wanted = Retained::empty();
         wanted.set(Retained::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
@@ -232,11 +231,13 @@ impl Worker {
         {
             return false;
         }
-        self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
-        self.sessions[key].begin_again(&mut self.ctx);
+        self.pools.fetch_retained(self.ctx, self.session, retained_on);
+        self.session.begin_again(self.ctx);
         true
     }
+}
 
+impl Worker {
     /// Fetched diagnostics have come.
     pub(crate) fn fetched(&mut self, key: ConnectionKey, fetch: Fetch) {
         if self.session_is(fetch.session, fetch.socket) {
@@ -271,10 +272,12 @@ impl Worker {
         }
         self.go_on(key);
     }
+}
 
+impl Work<'_> {
     /// Refuses a statement that asks for a number that nobody knows any more: an older one would pass for it.
-    pub(crate) fn refuses_lost(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        let session = &self.sessions[holder];
+    pub(crate) fn refuses_lost(&mut self, key: ConnectionKey) -> bool {
+        let session = &*self.session;
         let execution = &session.execution;
         let asks = |uses| {
             execution.statement.uses.contains(uses)
@@ -285,25 +288,23 @@ impl Worker {
             "LAST_INSERT_ID() is lost: the connection that knew it is gone"
         } else if asks(Uses::FOUND_ROWS)
             && session.found_rows.is_none()
-            && !self.pools.has_own_found_rows(&self.sessions[holder], key)
+            && !self.pools.has_own_found_rows(self.session, key)
         {
             "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
              that may have run a query or not"
-        } else if session.asks_for_copied_conditions()
-            && !self.pools.has_own_conditions(&self.sessions[holder], key)
-        {
+        } else if session.asks_for_copied_conditions() && !self.pools.has_own_conditions(self.session, key) {
             "another session has used the connection: ask for warnings in a statement that is not prepared"
-        } else if self.pools.connections[key].asks_for_lost_row_count(&self.sessions[holder]) {
+        } else if self.pools.connections[key].asks_for_lost_row_count(self.session) {
             "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
         } else {
             return false;
         };
         if session.upload.is_some() {
-            self.fail_session(holder, error::UNKNOWN_ERROR, message);
+            self.fail_session(error::UNKNOWN_ERROR, message);
         } else {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[holder], message);
-            self.answered_here(holder);
-            self.pools.release_if_free(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.refuse(self.ctx, self.session, message);
+            self.answered_here();
+            self.pools.release_if_free(self.ctx, self.session);
         }
         true
     }

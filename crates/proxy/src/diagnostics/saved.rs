@@ -16,8 +16,7 @@ use crate::diagnostics::conditions::Condition;
 use crate::diagnostics::conditions::number;
 use crate::diagnostics::conditions::put_row;
 use crate::server::connection::Retained;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Why there is no answer where there were warnings.
 pub(crate) const LOST: &str =
@@ -25,33 +24,33 @@ pub(crate) const LOST: &str =
 const UNSHOWN: &str =
     "the saved messages can't be shown in this character_set_results: set it to what it was, or to utf8mb4";
 
-impl Worker {
+impl Work<'_> {
     /// SHOW WARNINGS and the like, where the connection does not know the answer: it was in use by others, or there
     /// are no warnings of this session, and those that it shows are somebody else's.
-    pub(crate) fn saved_diagnostics(&mut self, key: SessionKey, kind: Kind) -> Option<Outcome> {
+    pub(crate) fn saved_diagnostics(&mut self, kind: Kind) -> Option<Outcome> {
         if kind == Kind::GetDiagnostics {
-            return self.get_diagnostics(key);
+            return self.get_diagnostics();
         }
-        if self.sessions[key].retained.contains(Retained::WARNINGS) {
+        if self.session.retained.contains(Retained::WARNINGS) {
             return None;
         }
-        if self.sessions[key].has_lost_warnings() {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], LOST);
+        if self.session.has_lost_warnings() {
+            self.pools.refuse(self.ctx, self.session, LOST);
             return Some(Outcome::Answered);
         }
         let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
         match kind {
             Kind::ShowWarnings | Kind::ShowErrors => {
-                let (offset, count) = limit(self.sessions[key].command_text(), self.sessions[key].dialect);
-                match self.pools.shown_rows(&self.ctx, &self.sessions[key], errors_only, offset, count) {
-                    Some(rows) => self.pools.reply_saved(&mut self.ctx, &mut self.sessions[key], &rows),
-                    None => self.pools.refuse(&mut self.ctx, &mut self.sessions[key], UNSHOWN),
+                let (offset, count) = limit(self.session.command_text(), self.session.dialect);
+                match self.pools.shown_rows(self.ctx, self.session, errors_only, offset, count) {
+                    Some(rows) => self.pools.reply_saved(self.ctx, self.session, &rows),
+                    None => self.pools.refuse(self.ctx, self.session, UNSHOWN),
                 }
             }
             Kind::ShowCountWarnings | Kind::ShowCountErrors => {
-                let count = self.sessions[key].saved_rows(errors_only).count().to_string();
+                let count = self.session.saved_rows(errors_only).count().to_string();
                 let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
-                self.pools.reply_count(&mut self.ctx, &mut self.sessions[key], name, &count);
+                self.pools.reply_count(self.ctx, self.session, name, &count);
             }
             // @@warning_count and @@error_count get a literal in their place.
             _ => return None,

@@ -17,9 +17,8 @@ use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::server::connection::Expected;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// What would hold a session on its reader beyond the transaction, or do there what nobody can see.
 const HOLDING: Effects = Effects::USER_VARIABLE
@@ -47,29 +46,29 @@ enum OnReader {
     Unprotected,
 }
 
-impl Worker {
+impl Work<'_> {
     /// The session's command is no read, and its lease leads to a reader. True if it may run there; otherwise
     /// everything has been seen to.
-    pub(crate) fn may_run_on_reader(&mut self, key: SessionKey, lease: ConnectionKey) -> bool {
-        match self.sessions[key].on_reader() {
+    pub(crate) fn may_run_on_reader(&mut self, lease: ConnectionKey) -> bool {
+        match self.session.on_reader() {
             // Who changes the same rows does not meet these locks, on the writer.
-            OnReader::Stays if self.sessions[key].may_lock_rows() => self.refuse_holding(key, lease),
+            OnReader::Stays if self.session.may_lock_rows() => self.refuse_holding(lease),
             OnReader::Stays => return true,
             OnReader::Leaves => {
-                self.sessions[key].phase = Phase::Running;
-                self.pools.connections[lease].send_query(&mut self.ctx, b"COMMIT AND NO CHAIN NO RELEASE");
-                self.pools.connections[lease].expect(&self.ctx, Expected::Leave);
+                self.session.phase = Phase::Running;
+                self.pools.connections[lease].send_query(self.ctx, b"COMMIT AND NO CHAIN NO RELEASE");
+                self.pools.connections[lease].expect(self.ctx, Expected::Leave);
             }
-            OnReader::Holds => self.refuse_holding(key, lease),
+            OnReader::Holds => self.refuse_holding(lease),
             OnReader::Unprotected => {
-                let session = &self.sessions[key];
+                let session = &*self.session;
                 let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
                 let message = format!(
                     "The session is pinned to the reader {endpoint} ({}), where nothing may be written: \
                      COM_RESET_CONNECTION or a new connection ends that",
                     session.pins.pins().words()
                 );
-                self.fail_session(key, error::UNKNOWN_ERROR, &message);
+                self.fail_session(error::UNKNOWN_ERROR, &message);
             }
         }
         false
@@ -77,9 +76,9 @@ impl Worker {
 
     /// Rolls the transaction back as a server does that has to (1213: the application begins again), and keeps the
     /// user's further read-only transactions on the writer.
-    fn refuse_holding(&mut self, key: SessionKey, lease: ConnectionKey) {
+    fn refuse_holding(&mut self, lease: ConnectionKey) {
         let endpoint = self.pools.servers[self.pools.connections[lease].server].server.endpoint.clone();
-        let user = self.sessions[key].user_of().to_owned();
+        let user = self.session.user_of().to_owned();
         let message = format!(
             "This read-only transaction ran on the reader {endpoint}, and the statement would have held the session \
              there for longer, or have locked rows there only: it is rolled back. From now on read-only transactions of user '{user}' run on the \
@@ -87,36 +86,35 @@ impl Worker {
         );
         tracing::info!(user, endpoint, "read-only transactions go to the writer from now on");
         self.ctx.read_only_on_writer.insert(user);
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let may_go = session.pins.pins() == Pins::TRANSACTION;
         if !may_go {
-            self.pools.refuse(&mut self.ctx, &mut self.sessions[key], &message);
-            return self.answered_here(key);
+            self.pools.refuse(self.ctx, self.session, &message);
+            return self.answered_here();
         }
         session.pins.remove(Pins::TRANSACTION);
         session.is_read_only = false;
         session.is_pinned_to_reader = false;
-        self.sessions[key].lose_lease();
+        self.session.lose_lease();
         self.pools.connections[lease].holder = None;
-        self.pools.recycle(&mut self.ctx, lease, Pins::TRANSACTION);
+        self.pools.recycle(self.ctx, lease, Pins::TRANSACTION);
         self.hear();
-        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], error::LOCK_DEADLOCK, &message);
-        self.answered_here(key);
+        self.pools.reply_error(self.ctx, self.session, error::LOCK_DEADLOCK, &message);
+        self.answered_here();
     }
 
     /// The COMMIT in front of a statement that ends a read-only transaction has been answered. Should it have failed,
     /// nothing is lost but the connection.
     pub(crate) fn left_reader(&mut self, key: ConnectionKey) {
-        let Some(holder) = self.pools.connections[key].holder else { return self.go_on(key) };
-        self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
-        let session = &mut self.sessions[holder];
+        self.pools.detach(self.ctx, self.session);
+        let session = &mut *self.session;
         session.is_pinned_to_reader = false;
         session.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::Waiting(self.ctx.now);
-        self.pools.offer(&mut self.ctx, key);
+        self.pools.offer(self.ctx, key);
         self.hear();
-        self.acquire(holder);
+        self.acquire();
     }
 }
 

@@ -20,6 +20,7 @@ use crate::snapshot::Snapshot;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
 const NOT_ALLOWED: ServerError = ServerError { code: 1148, sqlstate: *b"42000" };
@@ -41,12 +42,12 @@ pub(crate) struct KnownScope {
     scope: Scope,
 }
 
-impl Worker {
+impl Work<'_> {
     /// Decides about the text of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, or about an execution of
     /// `prepared`. A text that rules replace is replaced in the inbox, so that whoever looks at it afterwards sees
     /// what will be sent.
-    pub(crate) fn route(&mut self, key: SessionKey, prepared: Option<&Rc<Prepared>>) -> Routed {
-        let session = &mut self.sessions[key];
+    pub(crate) fn route(&mut self, prepared: Option<&Rc<Prepared>>) -> Routed {
+        let session = &mut *self.session;
         if let Some(decision) = session.decided.take() {
             // The same command, looked at anew.
             session.execution.decision = *decision;
@@ -61,10 +62,10 @@ impl Worker {
         };
         let hints = Hints::of(text, session.dialect);
         if self.ctx.router.rules().is_empty() && hints == Hints::default() {
-            return self.decided(key);
+            return self.decided();
         }
-        let scope = self.sessions[key].scope_of(&mut self.ctx);
-        let session = &mut self.sessions[key];
+        let scope = self.session.scope_of(self.ctx);
+        let session = &mut *self.session;
         let statement = match prepared {
             Some(prepared) => prepared.text(),
             None => session.text(),
@@ -87,37 +88,37 @@ impl Worker {
         session.execution.decision = verdict.decision;
         if prepared.is_some() {
             // What was to be replaced was replaced in the text that was prepared.
-            return self.decided(key);
+            return self.decided();
         }
         match verdict.rewritten {
-            _ if verdict.is_too_long => self.refuse_rewrite(key),
-            Some(text) if text.len() >= COMMAND_BYTES_KEPT || self.sessions[key].upload.is_some() => {
-                self.refuse_rewrite(key)
+            _ if verdict.is_too_long => self.refuse_rewrite(),
+            Some(text) if text.len() >= COMMAND_BYTES_KEPT || self.session.upload.is_some() => {
+                self.refuse_rewrite()
             }
             Some(text) => {
-                self.sessions[key].replace_text(&text);
-                self.decided(key)
+                self.session.replace_text(&text);
+                self.decided()
             }
-            None => self.decided(key),
+            None => self.decided(),
         }
     }
 
     /// Answers what rules answer, and notes how long the statement is to be held.
-    fn decided(&mut self, key: SessionKey) -> Routed {
+    fn decided(&mut self) -> Routed {
         let default_delay = self.ctx.snapshot.variables.default_query_delay.as_nanos() as Nanos;
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let decision = session.execution.decision;
         // An OK is no answer to a PREPARE: what is prepared is answered when it is executed.
         let ok = decision.ok.filter(|_| session.execution.kind != CommandKind::Prepare);
         if let Some(rule) = ok {
-            self.sessions[key].reply_ok_message(&mut self.ctx, rule);
-            self.answered_here(key);
+            self.session.reply_ok_message(self.ctx, rule);
+            self.answered_here();
             return Routed::Ended;
         }
         if let Some(rule) = decision.error {
             let message = self.ctx.router.error_message(rule).to_owned();
-            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], NOT_ALLOWED, &message);
-            self.answered_here(key);
+            self.pools.reply_error(self.ctx, self.session, NOT_ALLOWED, &message);
+            self.answered_here();
             return Routed::Ended;
         }
         session.execution.held_for_ns =
@@ -125,23 +126,20 @@ impl Worker {
         Routed::GoesOn
     }
 
-    fn refuse_rewrite(&mut self, key: SessionKey) -> Routed {
+    fn refuse_rewrite(&mut self) -> Routed {
         let message = "A query rule's replace_pattern applies to a statement that is too long for it, or makes it so \
                        (1 MB)";
-        if self.sessions[key].upload.is_some() {
-            self.fail_session(key, error::NET_PACKET_TOO_LARGE, message);
+        if self.session.upload.is_some() {
+            self.fail_session(error::NET_PACKET_TOO_LARGE, message);
         } else {
-            self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[key],
-                error::NET_PACKET_TOO_LARGE,
-                message,
-            );
-            self.answered_here(key);
+            self.pools.reply_error(self.ctx, self.session, error::NET_PACKET_TOO_LARGE, message);
+            self.answered_here();
         }
         Routed::Ended
     }
+}
 
+impl Worker {
     /// New rules: what was remembered, and what sessions know of their place in them, is over. Roles that change
     /// leave the rules alone.
     pub(crate) fn take_rules(&mut self, snapshot: &Arc<Snapshot>) {
@@ -159,7 +157,7 @@ impl Worker {
     /// The time of a statement that was held is over.
     pub(crate) fn end_hold(&mut self, key: SessionKey, socket: crate::outbox::SocketId) {
         if self.session_is(key, socket) && matches!(self.sessions[key].phase, Phase::Held) {
-            self.start(key);
+            self.work(key).start();
         }
     }
 }

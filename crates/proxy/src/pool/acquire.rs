@@ -19,6 +19,7 @@ use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
 const IDLE_LOOKED_AT: usize = 8;
@@ -28,62 +29,62 @@ const SUSPECT_NS: Nanos = 100_000_000;
 /// Sessions that found no server look again after this time, if nothing else makes them look.
 const UNPARK_NS: Nanos = 20_000_000;
 
-impl Worker {
+impl Work<'_> {
     /// Starts the planned work of a session: on its lease, or on one that is found now or waited for. Always
     /// false: the session is busy from here on.
-    pub(crate) fn start(&mut self, key: SessionKey) -> bool {
-        if !self.sessions[key].has_been_held(&mut self.ctx) {
+    pub(crate) fn start(&mut self) -> bool {
+        if !self.session.has_been_held(self.ctx) {
             return false;
         }
-        self.pools.outdate_warnings(&self.ctx, &mut self.sessions[key]);
-        let session = &mut self.sessions[key];
+        self.pools.outdate_warnings(self.ctx, self.session);
+        let session = &mut *self.session;
         let is_answered = session.execution.kind != crate::client::session::CommandKind::LongData;
         if is_answered && let Some(owed) = session.owed_error.take() {
-            self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], owed.0, &owed.1);
-            self.answered_here(key);
+            self.pools.reply_error(self.ctx, self.session, owed.0, &owed.1);
+            self.answered_here();
             return false;
         }
         session.execution.attempts += 1;
         if session.account.is_none() {
-            self.refuse_without_account(key);
+            self.refuse_without_account();
             return false;
         }
         session.execution.hostgroup =
             session.execution.decision.hostgroup.unwrap_or(session.home_hostgroup());
         session.go_where_it_was();
-        self.place(key);
+        self.place();
         false
     }
 
     /// Sends started work on its lease, or finds one.
-    fn place(&mut self, key: SessionKey) {
-        if let Some(lease) = self.sessions[key].lease
-            && !self.pools.begin_detour(&mut self.sessions[key], lease)
-            && self.pools.should_move(&self.sessions[key], lease)
+    fn place(&mut self) {
+        if let Some(lease) = self.session.lease
+            && !self.pools.begin_detour(self.session, lease)
+            && self.pools.should_move(self.session, lease)
         {
-            self.pools.release(&mut self.ctx, &mut self.sessions[key]);
+            self.pools.release(self.ctx, self.session);
         }
-        if let Some(lease) = self.sessions[key].lease {
-            if self.pools.has_overstayed(&self.ctx, lease) {
-                return self.close_overstayed(key, lease);
+        if let Some(lease) = self.session.lease {
+            if self.pools.has_overstayed(self.ctx, lease) {
+                return self.close_overstayed(lease);
             }
             // What a pin holds stays where it is, whatever the rules say; in a transaction that is ProxySQL's way too.
-            if self.pools.must_not_run_on(&self.sessions[key], lease) && !self.may_run_on_reader(key, lease) {
+            if self.pools.must_not_run_on(self.session, lease) && !self.may_run_on_reader(lease) {
                 return;
             }
-            let session = &mut self.sessions[key];
+            let session = &mut *self.session;
             session.execution.served_by = self.pools.connections[lease].hostgroup;
             session.phase = Phase::Running;
             return self.prepare_connection(lease);
         }
-        self.sessions[key].phase = Phase::Waiting(self.ctx.now);
-        self.acquire(key);
+        self.session.phase = Phase::Waiting(self.ctx.now);
+        self.acquire();
     }
 
     /// Finds a server for a waiting session.
-    pub(crate) fn acquire(&mut self, key: SessionKey) {
+    pub(crate) fn acquire(&mut self) {
         self.hear();
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let writer = session.execution.hostgroup;
         let uses_connection = session
             .execution
@@ -94,7 +95,7 @@ impl Worker {
         // Where a rule or a hint sends a statement, it goes.
         let may_leave_writer = session.execution.decision.hostgroup.is_none()
             && session.execution.is_read
-            && (session.is_autocommit || self.sessions[key].may_begin_on_reader(&self.ctx))
+            && (session.is_autocommit || self.session.may_begin_on_reader(self.ctx))
             && !session.execution.writer_only
             // What was announced is sent in front, and may outlast a read that uses no table.
             && (!session.is_next_read_only || session.execution.begins_read_only)
@@ -104,51 +105,51 @@ impl Worker {
             // What was announced must not bind the session to a reader.
             let binds = session.is_next_read_only && !self.pools.is_member(retained_on, writer);
             if binds
-                || !self.pools.may_run_on(&self.ctx, &self.sessions[key], retained_on)
-                || !self.pools.is_sound(&self.ctx, &self.sessions[key], retained_on)
+                || !self.pools.may_run_on(self.ctx, self.session, retained_on)
+                || !self.pools.is_sound(self.ctx, self.session, retained_on)
             {
-                self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], retained_on);
-                self.sessions[key].retained_on = None;
-                return self.sessions[key].begin_again(&mut self.ctx);
+                self.pools.fetch_retained(self.ctx, self.session, retained_on);
+                self.session.retained_on = None;
+                return self.session.begin_again(self.ctx);
             }
             if self.pools.take_retaining(retained_on) {
                 let in_reader = reader.filter(|_| !self.pools.is_member(retained_on, writer));
-                self.sessions[key].execution.served_by = in_reader.unwrap_or(writer);
-                return self.lend(retained_on, key);
+                self.session.execution.served_by = in_reader.unwrap_or(writer);
+                return self.lend(retained_on);
             }
         }
-        if let Some(server) = self.sessions[key].execution.only_server {
-            return self.obtain(server, key);
+        if let Some(server) = self.session.execution.only_server {
+            return self.obtain(server);
         }
-        if self.sessions[key].is_bound() {
-            return match self.pools.pick_bound(&self.ctx, &mut self.sessions[key]) {
-                Some(server) => self.obtain(server, key),
-                None => self.park(key, writer),
+        if self.session.is_bound() {
+            return match self.pools.pick_bound(self.ctx, self.session) {
+                Some(server) => self.obtain(server),
+                None => self.park(writer),
             };
         }
         let reader = reader.filter(|_| may_leave_writer);
         let mut pick = |last_resort| {
-            let of_readers = reader
-                .and_then(|reader| self.pools.pick(&self.ctx, &mut self.sessions[key], reader, last_resort));
-            of_readers.or_else(|| self.pools.pick(&self.ctx, &mut self.sessions[key], writer, last_resort))
+            let of_readers =
+                reader.and_then(|reader| self.pools.pick(self.ctx, self.session, reader, last_resort));
+            of_readers.or_else(|| self.pools.pick(self.ctx, self.session, writer, last_resort))
         };
         match pick(false).or_else(|| pick(true)) {
-            Some(server) => self.obtain(server, key),
-            None => self.park(key, reader.unwrap_or(writer)),
+            Some(server) => self.obtain(server),
+            None => self.park(reader.unwrap_or(writer)),
         }
     }
 
     /// No server can be had: the session looks again when the first may be tried again, or in a moment.
-    fn park(&mut self, key: SessionKey, hostgroup: u32) {
-        if self.sessions[key].execution.kind == CommandKind::LoginSchema {
+    fn park(&mut self, hostgroup: u32) {
+        if self.session.execution.kind == CommandKind::LoginSchema {
             // Nobody is there to ask.
-            self.sessions[key].login_done(&mut self.ctx);
-            return self.answered_here(key);
+            self.session.login_done(self.ctx);
+            return self.answered_here();
         }
-        if self.is_hinted_nowhere(key) || !self.may_be_held(key, hostgroup) {
+        if self.is_hinted_nowhere() || !self.may_be_held(hostgroup) {
             return;
         }
-        let Some(waiter) = self.sessions[key].waiter() else { return };
+        let Some(waiter) = self.session.waiter() else { return };
         self.pools.parked.push_back(waiter);
         let members =
             self.pools.groups.get(&hostgroup).map(|group| group.members.as_slice()).unwrap_or_default();
@@ -159,8 +160,8 @@ impl Worker {
     }
 
     /// Gives the session a connection to this server, now or when its turn comes.
-    pub(crate) fn obtain(&mut self, server: ServerIndex, key: SessionKey) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn obtain(&mut self, server: ServerIndex) {
+        let session = &mut *self.session;
         session.held = None;
         self.ctx.statistics.totals.pool_gets += 1;
         let Some(waiter) = session.waiter() else { return };
@@ -168,40 +169,40 @@ impl Worker {
             && let Some(connection) = self.pools.take_idle(session, server)
         {
             self.ctx.statistics.totals.pool_gets_immediate += 1;
-            if !self.pools.needs_login(&self.ctx, Some(waiter.since), connection) {
-                return self.lend(connection, key);
+            if !self.pools.needs_login(self.ctx, Some(waiter.since), connection) {
+                return self.lend(connection);
             }
-            return self.pools.login_anew_for(&mut self.ctx, connection, waiter);
+            return self.pools.login_anew_for(self.ctx, connection, waiter);
         }
         self.pools.servers[server].waiters.push_back(waiter);
-        self.pools.supply(&mut self.ctx, server);
+        self.pools.supply(self.ctx, server);
     }
 
     /// Lends a connection that is ready and nobody's to a waiting session.
     ///
     /// One on which another session may have left what nobody can name, or what this session asks for and no server
     /// reports, is wiped first.
-    pub(crate) fn lend(&mut self, connection: ConnectionKey, key: SessionKey) {
-        if self.pools.connections[connection].must_wipe(&self.ctx, &self.sessions[key]) {
-            let session = &mut self.sessions[key];
+    pub(crate) fn lend(&mut self, connection: ConnectionKey) {
+        if self.pools.connections[connection].must_wipe(self.ctx, self.session) {
+            let session = &mut *self.session;
             session.phase = Phase::Waiting(self.ctx.now);
             let Some(waiter) = session.waiter() else { return };
-            return self.pools.wipe_for(&mut self.ctx, connection, waiter);
+            return self.pools.wipe_for(self.ctx, connection, waiter);
         }
-        if !self.suits_defaults(connection, key) {
+        if !self.suits_defaults(connection) {
             // What the connection has told of the session is news: it may belong elsewhere, or mean something else.
             let pool = &mut self.pools.servers[self.pools.connections[connection].server];
             pool.idle.push(connection);
             pool.supply_again(self.ctx.now);
             self.pools.connections[connection].idle_since = self.ctx.now;
-            return self.sessions[key].begin_again(&mut self.ctx);
+            return self.session.begin_again(self.ctx);
         }
-        self.pools.take_over_retained(&mut self.ctx, &mut self.sessions[key], connection);
-        let session = &self.sessions[key];
+        self.pools.take_over_retained(self.ctx, self.session, connection);
+        let session = &*self.session;
         // A rule that sends more than reads to a server means it to be written to.
         let is_sent_to_write = session.execution.decision.hostgroup.is_some() && !session.execution.is_read;
         let is_writer = is_sent_to_write || self.pools.is_member(connection, session.home_hostgroup());
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         session.is_pinned_to_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
         session.lease = Some(connection);
@@ -210,8 +211,8 @@ impl Worker {
         session.execution.has_ended_conditions = false;
         session.phase = Phase::Running;
         let hostgroup = session.execution.served_by;
-        self.pools.connections[connection].holder = Some(key);
-        self.pools.connections[connection].last_holder = Some(self.sessions[key].socket);
+        self.pools.connections[connection].holder = Some(self.session.key);
+        self.pools.connections[connection].last_holder = Some(self.session.socket);
         self.pools.connections[connection].hostgroup = hostgroup;
         self.pools.connections[connection].has_served = true;
         self.ctx.statistics.totals.pool_lends += 1;
@@ -219,18 +220,20 @@ impl Worker {
     }
 
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
-    pub(crate) fn answered_here(&mut self, key: SessionKey) {
-        self.command_done(key);
-        if self.sessions[key].close_when_done || self.sessions[key].is_cut_short {
-            return self.close_session(key);
+    pub(crate) fn answered_here(&mut self) {
+        self.command_done();
+        if self.session.close_when_done || self.session.is_cut_short {
+            return self.close_session();
         }
-        if self.moves_away(key) {
+        if self.moves_away() {
             return;
         }
-        let socket = self.sessions[key].socket;
-        self.ctx.runnable.push_back((key, socket));
+        let socket = self.session.socket;
+        self.ctx.runnable.push_back((self.session.key, socket));
     }
+}
 
+impl Worker {
     /// Looks again for servers for those who found none.
     pub(crate) fn unpark(&mut self) {
         for _ in 0..self.pools.parked.len() {
@@ -240,9 +243,9 @@ impl Worker {
                 continue;
             }
             if self.sessions[key].lease.is_some() {
-                self.place(key);
+                self.work(key).place();
             } else {
-                self.acquire(key);
+                self.work(key).acquire();
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! That is how `transaction_persistent = 0` and hostgroups with `multiplex = 0` let a query rule send single statements
 //! to another hostgroup. For the time of the read the session looks as if it had no lease and no pins, so that whatever
-//! happens to the other connection happens as to any other read's; [`Worker::come_back`] undoes that at its end.
+//! happens to the other connection happens as to any other read's; [`Work::end_detour`] undoes that at its end.
 //!
 //! ```text
 //! Idle (lease A) ── step_aside ─► Waiting ─► Running (lease B; A aside) ─► Settling ── come_back ─► Idle (lease A)
@@ -23,10 +23,9 @@ use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::server::connection::Retained;
 use crate::server::replies::LEASE_LOST;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// What belongs to the lease that is put aside.
 pub(crate) struct Detour {
@@ -42,11 +41,11 @@ pub(crate) struct Detour {
     transaction_since: Nanos,
 }
 
-impl Worker {
+impl Work<'_> {
     /// The read is over, however it ended: its connection is given back, and the lease is the session's again.
-    pub(crate) fn end_detour(&mut self, key: SessionKey) {
-        let leaves_warnings = self.pools.leaves_warnings(&self.ctx, &self.sessions[key]);
-        let session = &mut self.sessions[key];
+    pub(crate) fn end_detour(&mut self) {
+        let leaves_warnings = self.pools.leaves_warnings(self.ctx, self.session);
+        let session = &mut *self.session;
         let Some(mut detour) = session.detour.take() else { return };
         let pins = session.pins.pins();
         if session.retained.contains(Retained::WARNINGS) || !leaves_warnings {
@@ -56,28 +55,24 @@ impl Worker {
         if session.retained.contains(Retained::FOUND_ROWS) || has_rows {
             detour.retained -= Retained::FOUND_ROWS;
         }
-        if let Some(other) = self.pools.detach(&mut self.ctx, &mut self.sessions[key]) {
+        if let Some(other) = self.pools.detach(self.ctx, self.session) {
             if pins.is_empty() {
                 // The session asks the lease from now on: what the other connection knows is fetched at once.
-                self.pools.fetch_retained(&mut self.ctx, &mut self.sessions[key], other);
-                self.pools.offer(&mut self.ctx, other);
+                self.pools.fetch_retained(self.ctx, self.session, other);
+                self.pools.offer(self.ctx, other);
                 self.hear();
             } else {
                 // A read does not do that.
-                tracing::warn!(
-                    session = self.sessions[key].id,
-                    pins = pins.words(),
-                    "a read left state behind"
-                );
-                self.pools.recycle(&mut self.ctx, other, pins);
+                tracing::warn!(session = self.session.id, pins = pins.words(), "a read left state behind");
+                self.pools.recycle(self.ctx, other, pins);
             }
         }
-        self.sessions[key].take_back(&mut self.ctx, *detour);
+        self.session.take_back(self.ctx, *detour);
     }
 
     /// The connection that was put aside is gone, and with it what pinned the session to it.
-    pub(crate) fn aside_lost(&mut self, key: SessionKey, endpoint: &str) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn aside_lost(&mut self, endpoint: &str) {
+        let session = &mut *self.session;
         let Some(detour) = &mut session.detour else { return };
         detour.lease = None;
         let pins = detour.pins.pins();
@@ -87,13 +82,13 @@ impl Worker {
         if session.execution.is_answering || matches!(session.phase, Phase::Settling) {
             // The read does not suffer from it, and a part of its result is out.
             let message = format!("Lost connection to {endpoint} while a read ran on another server");
-            return self.sessions[key].fail_next(LEASE_LOST, message);
+            return self.session.fail_next(LEASE_LOST, message);
         }
         let message = format!(
             "Lost connection to {endpoint} while a read ran on another server, and with it: {}",
             pins.words()
         );
-        self.fail_session(key, LEASE_LOST, &message);
+        self.fail_session(LEASE_LOST, &message);
     }
 }
 

@@ -19,6 +19,7 @@ use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// MySQL's "server shutdown in progress" (08S01): an application connects anew.
 const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
@@ -69,29 +70,31 @@ impl Worker {
             holders.filter(|(connection, _)| self.pools.has_overstayed(&self.ctx, *connection)).collect();
         for (connection, key) in overdue {
             match self.sessions.get(key).map(|session| &session.phase) {
-                Some(Phase::Idle) => self.close_overstayed(key, connection),
-                Some(Phase::Running) => self.end_read(key, connection),
+                Some(Phase::Idle) => self.work(key).close_overstayed(connection),
+                Some(Phase::Running) => self.work(key).end_read(connection),
                 _ => {}
             }
         }
     }
+}
 
+impl Work<'_> {
     /// A read on a server whose grace is over. If its client has nothing of its result, it runs elsewhere; else an
     /// error takes the place of the rest.
-    fn end_read(&mut self, key: SessionKey, connection: ConnectionKey) {
-        let session = &self.sessions[key];
+    fn end_read(&mut self, connection: ConnectionKey) {
+        let session = &*self.session;
         let execution = &session.execution;
         if session.lease != Some(connection) || !execution.is_read || execution.statement.multi {
             return;
         }
         let server = self.pools.connections[connection].server;
         let lost = self.pools.connections[connection].loss_of();
-        if session.pins.is_empty() && self.sessions[key].may_retry(&self.ctx, lost) {
-            if self.pools.is_served_elsewhere(&self.sessions[key], server) {
-                self.sessions[key].take_withheld_back(&mut self.ctx);
-                self.abandon_lease(key);
-                self.sessions[key].lose_lease();
-                self.run_again(key, lost);
+        if session.pins.is_empty() && self.session.may_retry(self.ctx, lost) {
+            if self.pools.is_served_elsewhere(self.session, server) {
+                self.session.take_withheld_back(self.ctx);
+                self.abandon_lease();
+                self.session.lose_lease();
+                self.run_again(lost);
             }
             return;
         }
@@ -110,19 +113,21 @@ impl Worker {
         let message = format!(
             "{endpoint} is taken out, and drain_grace_ms is over; the rest of this result is missing{state}"
         );
-        self.break_off(key, at, MOVED, &message);
+        self.break_off(at, MOVED, &message);
     }
 
     /// Closes a session that still has such a connection.
-    pub(crate) fn close_overstayed(&mut self, key: SessionKey, connection: ConnectionKey) {
+    pub(crate) fn close_overstayed(&mut self, connection: ConnectionKey) {
         let endpoint = &self.pools.servers[self.pools.connections[connection].server].server.endpoint;
-        let pins = self.sessions[key].all_pins();
+        let pins = self.session.all_pins();
         let had = if pins.is_empty() { "its connection".to_owned() } else { pins.words() };
         let message =
             format!("{endpoint} is taken out, and drain_grace_ms is over; this session had there: {had}");
-        self.fail_session(key, MOVED, &message);
+        self.fail_session(MOVED, &message);
     }
+}
 
+impl Worker {
     /// Closes the sessions that may still write to a server which is the writer no more.
     pub(crate) fn cut_writers(&mut self, endpoint: &str) {
         // Also where it was before it moved to another address.
@@ -138,12 +143,14 @@ impl Worker {
         };
         let writers: Vec<(SessionKey, String)> = self.pools.connections.iter().filter_map(is_there).collect();
         for (key, because) in writers {
-            self.cut_writer(key, endpoint, &because);
+            self.work(key).cut_writer(endpoint, &because);
         }
     }
+}
 
-    fn cut_writer(&mut self, key: SessionKey, endpoint: &str, because: &str) {
-        let session = &self.sessions[key];
+impl Work<'_> {
+    fn cut_writer(&mut self, endpoint: &str, because: &str) {
+        let session = &*self.session;
         let is_running = matches!(session.phase, Phase::Running);
         if is_running && session.execution.is_answering {
             let at = session.lease.and_then(|lease| self.pools.connections[lease].breaks_off());
@@ -152,21 +159,21 @@ impl Worker {
                  missing"
             );
             let error = if session.execution.may_have_run() { OUTCOME_UNKNOWN } else { MOVED };
-            return self.break_off(key, at, error, &message);
+            return self.break_off(at, error, &message);
         }
         if matches!(session.phase, Phase::Settling) {
             // It has its answer.
-            self.abandon(key);
-            self.sessions[key].lose_lease();
+            self.abandon();
+            self.session.lose_lease();
             let message = format!("The writer is moved away from {endpoint} after the last statement");
-            return self.lost_after_reply(key, MOVED, message);
+            return self.lost_after_reply(MOVED, message);
         }
         let message = format!("The writer is moved away from {endpoint}, where this session had: {because}");
         if is_running && session.execution.may_have_run() {
             let message = format!("{message}: it may or may not have taken effect");
-            return self.fail_session(key, OUTCOME_UNKNOWN, &message);
+            return self.fail_session(OUTCOME_UNKNOWN, &message);
         }
-        self.fail_session(key, MOVED, &message);
+        self.fail_session(MOVED, &message);
     }
 }
 

@@ -29,6 +29,7 @@ use weir_session::user_variables::{
 
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::pool::pools::Pools;
 use crate::recovery::rejected::is_wsrep_refusal;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
@@ -42,6 +43,7 @@ use weir_topology::session_variables::{NULL, SEPARATOR};
 
 use crate::pool::identity::IDENTITY_CAPABILITIES;
 use crate::worker::Worker;
+use crate::worker::work::Work;
 
 /// Where a session stands with that.
 pub(crate) enum Moving {
@@ -132,22 +134,24 @@ impl Worker {
         let idle: Vec<SessionKey> =
             holders.filter(|key| matches!(self.sessions[*key].phase, Phase::Idle)).collect();
         for key in idle {
-            self.moves_away(key);
+            self.work(key).moves_away();
         }
     }
+}
 
+impl Work<'_> {
     /// Begins to read what an idle session has on its connection, if that is to be left. True if it has begun: the
     /// session's next command waits.
-    pub(crate) fn moves_away(&mut self, key: SessionKey) -> bool {
-        let session = &self.sessions[key];
+    pub(crate) fn moves_away(&mut self) -> bool {
+        let session = &*self.session;
         let pins = session.pins.pins();
         let Some(lease) = session.lease.filter(|_| !pins.is_empty() && Pins::MOVABLE.contains(pins)) else {
             return false;
         };
-        if !self.is_left(lease) {
+        if !self.pools.is_left(lease) {
             return false;
         }
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let connection = &self.pools.connections[lease];
         let is_quiet = connection.expected.is_empty()
             && connection.kills_pending == 0
@@ -162,41 +166,45 @@ impl Worker {
         }
         if !session.retained.is_empty() {
             // The questions end it there.
-            self.save_diagnostics(lease, key);
+            self.save_diagnostics(lease);
         }
-        self.sessions[key].phase = Phase::Settling;
+        self.session.phase = Phase::Settling;
         self.pools.connections[lease].settle_bytes.clear();
         if pins.contains(Pins::ROUTINE) {
             let is_mariadb = self.pools.connections[lease].greeted.is_mariadb;
             let text = if is_mariadb { remains::LOCKS_ON_MARIADB } else { remains::LOCKS_ON_MYSQL };
-            self.ask_about_move(lease, key, text.as_bytes(), Vec::new(), Step::Locks);
+            self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Locks);
         } else {
-            self.ask_for_names(lease, key);
+            self.ask_for_names(lease);
         }
         true
     }
+}
 
+impl Pools {
     /// Whether a connection's server has no part any more in the hostgroup for which it was used, and still answers.
     fn is_left(&self, lease: ConnectionKey) -> bool {
-        let connection = &self.pools.connections[lease];
-        let server = &self.pools.servers[connection.server].server;
-        self.pools.groups.contains_key(&connection.hostgroup)
-            && !self.pools.is_member(lease, connection.hostgroup)
+        let connection = &self.connections[lease];
+        let server = &self.servers[connection.server].server;
+        self.groups.contains_key(&connection.hostgroup)
+            && !self.is_member(lease, connection.hostgroup)
             && !server.is_gone
             && !server.is_silent
     }
+}
 
-    fn ask_for_unreported(&mut self, lease: ConnectionKey, key: SessionKey) {
+impl Work<'_> {
+    fn ask_for_unreported(&mut self, lease: ConnectionKey) {
         let server = self.pools.connections[lease].server;
         let Some(variables) = self.pools.servers[server].server.shared.session_variables() else {
-            return self.stay(key, "the monitor does not know yet which session variables its server has");
+            return self.stay("the monitor does not know yet which session variables its server has");
         };
         let text = variables.session_question().to_owned();
-        self.ask_about_move(lease, key, text.as_bytes(), Vec::new(), Step::Unreported(variables));
+        self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Unreported(variables));
     }
 
-    fn ask_for_names(&mut self, lease: ConnectionKey, key: SessionKey) {
-        let session = &self.sessions[key];
+    fn ask_for_names(&mut self, lease: ConnectionKey) {
+        let session = &*self.session;
         let connection = &self.pools.connections[lease];
         // Code that no text shows may have set others.
         let has_hidden =
@@ -204,73 +212,63 @@ impl Worker {
         let is_told = !has_hidden && !connection.greeted.is_mariadb;
         let told = session.pins.variables().filter(|_| is_told).map(<[_]>::to_vec);
         if let Some(names) = told {
-            return self.ask_for_values(lease, key, names);
+            return self.ask_for_values(lease, names);
         }
         let text = if connection.greeted.is_mariadb { NAMES_ON_MARIADB } else { NAMES_ON_MYSQL };
-        self.ask_about_move(lease, key, text.as_bytes(), Vec::new(), Step::Names);
+        self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Names);
     }
 
-    fn ask_for_values(&mut self, lease: ConnectionKey, key: SessionKey, names: Vec<Vec<u8>>) {
-        let session = &self.sessions[key];
+    fn ask_for_values(&mut self, lease: ConnectionKey, names: Vec<Vec<u8>>) {
+        let session = &*self.session;
         if !session.is_text_certain {
-            return self.stay(key, &Obstacle::Name.to_string());
+            return self.stay(&Obstacle::Name.to_string());
         }
         if names.is_empty() && session.pins.pins().contains(Pins::USER_VARIABLE) {
-            return self.stay(key, &Obstacle::Hidden.to_string());
+            return self.stay(&Obstacle::Hidden.to_string());
         }
         if names.is_empty() {
-            return self.leave(lease, key, names, &UserVariables::default());
+            return self.leave(lease, names, &UserVariables::default());
         }
         match Question::about(&names, session.dialect.lead_bytes) {
             Ok(question) => {
                 let text = question.text();
-                self.ask_about_move(lease, key, &text, names, Step::Values(question));
+                self.ask_about_move(lease, &text, names, Step::Values(question));
             }
-            Err(obstacle) => self.stay(key, &obstacle.to_string()),
+            Err(obstacle) => self.stay(&obstacle.to_string()),
         }
     }
 
-    fn ask_about_move(
-        &mut self,
-        lease: ConnectionKey,
-        key: SessionKey,
-        text: &[u8],
-        names: Vec<Vec<u8>>,
-        step: Step,
-    ) {
-        self.sessions[key].moving = Some(Box::new(Moving::Asking(Asking { names, step, refusal: None })));
-        self.pools.connections[lease].send_query(&mut self.ctx, text);
+    fn ask_about_move(&mut self, lease: ConnectionKey, text: &[u8], names: Vec<Vec<u8>>, step: Step) {
+        self.session.moving = Some(Box::new(Moving::Asking(Asking { names, step, refusal: None })));
+        self.pools.connections[lease].send_query(self.ctx, text);
         // Some have several rows.
         self.pools.connections[lease].found_rows = None;
-        self.pools.connections[lease].expect(&self.ctx, Expected::Moving);
+        self.pools.connections[lease].expect(self.ctx, Expected::Moving);
     }
 
     /// The server does not answer a question.
-    pub(crate) fn moving_refused(&mut self, lease: ConnectionKey, code: u16, text: &str) {
-        let Some(holder) = self.pools.connections[lease].holder else { return };
-        if let Some(Moving::Asking(asking)) = self.sessions[holder].moving.as_deref_mut() {
+    pub(crate) fn moving_refused(&mut self, code: u16, text: &str) {
+        if let Some(Moving::Asking(asking)) = self.session.moving.as_deref_mut() {
             asking.refusal = Some(format!("error {code}: {text}"));
         }
     }
 
     /// The end of an answer. No question begins a transaction; if one has, the session keeps it.
-    pub(crate) fn moving_ok(&mut self, lease: ConnectionKey, ok: &OkPacket<'_>) {
-        let Some(holder) = self.pools.connections[lease].holder else { return };
+    pub(crate) fn moving_ok(&mut self, ok: &OkPacket<'_>) {
         if ok.status.contains(StatusFlags::IN_TRANS) {
-            self.sessions[holder].take_status(ok.status, self.ctx.now);
-            self.moving_refused(lease, 0, "a transaction is open");
+            self.session.take_status(ok.status, self.ctx.now);
+            self.moving_refused(0, "a transaction is open");
         }
     }
 
     /// An answer is complete.
     pub(crate) fn moving_answered(&mut self, lease: ConnectionKey) {
         let bytes = std::mem::take(&mut self.pools.connections[lease].settle_bytes);
-        let Some(holder) = self.pools.connections[lease].holder else { return self.go_on(lease) };
-        let Some(Moving::Asking(asking)) = self.sessions[holder].moving.take().map(|moving| *moving) else {
+        let Some(Moving::Asking(asking)) = self.session.moving.take().map(|moving| *moving) else {
             return;
         };
         if let Some(refusal) = asking.refusal {
-            return self.stay(holder, &refusal);
+            return self.stay(&refusal);
         }
         let Asking { names, step, .. } = asking;
         match step {
@@ -278,13 +276,13 @@ impl Worker {
                 Ok(()) => {
                     let is_mariadb = self.pools.connections[lease].greeted.is_mariadb;
                     let text = if is_mariadb { remains::MADE_ON_MARIADB } else { remains::MADE_ON_MYSQL };
-                    self.ask_about_move(lease, holder, text.as_bytes(), Vec::new(), Step::Made);
+                    self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Made);
                 }
-                Err(remains) => self.stay(holder, &remains.to_string()),
+                Err(remains) => self.stay(&remains.to_string()),
             },
             Step::Made => match remains::check_made(&bytes) {
-                Ok(()) => self.ask_for_unreported(lease, holder),
-                Err(remains) => self.stay(holder, &remains.to_string()),
+                Ok(()) => self.ask_for_unreported(lease),
+                Err(remains) => self.stay(&remains.to_string()),
             },
             Step::Unreported(variables) => {
                 let connection = &self.pools.connections[lease];
@@ -292,13 +290,13 @@ impl Worker {
                 let names = variables.names();
                 match remains::check_variables(names, &bytes, marks, &connection.defaults, &connection.state)
                 {
-                    Ok(()) => self.ask_for_names(lease, holder),
-                    Err(remains) => self.stay(holder, &remains.to_string()),
+                    Ok(()) => self.ask_for_names(lease),
+                    Err(remains) => self.stay(&remains.to_string()),
                 }
             }
             Step::Names => match user_variables::names(&bytes) {
-                Ok(names) => self.ask_for_values(lease, holder, names),
-                Err(obstacle) => self.stay(holder, &obstacle.to_string()),
+                Ok(names) => self.ask_for_values(lease, names),
+                Err(obstacle) => self.stay(&obstacle.to_string()),
             },
             Step::Values(question) => {
                 let identity = self.pools.identities.0[self.pools.connections[lease].identity].capabilities;
@@ -306,25 +304,19 @@ impl Worker {
                 match question.answered(&bytes, capabilities) {
                     Ok(variables) => {
                         let text = variables.rehearsal();
-                        self.ask_about_move(lease, holder, &text, names, Step::Rehearsal(variables));
+                        self.ask_about_move(lease, &text, names, Step::Rehearsal(variables));
                     }
-                    Err(obstacle) => self.stay(holder, &obstacle.to_string()),
+                    Err(obstacle) => self.stay(&obstacle.to_string()),
                 }
             }
-            Step::Rehearsal(variables) => self.leave(lease, holder, names, &variables),
+            Step::Rehearsal(variables) => self.leave(lease, names, &variables),
         }
     }
 
     /// The session leaves its connection, which is wiped.
-    fn leave(
-        &mut self,
-        lease: ConnectionKey,
-        key: SessionKey,
-        names: Vec<Vec<u8>>,
-        variables: &UserVariables,
-    ) {
+    fn leave(&mut self, lease: ConnectionKey, names: Vec<Vec<u8>>, variables: &UserVariables) {
         let connection = &self.pools.connections[lease];
-        let session = &mut self.sessions[key];
+        let session = &mut *self.session;
         let pins = session.pins.pins();
         let hostgroup = (!session.is_pinned_to_reader).then_some(connection.hostgroup);
         if !variables.is_empty() {
@@ -336,37 +328,35 @@ impl Worker {
         let server = &self.pools.servers[connection.server].server.endpoint;
         tracing::debug!(session = session.id, server, pins = pins.words(), "a session leaves its server");
         self.ctx.statistics.totals.sessions_moved += 1;
-        self.pools.detach(&mut self.ctx, &mut self.sessions[key]);
-        self.pools.recycle(&mut self.ctx, lease, pins);
+        self.pools.detach(self.ctx, self.session);
+        self.pools.recycle(self.ctx, lease, pins);
         self.hear();
-        self.rest(key);
+        self.rest();
     }
 
     /// The session has to stay where it is, at least until it has set something else.
-    fn stay(&mut self, key: SessionKey, obstacle: &str) {
-        let session = &mut self.sessions[key];
+    fn stay(&mut self, obstacle: &str) {
+        let session = &mut *self.session;
         let pins = session.pins.pins().words();
         tracing::info!(session = session.id, pins, obstacle, "a session can't leave its server");
         session.moving = Some(Box::new(Moving::Stays(obstacle.to_owned())));
         self.ctx.statistics.totals.sessions_not_moved += 1;
-        self.rest(key);
+        self.rest();
     }
 
     /// The session takes commands again.
-    fn rest(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
+    fn rest(&mut self) {
+        let session = &mut *self.session;
         session.phase = Phase::Idle;
         let socket = session.socket;
         self.ctx.out.pause(socket, false);
-        self.ctx.runnable.push_back((key, socket));
+        self.ctx.runnable.push_back((self.session.key, socket));
     }
 
     /// It is set.
     pub(crate) fn carried_set(&mut self, lease: ConnectionKey) {
-        if let Some(holder) = self.pools.connections[lease].holder
-            && self.pools.connections[lease].discard_reason.is_none()
-        {
-            let session = &mut self.sessions[holder];
+        if self.pools.connections[lease].discard_reason.is_none() {
+            let session = &mut *self.session;
             if let Some(Moving::Carried(carried)) = session.moving.take().map(|moving| *moving) {
                 session.pins.insert(Pins::USER_VARIABLE);
                 session.pins.note_variables(Some(carried.names));
@@ -378,24 +368,24 @@ impl Worker {
     /// The server refuses it: the connection goes, and the session keeps what it carries. Its statement has not been sent.
     pub(crate) fn carried_refused(&mut self, lease: ConnectionKey, error: ServerError, text: &str) {
         self.pools.connections[lease].discard_reason = Some(DiscardReason::SyncFailed);
-        let Some(holder) = self.pools.connections[lease].holder.take() else { return };
+        self.pools.connections[lease].holder = None;
         let server = self.pools.connections[lease].server;
-        self.sessions[holder].lose_lease();
+        self.session.lose_lease();
         let retries = self.ctx.snapshot.variables.connect_retries_on_failure;
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         if is_wsrep_refusal(error.code, text.as_bytes())
             && session.upload.is_none()
             && session.execution.attempts <= retries
         {
             session.execution.attempts += 1;
             session.phase = Phase::Waiting(self.ctx.now);
-            self.pools.suspect(&self.ctx, server);
-            return self.acquire(holder);
+            self.pools.suspect(self.ctx, server);
+            return self.acquire();
         }
         let endpoint = &self.pools.servers[server].server.endpoint;
         let message = format!("{text} (carrying the session's user variables to {endpoint})");
-        self.pools.reply_error(&mut self.ctx, &mut self.sessions[holder], error, &message);
-        self.answered_here(holder);
+        self.pools.reply_error(self.ctx, self.session, error, &message);
+        self.answered_here();
     }
 }
 

@@ -14,6 +14,7 @@ use crate::outbox::SocketId;
 use crate::pool::waiting::Waiter;
 use crate::server::connection::{Asked, Retained};
 use crate::server::replies::LEASE_LOST;
+use crate::shared::{Asker, Victims};
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::SessionKey;
@@ -40,6 +41,18 @@ pub(crate) enum Turn {
     End(Waiter, Rc<str>),
     /// Nothing keeps the connection any more from what its holder wants of it.
     GoOn { connection: ConnectionKey, socket: SocketId },
+    /// A session kills others, or itself.
+    Kill { victims: Victims, query_only: bool, user: String, by: Asker },
+}
+
+impl News {
+    /// Whom they are for.
+    pub(crate) fn socket(&self) -> SocketId {
+        match self {
+            Self::Asked(asked) => asked.socket,
+            Self::AnswerLost { socket, .. } | Self::Lost { socket, .. } => *socket,
+        }
+    }
 }
 
 impl Worker {
@@ -58,21 +71,29 @@ impl Worker {
         }
     }
 
+    /// The replies that kept a connection are in: its holder's work goes on, or it goes to the next.
+    pub(crate) fn go_on(&mut self, key: ConnectionKey) {
+        match self.pools.connections[key].holder {
+            Some(holder) => self.work(holder).go_on(key),
+            None => self.pools.go_on(&mut self.ctx, key),
+        }
+    }
+
     /// Carries out what is next for somebody. Meanwhile they may have gone, and so may the connection.
     pub(crate) fn take_turn(&mut self, turn: Turn) {
         match turn {
             Turn::Lend { waiter, connection, socket } => {
                 let is_there = self.pools.connection_is(connection, socket);
                 match (is_there, self.is_waiting(waiter.session, waiter.socket)) {
-                    (true, true) => self.lend(connection, waiter.session),
+                    (true, true) => self.work(waiter.session).lend(connection),
                     (true, false) => self.pools.offer(&mut self.ctx, connection),
-                    (false, true) => self.acquire(waiter.session),
+                    (false, true) => self.work(waiter.session).acquire(),
                     (false, false) => {}
                 }
             }
             Turn::Reroute(waiter) => {
                 if self.is_waiting(waiter.session, waiter.socket) {
-                    self.acquire(waiter.session);
+                    self.work(waiter.session).acquire();
                 }
             }
             Turn::Refuse(waiter, refusal) => {
@@ -80,12 +101,12 @@ impl Worker {
                     let session = &mut self.sessions[waiter.session];
                     session.phase = Phase::Running;
                     self.pools.reply_error(&mut self.ctx, session, refusal.0, &refusal.1);
-                    self.answered_here(waiter.session);
+                    self.work(waiter.session).answered_here();
                 }
             }
             Turn::End(waiter, reason) => {
                 if self.is_waiting(waiter.session, waiter.socket) {
-                    self.fail_session(waiter.session, LEASE_LOST, &reason);
+                    self.work(waiter.session).fail_session(LEASE_LOST, &reason);
                 }
             }
             Turn::GoOn { connection, socket } => {
@@ -93,6 +114,7 @@ impl Worker {
                     self.go_on(connection);
                 }
             }
+            Turn::Kill { victims, query_only, user, by } => self.kill_asked(victims, query_only, &user, by),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::outbox::SocketId;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// ProxySQL's number for "no connection to the hostgroup within connect_timeout_server_max".
 pub(crate) const HOSTGROUP_UNREACHABLE: ServerError = ServerError { code: 9001, sqlstate: *b"HY000" };
@@ -39,56 +40,56 @@ pub(crate) struct WaitLimits {
     differ: bool,
 }
 
-impl Worker {
+impl Work<'_> {
     /// Whether a session that has found no server may wait for one; if not, it has been told.
-    pub(crate) fn may_be_held(&mut self, key: SessionKey, hostgroup: u32) -> bool {
-        if self.sessions[key].held.is_some() {
+    pub(crate) fn may_be_held(&mut self, hostgroup: u32) -> bool {
+        if self.session.held.is_some() {
             return true;
         }
         let Some(holding) = self.pools.groups.get(&hostgroup).and_then(|group| group.holding.as_ref()) else {
             return true;
         };
-        self.sessions[key].held = holding.try_hold();
-        if self.sessions[key].held.is_some() {
+        self.session.held = holding.try_hold();
+        if self.session.held.is_some() {
             return true;
         }
         let sessions_max = holding.sessions_max();
-        let reason = self.pools.why_unreachable(&self.ctx, &self.sessions[key], hostgroup);
+        let reason = self.pools.why_unreachable(self.ctx, self.session, hostgroup);
         let message = format!(
             "hostgroup {hostgroup} has no server for this statement, and {sessions_max} sessions wait already \
              (max_held): {reason}"
         );
-        self.end_wait(key, &message);
+        self.end_wait(&message);
         false
     }
 
     /// A session has waited too long.
-    fn wait_timed_out(&mut self, key: SessionKey) {
-        let Phase::Waiting(since) = self.sessions[key].phase else { return };
+    fn wait_timed_out(&mut self) {
+        let Phase::Waiting(since) = self.session.phase else { return };
         let waited_ms = (self.ctx.now - since) / 1_000_000;
-        let hostgroup = self.sessions[key].execution.hostgroup;
+        let hostgroup = self.session.execution.hostgroup;
         let reason = self
             .pools
-            .why_kept_back(&self.sessions[key])
-            .unwrap_or_else(|| self.pools.why_unreachable(&self.ctx, &self.sessions[key], hostgroup));
+            .why_kept_back(self.session)
+            .unwrap_or_else(|| self.pools.why_unreachable(self.ctx, self.session, hostgroup));
         let message = format!(
             "Max connect timeout reached while reaching hostgroup {hostgroup} after {waited_ms}ms: {reason}"
         );
-        self.end_wait(key, &message);
+        self.end_wait(&message);
     }
 
     /// Nobody serves a session's statement.
-    fn end_wait(&mut self, key: SessionKey, message: &str) {
-        self.pools.leave_queues(&self.sessions[key]);
+    fn end_wait(&mut self, message: &str) {
+        self.pools.leave_queues(self.session);
         self.ctx.statistics.totals.waits_timed_out += 1;
-        tracing::warn!(session = self.sessions[key].id, told = message, "no server for a statement");
-        self.refuse_wait(key, message);
+        tracing::warn!(session = self.session.id, told = message, "no server for a statement");
+        self.refuse_wait(message);
     }
 
     /// A statement that names a hostgroup which nothing in the configuration has is a mistake: nobody waits for that. What
     /// a rule or a user's row names waits, for its servers may be loaded next.
-    pub(crate) fn is_hinted_nowhere(&mut self, key: SessionKey) -> bool {
-        let execution = &self.sessions[key].execution;
+    pub(crate) fn is_hinted_nowhere(&mut self) -> bool {
+        let execution = &self.session.execution;
         let hostgroup = execution.hostgroup;
         if !execution.decision.is_hinted || self.pools.groups.contains_key(&hostgroup) {
             return false;
@@ -97,25 +98,27 @@ impl Worker {
             "The statement's comment asks for hostgroup {hostgroup}, which does not exist: no row of mysql_servers and no \
              cluster names it"
         );
-        self.refuse_wait(key, &message);
+        self.refuse_wait(&message);
         true
     }
 
-    fn refuse_wait(&mut self, key: SessionKey, message: &str) {
-        self.sessions[key].held = None;
-        self.sessions[key].phase = Phase::Running;
-        if self.sessions[key].upload.is_some() {
-            return self.fail_session(key, HOSTGROUP_UNREACHABLE, message);
+    fn refuse_wait(&mut self, message: &str) {
+        self.session.held = None;
+        self.session.phase = Phase::Running;
+        if self.session.upload.is_some() {
+            return self.fail_session(HOSTGROUP_UNREACHABLE, message);
         }
-        self.pools.reply_error(&mut self.ctx, &mut self.sessions[key], HOSTGROUP_UNREACHABLE, message);
-        self.answered_here(key);
+        self.pools.reply_error(self.ctx, self.session, HOSTGROUP_UNREACHABLE, message);
+        self.answered_here();
     }
+}
 
+impl Worker {
     /// Ends the waits that have reached their limit.
     pub(crate) fn end_waits(&mut self) {
         for waiter in self.pools.overdue_waiters(self.ctx.now) {
             if self.is_waiting(waiter.session, waiter.socket) {
-                self.wait_timed_out(waiter.session);
+                self.work(waiter.session).wait_timed_out();
             }
         }
     }

@@ -34,6 +34,7 @@ use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// How often it is looked whether the lease has been extended.
 const LOOK_EVERY_NS: Nanos = 5_000_000;
@@ -110,31 +111,30 @@ impl Worker {
             let socket = self.pools.connections[lease].socket;
             let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
             if is_flowing || session.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
-                self.give_up_late(lease, holder);
+                self.work(holder).give_up_late(lease);
             } else {
                 self.pools.connections[lease].is_hurried = true;
                 self.ctx.out.order(Order::AcknowledgeWithin(socket, LATE_BYTES));
             }
         }
     }
+}
 
+impl Work<'_> {
     /// Whether what flows to a server may go on; if not, the session is over.
-    pub(crate) fn may_flow(&mut self, lease: ConnectionKey, holder: SessionKey) -> bool {
-        let may = self.pools.may_send(
-            &self.ctx,
-            self.pools.connections[lease].server,
-            &self.sessions[holder].execution,
-        );
+    pub(crate) fn may_flow(&mut self, lease: ConnectionKey) -> bool {
+        let may =
+            self.pools.may_send(self.ctx, self.pools.connections[lease].server, &self.session.execution);
         if !may {
-            self.give_up_late(lease, holder);
+            self.give_up_late(lease);
         }
         may
     }
 
     /// Ends a statement that has not gone out whole in time, with its connection and its session.
-    fn give_up_late(&mut self, lease: ConnectionKey, holder: SessionKey) {
+    fn give_up_late(&mut self, lease: ConnectionKey) {
         let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
-        let session = &self.sessions[holder];
+        let session = &*self.session;
         let is_incomplete = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
         let (error, fate) = match is_incomplete {
             true => (LEASE_LOST, "it had no effect"),
@@ -148,35 +148,35 @@ impl Worker {
         let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
         self.ctx.out.abort(self.pools.connections[lease].socket);
         self.pools.connections[lease].holder = None;
-        self.pools.discard(&mut self.ctx, lease, Some(DiscardReason::Lapsed));
+        self.pools.discard(self.ctx, lease, Some(DiscardReason::Lapsed));
         self.hear();
-        self.sessions[holder].lose_lease();
+        self.session.lose_lease();
         match file_at {
-            Some(sequence) => self.break_off(holder, Some(sequence), error, &message),
-            None => self.fail_session(holder, error, &message),
+            Some(sequence) => self.break_off(Some(sequence), error, &message),
+            None => self.fail_session(error, &message),
         }
     }
 
     /// Keeps a statement back that is ready to be sent and may not be; true if it was. What has to stay on its connection
     /// waits there, the rest looks for a server anew.
-    pub(crate) fn keep_back(&mut self, lease: ConnectionKey, holder: SessionKey) -> bool {
+    pub(crate) fn keep_back(&mut self, lease: ConnectionKey) -> bool {
         let server = self.pools.connections[lease].server;
-        if self.pools.may_send(&self.ctx, server, &self.sessions[holder].execution) {
+        if self.pools.may_send(self.ctx, server, &self.session.execution) {
             return false;
         }
-        if self.pools.stays(&self.sessions[holder]) || self.sessions[holder].upload.is_some() {
-            let session = &mut self.sessions[holder];
+        if self.pools.stays(self.session) || self.session.upload.is_some() {
+            let session = &mut *self.session;
             let since = *session.execution.kept_back_since.get_or_insert(self.ctx.now);
             session.phase = Phase::Waiting(since);
             self.pools.parked.extend(session.waiter());
             self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);
             return true;
         }
-        self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
-        self.sessions[holder].phase = Phase::Waiting(self.ctx.now);
-        self.pools.offer(&mut self.ctx, lease);
+        self.pools.detach(self.ctx, self.session);
+        self.session.phase = Phase::Waiting(self.ctx.now);
+        self.pools.offer(self.ctx, lease);
         self.hear();
-        self.acquire(holder);
+        self.acquire();
         true
     }
 }

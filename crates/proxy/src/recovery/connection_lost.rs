@@ -18,8 +18,7 @@ use crate::recovery::retry::Lost;
 use crate::server::connection::Expected;
 use crate::server::replies::LEASE_LOST;
 use crate::server::replies::OUTCOME_UNKNOWN;
-use crate::worker::Worker;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// The answer to the next command of a session that has lost what can't be had again. The session ends with it.
 ///
@@ -31,20 +30,20 @@ pub(crate) struct PendingError {
     outlives_reset: bool,
 }
 
-impl Worker {
-    /// A session's lease is gone; `breaks_off` as [`Worker::breaks_off`] said before.
-    pub(crate) fn lease_lost(&mut self, key: SessionKey, lost: Lost, endpoint: &str, breaks_off: Option<u8>) {
-        self.sessions[key].lose_lease();
-        self.sessions[key].take_withheld_back(&mut self.ctx);
-        let session = &mut self.sessions[key];
+impl Work<'_> {
+    /// A session's lease is gone; `breaks_off` as [`ServerConnection::breaks_off`] said before.
+    pub(crate) fn lease_lost(&mut self, lost: Lost, endpoint: &str, breaks_off: Option<u8>) {
+        self.session.lose_lease();
+        self.session.take_withheld_back(self.ctx);
+        let session = &mut *self.session;
         session.forget_what_was_unseen();
         session.take_announced_back();
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let is_free = session.pins.is_empty();
         match session.phase {
-            Phase::Running if is_free && self.sessions[key].may_retry(&self.ctx, lost) => {
+            Phase::Running if is_free && self.session.may_retry(self.ctx, lost) => {
                 tracing::debug!(session = session.id, endpoint, "statement is run again elsewhere");
-                self.run_again(key, lost);
+                self.run_again(lost);
             }
             // What was to be given up is gone.
             Phase::Running
@@ -52,14 +51,14 @@ impl Worker {
                     && !session.execution.is_answering
                     && !session.pins.pins().intersects(Pins::OUTLIVE_RESET) =>
             {
-                self.pools.finish_reset(&mut self.ctx, &mut self.sessions[key]);
-                self.sessions[key].reply_ok(&mut self.ctx);
-                self.answered_here(key);
+                self.pools.finish_reset(self.ctx, self.session);
+                self.session.reply_ok(self.ctx);
+                self.answered_here();
             }
-            Phase::Running => self.fail_running(key, endpoint, breaks_off),
+            Phase::Running => self.fail_running(endpoint, breaks_off),
             Phase::Settling => {
                 let message = format!("Lost connection to {endpoint} after the last statement");
-                self.lost_after_reply(key, LEASE_LOST, message);
+                self.lost_after_reply(LEASE_LOST, message);
             }
             // It is looked for another connection when its time has come.
             Phase::Held | Phase::Waiting(_) if is_free => {}
@@ -68,22 +67,22 @@ impl Worker {
                 let message = format!(
                     "Lost connection to {endpoint} before the statement was sent, and with it: {pins}: it had no effect"
                 );
-                self.fail_session(key, LEASE_LOST, &message);
+                self.fail_session(LEASE_LOST, &message);
             }
             Phase::Idle | Phase::Asking(_) => {
                 if !is_free {
                     let message = format!("Lost connection to {endpoint} between two statements");
-                    self.sessions[key].fail_next(LEASE_LOST, message);
+                    self.session.fail_next(LEASE_LOST, message);
                 }
-                self.take_up(key);
+                self.take_up();
             }
-            Phase::Login(_) | Phase::Closing => self.close_session(key),
+            Phase::Login(_) | Phase::Closing => self.close_session(),
         }
     }
 
     /// Tells a client that its statement's connection is gone.
-    fn fail_running(&mut self, key: SessionKey, endpoint: &str, breaks_off: Option<u8>) {
-        let session = &self.sessions[key];
+    fn fail_running(&mut self, endpoint: &str, breaks_off: Option<u8>) {
+        let session = &*self.session;
         let hostgroup = session.execution.hostgroup;
         let pins = session.all_pins();
         let is_answering = session.execution.is_answering;
@@ -101,15 +100,15 @@ impl Worker {
         if is_answering {
             // Behind what it has sent of its file the client waits for an answer.
             let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
-            return self.break_off(key, breaks_off.or(file_at), error, &message);
+            return self.break_off(breaks_off.or(file_at), error, &message);
         }
-        self.fail_session(key, error, &message);
+        self.fail_session(error, &message);
     }
 
     /// Closes a session that has a part of its answer: no second one may follow it, but an error may stand in place of
-    /// the rest, at [`Worker::breaks_off`].
-    pub(crate) fn break_off(&mut self, key: SessionKey, at: Option<u8>, error: ServerError, message: &str) {
-        let session = &self.sessions[key];
+    /// the rest, at [`ServerConnection::breaks_off`].
+    pub(crate) fn break_off(&mut self, at: Option<u8>, error: ServerError, message: &str) {
+        let session = &*self.session;
         let is_told = at.is_some();
         tracing::warn!(
             session = session.id,
@@ -118,24 +117,24 @@ impl Worker {
             "session closed in the middle of a result"
         );
         if let Some(mut sequence) = at {
-            self.sessions[key].put_owed_eof(&mut self.ctx);
+            self.session.put_owed_eof(self.ctx);
             self.ctx.statistics.totals.errors_generated += 1;
-            self.sessions[key].note_error_text(&mut self.ctx, message.as_bytes());
-            let session = &mut self.sessions[key];
+            self.session.note_error_text(self.ctx, message.as_bytes());
+            let session = &mut *self.session;
             session.execution.own_errno = error.code;
             if let Some(buffer) = self.ctx.out.buffer(session.socket) {
                 let error = ErrPacket::new(error, message.as_bytes());
                 frame::packet(buffer, &mut sequence, |out| error.write(out));
             }
         }
-        self.sessions[key].count_own_answer(&mut self.ctx);
-        self.close_session(key);
+        self.session.count_own_answer(self.ctx);
+        self.close_session();
     }
 
     /// The connection is gone on which was to be asked what a reply did not tell. The client has that reply, and may have
     /// sent its next command.
-    pub(crate) fn lost_after_reply(&mut self, key: SessionKey, error: ServerError, message: String) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn lost_after_reply(&mut self, error: ServerError, message: String) {
+        let session = &mut *self.session;
         session.forget_what_was_unseen();
         if session.knows_of_rollback() {
             session.pins.remove(Pins::TRANSACTION);
@@ -146,20 +145,20 @@ impl Worker {
         // A lease that was put aside has all that the session is.
         let is_lost = session.detour.is_none() && !is_whole;
         let ends = session.close_when_done;
-        self.command_done(key);
+        self.command_done();
         if ends {
-            return self.close_session(key);
+            return self.close_session();
         }
         if is_lost {
-            self.sessions[key].fail_next(error, message);
+            self.session.fail_next(error, message);
         }
-        self.take_up(key);
+        self.take_up();
     }
 
     /// Answers a command with the farewell that the session has for it, if any. False if the command is to be taken as
     /// usual.
-    pub(crate) fn gives_pending_error(&mut self, key: SessionKey, command: Option<Command>) -> bool {
-        let session = &mut self.sessions[key];
+    pub(crate) fn gives_pending_error(&mut self, command: Option<Command>) -> bool {
+        let session = &mut *self.session;
         let Some(pending_error) = &session.pending_error else { return false };
         match command {
             Some(Command::Quit | Command::StmtClose) => return false,
@@ -174,23 +173,23 @@ impl Worker {
             }
             // It is not answered; the EXECUTE behind it is.
             Some(Command::StmtSendLongData) => {
-                self.drop_command(key);
+                self.drop_command();
                 return true;
             }
             _ => {}
         }
         if let Some(pending_error) = session.pending_error.take() {
-            self.fail_session(key, pending_error.error, &pending_error.message);
+            self.fail_session(pending_error.error, &pending_error.message);
         }
         true
     }
 
     /// What has come of an idle session's next command is looked at.
-    fn take_up(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get(key) else { return };
+    fn take_up(&mut self) {
+        let session = &*self.session;
         let is_idle = matches!(session.phase, Phase::Idle);
-        if is_idle && (!session.inbox.is_empty() || self.draining_until.is_some()) {
-            self.ctx.runnable.push_back((key, session.socket));
+        if is_idle && (!session.inbox.is_empty() || self.ctx.drain.until.is_some()) {
+            self.ctx.runnable.push_back((self.session.key, session.socket));
         }
     }
 }

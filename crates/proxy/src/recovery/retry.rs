@@ -13,10 +13,9 @@ use weir_sql::{Access, Kind, Uses};
 use crate::client::session::CommandKind;
 use crate::client::session::Execution;
 use crate::client::session::Phase;
-use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// By then the worker has heard of all connections that were lost at the same time.
 const AGAIN_AFTER_NS: Nanos = 1_000_000;
@@ -81,11 +80,11 @@ impl Execution {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// Starts a statement again whose connection to a server is lost. Where it was sent, only after a moment: the
     /// other connections to that server may be lost as well, and it is not to be sent on one of them.
-    pub(crate) fn run_again(&mut self, key: SessionKey, lost: Lost) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn run_again(&mut self, lost: Lost) {
+        let session = &mut *self.session;
         session.phase = Phase::Waiting(self.ctx.now);
         let execution = &mut session.execution;
         execution.attempts += 1;
@@ -95,7 +94,7 @@ impl Worker {
         execution.lost_on = Some(lost.server);
         execution.lost_at = self.ctx.now;
         if !execution.is_sent {
-            return self.acquire(key);
+            return self.acquire();
         }
         self.pools.parked.extend(session.waiter());
         self.ctx.timers.unpark(self.ctx.now + AGAIN_AFTER_NS);

@@ -118,6 +118,21 @@ impl ServerConnection {
         }
     }
 
+    /// Whether the reply at the front is an answer of one row to a question of Weir's.
+    pub(crate) fn is_asked_for_row(&self) -> bool {
+        let asked = self.expected.front();
+        asked.is_some_and(|expected| {
+            matches!(
+                expected,
+                Expected::Settle(_)
+                    | Expected::Moving
+                    | Expected::Verify
+                    | Expected::Tracks
+                    | Expected::Defaults(_)
+            )
+        })
+    }
+
     /// Another packet of the holder's command has gone out: its reply's sequence ids begin behind it.
     pub(crate) fn command_continued(&mut self, sent: u8, received: u8) {
         if let Some(Expected::Relay(_)) = self.expected.front() {
@@ -320,6 +335,33 @@ impl Expected {
     pub(crate) fn discard(&mut self) {
         if let Self::Relay(relayed) = *self {
             *self = Self::Discard(relayed);
+        }
+    }
+
+    /// Whether a session's statement runs, or is made ready to.
+    pub(crate) fn is_work(&self) -> bool {
+        match self {
+            Self::Relay(_)
+            | Self::Prepare(_)
+            | Self::Sync(_)
+            | Self::InsertId
+            | Self::FoundRows
+            | Self::Carried
+            | Self::Leave
+            | Self::Tracks => true,
+            Self::Discard(_)
+            | Self::Setup
+            | Self::Init
+            | Self::Defaults(_)
+            | Self::LeaveRole
+            | Self::ChangeUser
+            | Self::Reset
+            | Self::Verify
+            | Self::Ping
+            | Self::Settle(_)
+            | Self::Moving
+            | Self::Fetch(_)
+            | Self::Kill => false,
         }
     }
 

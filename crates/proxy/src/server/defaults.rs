@@ -22,9 +22,8 @@ use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Stage;
 use crate::server::statement_end::last_packet;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// The defaults of connections that were logged in as one identity.
 pub(crate) struct KnownDefaults {
@@ -49,18 +48,29 @@ impl Session {
     }
 }
 
-impl Worker {
-    /// The answer is complete. False if the connection is gone.
+/// What has come of the question for a connection's defaults.
+pub(crate) enum DefaultsAnswer {
+    /// The connection's own are known now.
+    Known,
+    /// Nothing.
+    Unknown,
+    /// Another connection takes the place of this one.
+    Gone,
+}
+
+impl Pools {
+    /// The answer is complete.
     pub(crate) fn defaults_answered(
         &mut self,
+        ctx: &mut Context,
         key: ConnectionKey,
         variables: &Arc<SessionVariables>,
-    ) -> bool {
-        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
-        let connection = &mut self.pools.connections[key];
+    ) -> DefaultsAnswer {
+        let connection = &mut self.connections[key];
+        let bytes = std::mem::take(&mut connection.settle_bytes);
         if connection.discard_reason.is_some() {
             // The reset in front was refused: these are the last session's settings.
-            return true;
+            return DefaultsAnswer::Unknown;
         }
         let row = last_packet(&bytes).unwrap_or_default();
         let answer = Reader::new(row).lenenc_bytes().unwrap_or_default();
@@ -70,48 +80,47 @@ impl Worker {
                 thread_id = connection.greeted.thread_id,
                 "a connection's defaults can't be read"
             );
-            return true;
+            return DefaultsAnswer::Unknown;
         };
         let defaults = defaults.with(connection.defaults.variables());
-        let (stage, runs_init_connect) = (connection.stage, defaults.runs_init_connect());
-        let is_fresh = stage == Stage::Dialing
-            || !(runs_init_connect || self.pools.connections[key].forgets_its_sql_mode());
-        let defaults = self.ctx.defaults.intern(defaults);
-        let connection = &mut self.pools.connections[key];
+        let is_fresh = connection.stage == Stage::Dialing
+            || !(defaults.runs_init_connect() || connection.forgets_its_sql_mode());
+        let defaults = ctx.defaults.intern(defaults);
         connection.defaults = defaults.clone();
         if !is_fresh {
-            return self.close_unlike_fresh(key);
+            return self.close_unlike_fresh(ctx, key);
         }
         let known = KnownDefaults { identity: connection.identity, renewal: connection.renewal, defaults };
-        let holder = connection.holder;
-        self.pools.servers[connection.server].note_defaults(known);
-        if let Some(holder) = holder {
-            // COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.
-            self.sessions[holder].defaults = None;
-            self.pools.connections[key].adopt_defaults(&mut self.ctx, &mut self.sessions[holder]);
-        }
-        true
+        self.servers[connection.server].note_defaults(known);
+        DefaultsAnswer::Known
     }
 
     /// The server's init_connect has not run, as the connection was not opened but reset: another one takes its place.
-    /// False if it is gone.
-    fn close_unlike_fresh(&mut self, key: ConnectionKey) -> bool {
-        let connection = &mut self.pools.connections[key];
+    fn close_unlike_fresh(&mut self, ctx: &mut Context, key: ConnectionKey) -> DefaultsAnswer {
+        let connection = &mut self.connections[key];
         if connection.stage == Stage::HandingOver {
-            self.pools.dial_instead(&mut self.ctx, key);
-            return false;
+            self.dial_instead(ctx, key);
+            return DefaultsAnswer::Gone;
         }
         if connection.holder.is_none() {
             connection.discard_reason = Some(DiscardReason::Stale);
         }
-        true
+        DefaultsAnswer::Unknown
+    }
+}
+
+impl Work<'_> {
+    /// COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.
+    pub(crate) fn begin_with_defaults_of(&mut self, key: ConnectionKey) {
+        self.session.defaults = None;
+        self.pools.connections[key].adopt_defaults(self.ctx, self.session);
     }
 
     /// Brings a session and the defaults of a connection together that it is about to get: its first one's are its own,
     /// from others it is told apart. False if its command has to be looked at anew because of that.
-    pub(crate) fn suits_defaults(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
+    pub(crate) fn suits_defaults(&mut self, key: ConnectionKey) -> bool {
         let there = &self.pools.connections[key].defaults;
-        let session = &self.sessions[holder];
+        let session = &*self.session;
         match &session.defaults {
             Some(own) if Rc::ptr_eq(own, there) => true,
             _ if session.suits.as_ref().is_some_and(|suited| Rc::ptr_eq(suited, there)) => true,
@@ -119,7 +128,7 @@ impl Worker {
                 let (there, own) = (there.clone(), own.clone());
                 let state = carried(&session.state, &own, &there);
                 let state = self.ctx.interner.intern(state);
-                let session = &mut self.sessions[holder];
+                let session = &mut *self.session;
                 session.suits = Some(there);
                 session.state = state;
                 true
@@ -127,14 +136,14 @@ impl Worker {
             None if there.says_nothing() => true,
             _ => {
                 let before = (session.dialect, session.is_autocommit);
-                self.pools.connections[key].adopt_defaults(&mut self.ctx, &mut self.sessions[holder]);
-                let session = &self.sessions[holder];
+                self.pools.connections[key].adopt_defaults(self.ctx, self.session);
+                let session = &*self.session;
                 // Without its text there is nothing to be looked at, and it means the same in every mode.
                 let is_looked_at =
                     session.execution.kind != CommandKind::LoginSchema && session.upload.is_none();
                 let is_as_before = !is_looked_at || before == (session.dialect, session.is_autocommit);
                 // What init_connect had set before the servers were asked may differ.
-                is_as_before && self.suits_defaults(key, holder)
+                is_as_before && self.suits_defaults(key)
             }
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod completion_type;
 pub(crate) mod connection;
 pub(crate) mod defaults;
+pub(crate) mod own_replies;
 pub(crate) mod prepare_connection;
 pub(crate) mod relay;
 pub(crate) mod replies;

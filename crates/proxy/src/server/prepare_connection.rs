@@ -18,77 +18,78 @@ use weir_sql::{Access, Kind};
 use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::server::connection::{Expected, Relayed};
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
-impl Worker {
+impl Work<'_> {
     /// Brings a lease one step nearer to running its session's work: what the step needs is sent, and its reply
     /// leads here again. At the end the work itself is sent.
     pub(crate) fn prepare_connection(&mut self, key: ConnectionKey) {
         self.hear();
         let connection = &self.pools.connections[key];
-        let Some(holder) = connection.holder else { return };
+        if connection.holder != Some(self.session.key) {
+            return;
+        }
         // The replies that are owed lead here again. What is fetched for another session may go ahead: it changes
         // nothing.
         let is_owed = connection.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
-        let session = &self.sessions[holder];
+        let session = &*self.session;
         let is_on_detour = session.lease != Some(key);
         if is_owed || is_on_detour || connection.kills_pending > 0 || !matches!(session.phase, Phase::Running)
         {
             return;
         }
-        self.sessions[holder].execution.is_being_prepared = false;
-        if self.is_killed_before_sent(key, holder) || self.keep_back(key, holder) {
+        self.session.execution.is_being_prepared = false;
+        if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
-        if self.waits_for_retained(key, holder) || self.refuses_lost(key, holder) {
+        if self.waits_for_retained(key) || self.refuses_lost(key) {
             return;
         }
-        if self.saves_first(key, holder) {
+        if self.saves_first(key) {
             return;
         }
-        self.pools.lose_warnings_behind_code(&mut self.sessions[holder], key);
-        if self.pools.connections[key].asks_if_it_tracks(&mut self.ctx, &self.sessions[holder])
-            || self.pools.connections[key].put_announced(&mut self.ctx, &mut self.sessions[holder])
-            || self.pools.end_conditions(&mut self.ctx, &mut self.sessions[holder], key)
+        self.pools.lose_warnings_behind_code(self.session, key);
+        if self.pools.connections[key].asks_if_it_tracks(self.ctx, self.session)
+            || self.pools.connections[key].put_announced(self.ctx, self.session)
+            || self.pools.end_conditions(self.ctx, self.session, key)
         {
             return;
         }
-        if self.prepares_first(key, holder) {
+        if self.prepares_first(key) {
             return;
         }
-        let state = self.pools.connections[key].state_to_run_in(&mut self.ctx, &self.sessions[holder]);
-        let (connection, session) = (&self.pools.connections[key], &self.sessions[holder]);
+        let state = self.pools.connections[key].state_to_run_in(self.ctx, self.session);
+        let (connection, session) = (&self.pools.connections[key], &*self.session);
         if Rc::ptr_eq(&connection.state, &state) {
-            if self.pools.connections[key].set_carried(&mut self.ctx, &self.sessions[holder]) {
+            if self.pools.connections[key].set_carried(self.ctx, self.session) {
                 return;
             }
-            if self.pools.connections[key].before_insert_id(&mut self.ctx, &mut self.sessions[holder])
-                || self.pools.before_found_rows(&mut self.ctx, &self.sessions[holder], key)
-                || self.pools.connections[key].before_row_count(&mut self.ctx, &self.sessions[holder])
+            if self.pools.connections[key].before_insert_id(self.ctx, self.session)
+                || self.pools.before_found_rows(self.ctx, self.session, key)
+                || self.pools.connections[key].before_row_count(self.ctx, self.session)
             {
                 return;
             }
-            return self.run(key, holder);
+            return self.run(key);
         }
         let execution = &session.execution;
         let is_safe = execution.is_read
             && session.upload.is_none()
             && execution.kind == CommandKind::Query
             && session.carried().is_none()
-            && !self.sessions[holder].needs_insert_id(&self.ctx)
-            && !self.pools.needs_found_rows(&self.ctx, &self.sessions[holder])
-            && !self.pools.connections[key].needs_row_count(&self.sessions[holder]);
+            && !self.session.needs_insert_id(self.ctx)
+            && !self.pools.needs_found_rows(self.ctx, self.session)
+            && !self.pools.connections[key].needs_row_count(self.session);
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
-            self.run(key, holder);
+            self.run(key);
         }
     }
 
     /// Has the statement prepared here that is to be executed. False if it is, or the work is another one.
-    fn prepares_first(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        let (connection, session) = (&self.pools.connections[key], &self.sessions[holder]);
+    fn prepares_first(&mut self, key: ConnectionKey) -> bool {
+        let (connection, session) = (&self.pools.connections[key], &*self.session);
         let execution = &session.execution;
         let has_own =
             || session.statements.get(&execution.statement_id).is_some_and(|found| found.own.is_some());
@@ -101,21 +102,16 @@ impl Worker {
             return false;
         };
         if prepared.can_be_prepared_in(&connection.state) {
-            let execution = &mut self.sessions[holder].execution;
+            let execution = &mut self.session.execution;
             execution.is_being_prepared = true;
             execution.started_at = self.ctx.now;
-            self.sessions[holder].watch(&mut self.ctx);
-            self.pools.connections[key].prepare_here(&mut self.ctx, prepared);
+            self.session.watch(self.ctx);
+            self.pools.connections[key].prepare_here(self.ctx, prepared);
         } else if session.state.schema().is_empty() && !prepared.schema().is_empty() {
             // It can't be prepared here and run without a schema in one go; where it was, it is gone.
-            self.pools.reply_error(
-                &mut self.ctx,
-                &mut self.sessions[holder],
-                error::NO_DB,
-                "No database selected",
-            );
-            self.answered_here(holder);
-            self.pools.release_if_free(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.reply_error(self.ctx, self.session, error::NO_DB, "No database selected");
+            self.answered_here();
+            self.pools.release_if_free(self.ctx, self.session);
             self.hear();
         } else {
             let state = prepared.state_to_prepare_in(&connection.state);
@@ -140,7 +136,7 @@ impl Worker {
         let socket = connection.socket;
         let both = schema.is_some() && set.is_some();
         if let Some(set) = &set {
-            self.pools.connections[key].put_own_query(&mut self.ctx, set.as_bytes());
+            self.pools.connections[key].put_own_query(self.ctx, set.as_bytes());
             self.ctx.statistics.totals.server_set += 1;
         }
         let Some(buffer) = self.ctx.out.buffer(socket) else { return false };
@@ -150,10 +146,10 @@ impl Worker {
             self.ctx.statistics.totals.server_init_db += 1;
         }
         if both {
-            self.pools.connections[key].expect(&self.ctx, Expected::Sync(None));
+            self.pools.connections[key].expect(self.ctx, Expected::Sync(None));
         }
         if schema.is_some() || set.is_some() {
-            self.pools.connections[key].expect(&self.ctx, Expected::Sync(Some(state.clone())));
+            self.pools.connections[key].expect(self.ctx, Expected::Sync(Some(state.clone())));
         } else {
             self.pools.connections[key].state = state.clone();
         }
@@ -162,22 +158,21 @@ impl Worker {
 
     /// COM_CHANGE_USER to the same user: the only way back to no default schema.
     fn wipe(&mut self, key: ConnectionKey) {
-        let ServerConnection { identity, server, holder, .. } = self.pools.connections[key];
-        let Some(holder) = holder else { return };
-        let session = &mut self.sessions[holder];
-        self.pools.detach(&mut self.ctx, session);
+        let ServerConnection { identity, server, .. } = self.pools.connections[key];
+        let session = &mut *self.session;
+        self.pools.detach(self.ctx, session);
         session.phase = Phase::Waiting(self.ctx.now);
         let Some(waiter) = session.waiter() else { return };
         self.pools.servers[server].waiters.push_front(waiter);
-        self.pools.change_identity(&mut self.ctx, key, identity);
+        self.pools.change_identity(self.ctx, key, identity);
     }
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.
-    fn run(&mut self, key: ConnectionKey, holder: SessionKey) {
-        if self.sessions[holder].execution.kind == CommandKind::LongData {
-            return self.send_long_data(key, holder);
+    fn run(&mut self, key: ConnectionKey) {
+        if self.session.execution.kind == CommandKind::LongData {
+            return self.send_long_data(key);
         }
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         let connection = &mut self.pools.connections[key];
         let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
         let queued = buffer.len();
@@ -225,12 +220,12 @@ impl Worker {
             && (is_long
                 || session.execution.statement.access == Access::Write
                 || session.pins.pins().contains(Pins::TRANSACTION));
-        self.sessions[holder].watch(&mut self.ctx);
-        let kind = self.sessions[holder].execution.kind.reply();
+        self.session.watch(self.ctx);
+        let kind = self.session.execution.kind.reply();
         self.pools.servers[self.pools.connections[key].server].running += 1;
-        self.pools.connections[key].expect(&self.ctx, Expected::Relay(Relayed::new(kind)));
+        self.pools.connections[key].expect(self.ctx, Expected::Relay(Relayed::new(kind)));
         if is_long {
-            self.start_flow(holder);
+            self.start_flow();
         }
     }
 

@@ -24,9 +24,8 @@ use crate::client::session::Ending;
 use crate::server::reported_state::Explanation;
 use crate::server::reported_state::Reported;
 use crate::server::reported_state::explain;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// What stands in a text.
 #[derive(Clone, Copy, Debug)]
@@ -37,33 +36,25 @@ pub(crate) struct Words {
     statement: bool,
 }
 
-impl Worker {
-    /// One step of a relayed reply. The client may be gone: then the reply is only read to its end.
+impl Work<'_> {
+    /// One step of a relayed reply.
     pub(crate) fn relay(&mut self, key: ConnectionKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
-        let connection = &mut self.pools.connections[key];
-        let Some(holder) = connection.holder else {
-            // The client that would have the file is gone, and the server would wait for it.
-            let is_file_wanted = matches!(step, Step::Control(Control::LocalInfile, _));
-            return if is_file_wanted { Err(BrokenReply::UnexpectedPacket(0xFB)) } else { Ok(()) };
-        };
-        if self.sessions[holder].execution.kind == CommandKind::Track {
-            return self.pools.take_track_reply(&mut self.ctx, &mut self.sessions[holder], key, step, bytes);
+        if self.session.execution.kind == CommandKind::Track {
+            return self.pools.take_track_reply(self.ctx, self.session, key, step, bytes);
         }
         match step {
             Step::Pass(_) => {
-                let session = &mut self.sessions[holder];
+                let session = &mut *self.session;
                 session.execution.is_answering = true;
                 let socket = session.socket;
-                self.sessions[holder].put_owed_eof(&mut self.ctx);
+                self.session.put_owed_eof(self.ctx);
                 self.ctx.out.send(socket, bytes);
-                self.sessions[holder].limit_withheld(&mut self.ctx);
-                self.sessions[holder].limit_open_eof(&mut self.ctx);
-                self.pools.hold_back(&mut self.ctx, &mut self.sessions[holder]);
+                self.session.limit_withheld(self.ctx);
+                self.session.limit_open_eof(self.ctx);
+                self.pools.hold_back(self.ctx, self.session);
             }
-            Step::ColumnsEnd => {
-                self.pools.connections[key].columns_end(&mut self.ctx, &mut self.sessions[holder])
-            }
-            Step::Control(control, _) => self.relay_control(key, holder, control, bytes)?,
+            Step::ColumnsEnd => self.pools.connections[key].columns_end(self.ctx, self.session),
+            Step::Control(control, _) => self.relay_control(key, control, bytes)?,
             Step::Done | Step::NeedMore => {}
         }
         Ok(())
@@ -72,31 +63,23 @@ impl Worker {
     fn relay_control(
         &mut self,
         key: ConnectionKey,
-        holder: SessionKey,
         control: Control,
         bytes: &[u8],
     ) -> Result<(), BrokenReply> {
         if control == Control::Err
-            && let Some(refusal) =
-                self.pools.refusal(&self.ctx, &self.sessions[holder], key, &bytes[HEADER_LEN..])
+            && let Some(refusal) = self.pools.refusal(self.ctx, self.session, key, &bytes[HEADER_LEN..])
         {
-            let execution = &mut self.sessions[holder].execution;
+            let execution = &mut self.session.execution;
             (execution.refusal, execution.refused_at) = (Some(refusal), bytes[3]);
             return Ok(());
         }
         if control == Control::LocalInfile {
-            return self.file_wanted(key, holder, bytes);
+            return self.file_wanted(key, bytes);
         }
-        if self.sessions[holder].execution.kind == CommandKind::LoginSchema {
-            return self.pools.take_login_reply(
-                &mut self.ctx,
-                &mut self.sessions[holder],
-                key,
-                control,
-                bytes,
-            );
+        if self.session.execution.kind == CommandKind::LoginSchema {
+            return self.pools.take_login_reply(self.ctx, self.session, key, control, bytes);
         }
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         if !std::mem::replace(&mut session.execution.is_answering, true) {
             // The first packet: how fast the client takes the rest says nothing about the server.
             let took = self.ctx.now.saturating_sub(session.execution.started_at);
@@ -106,34 +89,27 @@ impl Worker {
         match control {
             Control::ColumnCount => {
                 if self.pools.buffers_results {
-                    self.pools.withhold(&mut self.ctx, &mut self.sessions[holder]);
+                    self.pools.withhold(self.ctx, self.session);
                 }
                 self.ctx.out.send(socket, bytes);
             }
             Control::Err => {
                 let err = ErrPacket::parse(&bytes[HEADER_LEN..]).map_err(|_| BrokenReply::Malformed)?;
-                self.sessions[holder].put_owed_eof(&mut self.ctx);
-                self.sessions[holder].close_eof(&mut self.ctx, None);
-                let session = &mut self.sessions[holder];
+                self.session.put_owed_eof(self.ctx);
+                self.session.close_eof(self.ctx, None);
+                let session = &mut *self.session;
                 session.execution.ending = Ending::Err(err.code);
                 let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
                 session.last_error = Some(ServerError { code: err.code, sqlstate });
                 self.ctx.out.send(socket, bytes);
-                self.pools.connections[key].count_error(
-                    &mut self.ctx,
-                    &mut self.sessions[holder],
-                    err.code,
-                    err.message,
-                );
+                self.pools.connections[key].count_error(self.ctx, self.session, err.code, err.message);
             }
             Control::Ok | Control::ResultEnd => {
-                self.pools.relay_ok(&mut self.ctx, &mut self.sessions[holder], key, control, bytes)?
+                self.pools.relay_ok(self.ctx, self.session, key, control, bytes)?
             }
-            Control::PrepareOk => self.pools.connections[key].relay_prepare_ok(
-                &mut self.ctx,
-                &mut self.sessions[holder],
-                bytes,
-            )?,
+            Control::PrepareOk => {
+                self.pools.connections[key].relay_prepare_ok(self.ctx, self.session, bytes)?
+            }
             Control::LocalInfile => {}
         }
         Ok(())

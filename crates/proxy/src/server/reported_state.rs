@@ -6,7 +6,7 @@
 //!
 //! | reported | text that shows all | text that may run hidden code |
 //! | --- | --- | --- |
-//! | nothing | explained | explained: see [`Worker::lend`](crate::worker::Worker::lend) for what no server reports |
+//! | nothing | explained | explained: see `Work::lend` for what no server reports |
 //! | variables | explained, with their values | not at all |
 //! | the schema | explained | in part: a change of the state may hide behind it |
 //! | "the state has changed" | if the text says so, or with one of the above | in part if the text says so, else not at all |

@@ -13,7 +13,6 @@ use crate::server::connection::Expected;
 use crate::server::connection::Stage;
 use crate::server::relay::Meaning;
 use crate::server::relay::meaning_of;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 
 /// Switches full tracking on; everything Weir knows of a session's state comes from it. That sql_mode is set to
@@ -28,21 +27,21 @@ const SET_UP_MYSQL: &[u8] = b"SET SESSION session_track_system_variables='*', se
     completion_type=@@session.completion_type, session_track_gtids=OWN_GTID, character_set_client=@@global.character_set_client, \
     character_set_results=@@global.character_set_results, collation_connection=@@global.collation_connection";
 
-impl Worker {
+impl Pools {
     /// What init_connect has set is how connections to this server are when they are fresh.
-    pub(crate) fn take_init(&mut self, key: ConnectionKey, ok: &OkPacket<'_>) {
-        let mut set = self.pools.connections[key].defaults.variables().clone();
+    pub(crate) fn take_init(&mut self, ctx: &mut Context, key: ConnectionKey, ok: &OkPacket<'_>) {
+        let mut set = self.connections[key].defaults.variables().clone();
         for entry in ok.session_tracks().flatten() {
             match entry {
                 SessionTrack::SystemVariable { name, value } => {
                     let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                     let name = name.to_ascii_lowercase();
                     if name == "sql_mode" {
-                        apply_sql_mode(&mut self.ctx.default_dialect, &value);
-                        self.ctx.knows_sql_mode = true;
+                        apply_sql_mode(&mut ctx.default_dialect, &value);
+                        ctx.knows_sql_mode = true;
                     }
                     if name == "completion_type" {
-                        self.pools.connections[key].releases_by_default = value == RELEASE;
+                        self.connections[key].releases_by_default = value == RELEASE;
                     }
                     if meaning_of(&name) == Meaning::State {
                         set.assign(&name, &value);
@@ -50,6 +49,7 @@ impl Worker {
                 }
                 SessionTrack::Schema(_) => {
                     return self.set_up_failed(
+                        ctx,
                         key,
                         None,
                         "init_connect changes the schema, which is the session's",
@@ -58,21 +58,25 @@ impl Worker {
                 _ => {}
             }
         }
-        self.pools.connections[key].take_init_variables(&mut self.ctx, &set);
+        self.connections[key].take_init_variables(ctx, &set);
     }
 
-    /// A connection can't be made fit for use: `code` is the server's error, where that is about the user. It counts as any failed login, with a pause before the next.
-    pub(crate) fn set_up_failed(&mut self, key: ConnectionKey, code: Option<u16>, message: &str) {
-        let connection = &mut self.pools.connections[key];
-        let server = &self.pools.servers[connection.server].server.endpoint;
+    /// A connection can't be made fit for use: `code` is the server's error, where that is about the user. It counts
+    /// as any failed login, with a pause before the next. A session that has it must not go on there unseen.
+    pub(crate) fn set_up_failed(
+        &mut self,
+        ctx: &mut Context,
+        key: ConnectionKey,
+        code: Option<u16>,
+        message: &str,
+    ) {
+        let connection = &mut self.connections[key];
+        let server = &self.servers[connection.server].server.endpoint;
         tracing::warn!(server, error = message, "connection can't be set up: not using it");
         connection.discard_reason = Some(DiscardReason::BrokenReply);
         if connection.stage != Stage::Ready {
             connection.expected.clear();
-            self.pools.dial_failed(&mut self.ctx, key, code, message);
-        } else if connection.holder.is_some() {
-            // A session that is held here must not go on unseen.
-            self.server_gone(key);
+            self.dial_failed(ctx, key, code, message);
         }
     }
 }

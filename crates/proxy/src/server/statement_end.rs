@@ -21,10 +21,9 @@ use crate::server::completion_type::Closes;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Retained;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// As binary strings: results may be in a character set that does not write ASCII as such.
 const COLLATION: &[u8] = b"SELECT CAST(CONVERT(@@session.character_set_connection USING latin1) AS BINARY), \
@@ -45,33 +44,32 @@ pub(crate) type CharsetAndCollation = (Box<str>, Box<str>);
 /// The words of a SET NAMES, the server that has them, and what decides about their meaning in the session.
 pub(crate) type NamesOnServer = (ServerIndex, Box<[u8]>, [Option<Box<str>>; 3]);
 
-impl Worker {
+impl Work<'_> {
     /// The reply to a session's command is complete.
     pub(crate) fn finish(&mut self, key: ConnectionKey) {
         // Its client may still be busy with the result, but whoever comes next is not to wait for that.
         let socket = self.pools.connections[key].socket;
         self.ctx.out.pause(socket, false);
-        self.pools.connections[key].end_hurry(&mut self.ctx);
-        let Some(holder) = self.pools.connections[key].holder else { return self.finish_abandoned(key) };
-        let session = &self.sessions[holder];
+        self.pools.connections[key].end_hurry(self.ctx);
+        let session = &*self.session;
         let is_cut_short = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
         if is_cut_short || session.infile.is_some() {
             // The server has answered before the command was complete, and there is no telling what it will do
             // with the rest.
-            return self.close_session(holder);
+            return self.close_session();
         }
-        self.sessions[holder].send_buffered_result(&mut self.ctx);
+        self.session.send_buffered_result(self.ctx);
         let rows = self.pools.connections[key].reply_rows;
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         session.execution.deadline_passed = false;
         if let Some(refusal) = session.execution.refusal.take() {
-            return self.refused(key, holder, refusal);
+            return self.refused(key, refusal);
         }
         if session.execution.kind == CommandKind::Reset {
-            return self.finish_reset_on(key, holder);
+            return self.finish_reset_on(key);
         }
-        self.pools.count_statement(&mut self.ctx, &mut self.sessions[holder], key);
-        let session = &mut self.sessions[holder];
+        self.pools.count_statement(self.ctx, self.session, key);
+        let session = &mut *self.session;
         if session.execution.may_have_written {
             let server = self.pools.connections[key].server;
             let covers_earlier = session.last_write_at == 0
@@ -86,23 +84,19 @@ impl Worker {
             }
         }
         let (kind, is_ok) = (session.execution.kind, matches!(session.execution.ending, Ending::Ok { .. }));
-        if kind == CommandKind::Track && is_ok && !self.tracked(key, holder) {
+        if kind == CommandKind::Track && is_ok && !self.tracked(key) {
             return;
         }
         match kind {
-            CommandKind::Execute => {
-                self.pools.connections[key].note_executed(&mut self.ctx, &mut self.sessions[holder])
-            }
-            CommandKind::LoginSchema => return self.schema_checked(holder),
-            CommandKind::Fetch => {
-                self.pools.connections[key].note_fetched(&mut self.ctx, &mut self.sessions[holder])
-            }
+            CommandKind::Execute => self.pools.connections[key].note_executed(self.ctx, self.session),
+            CommandKind::LoginSchema => return self.schema_checked(),
+            CommandKind::Fetch => self.pools.connections[key].note_fetched(self.ctx, self.session),
             CommandKind::StmtReset => {
-                self.pools.connections[key].note_statement_reset(&mut self.ctx, &mut self.sessions[holder])
+                self.pools.connections[key].note_statement_reset(self.ctx, self.session)
             }
             _ => {}
         }
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         if session.execution.statement.hidden_code && !session.execution.kind.is_harmless() {
             self.pools.connections[key].hidden_code_of.note(session.socket);
         }
@@ -113,11 +107,11 @@ impl Worker {
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
             Ending::Ok { warnings, .. } if session.execution.kind.is_harmless() => {
                 if session.execution.kind == CommandKind::SetOption {
-                    self.pools.take_option(&mut self.sessions[holder], key);
+                    self.pools.take_option(self.session, key);
                 }
                 if warnings > 0 {
                     self.pools.connections[key].has_conditions = true;
-                    self.pools.retain_warnings(&mut self.sessions[holder]);
+                    self.pools.retain_warnings(self.session);
                 }
             }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
@@ -135,19 +129,13 @@ impl Worker {
                 // A statement that changes rows ends those of before, on either family.
                 self.pools.connections[key].has_conditions =
                     has_warned || (self.pools.connections[key].has_conditions && !changes_rows);
-                self.pools.note_retained(
-                    &self.ctx,
-                    &mut self.sessions[holder],
-                    insert_id,
-                    warnings,
-                    has_rows,
-                );
-                let counted = self.pools.counted(&self.ctx, &self.sessions[holder], has_rows.then_some(rows));
-                self.pools.note_found_rows(&mut self.sessions[holder], key, counted);
-                self.sessions[holder].apply_effects(self.pools.connections[key].greeted.is_mariadb);
-                self.pools.connections[key].check_tracking(&mut self.sessions[holder]);
-                self.pools.note_renewal(&self.sessions[holder]);
-                self.sessions[holder].audit_schema(&mut self.ctx);
+                self.pools.note_retained(self.ctx, self.session, insert_id, warnings, has_rows);
+                let counted = self.pools.counted(self.ctx, self.session, has_rows.then_some(rows));
+                self.pools.note_found_rows(self.session, key, counted);
+                self.session.apply_effects(self.pools.connections[key].greeted.is_mariadb);
+                self.pools.connections[key].check_tracking(self.session);
+                self.pools.note_renewal(self.session);
+                self.session.audit_schema(self.ctx);
             }
             Ending::Err(_) => {
                 session.undo_tracking();
@@ -156,38 +144,39 @@ impl Worker {
                 {
                     self.pools.connections[key].statements.forget_types(prepared);
                 }
-                self.pools.note_error(&self.ctx, &mut self.sessions[holder]);
-                self.pools.connections[key].row_count = Some(self.sessions[holder].row_count);
+                self.pools.note_error(self.ctx, self.session);
+                self.pools.connections[key].row_count = Some(self.session.row_count);
                 self.pools.connections[key].has_conditions = true;
             }
             Ending::None => {}
         }
-        let closes = self.pools.connections[key].closes(&self.sessions[holder]);
+        let closes = self.pools.connections[key].closes(self.session);
         if closes == Closes::Yes {
             self.pools.connections[key].discard_reason = Some(DiscardReason::ClientGone);
-            return self.close_session(holder);
+            return self.close_session();
         }
-        let mut settle =
-            self.pools.connections[key].what_to_settle(&mut self.ctx, &mut self.sessions[holder]);
+        let mut settle = self.pools.connections[key].what_to_settle(self.ctx, self.session);
         if closes == Closes::Perhaps && settle == Settle::Nothing {
             // A connection that answers is none that is being closed.
             settle = Settle::Status;
         }
         if settle == Settle::Nothing {
-            return self.settle_down(holder);
+            return self.settle_down();
         }
-        self.sessions[holder].phase = Phase::Settling;
-        if settle == Settle::Collation && self.sessions[holder].retained.contains(Retained::FOUND_ROWS) {
+        self.session.phase = Phase::Settling;
+        if settle == Settle::Collation && self.session.retained.contains(Retained::FOUND_ROWS) {
             // The question is a query, and has a number of rows itself.
-            self.save_diagnostics(key, holder);
+            self.save_diagnostics(key);
         }
-        self.pools.connections[key].ask(&mut self.ctx, settle);
+        self.pools.connections[key].ask(self.ctx, settle);
     }
+}
 
+impl Pools {
     /// The statement of a client that has left is over. Where it had been answered before the client left, the
     /// connection is reset for the next one; otherwise it has served.
-    fn finish_abandoned(&mut self, key: ConnectionKey) {
-        let connection = &mut self.pools.connections[key];
+    pub(crate) fn finish_abandoned(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        let connection = &mut self.connections[key];
         connection.settle_bytes.clear();
         connection.settle_again = false;
         connection.is_rejected = false;
@@ -196,56 +185,57 @@ impl Worker {
         (connection.row_count, connection.has_conditions) = (None, true);
         // A KILL may be on its way.
         if connection.kills_pending == 0 && connection.expected.is_empty() {
-            self.pools.recycle(&mut self.ctx, key, Pins::empty());
+            self.recycle(ctx, key, Pins::empty());
         }
     }
+}
 
+impl Work<'_> {
     /// COM_RESET_CONNECTION on a lease: session and connection start anew.
-    fn finish_reset_on(&mut self, key: ConnectionKey, holder: SessionKey) {
-        if matches!(self.sessions[holder].execution.ending, Ending::Err(_)) {
+    fn finish_reset_on(&mut self, key: ConnectionKey) {
+        if matches!(self.session.execution.ending, Ending::Err(_)) {
             // Nothing was reset (Galera's 1213): the client has the error, the state is what it was.
-            self.sessions[holder].row_count = -1;
-            return self.pools.connections[key].settle_after_error(&mut self.ctx, &mut self.sessions[holder]);
+            self.session.row_count = -1;
+            return self.pools.connections[key].settle_after_error(self.ctx, self.session);
         }
-        let left = self.sessions[holder].pins.pins();
+        let left = self.session.pins.pins();
         let is_opaque = left.intersects(Pins::OPAQUE) || self.pools.connections[key].is_suspect;
-        self.pools.finish_reset(&mut self.ctx, &mut self.sessions[holder]);
+        self.pools.finish_reset(self.ctx, self.session);
         if is_opaque && !self.pools.connections[key].greeted.is_mariadb {
-            return self.finish_reset_by_login(key, holder);
+            return self.finish_reset_by_login(key);
         }
-        let stays = is_opaque || !self.sessions[holder].pins.is_empty();
+        let stays = is_opaque || !self.session.pins.is_empty();
         if !stays && self.pools.connections[key].forgets_its_sql_mode() {
             self.pools.connections[key].discard_reason = Some(DiscardReason::Stale);
         }
         if !stays {
-            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.detach(self.ctx, self.session);
         }
-        self.pools.set_up_again(&mut self.ctx, key, is_opaque);
-        self.answered_here(holder);
+        self.pools.set_up_again(self.ctx, key, is_opaque);
+        self.answered_here();
     }
 
     /// The same where a role may be left, for which MySQL can't be asked: a login gives those that the user should have.
-    fn finish_reset_by_login(&mut self, key: ConnectionKey, holder: SessionKey) {
-        if !self.sessions[holder].pins.is_empty() {
+    fn finish_reset_by_login(&mut self, key: ConnectionKey) {
+        if !self.session.pins.is_empty() {
             // The connection is closed in the end.
-            self.sessions[holder].pins.insert(Pins::ROLE);
-            self.pools.set_up_again(&mut self.ctx, key, true);
+            self.session.pins.insert(Pins::ROLE);
+            self.pools.set_up_again(self.ctx, key, true);
         } else {
-            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
-            self.pools.recycle(&mut self.ctx, key, Pins::OPAQUE);
+            self.pools.detach(self.ctx, self.session);
+            self.pools.recycle(self.ctx, key, Pins::OPAQUE);
         }
-        self.answered_here(holder);
+        self.answered_here();
     }
 
     pub(crate) fn settle_ok(&mut self, key: ConnectionKey, settle: Settle, ok: &OkPacket<'_>) {
-        let Some(holder) = self.pools.connections[key].holder else { return };
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         match settle {
             Settle::Status => session.take_status(ok.status, self.ctx.now),
             Settle::Pending => {
                 session.take_status(ok.status, self.ctx.now);
                 session.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
-                self.pools.take_pending(&mut self.ctx, &mut self.sessions[holder], key, ok);
+                self.pools.take_pending(self.ctx, self.session, key, ok);
             }
             Settle::Undone => {
                 session.take_status(ok.status, self.ctx.now);
@@ -253,7 +243,7 @@ impl Worker {
             }
             Settle::Tracking => {
                 session.take_status(ok.status, self.ctx.now);
-                self.pools.connections[key].check_reports(&mut self.sessions[holder], ok);
+                self.pools.connections[key].check_reports(self.session, ok);
             }
             Settle::Collation | Settle::Nothing => {}
         }
@@ -264,13 +254,12 @@ impl Worker {
     /// In a transaction that 1213 was for the client, whose next command gets it.
     pub(crate) fn settle_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let connection = &mut self.pools.connections[key];
-        if let (TRANSACTION_IN_PROGRESS, Some(holder)) = (error.code, connection.holder) {
-            return self.sessions[holder].pins.insert(Pins::TRANSACTION);
+        if error.code == TRANSACTION_IN_PROGRESS {
+            return self.session.pins.insert(Pins::TRANSACTION);
         }
         connection.settle_again = true;
         connection.is_rejected |= is_wsrep_refusal(error.code, text.as_bytes());
-        let Some(holder) = connection.holder else { return };
-        let session = &mut self.sessions[holder];
+        let session = &mut *self.session;
         if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
             session.owed_error = Some(Box::new((error, text.into())));
         }
@@ -278,16 +267,15 @@ impl Worker {
 
     /// An answer is complete.
     pub(crate) fn settled(&mut self, key: ConnectionKey, settle: Settle) {
-        let Some(holder) = self.pools.connections[key].holder else { return self.finish_abandoned(key) };
         let is_refused = self.pools.connections[key].settle_again;
         match settle {
             // Its other half, now that it is certain that no transaction is open.
             Settle::Pending if self.pools.connections[key].greeted.is_mariadb && !is_refused => {
-                let is_open = self.sessions[holder].pins.pins().contains(Pins::TRANSACTION);
+                let is_open = self.session.pins.pins().contains(Pins::TRANSACTION);
                 return if is_open {
-                    self.settle_down(holder)
+                    self.settle_down()
                 } else {
-                    self.pools.connections[key].ask(&mut self.ctx, Settle::Undone)
+                    self.pools.connections[key].ask(self.ctx, Settle::Undone)
                 };
             }
             Settle::Undone => return, // the last answer is still to come
@@ -297,66 +285,61 @@ impl Worker {
         let is_rejected = std::mem::take(&mut self.pools.connections[key].is_rejected);
         if std::mem::take(&mut self.pools.connections[key].settle_again) {
             if is_rejected && matches!(settle, Settle::Pending | Settle::Tracking) {
-                return self.rejected_settling(key, holder);
+                return self.rejected_settling(key);
             }
             self.pools.connections[key].settle_refusals += 1;
             if self.pools.connections[key].settle_refusals < SETTLE_REFUSALS_MAX {
                 let settle = if settle == Settle::Tracking { Settle::Pending } else { settle };
-                return self.pools.connections[key].ask(&mut self.ctx, settle);
+                return self.pools.connections[key].ask(self.ctx, settle);
             }
             // No answer is to be had: the session keeps the connection, of which nothing is known.
             self.pools.connections[key].settle_refusals = 0;
-            self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE);
-            return self.settle_down(holder);
+            self.session.pins.insert(Pins::UNREADABLE_VARIABLE);
+            return self.settle_down();
         }
         self.pools.connections[key].settle_refusals = 0;
         if settle == Settle::Collation {
             match last_row(&bytes) {
                 Some((charset, collation)) => {
                     self.pools.connections[key].remember_collation(
-                        &mut self.ctx,
-                        &self.sessions[holder],
+                        self.ctx,
+                        self.session,
                         &charset,
                         &collation,
                     );
-                    self.pools.connections[key].take_collation(
-                        &mut self.ctx,
-                        &mut self.sessions[holder],
-                        &charset,
-                        &collation,
-                    );
+                    self.pools.connections[key].take_collation(self.ctx, self.session, &charset, &collation);
                 }
-                None => self.sessions[holder].pins.insert(Pins::UNREADABLE_VARIABLE),
+                None => self.session.pins.insert(Pins::UNREADABLE_VARIABLE),
             }
-        } else if self.sessions[holder].execution.charset_reported {
+        } else if self.session.execution.charset_reported {
             // Before the error, as the first of several statements.
-            return self.pools.connections[key].ask(&mut self.ctx, Settle::Collation);
-        } else if settle == Settle::Status && self.sessions[holder].pins.pins() == Pins::UNKNOWN_AFTER_ERROR {
+            return self.pools.connections[key].ask(self.ctx, Settle::Collation);
+        } else if settle == Settle::Status && self.session.pins.pins() == Pins::UNKNOWN_AFTER_ERROR {
             // Now that it is known that no transaction is open.
-            return self.pools.connections[key].ask(&mut self.ctx, Settle::Pending);
+            return self.pools.connections[key].ask(self.ctx, Settle::Pending);
         }
-        self.settle_down(holder);
+        self.settle_down();
     }
 
     /// The session's command is over; its lease stays if a pin says so.
-    pub(crate) fn settle_down(&mut self, holder: SessionKey) {
-        let session = &self.sessions[holder];
+    pub(crate) fn settle_down(&mut self) {
+        let session = &*self.session;
         // A lease that was put aside takes the place of this one.
-        let stays = session.detour.is_some() || self.pools.stays(&self.sessions[holder]);
+        let stays = session.detour.is_some() || self.pools.stays(self.session);
         let ends = session.close_when_done;
-        self.command_done(holder);
+        self.command_done();
         if ends {
-            return self.close_session(holder);
+            return self.close_session();
         }
         if !stays {
-            self.pools.release(&mut self.ctx, &mut self.sessions[holder]);
+            self.pools.release(self.ctx, self.session);
             self.hear();
-        } else if self.moves_away(holder) {
+        } else if self.moves_away() {
             return;
         }
-        let session = &self.sessions[holder];
-        if !session.inbox.is_empty() || self.draining_until.is_some() {
-            self.ctx.runnable.push_back((holder, session.socket));
+        let session = &*self.session;
+        if !session.inbox.is_empty() || self.ctx.drain.until.is_some() {
+            self.ctx.runnable.push_back((self.session.key, session.socket));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! reports what happens there.
 
 use crate::client::session::Session;
+use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use weir_protocol::frame::{HEADER_LEN, Header};
@@ -15,9 +16,8 @@ use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// The schema that a COM_RESET_CONNECTION has left, and whether the role is the one of the login: it survives a reset
 /// (MariaDB 10.11). As binary strings, in whatever character set results are.
@@ -36,58 +36,75 @@ struct Verified {
     has_role_of_login: bool,
 }
 
-impl Worker {
-    /// The answer is in.
+impl Work<'_> {
+    /// The answer is in, on the session's connection: behind its own COM_RESET_CONNECTION the role stays, as it does at a
+    /// server.
     pub(crate) fn verified(&mut self, key: ConnectionKey) {
-        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
-        let verified = last_row(&bytes);
-        let holder = self.pools.connections[key].holder;
+        let verified = self.pools.take_verified(self.ctx, key);
         if let Some(verified) = &verified {
-            let state = self.pools.connections[key].state.with_schema(&verified.schema);
-            self.pools.connections[key].state = self.ctx.interner.intern(state);
-            if let Some(holder) = holder {
-                let state = self.sessions[holder].state.with_schema(&verified.schema);
-                let state = self.ctx.interner.intern(state);
-                self.sessions[holder].set_state(&mut self.ctx, state);
-            }
+            let state = self.session.state.with_schema(&verified.schema);
+            let state = self.ctx.interner.intern(state);
+            self.session.set_state(self.ctx, state);
         }
-        let is_clean = verified.is_some_and(|verified| verified.has_role_of_login);
-        match holder {
-            // Its own COM_RESET_CONNECTION: the role stays, as it does at a server.
-            Some(holder) if !is_clean => self.sessions[holder].pins.insert(Pins::ROLE),
-            Some(holder) => self.release_when_idle(key, holder),
-            None if !is_clean => self.pools.connections[key].discard_reason = Some(DiscardReason::RoleLeft),
-            None => {}
+        if verified.is_some_and(|verified| verified.has_role_of_login) {
+            self.release_when_idle(key);
+        } else {
+            self.session.pins.insert(Pins::ROLE);
         }
         self.go_on(key);
     }
 
     /// The answer is in. What does not track may have hidden anything: the connection goes.
     pub(crate) fn tracks_answered(&mut self, key: ConnectionKey) {
-        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
-        if bytes.ends_with(b"\x011") {
-            self.pools.connections[key].unproven = None;
-            return self.go_on(key);
-        }
-        tracing::warn!(
-            "session tracking is off on a connection after a statement that has failed: closing it"
-        );
-        let connection = &mut self.pools.connections[key];
-        connection.discard_reason = Some(DiscardReason::SyncFailed);
-        if let Some(holder) = connection.holder.take() {
-            self.sessions[holder].lose_lease();
-            self.sessions[holder].phase = Phase::Waiting(self.ctx.now);
-            self.acquire(holder);
+        if !self.pools.proves_tracking(key) {
+            self.pools.connections[key].holder = None;
+            self.session.lose_lease();
+            self.session.phase = Phase::Waiting(self.ctx.now);
+            self.acquire();
         }
         self.go_on(key);
     }
 
     /// A session that was kept on its connection only until this was proven leaves it, unless it goes on there.
-    fn release_when_idle(&mut self, key: ConnectionKey, holder: SessionKey) {
-        let is_idle = matches!(self.sessions[holder].phase, Phase::Idle);
-        if is_idle && self.sessions[holder].lease == Some(key) && !self.pools.stays(&self.sessions[holder]) {
-            self.pools.detach(&mut self.ctx, &mut self.sessions[holder]);
+    fn release_when_idle(&mut self, key: ConnectionKey) {
+        let is_idle = matches!(self.session.phase, Phase::Idle);
+        if is_idle && self.session.lease == Some(key) && !self.pools.stays(self.session) {
+            self.pools.detach(self.ctx, self.session);
         }
+    }
+}
+
+impl Pools {
+    /// The answer is in, on a connection that nobody has.
+    pub(crate) fn verified(&mut self, ctx: &mut Context, key: ConnectionKey) {
+        if !self.take_verified(ctx, key).is_some_and(|verified| verified.has_role_of_login) {
+            self.connections[key].discard_reason = Some(DiscardReason::RoleLeft);
+        }
+        self.go_on(ctx, key);
+    }
+
+    /// Reads the answer; none if it can't be read.
+    fn take_verified(&mut self, ctx: &mut Context, key: ConnectionKey) -> Option<Verified> {
+        let connection = &mut self.connections[key];
+        let bytes = std::mem::take(&mut connection.settle_bytes);
+        let verified = last_row(&bytes)?;
+        connection.state = ctx.interner.intern(connection.state.with_schema(&verified.schema));
+        Some(verified)
+    }
+
+    /// Whether a connection's answer says that it tracks. If not, it is not to be used again.
+    pub(crate) fn proves_tracking(&mut self, key: ConnectionKey) -> bool {
+        let connection = &mut self.connections[key];
+        let bytes = std::mem::take(&mut connection.settle_bytes);
+        if bytes.ends_with(b"\x011") {
+            connection.unproven = None;
+            return true;
+        }
+        tracing::warn!(
+            "session tracking is off on a connection after a statement that has failed: closing it"
+        );
+        connection.discard_reason = Some(DiscardReason::SyncFailed);
+        false
     }
 }
 

@@ -16,7 +16,7 @@ use crate::client::session::Session;
 use crate::pool::balance::Dice;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// The error of statements whose client has left before they were answered (CR_SERVER_LOST, from the other side).
 const CLIENT_LEFT: u16 = 2013;
@@ -94,10 +94,12 @@ impl Worker {
     pub fn end_batch(&mut self) {
         self.ctx.query_log.feed.hand_over();
     }
+}
 
+impl Work<'_> {
     /// A session's command is over: a statement may have to be logged. To be called while what it was is still known.
-    pub(crate) fn log_statement(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+    pub(crate) fn log_statement(&mut self) {
+        let session = &mut *self.session;
         let code = std::mem::take(&mut session.execution.code);
         if !self.ctx.query_log.watches_statements {
             return;
@@ -108,7 +110,7 @@ impl Worker {
             Some(Command::StmtExecute) => LoggedAs::Execute,
             _ => return,
         };
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let execution = &session.execution;
         let ended_ns = if execution.answered_at > 0 { execution.answered_at } else { self.ctx.now };
         let is_slow = self.ctx.query_log.has_slow
@@ -161,12 +163,12 @@ impl Worker {
     }
 
     /// The client has left: its statement, if there is one, will not be answered.
-    pub(crate) fn log_unanswered(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+    pub(crate) fn log_unanswered(&mut self) {
+        let session = &mut *self.session;
         if session.execution.own_errno == 0 && session.execution.ending == Ending::None {
             session.execution.own_errno = CLIENT_LEFT;
         }
-        self.log_statement(key);
+        self.log_statement();
     }
 }
 

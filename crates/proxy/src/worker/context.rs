@@ -16,6 +16,7 @@ use super::random::Random;
 use super::timers::Timers;
 use crate::client::login_schema::KnownSchemas;
 use crate::client::refused_logins::Refusals;
+use crate::client::session::Session;
 use crate::outbox::{Outbox, SocketId};
 use crate::server::statement_end::{CharsetAndCollation, NamesOnServer};
 use crate::shared::Shared;
@@ -23,6 +24,24 @@ use crate::snapshot::Snapshot;
 use crate::stats::Statistics;
 use crate::stats::query_log::QueryLog;
 use crate::stats::statements::digest_options;
+use weir_session::pin::Pins;
+
+/// How far the worker is with a drain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Draining {
+    /// While it drains: until when.
+    pub until: Option<Nanos>,
+    /// While it drains: until when clients that have just come may send their first command.
+    pub newcomers_until: Nanos,
+}
+
+impl Draining {
+    /// Whether an idle session has to go.
+    pub(crate) fn ends(self, session: &Session) -> bool {
+        let is_new = session.execution.begun_at == 0 && self.newcomers_until != 0;
+        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
+    }
+}
 
 /// See the module's text.
 pub(crate) struct Context {
@@ -34,6 +53,12 @@ pub(crate) struct Context {
     pub worker: usize,
     pub shared: Arc<Shared>,
     pub snapshot: Arc<Snapshot>,
+    pub started_at: Nanos,
+    pub drain: Draining,
+    /// The sessions by the connection ids that their clients know.
+    pub ids: HashMap<u32, SessionKey>,
+    /// Sessions that have ended: the worker removes them once the current event is dealt with.
+    pub ended: Vec<(SessionKey, SocketId)>,
     pub timers: Timers,
     pub random: Random,
     /// Sessions to look at again once the current event is dealt with.
@@ -82,6 +107,10 @@ impl Context {
             out: Outbox::default(),
             now,
             worker,
+            started_at: now,
+            drain: Draining::default(),
+            ids: HashMap::new(),
+            ended: Vec::new(),
             timers: Timers::new(now),
             random: Random { seed, drawn: 0 },
             runnable: VecDeque::new(),

@@ -11,6 +11,7 @@ use crate::outbox::SocketId;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
 const WATCHED_UP_TO_S: u64 = 60;
@@ -50,7 +51,7 @@ impl Worker {
         }
         let own = session.own_wait_s * SECOND_NS;
         match session.silent_at(Nanos::MAX) {
-            Some(at) if at <= self.ctx.now => self.close_silent(key),
+            Some(at) if at <= self.ctx.now => self.work(key).close_silent(),
             at => self.ctx.timers.wait(key, socket, at.unwrap_or(self.ctx.now + own)),
         }
     }
@@ -62,24 +63,26 @@ impl Worker {
         let silent: Vec<SessionKey> =
             self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
         for key in silent {
-            self.close_silent(key);
+            self.work(key).close_silent();
         }
     }
+}
 
-    fn close_silent(&mut self, key: SessionKey) {
-        let session = &self.sessions[key];
+impl Work<'_> {
+    fn close_silent(&mut self) {
+        let session = &*self.session;
         tracing::info!(
             session = session.id,
             program = session.program(),
             "session closed: silent longer than wait_timeout"
         );
-        if !self.pools.speaks_mariadb(&self.ctx, &self.sessions[key])
+        if !self.pools.speaks_mariadb(self.ctx, self.session)
             && matches!(session.phase, Phase::Idle)
             && let Some(buffer) = self.ctx.out.buffer(session.socket)
         {
             frame::packet(buffer, &mut 0, |out| ErrPacket::new(DISCONNECTED, DISCONNECTED_TEXT).write(out));
         }
-        self.close_session(key);
+        self.close_session();
     }
 }
 

@@ -24,6 +24,7 @@ use crate::shared::{Asker, KillOutcome, Message, Victims};
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 impl Pools {
     /// Sends a KILL against what runs on a connection, over a connection of its own.
@@ -80,41 +81,41 @@ impl Pools {
     }
 }
 
-impl Worker {
+impl Work<'_> {
     /// A statement has run longer than it may.
-    pub(crate) fn statement_timed_out(&mut self, key: SessionKey) {
-        let session = &mut self.sessions[key];
+    pub(crate) fn statement_timed_out(&mut self) {
+        let session = &mut *self.session;
         let (Phase::Running, Some(lease)) = (&session.phase, session.lease) else { return };
         if std::mem::replace(&mut session.execution.deadline_passed, true) {
             return;
         }
-        let session = &self.sessions[key];
+        let session = &*self.session;
         let timeout_ms = self.ctx.query_timeout(session) / 1_000_000;
         let (id, program) = (session.id, session.program());
         tracing::warn!(session = id, program, timeout_ms, "statement runs too long: killing it");
-        self.pools.kill_backend(&mut self.ctx, lease, true);
+        self.pools.kill_backend(self.ctx, lease, true);
     }
 
     /// Ends a statement that was killed, or whose time was up, before it had gone out.
-    pub(crate) fn is_killed_before_sent(&mut self, key: ConnectionKey, holder: SessionKey) -> bool {
-        let execution = &self.sessions[holder].execution;
+    pub(crate) fn is_killed_before_sent(&mut self, key: ConnectionKey) -> bool {
+        let execution = &self.session.execution;
         if execution.is_sent || !(execution.is_killed_unsent || execution.deadline_passed) {
             return false;
         }
         self.pools.reply_error(
-            &mut self.ctx,
-            &mut self.sessions[holder],
+            self.ctx,
+            self.session,
             error::QUERY_INTERRUPTED,
             "Query execution was interrupted",
         );
-        self.stop_running(holder);
+        self.stop_running();
         self.go_on(key);
         true
     }
 
     /// KILL by a client, of connection ids that Weir gave out.
-    pub(crate) fn kill(&mut self, key: SessionKey, target: &KillTarget, query_only: bool) -> Outcome {
-        let session = &self.sessions[key];
+    pub(crate) fn kill(&mut self, target: &KillTarget, query_only: bool) -> Outcome {
+        let session = &*self.session;
         let user = session.account.as_ref().map(|account| account.user.username.clone()).unwrap_or_default();
         let victims = match target {
             KillTarget::Connection(id) => {
@@ -129,12 +130,7 @@ impl Worker {
                             "Unknown thread id: {id} (Weir's are above {below}, see CONNECTION_ID(); what a server's \
                              process list shows can be killed at that server)"
                         );
-                        self.pools.reply_error(
-                            &mut self.ctx,
-                            &mut self.sessions[key],
-                            error::NO_SUCH_THREAD,
-                            &message,
-                        );
+                        self.pools.reply_error(self.ctx, self.session, error::NO_SUCH_THREAD, &message);
                         return Outcome::Answered;
                     }
                 }
@@ -142,8 +138,8 @@ impl Worker {
             KillTarget::User(name) if *name == user.as_bytes() => Victims::OfUser,
             KillTarget::User(_) => {
                 self.pools.reply_error(
-                    &mut self.ctx,
-                    &mut self.sessions[key],
+                    self.ctx,
+                    self.session,
                     KILL_DENIED,
                     "You may kill connections of your own user only",
                 );
@@ -155,34 +151,41 @@ impl Worker {
             Victims::Session(id) => session_id::worker_of(id, workers) == Some(worker),
             Victims::OfUser => true,
         };
-        let mut outcome = KillOutcome::Unknown;
-        if is_asked(self.ctx.worker) {
-            outcome = self.kill_here(victims, query_only, &user, Some(key));
-        }
-        let by = Asker { worker: self.ctx.worker, session: key, socket: self.sessions[key].socket };
-        let others = (0..workers).filter(|worker| *worker != self.ctx.worker && is_asked(*worker));
-        let due = others.filter(|worker| {
-            let message = Message::Kill { victims, query_only, user: user.clone(), by };
-            self.ctx.shared.mailboxes[*worker].send(message)
+        let by = Asker { worker: self.ctx.worker, session: self.session.key, socket: self.session.socket };
+        let asked = (0..workers).filter(|worker| is_asked(*worker));
+        let due = asked.filter(|worker| {
+            let user = user.clone();
+            if *worker == by.worker {
+                self.pools.turns.push_back(Turn::Kill { victims, query_only, user, by });
+                return true;
+            }
+            self.ctx.shared.mailboxes[*worker].send(Message::Kill { victims, query_only, user, by })
         });
         let due = due.count() as u32;
+        let outcome = KillOutcome::Unknown;
         if due > 0 {
-            self.sessions[key].phase = Phase::Asking(Asking { due, victims, outcome });
+            self.session.phase = Phase::Asking(Asking { due, victims, outcome });
             return Outcome::Asked;
         }
-        self.pools.reply_killed(&mut self.ctx, &mut self.sessions[key], victims, outcome);
+        self.pools.reply_killed(self.ctx, self.session, victims, outcome);
         Outcome::Answered
     }
+}
 
-    /// KILL from another worker's client.
+impl Worker {
+    /// KILL from a client of this worker or another.
     pub(crate) fn kill_asked(&mut self, victims: Victims, query_only: bool, user: &str, by: Asker) {
+        if by.worker == self.ctx.worker {
+            let outcome = self.kill_here(victims, query_only, user, Some(by.session));
+            return self.kill_answered(by, outcome);
+        }
         let outcome = self.kill_here(victims, query_only, user, None);
         self.ctx.shared.mailboxes[by.worker].send(Message::Killed { to: by, outcome });
     }
 
     /// KILL by an admin. False: nobody has this connection id.
     pub(crate) fn kill_by_admin(&mut self, session: u32, query_only: bool) -> bool {
-        let victim = self.ids.get(&session).copied();
+        let victim = self.ctx.ids.get(&session).copied();
         if let Some(victim) = victim {
             self.strike(victim, query_only);
         }
@@ -209,7 +212,7 @@ impl Worker {
                 asking.victims,
                 asking.outcome,
             );
-            self.answered_here(to.session);
+            self.work(to.session).answered_here();
         }
     }
 
@@ -226,7 +229,7 @@ impl Worker {
             |session: &Session| session.account.as_ref().is_some_and(|account| account.user.username == user);
         let keys: Vec<SessionKey> = match victims {
             Victims::Session(id) => {
-                let Some(key) = self.ids.get(&id).copied() else { return KillOutcome::Unknown };
+                let Some(key) = self.ctx.ids.get(&id).copied() else { return KillOutcome::Unknown };
                 if !is_own(&self.sessions[key]) {
                     return KillOutcome::NotOwner;
                 }
@@ -255,8 +258,8 @@ impl Worker {
         let session = &self.sessions[victim];
         if !query_only {
             tracing::info!(session = session.id, "session killed");
-            self.abandon(victim);
-            return self.forget_session(victim);
+            self.work(victim).abandon();
+            return self.work(victim).forget();
         }
         if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
             let execution = &mut self.sessions[victim].execution;
@@ -270,7 +273,7 @@ impl Worker {
                 error::QUERY_INTERRUPTED,
                 "Query execution was interrupted",
             );
-            self.answered_here(victim);
+            self.work(victim).answered_here();
         }
     }
 }

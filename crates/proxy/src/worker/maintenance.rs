@@ -109,10 +109,10 @@ impl Worker {
                 "session closed: its transaction takes too long"
             );
             if matches!(self.sessions[key].phase, Phase::Idle) {
-                self.close_session(key);
+                self.work(key).close_session();
             } else {
-                self.abandon(key);
-                self.forget_session(key);
+                self.work(key).abandon();
+                self.work(key).forget();
             }
         }
     }

@@ -15,11 +15,11 @@ pub(crate) mod random;
 pub(crate) mod reload;
 pub(crate) mod report;
 pub(crate) mod timers;
+pub(crate) mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::{HashMap, HashMapExt};
 use slab::Slab;
 use weir_config::Listener;
 
@@ -39,12 +39,6 @@ pub struct Worker {
     pub(crate) sessions: Slab<Session>,
     pub(crate) pools: Pools,
     pub(crate) next_session: u32,
-    /// The sessions by the connection ids that their clients know.
-    pub(crate) ids: HashMap<u32, SessionKey>,
-    pub(crate) started_at: Nanos,
-    pub(crate) draining_until: Option<Nanos>,
-    /// While draining: until when clients that have just come may send their first command.
-    pub(crate) newcomers_until: Nanos,
 }
 
 impl Worker {
@@ -61,10 +55,6 @@ impl Worker {
             sessions: Slab::new(),
             pools: Pools::new(worker),
             next_session: 0,
-            ids: HashMap::new(),
-            started_at: now,
-            draining_until: None,
-            newcomers_until: 0,
         };
         worker.take_snapshot(snapshot);
         worker
@@ -79,14 +69,16 @@ impl Worker {
     /// takes no clients any more.
     pub fn accept(&mut self, peer: Peer, listener: &Arc<Listener>, now: Nanos) -> Option<SocketId> {
         self.ctx.now = now;
-        self.greet(peer, listener)
+        let socket = self.greet(peer, listener);
+        self.run_runnable();
+        socket
     }
 
     /// Bytes have come. They may be changed in place (sequence ids are).
     pub fn data(&mut self, socket: SocketId, bytes: &mut [u8], now: Nanos) {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
-            Some(Owner::Session(key)) => self.client_data(key, bytes),
+            Some(Owner::Session(key)) => self.work(key).client_data(bytes),
             Some(Owner::Server(key)) => self.server_data(key, bytes),
             None => {}
         }
@@ -126,7 +118,7 @@ impl Worker {
     pub fn closed(&mut self, socket: SocketId, now: Nanos) {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
-            Some(Owner::Session(key)) => self.client_gone(key),
+            Some(Owner::Session(key)) => self.work(key).client_gone(),
             Some(Owner::Server(key)) => self.server_gone(key),
             None => {}
         }
@@ -137,7 +129,7 @@ impl Worker {
     pub fn drained(&mut self, socket: SocketId, now: Nanos) {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
-            Some(Owner::Session(key)) => self.client_drained(key),
+            Some(Owner::Session(key)) => self.work(key).client_drained(),
             Some(Owner::Server(key)) => self.server_drained(key),
             None => {}
         }
@@ -198,7 +190,7 @@ impl Worker {
 
     /// Whether a drain is complete: nobody is left.
     pub fn is_drained(&self) -> bool {
-        self.draining_until.is_some() && self.sessions.is_empty()
+        self.ctx.drain.until.is_some() && self.sessions.is_empty()
     }
 
     /// Gives those who have waited their turn, and takes up sessions that an event has set free, one after the other: a chain of sessions that hand on a
@@ -210,10 +202,15 @@ impl Worker {
                 self.take_turn(turn);
             } else if let Some((key, socket)) = self.ctx.runnable.pop_front() {
                 if self.session_is(key, socket) {
-                    self.advance(key);
+                    self.work(key).advance();
                 }
             } else {
                 break;
+            }
+        }
+        while let Some((key, socket)) = self.ctx.ended.pop() {
+            if self.session_is(key, socket) {
+                self.remove(key);
             }
         }
     }

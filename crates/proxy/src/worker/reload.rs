@@ -17,7 +17,7 @@ use crate::snapshot::{Hostgroup, Member, Server, Snapshot, Standing};
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 impl Worker {
     /// Takes a snapshot over, whole. Sessions go on; what is idle and no longer wanted is closed, what is in use
@@ -168,15 +168,19 @@ impl Worker {
             }
         }
         for key in gone {
-            self.refuse_without_account(key);
+            self.work(key).refuse_without_account();
         }
     }
+}
 
+impl Work<'_> {
     /// The session's user is no longer configured.
-    pub(crate) fn refuse_without_account(&mut self, key: SessionKey) {
-        self.fail_session(key, error::ACCESS_DENIED, "The user of this session is no longer configured");
+    pub(crate) fn refuse_without_account(&mut self) {
+        self.fail_session(error::ACCESS_DENIED, "The user of this session is no longer configured");
     }
+}
 
+impl Worker {
     /// Connections to servers that are lost are of no use to anybody who waits for an answer there.
     fn cut_gone(&mut self) {
         let is_gone = |worker: &Self, key: usize| {

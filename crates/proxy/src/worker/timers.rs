@@ -6,8 +6,6 @@ use crate::worker::context::Context;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use weir_session::pin::Pins;
-
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::outbox::{Owner, SocketId};
@@ -152,15 +150,15 @@ impl Worker {
         let now = self.ctx.now;
         while let Some(socket) = pop_due(&mut self.ctx.timers.logins, now) {
             if let Some(Owner::Session(key)) = self.ctx.out.owner(socket) {
-                self.login_timed_out(key);
+                self.work(key).login_timed_out();
             }
         }
         while let Some(socket) = pop_due(&mut self.ctx.timers.dials, now) {
-            self.dial_timed_out(socket);
+            self.pools.dial_timed_out(&mut self.ctx, socket);
         }
         while let Some(socket) = pop_due(&mut self.ctx.timers.closings, now) {
             if let Some(Owner::Session(key)) = self.ctx.out.owner(socket) {
-                self.forget_session(key);
+                self.work(key).forget();
             }
         }
         while let Some(socket) = pop_due(&mut self.ctx.timers.pings, now) {
@@ -213,7 +211,7 @@ impl Worker {
             })
             .collect();
         for key in slow {
-            self.statement_timed_out(key);
+            self.work(key).statement_timed_out();
         }
         self.ctx.tell_given_up();
         self.unpark();
@@ -226,10 +224,10 @@ impl Worker {
         if self.ctx.timers.round.is_multiple_of(IDLE_ROUNDS) {
             self.close_silent_sessions();
         }
-        if self.draining_until.is_some_and(|until| until <= self.ctx.now) {
+        if self.ctx.drain.until.is_some_and(|until| until <= self.ctx.now) {
             self.end_drain();
-        } else if self.newcomers_until != 0 && self.newcomers_until <= self.ctx.now {
-            self.newcomers_until = 0;
+        } else if self.ctx.drain.newcomers_until != 0 && self.ctx.drain.newcomers_until <= self.ctx.now {
+            self.ctx.drain.newcomers_until = 0;
             self.close_drained();
         }
     }
@@ -245,7 +243,7 @@ impl Worker {
         }
         let session = &self.sessions[due.key];
         if session.execution.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
-            self.statement_timed_out(due.key);
+            self.work(due.key).statement_timed_out();
         } else {
             self.sessions[due.key].watch(&mut self.ctx);
         }
@@ -254,8 +252,8 @@ impl Worker {
     /// No more clients; idle sessions close now, others when their transaction ends, all at the time limit.
     pub(crate) fn drain(&mut self, drain: Drain) {
         let limit = self.ctx.snapshot.variables.drain_timeout_ms.as_nanos() as Nanos;
-        self.draining_until = Some(self.ctx.now + limit);
-        self.newcomers_until = match drain {
+        self.ctx.drain.until = Some(self.ctx.now + limit);
+        self.ctx.drain.newcomers_until = match drain {
             Drain::Stop => 0,
             Drain::HandedOver => self.ctx.now + NEWCOMERS_NS,
         };
@@ -264,29 +262,23 @@ impl Worker {
 
     fn close_drained(&mut self) {
         let drains = |session: &Session| match session.phase {
-            Phase::Idle => self.drains(session),
-            Phase::Login(_) => self.newcomers_until == 0,
+            Phase::Idle => self.ctx.drain.ends(session),
+            Phase::Login(_) => self.ctx.drain.newcomers_until == 0,
             _ => false,
         };
         let idle: Vec<usize> =
             self.sessions.iter().filter(|(_, session)| drains(session)).map(|(key, _)| key).collect();
         for key in idle {
-            self.close_session(key);
+            self.work(key).close_session();
         }
-    }
-
-    /// Whether an idle session has to go while this worker drains.
-    pub(crate) fn drains(&self, session: &Session) -> bool {
-        let is_new = session.execution.begun_at == 0 && self.newcomers_until != 0;
-        !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
     }
 
     fn end_drain(&mut self) {
         let all: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in all {
             tracing::warn!(session = self.sessions[key].id, "session closed: drain_timeout_ms is over");
-            self.abandon(key);
-            self.forget_session(key);
+            self.work(key).abandon();
+            self.work(key).forget();
         }
     }
 }
