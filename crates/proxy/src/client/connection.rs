@@ -26,7 +26,6 @@ use crate::client::session::Session;
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::server::connection::Retained;
-use crate::session_id;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
@@ -72,7 +71,7 @@ impl Worker {
         if self.ctx.drain.until.is_some() {
             return None;
         }
-        let id = self.new_id();
+        let id = self.sessions.new_id(&self.ctx);
         let key = self.sessions.vacant_key();
         let socket = self.ctx.out.open(Owner::Session(key));
         self.ctx.ids.insert(id, key);
@@ -100,18 +99,6 @@ impl Worker {
             );
         }
         Some(socket)
-    }
-
-    /// A connection id that nobody has: numbers count up, and then from the beginning, leaving out those in use.
-    fn new_id(&mut self) -> u32 {
-        let workers = self.ctx.shared.mailboxes.len().max(1);
-        loop {
-            self.next_session = self.next_session % session_id::numbers_max(workers) + 1;
-            let id = session_id::of(self.next_session, self.ctx.worker, workers);
-            if !self.ctx.ids.contains_key(&id) {
-                return id;
-            }
-        }
     }
 }
 

@@ -19,5 +19,6 @@ pub(crate) mod refused_logins;
 pub(crate) mod result_buffer;
 pub(crate) mod session;
 pub(crate) mod session_track;
+pub(crate) mod sessions;
 pub(crate) mod status_flags;
 pub(crate) mod upload;

@@ -240,7 +240,7 @@ impl Work<'_> {
 impl Worker {
     /// Fetched diagnostics have come.
     pub(crate) fn fetched(&mut self, key: ConnectionKey, fetch: Fetch) {
-        if self.session_is(fetch.session, fetch.socket) {
+        if self.sessions.is(fetch.session, fetch.socket) {
             self.ctx.out.pause(fetch.socket, false);
             let session = &mut self.sessions[fetch.session];
             session.fetching -= 1;

@@ -17,9 +17,7 @@ use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::snapshot::Snapshot;
-use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
 use crate::worker::work::Work;
 
 /// What ProxySQL answers with a rule's error_msg: ER_NOT_ALLOWED_COMMAND.
@@ -139,25 +137,25 @@ impl Work<'_> {
     }
 }
 
-impl Worker {
+impl Context {
     /// New rules: what was remembered, and what sessions know of their place in them, is over. Roles that change
-    /// leave the rules alone.
-    pub(crate) fn take_rules(&mut self, snapshot: &Arc<Snapshot>) {
-        if Arc::ptr_eq(self.ctx.router.rules(), &snapshot.rules) {
-            return;
+    /// leave the rules alone. False if they are the same.
+    pub(crate) fn take_rules(&mut self, snapshot: &Arc<Snapshot>) -> bool {
+        if Arc::ptr_eq(self.router.rules(), &snapshot.rules) {
+            return false;
         }
-        self.ctx.router = Router::new(&snapshot.rules);
-        self.ctx.statistics.rules.begin_again();
-        self.ctx.told_given_up = 0;
-        for (_, session) in &mut self.sessions {
-            session.scope = None;
-        }
+        self.router = Router::new(&snapshot.rules);
+        self.statistics.rules.begin_again();
+        self.told_given_up = 0;
+        true
     }
+}
 
+impl Work<'_> {
     /// The time of a statement that was held is over.
-    pub(crate) fn end_hold(&mut self, key: SessionKey, socket: crate::outbox::SocketId) {
-        if self.session_is(key, socket) && matches!(self.sessions[key].phase, Phase::Held) {
-            self.work(key).start();
+    pub(crate) fn end_hold(&mut self) {
+        if matches!(self.session.phase, Phase::Held) {
+            self.start();
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
-use crate::worker::keys::SessionKey;
 use crate::worker::work::Work;
 
 /// Idle connections looked at, most recent first, for one whose state fits already.
@@ -239,7 +238,7 @@ impl Worker {
         for _ in 0..self.pools.parked.len() {
             let Some(Waiter { session: key, socket, .. }) = self.pools.parked.pop_front() else { break };
             self.hear();
-            if !self.is_waiting(key, socket) {
+            if !self.sessions.is_waiting(key, socket) {
                 continue;
             }
             if self.sessions[key].lease.is_some() {
@@ -248,10 +247,6 @@ impl Worker {
                 self.work(key).acquire();
             }
         }
-    }
-
-    pub(crate) fn is_waiting(&self, key: SessionKey, socket: crate::outbox::SocketId) -> bool {
-        self.session_is(key, socket) && matches!(self.sessions[key].phase, Phase::Waiting(_))
     }
 }
 

@@ -3,6 +3,7 @@
 //! is lost. What may have an effect comes to its end.
 
 use crate::client::session::Session;
+use crate::client::sessions::Sessions;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use std::collections::BTreeMap;
@@ -26,18 +27,18 @@ const MOVED: ServerError = ServerError { code: 1053, sqlstate: *b"08S01" };
 /// How long the end of a large row is waited for, behind which an error can stand.
 const LARGE_ROW_NS: Nanos = 5_000_000_000;
 
-impl Worker {
+impl Sessions {
     /// Sessions that a server has as a writer, and that stay there for their next statement. Others may keep a
     /// connection too (listeners with mode primary), and move on when there is another writer.
-    pub(crate) fn writing(&self) -> Vec<WritingRow> {
+    pub(crate) fn writing(&self, pools: &Pools) -> Vec<WritingRow> {
         let mut counts: BTreeMap<(usize, String), u64> = BTreeMap::new();
-        for (key, connection) in &self.pools.connections {
-            if let Some(because) = self.writes_because(key) {
+        for (key, connection) in &pools.connections {
+            if let Some(because) = self.writes_because(pools, key) {
                 *counts.entry((connection.server, because)).or_default() += 1;
             }
         }
         let row = |((server, because), sessions): ((usize, String), u64)| WritingRow {
-            endpoint: self.pools.servers[server].server.endpoint.clone(),
+            endpoint: pools.servers[server].server.endpoint.clone(),
             because,
             sessions,
         };
@@ -45,8 +46,8 @@ impl Worker {
     }
 
     /// Why the holder of this connection may write there; none if it may not.
-    fn writes_because(&self, key: ConnectionKey) -> Option<String> {
-        let session = self.sessions.get(self.pools.connections.get(key)?.holder?)?;
+    fn writes_because(&self, pools: &Pools, key: ConnectionKey) -> Option<String> {
+        let session = self.get(pools.connections.get(key)?.holder?)?;
         let is_lease = session.lease == Some(key);
         if is_lease && session.is_pinned_to_reader {
             return None;
@@ -61,7 +62,9 @@ impl Worker {
             _ => None,
         }
     }
+}
 
+impl Worker {
     /// Ends what still has a server whose grace is over: idle sessions and reads.
     pub(crate) fn end_grace(&mut self) {
         let holders =
@@ -135,7 +138,7 @@ impl Worker {
             self.pools.servers[connection.server].server.endpoint == endpoint
         };
         let is_there = |(key, connection): (ConnectionKey, &crate::server::connection::ServerConnection)| {
-            let because = self.writes_because(key).filter(|_| is_of_it(connection))?;
+            let because = self.sessions.writes_because(&self.pools, key).filter(|_| is_of_it(connection))?;
             let session = self.sessions.get(connection.holder?)?;
             // It may be a reader now.
             let only_reads = session.execution.is_read && session.all_pins().is_empty();

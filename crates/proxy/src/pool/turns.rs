@@ -41,6 +41,8 @@ pub(crate) enum Turn {
     End(Waiter, Rc<str>),
     /// Nothing keeps the connection any more from what its holder wants of it.
     GoOn { connection: ConnectionKey, socket: SocketId },
+    /// The connection does not answer any more: it is taken for lost.
+    Lost { connection: ConnectionKey, socket: SocketId },
     /// A session kills others, or itself.
     Kill { victims: Victims, query_only: bool, user: String, by: Asker },
 }
@@ -65,7 +67,7 @@ impl Worker {
                     (*session, *socket)
                 }
             };
-            if self.session_is(key, socket) {
+            if self.sessions.is(key, socket) {
                 self.sessions[key].hear(&mut self.ctx, news);
             }
         }
@@ -84,7 +86,7 @@ impl Worker {
         match turn {
             Turn::Lend { waiter, connection, socket } => {
                 let is_there = self.pools.connection_is(connection, socket);
-                match (is_there, self.is_waiting(waiter.session, waiter.socket)) {
+                match (is_there, self.sessions.is_waiting(waiter.session, waiter.socket)) {
                     (true, true) => self.work(waiter.session).lend(connection),
                     (true, false) => self.pools.offer(&mut self.ctx, connection),
                     (false, true) => self.work(waiter.session).acquire(),
@@ -92,12 +94,12 @@ impl Worker {
                 }
             }
             Turn::Reroute(waiter) => {
-                if self.is_waiting(waiter.session, waiter.socket) {
+                if self.sessions.is_waiting(waiter.session, waiter.socket) {
                     self.work(waiter.session).acquire();
                 }
             }
             Turn::Refuse(waiter, refusal) => {
-                if self.is_waiting(waiter.session, waiter.socket) {
+                if self.sessions.is_waiting(waiter.session, waiter.socket) {
                     let session = &mut self.sessions[waiter.session];
                     session.phase = Phase::Running;
                     self.pools.reply_error(&mut self.ctx, session, refusal.0, &refusal.1);
@@ -105,13 +107,18 @@ impl Worker {
                 }
             }
             Turn::End(waiter, reason) => {
-                if self.is_waiting(waiter.session, waiter.socket) {
+                if self.sessions.is_waiting(waiter.session, waiter.socket) {
                     self.work(waiter.session).fail_session(LEASE_LOST, &reason);
                 }
             }
             Turn::GoOn { connection, socket } => {
                 if self.pools.connection_is(connection, socket) {
                     self.go_on(connection);
+                }
+            }
+            Turn::Lost { connection, socket } => {
+                if self.pools.connection_is(connection, socket) {
+                    self.server_gone(connection);
                 }
             }
             Turn::Kill { victims, query_only, user, by } => self.kill_asked(victims, query_only, &user, by),

@@ -117,7 +117,7 @@ impl Worker {
     /// Ends the waits that have reached their limit.
     pub(crate) fn end_waits(&mut self) {
         for waiter in self.pools.overdue_waiters(self.ctx.now) {
-            if self.is_waiting(waiter.session, waiter.socket) {
+            if self.sessions.is_waiting(waiter.session, waiter.socket) {
                 self.work(waiter.session).wait_timed_out();
             }
         }

@@ -97,7 +97,11 @@ impl Worker {
                 match self.reply_bytes(key, rest) {
                     Ok(used) => used,
                     Err(broken) => {
-                        self.reply_broken(key, broken);
+                        let connection = &mut self.pools.connections[key];
+                        let server = &self.pools.servers[connection.server].server.endpoint;
+                        tracing::error!(server, %broken, "server broke the protocol: closing the connection");
+                        connection.discard_reason = Some(DiscardReason::BrokenReply);
+                        self.server_gone(key);
                         return bytes.len();
                     }
                 }
@@ -230,13 +234,6 @@ impl Worker {
         Ok(())
     }
 
-    fn reply_broken(&mut self, key: ConnectionKey, broken: BrokenReply) {
-        let server = &self.pools.servers[self.pools.connections[key].server].server.endpoint;
-        tracing::error!(server, %broken, "server broke the protocol: closing the connection");
-        self.pools.connections[key].discard_reason = Some(DiscardReason::BrokenReply);
-        self.server_gone(key);
-    }
-
     /// A connection is gone: what ran there is retried, or its client is told.
     pub(crate) fn server_gone(&mut self, key: ConnectionKey) {
         let connection = &mut self.pools.connections[key];
@@ -255,21 +252,18 @@ impl Worker {
             }
         }
     }
-
-    /// Everything queued for a server has been sent: its client may go on sending.
-    pub(crate) fn server_drained(&mut self, key: ConnectionKey) {
-        if let Some(holder) = self.pools.connections[key].holder {
-            let session = &self.sessions[holder];
-            let socket = session.socket;
-            self.ctx.out.pause(socket, false);
-            if matches!(session.phase, Phase::Idle) {
-                self.ctx.runnable.push_back((holder, socket));
-            }
-        }
-    }
 }
 
 impl Work<'_> {
+    /// Everything queued for its server has been sent: the client may go on sending.
+    pub(crate) fn server_drained(&mut self) {
+        let (key, socket) = (self.session.key, self.session.socket);
+        self.ctx.out.pause(socket, false);
+        if matches!(self.session.phase, Phase::Idle) {
+            self.ctx.runnable.push_back((key, socket));
+        }
+    }
+
     /// A connection of the session's is gone.
     pub(crate) fn server_gone(&mut self, key: ConnectionKey) {
         let server = self.pools.connections[key].server;

@@ -18,7 +18,6 @@ use crate::client::session::Ending;
 use crate::server::connection::ServerConnection;
 use crate::snapshot::Snapshot;
 use crate::stats::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
-use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::ServerIndex;
 
@@ -77,20 +76,15 @@ impl PoolCounts {
     }
 }
 
-impl Worker {
-    /// New options: digests that are made from now on follow them.
-    pub(crate) fn take_digest_options(&mut self, snapshot: &Snapshot) {
+impl Context {
+    /// New options: digests that are made from now on follow them. False if they are the same.
+    pub(crate) fn take_digest_options(&mut self, snapshot: &Snapshot) -> bool {
         let options = digest_options(snapshot);
-        if *self.ctx.digester.options() == options {
-            return;
+        if *self.digester.options() == options {
+            return false;
         }
-        self.ctx.digester = weir_sql::Digester::new(options);
-        for (_, session) in &mut self.sessions {
-            session.caller = None;
-            for statement in session.statements.values() {
-                statement.prepared.digest.set(None);
-            }
-        }
+        self.digester = weir_sql::Digester::new(options);
+        true
     }
 }
 

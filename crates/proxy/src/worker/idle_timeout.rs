@@ -7,10 +7,8 @@ use weir_protocol::ok::ErrPacket;
 
 use crate::client::session::Phase;
 use crate::client::session::Session;
-use crate::outbox::SocketId;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
-use crate::worker::keys::SessionKey;
 use crate::worker::work::Work;
 
 /// A session with a shorter `wait_timeout` of its own has a timer; longer ones are found when all are looked over.
@@ -40,35 +38,30 @@ impl Session {
 }
 
 impl Worker {
-    /// A session with a short `wait_timeout` may have been silent for so long.
-    pub(crate) fn look_at_silent(&mut self, key: SessionKey, socket: SocketId) {
-        if !self.session_is(key, socket) {
-            return;
-        }
-        let session = &self.sessions[key];
-        if !(1..=WATCHED_UP_TO_S).contains(&session.own_wait_s) {
-            return;
-        }
-        let own = session.own_wait_s * SECOND_NS;
-        match session.silent_at(Nanos::MAX) {
-            Some(at) if at <= self.ctx.now => self.work(key).close_silent(),
-            at => self.ctx.timers.wait(key, socket, at.unwrap_or(self.ctx.now + own)),
-        }
-    }
-
     /// All of them, every few seconds.
     pub(crate) fn close_silent_sessions(&mut self) {
         let limit = self.ctx.snapshot.variables.wait_timeout.as_nanos() as Nanos;
         let is_silent = |session: &Session| session.silent_at(limit).is_some_and(|at| at < self.ctx.now);
-        let silent: Vec<SessionKey> =
-            self.sessions.iter().filter(|(_, session)| is_silent(session)).map(|(key, _)| key).collect();
-        for key in silent {
+        for key in self.sessions.keys_of(is_silent) {
             self.work(key).close_silent();
         }
     }
 }
 
 impl Work<'_> {
+    /// A session with a short `wait_timeout` may have been silent for so long.
+    pub(crate) fn look_at_silent(&mut self) {
+        let session = &*self.session;
+        if !(1..=WATCHED_UP_TO_S).contains(&session.own_wait_s) {
+            return;
+        }
+        let own = session.own_wait_s * SECOND_NS;
+        match session.silent_at(Nanos::MAX) {
+            Some(at) if at <= self.ctx.now => self.close_silent(),
+            at => self.ctx.timers.wait(session.key, session.socket, at.unwrap_or(self.ctx.now + own)),
+        }
+    }
+
     fn close_silent(&mut self) {
         let session = &*self.session;
         tracing::info!(

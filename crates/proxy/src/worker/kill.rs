@@ -194,7 +194,7 @@ impl Worker {
 
     /// Another worker has answered.
     pub(crate) fn kill_answered(&mut self, to: Asker, outcome: KillOutcome) {
-        if !self.session_is(to.session, to.socket) {
+        if !self.sessions.is(to.session, to.socket) {
             return;
         }
         let Phase::Asking(asking) = &mut self.sessions[to.session].phase else { return };
@@ -235,9 +235,7 @@ impl Worker {
                 }
                 vec![key]
             }
-            Victims::OfUser => {
-                self.sessions.iter().filter(|(_, session)| is_own(session)).map(|(key, _)| key).collect()
-            }
+            Victims::OfUser => self.sessions.keys_of(is_own),
         };
         for key in &keys {
             match asker {

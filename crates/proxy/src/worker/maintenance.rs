@@ -9,6 +9,7 @@ use weir_session::pin::Pins;
 
 use crate::client::session::Phase;
 use crate::outbox::{Owner, SocketId};
+use crate::pool::turns::Turn;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::server::connection::Purpose;
@@ -26,60 +27,6 @@ const OWN_REPLY_NS: Nanos = 10_000_000_000;
 const WARMED_AT_ONCE: usize = 16;
 
 impl Worker {
-    /// A ping may have been answered long ago. One that was not means that nothing else will be, either.
-    pub(crate) fn ping_timed_out(&mut self, socket: SocketId) {
-        let Some(Owner::Server(key)) = self.ctx.out.owner(socket) else { return };
-        let connection = &mut self.pools.connections[key];
-        if !connection.expected.iter().any(|expected| matches!(expected, Expected::Ping)) {
-            return;
-        }
-        let server = self.pools.servers[connection.server].server.endpoint.clone();
-        tracing::warn!(server, "an idle connection does not answer within ping_timeout_server: closing it");
-        self.ctx.shared.suspect(&server);
-        self.pools.connections[key].discard_reason = Some(DiscardReason::Silent);
-        self.server_gone(key);
-    }
-
-    /// Gives up connections on which a statement of Weir's own is not answered.
-    pub(crate) fn give_up_hung(&mut self) {
-        let is_own = |expected: &Expected| {
-            matches!(
-                expected,
-                Expected::Setup
-                    | Expected::Defaults(_)
-                    | Expected::Sync(_)
-                    | Expected::Reset
-                    | Expected::Verify
-                    | Expected::InsertId
-                    | Expected::FoundRows
-                    | Expected::Leave
-                    | Expected::Settle(_)
-                    | Expected::Carried
-                    | Expected::Fetch(_)
-            )
-        };
-        let is_hung = |connection: &crate::server::connection::ServerConnection| {
-            connection.stage == Stage::Ready
-                && connection.expected.front().is_some_and(is_own)
-                && self.ctx.now.saturating_sub(connection.asked_at) > OWN_REPLY_NS
-        };
-        let hung: Vec<ConnectionKey> = self
-            .pools
-            .connections
-            .iter()
-            .filter(|(_, connection)| is_hung(connection))
-            .map(|(key, _)| key)
-            .collect();
-        for key in hung {
-            let Some(connection) = self.pools.connections.get_mut(key) else { continue };
-            connection.discard_reason = Some(DiscardReason::Silent);
-            let server = self.pools.servers[connection.server].server.endpoint.clone();
-            tracing::warn!(server, "a connection does not answer Weir's own query: closing it");
-            self.ctx.shared.suspect(&server);
-            self.server_gone(key);
-        }
-    }
-
     /// Ends sessions whose transaction takes longer than max_transaction_time, or that are silent in one for
     /// max_transaction_idle_time: what they have locked is in everybody's way. Only sessions with a lease are looked at.
     pub(crate) fn look_over_transactions(&mut self) {
@@ -119,6 +66,60 @@ impl Worker {
 }
 
 impl Pools {
+    /// A ping may have been answered long ago. One that was not means that nothing else will be, either.
+    pub(crate) fn ping_timed_out(&mut self, ctx: &Context, socket: SocketId) {
+        let Some(Owner::Server(key)) = ctx.out.owner(socket) else { return };
+        let connection = &mut self.connections[key];
+        if !connection.expected.iter().any(|expected| matches!(expected, Expected::Ping)) {
+            return;
+        }
+        let server = self.servers[connection.server].server.endpoint.clone();
+        tracing::warn!(server, "an idle connection does not answer within ping_timeout_server: closing it");
+        ctx.shared.suspect(&server);
+        self.connections[key].discard_reason = Some(DiscardReason::Silent);
+        self.turns.push_back(Turn::Lost { connection: key, socket });
+    }
+
+    /// Gives up connections on which a statement of Weir's own is not answered.
+    pub(crate) fn give_up_hung(&mut self, ctx: &Context) {
+        let is_own = |expected: &Expected| {
+            matches!(
+                expected,
+                Expected::Setup
+                    | Expected::Defaults(_)
+                    | Expected::Sync(_)
+                    | Expected::Reset
+                    | Expected::Verify
+                    | Expected::InsertId
+                    | Expected::FoundRows
+                    | Expected::Leave
+                    | Expected::Settle(_)
+                    | Expected::Carried
+                    | Expected::Fetch(_)
+            )
+        };
+        let is_hung = |connection: &crate::server::connection::ServerConnection| {
+            connection.stage == Stage::Ready
+                && connection.expected.front().is_some_and(is_own)
+                && ctx.now.saturating_sub(connection.asked_at) > OWN_REPLY_NS
+        };
+        let hung: Vec<ConnectionKey> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_hung(connection))
+            .map(|(key, _)| key)
+            .collect();
+        for key in hung {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let socket = connection.socket;
+            connection.discard_reason = Some(DiscardReason::Silent);
+            let server = self.servers[connection.server].server.endpoint.clone();
+            tracing::warn!(server, "a connection does not answer Weir's own query: closing it");
+            ctx.shared.suspect(&server);
+            self.turns.push_back(Turn::Lost { connection: key, socket });
+        }
+    }
+
     /// Closes, pings and opens connections.
     pub(crate) fn look_over_connections(&mut self, ctx: &mut Context) {
         for server in 0..self.servers.len() {

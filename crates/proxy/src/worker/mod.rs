@@ -20,10 +20,9 @@ pub(crate) mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slab::Slab;
 use weir_config::Listener;
 
-use crate::client::session::Session;
+use crate::client::sessions::Sessions;
 use crate::listener::Peer;
 use crate::outbox::{Outbox, Owner, SocketId};
 use crate::pool::pools::Pools;
@@ -31,14 +30,12 @@ use crate::shared::{Message, Shared};
 use crate::snapshot::Snapshot;
 use context::Context;
 pub use keys::Nanos;
-use keys::SessionKey;
 
 /// See the module's text.
 pub struct Worker {
     pub(crate) ctx: Context,
-    pub(crate) sessions: Slab<Session>,
+    pub(crate) sessions: Sessions,
     pub(crate) pools: Pools,
-    pub(crate) next_session: u32,
 }
 
 impl Worker {
@@ -52,9 +49,8 @@ impl Worker {
     ) -> Self {
         let mut worker = Self {
             ctx: Context::new(worker, shared, snapshot.clone(), seed, now),
-            sessions: Slab::new(),
+            sessions: Sessions::default(),
             pools: Pools::new(worker),
-            next_session: 0,
         };
         worker.take_snapshot(snapshot);
         worker
@@ -130,7 +126,11 @@ impl Worker {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
             Some(Owner::Session(key)) => self.work(key).client_drained(),
-            Some(Owner::Server(key)) => self.server_drained(key),
+            Some(Owner::Server(key)) => {
+                if let Some(holder) = self.pools.connections[key].holder {
+                    self.work(holder).server_drained();
+                }
+            }
             None => {}
         }
         self.run_runnable();
@@ -164,18 +164,6 @@ impl Worker {
         self.run_runnable();
     }
 
-    /// Time has passed. To be called at [`Worker::next_deadline`], harmless at any other time.
-    pub fn tick(&mut self, now: Nanos) {
-        self.ctx.now = now;
-        self.run_timers();
-        self.run_runnable();
-    }
-
-    /// When [`Worker::tick`] is due.
-    pub fn next_deadline(&self) -> Nanos {
-        self.timers_deadline()
-    }
-
     /// After how long a silence the system asks a peer over TCP whether it is still there, for connections that begin
     /// now; zero: as the system has it, `None`: never.
     pub fn keepalive(&self) -> Option<Duration> {
@@ -201,7 +189,7 @@ impl Worker {
             if let Some(turn) = self.pools.turns.pop_front() {
                 self.take_turn(turn);
             } else if let Some((key, socket)) = self.ctx.runnable.pop_front() {
-                if self.session_is(key, socket) {
+                if self.sessions.is(key, socket) {
                     self.work(key).advance();
                 }
             } else {
@@ -209,13 +197,9 @@ impl Worker {
             }
         }
         while let Some((key, socket)) = self.ctx.ended.pop() {
-            if self.session_is(key, socket) {
+            if self.sessions.is(key, socket) {
                 self.remove(key);
             }
         }
-    }
-
-    pub(crate) fn session_is(&self, key: SessionKey, socket: SocketId) -> bool {
-        self.sessions.get(key).is_some_and(|session| session.socket == socket)
     }
 }

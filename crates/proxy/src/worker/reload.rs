@@ -3,7 +3,6 @@
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use foldhash::{HashMap, HashMapExt};
 use weir_protocol::error;
@@ -24,13 +23,17 @@ impl Worker {
     /// when it is given back.
     pub(crate) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         self.ctx.snapshot = snapshot.clone();
-        self.take_digest_options(&snapshot);
-        self.take_rules(&snapshot);
+        if self.ctx.take_digest_options(&snapshot) {
+            self.sessions.forget_digests();
+        }
+        if self.ctx.take_rules(&snapshot) {
+            self.sessions.forget_scopes();
+        }
         self.ctx.query_log.go_by(&snapshot.variables.logs);
         for pool in &mut self.pools.servers {
             pool.is_current = false;
         }
-        let places = self.places_of(&snapshot.servers);
+        let places = self.pools.places_of(&snapshot.servers);
         let mut groups: HashMap<u32, Group> = HashMap::with_capacity(snapshot.hostgroups.len());
         for (id, hostgroup) in &snapshot.hostgroups {
             let group = Group {
@@ -52,7 +55,9 @@ impl Worker {
         self.pools.take_wait_limits(&self.ctx);
         self.pools.buffers_results = self.pools.groups.values().any(|group| group.retry_buffer_bytes > 0);
         self.pools.update_readings(&mut self.ctx);
-        self.renew_accounts();
+        for key in self.sessions.renew_accounts(&self.ctx, &mut self.pools) {
+            self.work(key).refuse_without_account();
+        }
         self.pools.close_unwanted(&mut self.ctx);
         self.hear();
         self.cut_gone();
@@ -62,113 +67,6 @@ impl Worker {
         // What waits for a writer must not get a connection to one that is a reader now.
         for server in 0..self.pools.servers.len() {
             self.pools.reroute_waiters(server);
-        }
-    }
-
-    /// The pools of servers: those that they have, or new ones. A server that is at another address than before is
-    /// another server, and what is left of the former one ends as with any that is gone.
-    fn places_of(&mut self, servers: &[Arc<Server>]) -> Vec<ServerIndex> {
-        let mut known: HashMap<String, Vec<ServerIndex>> = HashMap::with_capacity(self.pools.servers.len());
-        for (index, pool) in self.pools.servers.iter().enumerate() {
-            known.entry(pool.server.endpoint.clone()).or_default().push(index);
-        }
-        let mut places = Vec::with_capacity(servers.len());
-        for server in servers {
-            let of_name = known.get(&server.endpoint).map(Vec::as_slice).unwrap_or_default();
-            let is_there = |index: &&ServerIndex| {
-                let known = &self.pools.servers[**index].server;
-                known.addr == server.addr && Arc::ptr_eq(&known.shared, &server.shared)
-            };
-            let place = of_name.iter().find(is_there).copied();
-            let place = place.unwrap_or_else(|| self.place_at_another_address(of_name, server));
-            let pool = &mut self.pools.servers[place];
-            pool.server = server.clone();
-            pool.is_current = true;
-            places.push(place);
-        }
-        places
-    }
-
-    /// The pool of a server that none has at its address: one of its former addresses at which nothing is left, or a
-    /// new one.
-    fn place_at_another_address(&mut self, of_name: &[ServerIndex], server: &Arc<Server>) -> ServerIndex {
-        let is_left = |pool: &Pool| pool.open + pool.dialing + pool.handovers + pool.running == 0;
-        let spare = of_name.iter().copied().find(|index| {
-            let pool = &self.pools.servers[*index];
-            let has_backends =
-                || self.pools.connections.iter().any(|(_, connection)| connection.server == *index);
-            is_left(pool) && pool.waiters.is_empty() && !has_backends()
-        });
-        let Some(place) = spare else { return self.new_place(server) };
-        let counts = std::mem::take(&mut self.pools.servers[place].counts);
-        self.pools.servers[place] = Pool { counts, ..Self::pool_of(server) };
-        place
-    }
-
-    fn new_place(&mut self, server: &Arc<Server>) -> ServerIndex {
-        self.pools.servers.push(Self::pool_of(server));
-        self.pools.servers.len() - 1
-    }
-
-    fn pool_of(server: &Arc<Server>) -> Pool {
-        Pool {
-            server: server.clone(),
-            is_current: true,
-            idle: Vec::new(),
-            open: 0,
-            dialing: 0,
-            handovers: 0,
-            coming: Vec::new(),
-            waiters: Default::default(),
-            supply_at: Nanos::MAX,
-            retry_at: 0,
-            failures: 0,
-            suspect_until: 0,
-            last_error: String::new(),
-            wanted_by: Default::default(),
-            has_asked: false,
-            is_throttled: false,
-            running: 0,
-            latency: Default::default(),
-            was_away: false,
-            reads_as: 0,
-            has_lost_write_lease: false,
-            charsets_after_reset: None,
-            counts: Default::default(),
-            defaults: Vec::new(),
-        }
-    }
-
-    /// Sessions go on under their users' new rows. Those whose user is gone have no account any more: they end
-    /// with their next statement.
-    fn renew_accounts(&mut self) {
-        let mut gone = Vec::new();
-        for (key, session) in &mut self.sessions {
-            let Some(account) = &session.account else { continue };
-            let current = self.ctx.snapshot.users.get(account.user.username.as_bytes());
-            if current.is_some_and(|current| Arc::ptr_eq(current, account)) {
-                continue;
-            }
-            account.clients.fetch_sub(1, Ordering::Relaxed);
-            match current {
-                Some(current) => {
-                    current.clients.fetch_add(1, Ordering::Relaxed);
-                    session.identity = self.pools.identities.of(current, session.capabilities);
-                    session.account = Some(current.clone());
-                    if matches!(session.phase, Phase::Waiting(_)) {
-                        self.pools.renew_waiter(session);
-                    }
-                }
-                None => {
-                    session.account = None;
-                    if matches!(session.phase, Phase::Waiting(_)) {
-                        gone.push(key);
-                    }
-                }
-            }
-        }
-        for key in gone {
-            self.work(key).refuse_without_account();
         }
     }
 }
@@ -278,6 +176,83 @@ impl Pools {
                 let is_there = now.iter().any(|now| now.server == member.server && works(now));
                 self.servers[member.server].was_away |= !is_there;
             }
+        }
+    }
+}
+
+impl Pools {
+    /// The pools of servers: those that they have, or new ones. A server that is at another address than before is
+    /// another server, and what is left of the former one ends as with any that is gone.
+    fn places_of(&mut self, servers: &[Arc<Server>]) -> Vec<ServerIndex> {
+        let mut known: HashMap<String, Vec<ServerIndex>> = HashMap::with_capacity(self.servers.len());
+        for (index, pool) in self.servers.iter().enumerate() {
+            known.entry(pool.server.endpoint.clone()).or_default().push(index);
+        }
+        let mut places = Vec::with_capacity(servers.len());
+        for server in servers {
+            let of_name = known.get(&server.endpoint).map(Vec::as_slice).unwrap_or_default();
+            let is_there = |index: &&ServerIndex| {
+                let known = &self.servers[**index].server;
+                known.addr == server.addr && Arc::ptr_eq(&known.shared, &server.shared)
+            };
+            let place = of_name.iter().find(is_there).copied();
+            let place = place.unwrap_or_else(|| self.place_at_another_address(of_name, server));
+            let pool = &mut self.servers[place];
+            pool.server = server.clone();
+            pool.is_current = true;
+            places.push(place);
+        }
+        places
+    }
+
+    /// The pool of a server that none has at its address: one of its former addresses at which nothing is left, or a
+    /// new one.
+    fn place_at_another_address(&mut self, of_name: &[ServerIndex], server: &Arc<Server>) -> ServerIndex {
+        let is_left = |pool: &Pool| pool.open + pool.dialing + pool.handovers + pool.running == 0;
+        let spare = of_name.iter().copied().find(|index| {
+            let pool = &self.servers[*index];
+            let has_backends = || self.connections.iter().any(|(_, connection)| connection.server == *index);
+            is_left(pool) && pool.waiters.is_empty() && !has_backends()
+        });
+        let Some(place) = spare else { return self.new_place(server) };
+        let counts = std::mem::take(&mut self.servers[place].counts);
+        self.servers[place] = Pool { counts, ..Pool::new(server) };
+        place
+    }
+
+    fn new_place(&mut self, server: &Arc<Server>) -> ServerIndex {
+        self.servers.push(Pool::new(server));
+        self.servers.len() - 1
+    }
+}
+
+impl Pool {
+    fn new(server: &Arc<Server>) -> Self {
+        Self {
+            server: server.clone(),
+            is_current: true,
+            idle: Vec::new(),
+            open: 0,
+            dialing: 0,
+            handovers: 0,
+            coming: Vec::new(),
+            waiters: Default::default(),
+            supply_at: Nanos::MAX,
+            retry_at: 0,
+            failures: 0,
+            suspect_until: 0,
+            last_error: String::new(),
+            wanted_by: Default::default(),
+            has_asked: false,
+            is_throttled: false,
+            running: 0,
+            latency: Default::default(),
+            was_away: false,
+            reads_as: 0,
+            has_lost_write_lease: false,
+            charsets_after_reset: None,
+            counts: Default::default(),
+            defaults: Vec::new(),
         }
     }
 }

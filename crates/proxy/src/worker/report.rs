@@ -11,6 +11,7 @@ use weir_sql::Kind;
 use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::client::sessions::Sessions;
 use crate::pool::pools::Pool;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::Stage;
@@ -20,7 +21,6 @@ use crate::stats::{
 };
 use crate::worker::Worker;
 use crate::worker::keys::ConnectionKey;
-use crate::worker::keys::SessionKey;
 
 /// So much of a running statement is told.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -36,7 +36,7 @@ impl Worker {
             ReportPart::Digests => {
                 report.digests = self.ctx.statistics.take_digests();
                 if begins_again {
-                    report.running = self.running_digests();
+                    report.running = self.sessions.running_digests();
                 }
             }
             ReportPart::Commands => {
@@ -65,23 +65,17 @@ impl Worker {
                 report.rules = self.ctx.router.hits().collect();
                 report.rule_times = self.ctx.statistics.rules.rows();
             }
-            ReportPart::Writing => report.writing = self.writing(),
+            ReportPart::Writing => report.writing = self.sessions.writing(&self.pools),
             ReportPart::Totals => report.totals = self.totals(),
             ReportPart::Sessions(from) => {
-                (report.sessions, report.next_session) = self.session_rows(from);
+                (report.sessions, report.next_session) = self.sessions.rows(&self.ctx, &self.pools, from);
             }
-            ReportPart::Statements => report.statements = self.statement_rows(),
+            ReportPart::Statements => report.statements = self.sessions.statement_rows(&self.pools),
             ReportPart::FreeConnections => {
                 report.free_connections = self.pools.free_connection_rows(&self.ctx)
             }
         }
         report
-    }
-
-    fn running_digests(&self) -> Vec<u64> {
-        let is_busy = |session: &Session| !matches!(session.phase, Phase::Idle | Phase::Login(_));
-        let busy = self.sessions.iter().filter(|(_, session)| is_busy(session));
-        busy.filter_map(|(_, session)| session.execution.digest).collect()
     }
 
     fn totals(&self) -> Totals {
@@ -101,7 +95,7 @@ impl Worker {
                 as u64,
             ..self.ctx.statistics.totals
         };
-        for (_, session) in &self.sessions {
+        for (_, session) in self.sessions.iter() {
             let is_busy = !matches!(session.phase, Phase::Idle | Phase::Login(_));
             totals.busy_now += u64::from(is_busy);
             totals.transactions_now += u64::from(session.all_pins().contains(Pins::TRANSACTION));
@@ -114,85 +108,6 @@ impl Worker {
         }
         totals.statements_now = self.ctx.registry.used() as u64;
         totals
-    }
-
-    /// Some sessions from this place on, and where the next ones begin.
-    fn session_rows(&self, from: usize) -> (Vec<SessionRow>, Option<usize>) {
-        let end = self.sessions.capacity();
-        let mut rows = Vec::new();
-        for key in from..end {
-            if rows.len() == SESSIONS_PER_REPORT {
-                return (rows, Some(key));
-            }
-            rows.extend(self.sessions.get(key).map(|session| self.session_row(key, session)));
-        }
-        (rows, None)
-    }
-
-    fn session_row(&self, key: SessionKey, session: &Session) -> SessionRow {
-        let lease = session.lease.and_then(|lease| self.pools.connections.get(lease));
-        let is_idle = matches!(session.phase, Phase::Idle);
-        let pins = session.all_pins();
-        let since = if is_idle { session.last_active_at } else { session.execution.begun_at };
-        let has_worked = session.account.is_some() && (lease.is_some() || !is_idle);
-        SessionRow {
-            id: session.id,
-            username: session.account.as_ref().map(|account| account.user.username.clone()),
-            schema: session.state.schema().to_vec(),
-            peer: session.peer,
-            program: session.program().to_owned(),
-            is_tls: session.is_tls,
-            listener: session.listener.address.to_string(),
-            hostgroup: has_worked.then(|| lease.map_or(session.execution.hostgroup, |lease| lease.hostgroup)),
-            server: lease.map(|connection| self.pools.servers[connection.server].server.endpoint.clone()),
-            server_thread_id: lease.map(|connection| connection.greeted.thread_id),
-            command: command_word(session),
-            phase: phase_word(&session.phase),
-            since_ns: self.ctx.now.saturating_sub(since),
-            text: if is_idle { Vec::new() } else { self.sessions[key].running_text() },
-            digest: session.execution.digest.filter(|_| !is_idle),
-            pins: if pins.is_empty() { String::new() } else { pins.words() },
-            transaction_ns: pins
-                .contains(Pins::TRANSACTION)
-                .then(|| self.ctx.now.saturating_sub(session.transaction_since)),
-            status: session.status().bits(),
-            statements: session.statements.len(),
-        }
-    }
-
-    /// The prepared statements that clients have.
-    fn statement_rows(&self) -> Vec<StatementRow> {
-        let mut rows: HashMap<*const weir_session::prepared::Prepared, StatementRow> = HashMap::new();
-        for (_, session) in &self.sessions {
-            for statement in session.statements.values() {
-                let prepared = &statement.prepared;
-                let place = std::rc::Rc::as_ptr(prepared);
-                if let Some(row) = rows.get_mut(&place) {
-                    row.clients += 1;
-                    continue;
-                }
-                if rows.len() == STATEMENTS_MAX {
-                    continue;
-                }
-                let having = self
-                    .pools
-                    .connections
-                    .iter()
-                    .filter(|(_, connection)| connection.statements.contains(prepared));
-                let user = session.account.as_ref().map(|account| account.user.username.clone());
-                let row = StatementRow {
-                    schema: prepared.schema().to_vec(),
-                    username: user.unwrap_or_default(),
-                    digest: prepared.digest.get(),
-                    text: prepared.text().to_vec(),
-                    clients: 1,
-                    servers: having.count() as u64,
-                    params: statement.params,
-                };
-                rows.insert(place, row);
-            }
-        }
-        rows.into_values().collect()
     }
 }
 
@@ -229,7 +144,93 @@ fn phase_word(phase: &Phase) -> &'static str {
     }
 }
 
+impl Sessions {
+    fn running_digests(&self) -> Vec<u64> {
+        let is_busy = |session: &Session| !matches!(session.phase, Phase::Idle | Phase::Login(_));
+        let busy = self.iter().filter(|(_, session)| is_busy(session));
+        busy.filter_map(|(_, session)| session.execution.digest).collect()
+    }
+
+    /// Some sessions from this place on, and where the next ones begin.
+    fn rows(&self, ctx: &Context, pools: &Pools, from: usize) -> (Vec<SessionRow>, Option<usize>) {
+        let end = self.capacity();
+        let mut rows = Vec::new();
+        for key in from..end {
+            if rows.len() == SESSIONS_PER_REPORT {
+                return (rows, Some(key));
+            }
+            rows.extend(self.get(key).map(|session| session.row(ctx, pools)));
+        }
+        (rows, None)
+    }
+
+    /// The prepared statements that clients have.
+    fn statement_rows(&self, pools: &Pools) -> Vec<StatementRow> {
+        let mut rows: HashMap<*const weir_session::prepared::Prepared, StatementRow> = HashMap::new();
+        for (_, session) in self.iter() {
+            for statement in session.statements.values() {
+                let prepared = &statement.prepared;
+                let place = std::rc::Rc::as_ptr(prepared);
+                if let Some(row) = rows.get_mut(&place) {
+                    row.clients += 1;
+                    continue;
+                }
+                if rows.len() == STATEMENTS_MAX {
+                    continue;
+                }
+                let having = pools
+                    .connections
+                    .iter()
+                    .filter(|(_, connection)| connection.statements.contains(prepared));
+                let user = session.account.as_ref().map(|account| account.user.username.clone());
+                let row = StatementRow {
+                    schema: prepared.schema().to_vec(),
+                    username: user.unwrap_or_default(),
+                    digest: prepared.digest.get(),
+                    text: prepared.text().to_vec(),
+                    clients: 1,
+                    servers: having.count() as u64,
+                    params: statement.params,
+                };
+                rows.insert(place, row);
+            }
+        }
+        rows.into_values().collect()
+    }
+}
+
 impl Session {
+    fn row(&self, ctx: &Context, pools: &Pools) -> SessionRow {
+        let lease = self.lease.and_then(|lease| pools.connections.get(lease));
+        let is_idle = matches!(self.phase, Phase::Idle);
+        let pins = self.all_pins();
+        let since = if is_idle { self.last_active_at } else { self.execution.begun_at };
+        let has_worked = self.account.is_some() && (lease.is_some() || !is_idle);
+        SessionRow {
+            id: self.id,
+            username: self.account.as_ref().map(|account| account.user.username.clone()),
+            schema: self.state.schema().to_vec(),
+            peer: self.peer,
+            program: self.program().to_owned(),
+            is_tls: self.is_tls,
+            listener: self.listener.address.to_string(),
+            hostgroup: has_worked.then(|| lease.map_or(self.execution.hostgroup, |lease| lease.hostgroup)),
+            server: lease.map(|connection| pools.servers[connection.server].server.endpoint.clone()),
+            server_thread_id: lease.map(|connection| connection.greeted.thread_id),
+            command: command_word(self),
+            phase: phase_word(&self.phase),
+            since_ns: ctx.now.saturating_sub(since),
+            text: if is_idle { Vec::new() } else { self.running_text() },
+            digest: self.execution.digest.filter(|_| !is_idle),
+            pins: if pins.is_empty() { String::new() } else { pins.words() },
+            transaction_ns: pins
+                .contains(Pins::TRANSACTION)
+                .then(|| ctx.now.saturating_sub(self.transaction_since)),
+            status: self.status().bits(),
+            statements: self.statements.len(),
+        }
+    }
+
     /// The beginning of the statement that a session runs.
     fn running_text(&self) -> Vec<u8> {
         let text = match (&self.execution.prepared, self.execution.kind) {

@@ -13,6 +13,7 @@ use crate::shared::Drain;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::SessionKey;
+use crate::worker::work::Work;
 
 /// How often connections are looked over.
 const LOOK_OVER_NS: Nanos = 1_000_000_000;
@@ -131,7 +132,8 @@ fn pop_due(queue: &mut VecDeque<(Nanos, SocketId)>, now: Nanos) -> Option<Socket
 }
 
 impl Worker {
-    pub(crate) fn timers_deadline(&self) -> Nanos {
+    /// When [`Worker::tick`] is due.
+    pub fn next_deadline(&self) -> Nanos {
         let timers = &self.ctx.timers;
         let fronts =
             [timers.logins.front(), timers.dials.front(), timers.closings.front(), timers.pings.front()];
@@ -146,8 +148,9 @@ impl Worker {
             .unwrap_or(Nanos::MAX)
     }
 
-    pub(crate) fn run_timers(&mut self) {
-        let now = self.ctx.now;
+    /// Time has passed. To be called at [`Worker::next_deadline`], harmless at any other time.
+    pub fn tick(&mut self, now: Nanos) {
+        self.ctx.now = now;
         while let Some(socket) = pop_due(&mut self.ctx.timers.logins, now) {
             if let Some(Owner::Session(key)) = self.ctx.out.owner(socket) {
                 self.work(key).login_timed_out();
@@ -162,7 +165,7 @@ impl Worker {
             }
         }
         while let Some(socket) = pop_due(&mut self.ctx.timers.pings, now) {
-            self.ping_timed_out(socket);
+            self.pools.ping_timed_out(&self.ctx, socket);
         }
         for server in 0..self.pools.servers.len() {
             if self.pools.servers[server].supply_at <= now {
@@ -171,13 +174,19 @@ impl Worker {
             }
         }
         while let Some(due) = pop_first(&mut self.ctx.timers.held, now) {
-            self.end_hold(due.key, due.socket);
+            if let Some(mut work) = self.work_of(due.key, due.socket) {
+                work.end_hold();
+            }
         }
         while let Some(due) = pop_first(&mut self.ctx.timers.watched, now) {
-            self.look_at_watched(due);
+            if let Some(mut work) = self.work_of(due.key, due.socket) {
+                work.look_at_watched(due.at);
+            }
         }
         while let Some(due) = pop_first(&mut self.ctx.timers.waits, now) {
-            self.look_at_silent(due.key, due.socket);
+            if let Some(mut work) = self.work_of(due.key, due.socket) {
+                work.look_at_silent();
+            }
         }
         if self.ctx.timers.unpark_at <= now {
             self.ctx.timers.unpark_at = Nanos::MAX;
@@ -189,6 +198,7 @@ impl Worker {
             self.ctx.timers.look_over_at = now + LOOK_OVER_NS;
             self.look_over();
         }
+        self.run_runnable();
     }
 
     /// Once a second: statements that run too long, idle connections that need a ping or are too many, sessions
@@ -218,7 +228,7 @@ impl Worker {
         self.look_over_transactions();
         self.move_sessions();
         self.end_grace();
-        self.give_up_hung();
+        self.pools.give_up_hung(&self.ctx);
         self.pools.look_over_connections(&mut self.ctx);
         self.hear();
         if self.ctx.timers.round.is_multiple_of(IDLE_ROUNDS) {
@@ -229,23 +239,6 @@ impl Worker {
         } else if self.ctx.drain.newcomers_until != 0 && self.ctx.drain.newcomers_until <= self.ctx.now {
             self.ctx.drain.newcomers_until = 0;
             self.close_drained();
-        }
-    }
-
-    fn look_at_watched(&mut self, due: Due) {
-        if !self.session_is(due.key, due.socket) || self.sessions[due.key].watched_at != due.at {
-            return;
-        }
-        let session = &mut self.sessions[due.key];
-        session.watched_at = 0;
-        if !matches!(session.phase, Phase::Running) || !session.execution.is_under_way() {
-            return;
-        }
-        let session = &self.sessions[due.key];
-        if session.execution.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
-            self.work(due.key).statement_timed_out();
-        } else {
-            self.sessions[due.key].watch(&mut self.ctx);
         }
     }
 
@@ -266,19 +259,36 @@ impl Worker {
             Phase::Login(_) => self.ctx.drain.newcomers_until == 0,
             _ => false,
         };
-        let idle: Vec<usize> =
-            self.sessions.iter().filter(|(_, session)| drains(session)).map(|(key, _)| key).collect();
+        let idle = self.sessions.keys_of(drains);
         for key in idle {
             self.work(key).close_session();
         }
     }
 
     fn end_drain(&mut self) {
-        let all: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+        let all = self.sessions.keys_of(|_| true);
         for key in all {
             tracing::warn!(session = self.sessions[key].id, "session closed: drain_timeout_ms is over");
             self.work(key).abandon();
             self.work(key).forget();
+        }
+    }
+}
+
+impl Work<'_> {
+    fn look_at_watched(&mut self, at: Nanos) {
+        let session = &mut *self.session;
+        if session.watched_at != at {
+            return;
+        }
+        session.watched_at = 0;
+        if !matches!(session.phase, Phase::Running) || !session.execution.is_under_way() {
+            return;
+        }
+        if session.execution.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
+            self.statement_timed_out();
+        } else {
+            session.watch(self.ctx);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A session at work.
 
 use crate::client::session::Session;
+use crate::outbox::SocketId;
 use crate::pool::pools::Pools;
 use crate::worker::Worker;
 use crate::worker::context::Context;
@@ -20,6 +21,11 @@ impl Worker {
     pub(crate) fn work(&mut self, key: SessionKey) -> Work<'_> {
         self.hear();
         Work { ctx: &mut self.ctx, pools: &mut self.pools, session: &mut self.sessions[key] }
+    }
+
+    /// The same, if the key still means the session with this socket.
+    pub(crate) fn work_of(&mut self, key: SessionKey, socket: SocketId) -> Option<Work<'_>> {
+        self.sessions.is(key, socket).then(|| self.work(key))
     }
 }
 
