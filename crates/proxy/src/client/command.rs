@@ -28,14 +28,14 @@ impl Work<'_> {
     /// Takes up the next command of an idle session. False when there is none, or it has to wait.
     pub(crate) fn next_command(&mut self) -> bool {
         let session = &*self.session;
-        if session.fetching > 0 {
+        if session.diagnostics.fetching > 0 {
             return false; // its diagnostics are on their way from the connection that it had
         }
         if !self.skips_rest() {
             return false;
         }
         let session = &*self.session;
-        let Some(header) = Header::parse(&session.inbox) else {
+        let Some(header) = Header::parse(&session.input.inbox) else {
             if self.ctx.drain.until.is_some() && self.ctx.drain.ends(session) {
                 self.close_session();
             }
@@ -53,23 +53,23 @@ impl Work<'_> {
             return self.begin_upload(header);
         }
         let end = HEADER_LEN + header.len;
-        if session.inbox.len() < end {
+        if session.input.inbox.len() < end {
             return false;
         }
         let session = &mut *self.session;
-        session.command_bytes = end;
-        session.last_active_at = self.ctx.now;
+        session.input.command_bytes = end;
+        session.times.last_active_at = self.ctx.now;
         self.dispatch()
     }
 
     /// Answers the command at the front of the inbox, or starts it on a server. True when it is answered.
     pub(crate) fn dispatch(&mut self) -> bool {
         let session = &mut *self.session;
-        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let payload = &session.input.inbox[HEADER_LEN..session.input.command_bytes];
         let command = payload.first().and_then(|code| Command::parse(*code));
         let code = payload.first().copied().unwrap_or(0);
         session.execution.reset(self.ctx.now);
-        session.execution.code = code;
+        session.execution.text.code = code;
         self.ctx.count_command(command);
         if self.gives_pending_error(command) {
             return matches!(self.session.phase, Phase::Idle);
@@ -85,7 +85,7 @@ impl Work<'_> {
             Some(Command::StmtSendLongData) => return self.long_data(),
             Some(Command::StmtFetch) => return self.fetch(),
             Some(Command::Ping) => {
-                session.row_count = 0;
+                session.diagnostics.row_count = 0;
                 self.session.reply_ok(self.ctx);
             }
             Some(Command::InitDb) if session.is_schema_locked() => {
@@ -123,7 +123,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         // Only the beginning of a long text has been looked at. One that does little by itself is not that long for nothing.
         let may_hide_more = matches!(statement.access, Access::Control | Access::Inspect);
-        statement.multi |= session.upload.is_some() && may_hide_more;
+        statement.multi |= session.input.upload.is_some() && may_hide_more;
         session.execution.kind = CommandKind::Query;
         session.execution.statement = statement;
         session.execution.is_read = statement.access == Access::Read;
@@ -158,7 +158,7 @@ impl Work<'_> {
             || statement.uses.intersects(special)
             || asks_for_plan
         {
-            if session.upload.is_some() {
+            if session.input.upload.is_some() {
                 let message = "A statement that asks for what Weir itself knows of the session \
                     (CONNECTION_ID(), ROW_COUNT(), FOUND_ROWS(), SHOW WARNINGS, KILL) is too long";
                 self.fail_session(error::NET_PACKET_TOO_LARGE, message);
@@ -183,8 +183,9 @@ impl Work<'_> {
             session.execution.kind = CommandKind::Reset;
             return self.start();
         }
-        if let Some(retained_on) = session.retained_on
+        if let Some(retained_on) = session.diagnostics.retained_on
             && self.pools.connections[retained_on]
+                .traces
                 .retained_for
                 .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
         {
@@ -201,7 +202,7 @@ impl Work<'_> {
 
     /// COM_CHANGE_USER: a new login on an open connection.
     fn change_user(&mut self) -> bool {
-        if self.session.refused_changes >= CHANGES_REFUSED_MAX {
+        if self.session.client.refused_changes >= CHANGES_REFUSED_MAX {
             self.pools.reply_error(self.ctx, self.session, error::UNKNOWN_COM_ERROR, "Unknown command");
             self.command_done();
             return true;
@@ -216,12 +217,12 @@ impl Work<'_> {
         let mut login = Box::new(weir_session::login::ClientLogin::new(
             session.capabilities,
             plugin,
-            session.scramble,
-            session.peer.ip(),
+            session.client.scramble,
+            session.client.peer.ip(),
         ));
-        let payload = session.inbox[HEADER_LEN..session.command_bytes].to_vec();
-        session.inbox.drain(..session.command_bytes);
-        session.command_bytes = 0;
+        let payload = session.input.inbox[HEADER_LEN..session.input.command_bytes].to_vec();
+        session.input.inbox.drain(..session.input.command_bytes);
+        session.input.command_bytes = 0;
         let mut reply = Vec::new();
         match login.change_user(&payload, session.capabilities, &mut reply) {
             Ok(()) => {
@@ -240,7 +241,9 @@ impl Work<'_> {
 impl Execution {
     /// Makes room for a new command.
     pub(crate) fn reset(&mut self, now: crate::worker::keys::Nanos) {
-        *self = Self { begun_at: now, started_at: now, ..Self::default() };
+        *self = Self::default();
+        self.record.begun_at = now;
+        self.tries.started_at = now;
     }
 }
 
@@ -254,17 +257,17 @@ impl Session {
     /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
     /// there whole.
     pub(crate) fn replace_text(&mut self, text: &[u8]) {
-        let Some(header) = Header::parse(&self.inbox) else { return };
+        let Some(header) = Header::parse(&self.input.inbox) else { return };
         let header = Header { len: text.len() + 1, ..header };
-        self.inbox.splice(HEADER_LEN + 1..self.command_bytes, text.iter().copied());
-        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        self.command_bytes = HEADER_LEN + header.len;
+        self.input.inbox.splice(HEADER_LEN + 1..self.input.command_bytes, text.iter().copied());
+        self.input.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        self.input.command_bytes = HEADER_LEN + header.len;
     }
 
     /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
     pub(crate) fn put_query_text(&mut self, text: &[u8]) {
-        self.execution.is_bare = self.has_query_attributes();
-        if let Some(code) = self.inbox.get_mut(HEADER_LEN) {
+        self.execution.text.is_bare = self.has_query_attributes();
+        if let Some(code) = self.input.inbox.get_mut(HEADER_LEN) {
             *code = Command::Query.code();
         }
         self.replace_text(text);
@@ -276,9 +279,9 @@ impl Session {
     pub(crate) fn is_surely_read(&self, ctx: &Context) -> bool {
         let has_quotes = || self.command_text().iter().any(|byte| matches!(byte, b'"' | b'\\'));
         // Of a long statement only the beginning has been looked at.
-        self.upload.is_none()
-            && self.is_text_certain
-            && (self.knows_sql_mode || ctx.knows_sql_mode || !has_quotes())
+        self.input.upload.is_none()
+            && self.tracked.is_text_certain
+            && (self.tracked.knows_sql_mode || ctx.learnt.knows_sql_mode || !has_quotes())
     }
 }
 
@@ -287,14 +290,16 @@ impl Pools {
     /// the scope that it means, in the inbox itself.
     pub(crate) fn scan_command(&self, ctx: &Context, session: &mut Session) -> Statement {
         let reads_as = self.reading_of(ctx, session);
-        session.dialect.server = reads_as;
-        let text = &session.inbox[HEADER_LEN + 1..session.command_bytes];
-        let statement = weir_sql::scan(text, session.dialect);
-        if !statement.effects.contains(Effects::UNTRACKED) || session.upload.is_some() {
+        session.tracked.dialect.server = reads_as;
+        let text = &session.input.inbox[HEADER_LEN + 1..session.input.command_bytes];
+        let statement = weir_sql::scan(text, session.tracked.dialect);
+        if !statement.effects.contains(Effects::UNTRACKED) || session.input.upload.is_some() {
             return statement;
         }
-        let Some(scoped) = weir_sql::scoped_assignments(text, session.dialect) else { return statement };
-        let statement = weir_sql::scan(&scoped, session.dialect);
+        let Some(scoped) = weir_sql::scoped_assignments(text, session.tracked.dialect) else {
+            return statement;
+        };
+        let statement = weir_sql::scan(&scoped, session.tracked.dialect);
         session.replace_text(&scoped);
         statement
     }
@@ -304,8 +309,8 @@ impl Pools {
     pub(crate) fn finish_reset(&mut self, ctx: &mut Context, session: &mut Session) {
         self.forget_retained(session);
         let role = session.pins.pins() & Pins::OUTLIVE_RESET;
-        let collation = session.login_collation;
-        let schema = session.state.schema();
+        let collation = session.client.login_collation;
+        let schema = session.tracked.state.schema();
         let state = match self.charsets_after_reset(session) {
             Some(charsets) => charsets.with_schema(schema),
             None => State::at_login(schema, collation),

@@ -19,10 +19,13 @@ use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Refusal, Ve
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Execution;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::client::session::{
+    Client, ClientStatements, CommandKind, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked,
+    Transaction, Writes,
+};
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
 use crate::server::connection::Retained;
@@ -108,25 +111,27 @@ impl Work<'_> {
         let session = &*self.session;
         match &session.phase {
             Phase::Closing => return,
-            Phase::Running if session.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
+            Phase::Running if session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing) => {
                 return self.flow(bytes);
             }
-            Phase::Running if session.infile.is_some() => return self.send_file(bytes),
+            Phase::Running if session.input.infile.is_some() => return self.send_file(bytes),
             // A batch of events may hold the request for TLS and what follows it.
-            Phase::Login(_) if session.is_tls && self.ctx.out.add_to_tls(session.socket, bytes) => return,
+            Phase::Login(_) if session.client.is_tls && self.ctx.out.add_to_tls(session.socket, bytes) => {
+                return;
+            }
             _ => {}
         }
         let session = &mut *self.session;
-        session.inbox.extend_from_slice(bytes);
+        session.input.inbox.extend_from_slice(bytes);
         // Resumed with the end of the command, if not when what is fetched has come, or when replies are taken.
         let is_busy = match &session.phase {
-            Phase::Idle => session.fetching > 0,
+            Phase::Idle => session.diagnostics.fetching > 0,
             Phase::Login(login) => login.is_checking(),
             _ => true,
         };
         let waits = is_busy || self.session.must_read_first(self.ctx);
         let session = &*self.session;
-        if waits && session.inbox.len() - session.command_bytes > INBOX_BYTES_MAX {
+        if waits && session.input.inbox.len() - session.input.command_bytes > INBOX_BYTES_MAX {
             let socket = session.socket;
             self.ctx.out.pause(socket, true);
         }
@@ -163,13 +168,13 @@ impl Work<'_> {
         if matches!(&session.phase, Phase::Login(login) if login.is_checking()) {
             return false;
         }
-        let Some(header) = Header::parse(&session.inbox) else { return false };
+        let Some(header) = Header::parse(&session.input.inbox) else { return false };
         if header.len > LOGIN_PACKET_BYTES_MAX {
             self.refuse_login(error::HANDSHAKE_ERROR, "Bad handshake", Refusal::BadHandshake);
             return false;
         }
         let end = HEADER_LEN + header.len;
-        if session.inbox.len() < end {
+        if session.input.inbox.len() < end {
             return false;
         }
         let channel = session.channel();
@@ -186,8 +191,9 @@ impl Work<'_> {
             })
         };
         let mut reply = Vec::new();
-        let step = login.packet(header.seq, &session.inbox[HEADER_LEN..end], channel, &find, &mut reply);
-        session.inbox.drain(..end);
+        let step =
+            login.packet(header.seq, &session.input.inbox[HEADER_LEN..end], channel, &find, &mut reply);
+        session.input.inbox.drain(..end);
         let socket = session.socket;
         if !reply.is_empty() {
             self.ctx.out.send(socket, &reply);
@@ -202,8 +208,8 @@ impl Work<'_> {
             LoginStep::Wait => true,
             LoginStep::StartTls => {
                 let session = &mut *self.session;
-                session.is_tls = true;
-                let leftover = std::mem::take(&mut session.inbox);
+                session.client.is_tls = true;
+                let leftover = std::mem::take(&mut session.input.inbox);
                 self.ctx.out.order(Order::StartTls(socket, leftover));
                 false
             }
@@ -286,18 +292,18 @@ impl Work<'_> {
         let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
         let identity = self.pools.identities.of(&account, self.session.capabilities);
         let session = &mut *self.session;
-        session.program = verified.program;
-        session.login_collation = collation;
+        session.client.program = verified.program;
+        session.client.login_collation = collation;
         session.account = Some(account);
         session.identity = identity;
-        session.scope = None;
-        session.next_flag_in = 0;
+        session.place.scope = None;
+        session.place.next_flag_in = 0;
         self.pools.begin_session(self.ctx, self.session, state);
         self.command_done();
         if self.checks_schema(verified.sequence) {
             return false;
         }
-        self.session.execution.login_sequence = verified.sequence;
+        self.session.execution.text.login_sequence = verified.sequence;
         self.session.login_done(self.ctx);
         true
     }
@@ -330,12 +336,12 @@ impl Work<'_> {
         if !is_change || !is_refusal || !self.pools.speaks_mariadb(self.ctx, self.session) {
             return false;
         }
-        let schema = session.state.schema().to_vec();
+        let schema = session.tracked.state.schema().to_vec();
         let state =
             State::at_login(&schema, self.pools.collation_for_login(self.ctx, 0, session.home_hostgroup()));
         let state = self.ctx.interner.intern(self.pools.with_user_defaults(self.ctx, &account, state));
         self.pools.begin_session(self.ctx, self.session, state);
-        self.session.refused_changes += 1;
+        self.session.client.refused_changes += 1;
         self.command_done();
         let socket = self.session.socket;
         self.ctx.runnable.push_back((self.session.key, socket));
@@ -347,7 +353,7 @@ impl Work<'_> {
         let session = &*self.session;
         if matches!(session.phase, Phase::Login(_)) && session.identity == usize::MAX {
             let (error, message) = (error::NET_READ_INTERRUPTED, "Got timeout reading communication packets");
-            if session.is_tls {
+            if session.client.is_tls {
                 // Should TLS not stand yet, an error could not be sent, and would be waited for.
                 self.ctx.count_refused(error);
                 self.session.note_refusal(self.ctx, error, message, Refusal::TimedOut);
@@ -363,7 +369,7 @@ impl Work<'_> {
         self.pools.reply_error(self.ctx, self.session, error, message);
         let session = &*self.session;
         let (program, code) = (session.program(), error.code);
-        tracing::info!(session = session.id, peer = %session.peer, program, code, told = message, "session closed");
+        tracing::info!(session = session.id, peer = %session.client.peer, program, code, told = message, "session closed");
         self.session.count_own_answer(self.ctx);
         self.close_session();
     }
@@ -375,9 +381,9 @@ impl Work<'_> {
         self.abandon();
         let session = &mut *self.session;
         session.phase = Phase::Closing;
-        session.held = None;
-        session.inbox = Vec::new();
-        session.command_bytes = 0;
+        session.stay.held = None;
+        session.input.inbox = Vec::new();
+        session.input.command_bytes = 0;
         let socket = session.socket;
         if self.ctx.out.backlog_bytes(socket) == 0 {
             self.forget();
@@ -391,7 +397,7 @@ impl Work<'_> {
     pub(crate) fn forget(&mut self) {
         self.log_unanswered();
         let session = &mut *self.session;
-        if std::mem::take(&mut session.has_logged_in) {
+        if std::mem::take(&mut session.client.has_logged_in) {
             session.audit(self.ctx, AuditKind::Close, "");
         }
         session.phase = Phase::Closing;
@@ -426,24 +432,25 @@ impl Work<'_> {
     pub(crate) fn command_done(&mut self) {
         self.session.count_own_answer(self.ctx);
         self.log_statement();
-        if self.session.detour.is_some() {
+        if self.session.stay.detour.is_some() {
             self.end_detour();
         }
         let session = &mut *self.session;
-        let has_long_data = session.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
+        let has_long_data =
+            session.prepared.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
         if has_long_data && session.execution.kind == CommandKind::Execute {
-            let id = session.execution.statement_id;
+            let id = session.execution.text.statement_id;
             self.pools.drop_long_data(self.ctx, self.session, id);
         }
         let session = &mut *self.session;
-        let done = std::mem::take(&mut session.command_bytes);
-        if done >= session.inbox.len() {
-            session.inbox.clear();
-            if session.inbox.capacity() > INBOX_BYTES_KEPT {
-                session.inbox = Vec::new();
+        let done = std::mem::take(&mut session.input.command_bytes);
+        if done >= session.input.inbox.len() {
+            session.input.inbox.clear();
+            if session.input.inbox.capacity() > INBOX_BYTES_KEPT {
+                session.input.inbox = Vec::new();
             }
         } else {
-            session.inbox.drain(..done);
+            session.input.inbox.drain(..done);
         }
         self.session.leave_upload();
         let session = &mut *self.session;
@@ -451,9 +458,9 @@ impl Work<'_> {
         if matches!(session.execution.kind, CommandKind::LoginSchema | CommandKind::LongData) {
             session.execution.kind = CommandKind::default();
         }
-        session.held = None;
+        session.stay.held = None;
         session.phase = Phase::Idle;
-        session.last_active_at = self.ctx.now;
+        session.times.last_active_at = self.ctx.now;
         let socket = session.socket;
         self.ctx.out.pause(socket, false);
     }
@@ -463,7 +470,7 @@ impl Session {
     /// The OK at the end of a login.
     pub(crate) fn login_done(&mut self, ctx: &mut Context) {
         self.audit_login(ctx);
-        let schema = self.state.schema();
+        let schema = self.tracked.state.schema();
         let mut tracked = Vec::new();
         if !schema.is_empty() {
             weir_protocol::ok::SessionTrack::Schema(schema).write(&mut tracked);
@@ -472,7 +479,7 @@ impl Session {
         if self.capabilities.contains(Capabilities::SESSION_TRACK) {
             ok.session_state = &tracked;
         }
-        let mut sequence = self.execution.login_sequence;
+        let mut sequence = self.execution.text.login_sequence;
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             frame::packet(buffer, &mut sequence, |out| ok.write(self.capabilities, out));
         }
@@ -480,7 +487,7 @@ impl Session {
 
     /// The error at the end of a login whose password was right.
     pub(crate) fn put_login_error(&self, ctx: &mut Context, error: ServerError, message: &str) {
-        let mut sequence = self.execution.login_sequence;
+        let mut sequence = self.execution.text.login_sequence;
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         }
@@ -494,7 +501,7 @@ impl Session {
 
     /// The same with a number of affected rows.
     pub(crate) fn reply_affected(&mut self, ctx: &mut Context, affected_rows: u64) {
-        self.row_count = i64::try_from(affected_rows).unwrap_or(i64::MAX);
+        self.diagnostics.row_count = i64::try_from(affected_rows).unwrap_or(i64::MAX);
         let capabilities = self.capabilities;
         let ok = OkPacket { affected_rows, ..OkPacket::new(OK_HEADER, self.status()) };
         let mut sequence = 1;
@@ -522,72 +529,74 @@ impl Context {
             key,
             socket,
             id,
-            peer,
             listener: listener.clone(),
-            is_tls: false,
+            client: Client {
+                peer,
+                is_tls: false,
+                program: None,
+                login_collation: &LOGIN_COLLATION,
+                scramble,
+                refused_changes: 0,
+                connected_at: self.now,
+                has_logged_in: false,
+            },
             capabilities: Capabilities::PROTOCOL_41,
             phase: Phase::Login(login),
-            inbox: Vec::new(),
-            command_bytes: 0,
-            upload: None,
-            is_cut_short: false,
-            infile: None,
+            input: Input {
+                inbox: Vec::new(),
+                command_bytes: 0,
+                upload: None,
+                is_cut_short: false,
+                close_when_done: false,
+                infile: None,
+            },
             account: None,
             identity: usize::MAX,
-            state: self.fresh.clone(),
-            defaults: None,
-            suits: None,
-            dialect: self.default_dialect,
-            is_text_certain: true,
-            knows_sql_mode: false,
-            program: None,
-            login_collation: &LOGIN_COLLATION,
-            scramble,
-            caller: None,
-            scope: None,
-            next_flag_in: 0,
-            decided: None,
-            watched_at: 0,
+            tracked: Tracked {
+                state: self.fresh.clone(),
+                defaults: None,
+                suits: None,
+                dialect: self.learnt.default_dialect,
+                is_text_certain: true,
+                knows_sql_mode: false,
+            },
+            place: Place { caller: None, scope: None, next_flag_in: 0, decided: None },
+            times: Times { watched_at: 0, last_active_at: self.now, own_wait_s: 0 },
             lease: None,
-            detour: None,
-            stays_in: None,
             is_pinned_to_reader: false,
-            held: None,
-            retained_on: None,
-            retained: Retained::empty(),
-            has_own_insert_id: false,
-            is_insert_id_lost: false,
-            fetching: 0,
-            owed_error: None,
-            pending_error: None,
-            close_when_done: false,
+            stay: Stay { detour: None, stays_in: None, held: None },
+            diagnostics: Diagnostics {
+                retained_on: None,
+                retained: Retained::empty(),
+                has_own_insert_id: false,
+                is_insert_id_lost: false,
+                fetching: 0,
+                last_insert_id: 0,
+                last_gtid: String::new(),
+                row_count: 0,
+                found_rows: Some(0),
+                saved_warnings: None,
+                last_error: None,
+            },
+            farewell: Farewell { owed_error: None, pending_error: None },
             pins: PinBoard::default(),
             execution: Execution::default(),
-            statements: HashMap::new(),
-            statement_bytes: 0,
-            next_statement_id: 0,
-            last_prepared: 0,
-            long_data_bytes: 0,
+            prepared: ClientStatements {
+                all: HashMap::new(),
+                bytes: 0,
+                next_id: 0,
+                last_prepared: 0,
+                long_data_bytes: 0,
+            },
             track: None,
             moving: None,
-            last_insert_id: 0,
-            last_gtid: String::new(),
-            row_count: 0,
-            found_rows: Some(0),
-            saved_warnings: None,
-            last_error: None,
-            is_autocommit: true,
-            is_read_only: false,
-            is_next_read_only: false,
-            last_write_at: 0,
-            last_commit_at: 0,
-            last_write_server: usize::MAX,
-            last_active_at: self.now,
-            own_wait_s: 0,
-            refused_changes: 0,
-            connected_at: self.now,
-            has_logged_in: false,
-            transaction_since: self.now,
+            transaction: Transaction {
+                is_autocommit: true,
+                is_read_only: false,
+                is_next_read_only: false,
+                since: self.now,
+            },
+            writes: Writes { last_at: 0, last_commit_at: 0, last_server: usize::MAX },
         }
     }
 }
@@ -600,20 +609,20 @@ impl Pools {
         session.set_state(ctx, state);
         session.pins.clear();
         session.moving = None;
-        session.caller = None;
-        session.statements = HashMap::new();
-        session.statement_bytes = 0;
-        session.long_data_bytes = 0;
+        session.place.caller = None;
+        session.prepared.all = HashMap::new();
+        session.prepared.bytes = 0;
+        session.prepared.long_data_bytes = 0;
         session.track = None;
-        session.last_insert_id = 0;
-        session.last_gtid = String::new();
-        session.is_insert_id_lost = false;
-        session.row_count = 0;
-        session.saved_warnings = None;
-        session.owed_error = None;
-        session.is_read_only = false;
-        session.is_next_read_only = false;
-        session.last_active_at = ctx.now;
+        session.diagnostics.last_insert_id = 0;
+        session.diagnostics.last_gtid = String::new();
+        session.diagnostics.is_insert_id_lost = false;
+        session.diagnostics.row_count = 0;
+        session.diagnostics.saved_warnings = None;
+        session.farewell.owed_error = None;
+        session.transaction.is_read_only = false;
+        session.transaction.is_next_read_only = false;
+        session.times.last_active_at = ctx.now;
     }
 
     /// An error of Weir's own as the answer to a command.
@@ -635,10 +644,10 @@ impl Pools {
         session.note_error_text(ctx, message.as_bytes());
         self.keep_own_error(session, error, message);
         let message = session.message_to(message);
-        session.row_count = -1;
-        session.execution.own_errno = error.code;
+        session.diagnostics.row_count = -1;
+        session.execution.record.own_errno = error.code;
         // A long command may have taken several packets.
-        let mut sequence = session.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
+        let mut sequence = session.input.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
         if let Some(buffer) = ctx.out.buffer(session.socket) {
             frame::packet(buffer, &mut sequence, |out| ErrPacket::new(error, &message).write(out));
         }

@@ -21,9 +21,9 @@ impl Work<'_> {
     /// COM_STMT_FETCH.
     pub(crate) fn fetch(&mut self) -> bool {
         let session = &mut *self.session;
-        let fetch = StmtFetch::parse(&session.inbox[HEADER_LEN..session.command_bytes]);
+        let fetch = StmtFetch::parse(&session.input.inbox[HEADER_LEN..session.input.command_bytes]);
         let (error, message) =
-            match fetch.map(|fetch| (fetch.stmt_id, session.statements.get(&fetch.stmt_id))) {
+            match fetch.map(|fetch| (fetch.stmt_id, session.prepared.all.get(&fetch.stmt_id))) {
                 Err(_) => (error::MALFORMED_PACKET, "Malformed communication packet".to_owned()),
                 Ok((id, None)) => (
                     error::UNKNOWN_STMT_HANDLER,
@@ -31,7 +31,7 @@ impl Work<'_> {
                 ),
                 Ok((id, Some(statement))) if statement.has_cursor => {
                     session.execution.kind = CommandKind::Fetch;
-                    session.execution.statement_id = id;
+                    session.execution.text.statement_id = id;
                     session.execution.is_read = true;
                     return self.start();
                 }
@@ -47,16 +47,16 @@ impl Work<'_> {
     /// COM_STMT_RESET: at the server where there is something of the statement, else only here.
     pub(crate) fn reset_statement(&mut self) -> bool {
         let session = &mut *self.session;
-        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        match session.statements.get_mut(&id) {
+        let id = statement_id(&session.input.inbox[HEADER_LEN..session.input.command_bytes]).unwrap_or(0);
+        match session.prepared.all.get_mut(&id) {
             Some(statement) if statement.own.is_some() => {
                 session.execution.kind = CommandKind::StmtReset;
-                session.execution.statement_id = id;
+                session.execution.text.statement_id = id;
                 session.execution.is_read = true;
                 return self.start();
             }
             Some(statement) => {
-                session.long_data_bytes -= statement.long_data_bytes();
+                session.prepared.long_data_bytes -= statement.long_data_bytes();
                 statement.long_data = LongData::None;
                 self.session.reply_ok(self.ctx);
             }
@@ -73,10 +73,10 @@ impl Work<'_> {
     /// recently used ones.
     pub(crate) fn close_statement(&mut self) {
         let session = &mut *self.session;
-        let id = statement_id(&session.inbox[HEADER_LEN..session.command_bytes]).unwrap_or(0);
-        let Some(statement) = session.statements.remove(&id) else { return };
-        session.statement_bytes -= statement.bytes();
-        session.long_data_bytes -= statement.long_data_bytes();
+        let id = statement_id(&session.input.inbox[HEADER_LEN..session.input.command_bytes]).unwrap_or(0);
+        let Some(statement) = session.prepared.all.remove(&id) else { return };
+        session.prepared.bytes -= statement.bytes();
+        session.prepared.long_data_bytes -= statement.long_data_bytes();
         if let (Some(own), Some(lease)) = (statement.own, session.lease) {
             self.pools.connections[lease].close_on(self.ctx, own.id);
         }
@@ -90,7 +90,7 @@ impl Work<'_> {
 impl Session {
     /// The pins that hold as long as one of the session's statements needs them.
     pub(crate) fn update_statement_pins(&mut self) {
-        let any = |has: &dyn Fn(&ClientStatement) -> bool| self.statements.values().any(has);
+        let any = |has: &dyn Fn(&ClientStatement) -> bool| self.prepared.all.values().any(has);
         let reads_diagnostics = self.pins.pins().contains(Pins::PREPARED_DIAGNOSTICS)
             && any(&|statement| crate::client::prepared::reads_diagnostics(&statement.prepared.statement));
         let has_cursor = any(&|statement| statement.has_cursor);
@@ -117,15 +117,15 @@ impl ServerConnection {
     /// cursor.
     pub(crate) fn note_executed(&mut self, ctx: &mut Context, session: &mut Session) {
         let execution = &session.execution;
-        let Some(statement) = session.statements.get_mut(&execution.statement_id) else { return };
+        let Some(statement) = session.prepared.all.get_mut(&execution.text.statement_id) else { return };
         let is_plain = statement.own.is_none() && statement.long_data == LongData::None;
-        if is_plain && !execution.has_cursor {
+        if is_plain && !execution.reply.has_cursor {
             return;
         }
-        session.long_data_bytes -= statement.long_data_bytes();
+        session.prepared.long_data_bytes -= statement.long_data_bytes();
         let had_long_data = std::mem::take(&mut statement.long_data) != LongData::None;
         let has_failed = matches!(execution.ending, Ending::Err(_));
-        statement.has_cursor = execution.has_cursor && !has_failed;
+        statement.has_cursor = execution.reply.has_cursor && !has_failed;
         if statement.own.is_none() {
             statement.own = self.statements.take(&statement.prepared);
         }
@@ -142,9 +142,11 @@ impl ServerConnection {
 
     /// The reply to a COM_STMT_FETCH is complete.
     pub(crate) fn note_fetched(&mut self, ctx: &mut Context, session: &mut Session) {
-        let is_over = session.execution.is_last_row
+        let is_over = session.execution.reply.is_last_row
             || session.execution.ending == Ending::Err(error::STMT_HAS_NO_OPEN_CURSOR.code);
-        let Some(statement) = session.statements.get_mut(&session.execution.statement_id) else { return };
+        let Some(statement) = session.prepared.all.get_mut(&session.execution.text.statement_id) else {
+            return;
+        };
         if is_over {
             statement.has_cursor = false;
             if statement.long_data != LongData::Sent {
@@ -164,7 +166,9 @@ impl ServerConnection {
 
     /// The server's statement of the session's current one has nothing of the session any more.
     fn give_back(&mut self, ctx: &mut Context, session: &mut Session) {
-        let Some(statement) = session.statements.get_mut(&session.execution.statement_id) else { return };
+        let Some(statement) = session.prepared.all.get_mut(&session.execution.text.statement_id) else {
+            return;
+        };
         statement.has_cursor = false;
         statement.long_data = LongData::None;
         let Some(own) = statement.own.take() else { return };

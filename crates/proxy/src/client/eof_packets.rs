@@ -33,18 +33,29 @@ const STATUS_AT: usize = WARNINGS_AT + 2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenEof {
     /// Its place behind the begin of what is held.
-    at: usize,
+    at: u32,
+    /// What it says is certain: it is worth waiting for more.
+    is_sure: bool,
+}
+
+impl OpenEof {
+    fn at(self) -> usize {
+        self.at as usize
+    }
+
     /// When more than this has come behind it, it goes as it is.
-    bytes_max: usize,
+    fn bytes_max(self) -> usize {
+        if self.is_sure { SURE_BYTES } else { UNSURE_BYTES }
+    }
 }
 
 /// The results of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Results {
     /// If each statement gives one.
-    count: usize,
+    count: u32,
     /// The first of them, which surely give one.
-    sure: usize,
+    sure: u32,
 }
 
 /// Whether a statement of this kind is surely answered by one result.
@@ -64,8 +75,8 @@ fn gives_one_result(kind: Kind) -> bool {
 impl Session {
     /// Lets an EOF go as it is, when too much has come behind it.
     pub(crate) fn limit_open_eof(&mut self, ctx: &mut Context) {
-        if let Some(open) = self.execution.open_eof
-            && ctx.out.held_bytes(self.socket) > open.at + open.bytes_max
+        if let Some(open) = self.execution.reply.open_eof
+            && ctx.out.held_bytes(self.socket) > open.at() + open.bytes_max()
         {
             self.close_eof(ctx, None);
         }
@@ -73,15 +84,15 @@ impl Session {
 
     /// Lets an EOF go, with these flags and warnings if they are known.
     pub(crate) fn close_eof(&mut self, ctx: &mut Context, known: Option<EofPacket>) {
-        let Some(open) = self.execution.open_eof.take() else { return };
-        let place = open.at + WARNINGS_AT..open.at + STATUS_AT + 2;
+        let Some(open) = self.execution.reply.open_eof.take() else { return };
+        let place = open.at() + WARNINGS_AT..open.at() + STATUS_AT + 2;
         if let (Some(known), Some(bytes)) = (known, ctx.out.held(self.socket).get_mut(place))
             && let Some((warnings, status)) = bytes.split_first_chunk_mut::<2>()
         {
             *warnings = known.warnings.to_le_bytes();
             status.copy_from_slice(&known.status.bits().to_le_bytes());
         }
-        if self.execution.buffered_bytes_max == 0 {
+        if self.execution.reply.buffered_bytes_max == 0 {
             ctx.out.release(self.socket);
         }
     }
@@ -90,7 +101,7 @@ impl Session {
 impl Session {
     /// The EOF between definitions and rows, where it was not clear yet whether rows would follow.
     pub(crate) fn put_owed_eof(&mut self, ctx: &mut Context) {
-        if let Some(sequence) = self.execution.owed_eof.take() {
+        if let Some(sequence) = self.execution.reply.owed_eof.take() {
             self.put_open_eof(ctx, sequence);
         }
     }
@@ -100,9 +111,8 @@ impl Session {
         let mut status = self.status();
         status.set(StatusFlags::MORE_RESULTS_EXISTS, follows);
         ctx.out.hold(self.socket);
-        let at = ctx.out.held_bytes(self.socket);
-        let bytes_max = if is_sure { SURE_BYTES } else { UNSURE_BYTES };
-        self.execution.open_eof = Some(OpenEof { at, bytes_max });
+        let at = u32::try_from(ctx.out.held_bytes(self.socket)).unwrap_or(u32::MAX);
+        self.execution.reply.open_eof = Some(OpenEof { at, is_sure });
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             let eof = EofPacket { warnings: 0, status };
             frame::packet(buffer, &mut sequence, |out| eof.write(out));
@@ -112,12 +122,12 @@ impl Session {
     /// Whether another result follows the one whose columns have come, and whether that and the other flags that matter
     /// are certain.
     fn another_result_follows(&mut self) -> (bool, bool) {
-        if self.upload.is_some() {
+        if self.input.upload.is_some() {
             return (false, false);
         }
         if self.execution.kind == CommandKind::Query && self.runs_several() {
             let results = self.results_of_text();
-            let so_far = self.execution.results as usize;
+            let so_far = self.execution.reply.results;
             return (so_far + 1 < results.count, so_far < results.sure);
         }
         let execution = &self.execution;
@@ -130,13 +140,13 @@ impl Session {
 
     /// How many results a text of several statements has; it is looked through once for all of them.
     fn results_of_text(&mut self) -> Results {
-        if let Some(known) = self.execution.results_of_text {
+        if let Some(known) = self.execution.reply.results_of_text {
             return known;
         }
-        let kinds = weir_sql::kinds(self.command_text(), self.dialect);
+        let kinds = weir_sql::kinds(self.command_text(), self.tracked.dialect);
         let sure = kinds.iter().take_while(|kind| gives_one_result(**kind)).count();
-        let results = Results { count: kinds.len(), sure };
-        self.execution.results_of_text = Some(results);
+        let results = Results { count: kinds.len() as u32, sure: sure as u32 };
+        self.execution.reply.results_of_text = Some(results);
         results
     }
 }
@@ -147,12 +157,12 @@ impl ServerConnection {
         if session.capabilities.contains(Capabilities::DEPRECATE_EOF) {
             return;
         }
-        let reply = &mut self.reply;
+        let reply = &mut self.replies.reply;
         let mut sequence = reply.next_sequence();
         reply.shift_sequence();
-        if session.execution.wants_cursor {
+        if session.execution.text.wants_cursor {
             // Where the server has opened a cursor, the end of the definitions is the end of the reply.
-            session.execution.owed_eof = Some(sequence);
+            session.execution.reply.owed_eof = Some(sequence);
             return;
         }
         if session.execution.kind != CommandKind::Prepare {
@@ -179,7 +189,7 @@ impl ServerConnection {
         let mut status = ok.status;
         status.remove(StatusFlags::SESSION_STATE_CHANGED);
         session.close_eof(ctx, Some(EofPacket { warnings: ok.warnings, status }));
-        if status.contains(StatusFlags::PS_OUT_PARAMS) && !self.greeted.is_mariadb {
+        if status.contains(StatusFlags::PS_OUT_PARAMS) && !self.access.greeted.is_mariadb {
             // As MySQL (9.7) ends OUT parameters, although the CALL's OK follows: clients go by the EOF before.
             status.remove(StatusFlags::PS_OUT_PARAMS | StatusFlags::MORE_RESULTS_EXISTS);
         }

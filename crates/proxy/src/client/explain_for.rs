@@ -41,7 +41,7 @@ impl Work<'_> {
             return Some(Outcome::Answered);
         };
         let running = self.pools.connections.iter().find(|(_, connection)| {
-            connection.holder == Some(target) && connection.expected.iter().any(Expected::is_work)
+            connection.holder == Some(target) && connection.replies.expected.iter().any(Expected::is_work)
         });
         let Some((lease, _)) = running else {
             let [mariadb, mysql] = NOTHING_TO_EXPLAIN;
@@ -65,10 +65,10 @@ impl Work<'_> {
             return Some(Outcome::Answered);
         }
         let (text, hostgroup) = (self.session.command_text(), connection.hostgroup);
-        let id_there = connection.greeted.thread_id.to_string();
+        let id_there = connection.access.greeted.thread_id.to_string();
         let rewritten = [&text[..digits.start], id_there.as_bytes(), &text[digits.end..]].concat();
         let execution = &mut self.session.execution;
-        execution.rewritten = Some(rewritten);
+        execution.text.rewritten = Some(rewritten);
         execution.only_server = Some(server);
         execution.served_by = hostgroup;
         Some(Outcome::Run)
@@ -85,10 +85,10 @@ impl Session {
     /// The id of Weir's that the session's statement, which must be nothing else, names behind FOR or FOR CONNECTION, and
     /// where.
     fn named_session(&self, ctx: &Context) -> Option<(u32, std::ops::Range<usize>)> {
-        if self.execution.statement.multi || self.upload.is_some() {
+        if self.execution.statement.multi || self.input.upload.is_some() {
             return None;
         }
-        let (id, digits) = weir_sql::explained_connection(self.command_text(), self.dialect)?;
+        let (id, digits) = weir_sql::explained_connection(self.command_text(), self.tracked.dialect)?;
         session_id::worker_of(id, ctx.shared.mailboxes.len())?;
         Some((id, digits))
     }

@@ -101,13 +101,14 @@ impl Work<'_> {
             return Err(BrokenReply::UnexpectedPacket(0xFB));
         }
         let session = &mut *self.session;
-        session.execution.is_answering = true;
+        session.execution.reply.is_answering = true;
         let socket = session.socket;
         self.ctx.out.send(socket, bytes);
-        let server_sequence = self.pools.connections[key].reply.server_sequence();
-        session.infile = Some(Box::new(Infile::new(sequence.wrapping_add(1), server_sequence)));
+        let server_sequence = self.pools.connections[key].replies.reply.server_sequence();
+        session.input.infile = Some(Box::new(Infile::new(sequence.wrapping_add(1), server_sequence)));
         // A client that does not wait for the question has sent the beginning already.
-        let mut ahead = session.inbox.split_off(session.command_bytes.min(session.inbox.len()));
+        let mut ahead =
+            session.input.inbox.split_off(session.input.command_bytes.min(session.input.inbox.len()));
         self.ctx.out.pause(socket, false);
         if !ahead.is_empty() {
             self.send_file(&mut ahead);
@@ -122,7 +123,7 @@ impl Work<'_> {
             return;
         }
         let session = &mut *self.session;
-        let Some(infile) = &mut session.infile else { return };
+        let Some(infile) = &mut session.input.infile else { return };
         let Ok((used, is_complete)) = infile.pass(bytes) else {
             return self.fail_session(error::NET_PACKETS_OUT_OF_ORDER, "Got packets out of order");
         };
@@ -130,10 +131,10 @@ impl Work<'_> {
         let connection = self.pools.connections[lease].socket;
         self.ctx.out.send(connection, file);
         if is_complete {
-            self.pools.connections[lease].reply.local_infile_sent(infile.sent_sequence());
-            session.infile = None;
+            self.pools.connections[lease].replies.reply.local_infile_sent(infile.sent_sequence());
+            session.input.infile = None;
             // What follows is the next command.
-            session.inbox.extend_from_slice(rest);
+            session.input.inbox.extend_from_slice(rest);
         } else if self.ctx.out.backlog_bytes(connection) > BACKLOG_HIGH_BYTES {
             self.ctx.out.pause(session.socket, true);
             self.ctx.out.notify_drained(connection);
@@ -144,12 +145,12 @@ impl Work<'_> {
 impl Session {
     /// Whether the session's statement is a LOAD DATA LOCAL or LOAD XML LOCAL of this file.
     fn names_file(&self, name: &[u8]) -> bool {
-        let text = match (&self.execution.prepared, &self.execution.rewritten) {
+        let text = match (&self.execution.text.prepared, &self.execution.text.rewritten) {
             (Some(prepared), _) => prepared.text(),
             (None, Some(rewritten)) => rewritten,
             (None, None) => self.command_text(),
         };
-        weir_sql::names_local_file(text, self.dialect, name)
+        weir_sql::names_local_file(text, self.tracked.dialect, name)
     }
 }
 

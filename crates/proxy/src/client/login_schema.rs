@@ -71,14 +71,15 @@ impl Work<'_> {
     /// nothing to ask.
     pub(crate) fn checks_schema(&mut self, login_sequence: u8) -> bool {
         self.ctx
+            .learnt
             .known_schemas
             .drop_outdated(self.pools.servers.iter().map(|pool| pool.server.shared.renewal()).sum());
         let session = &*self.session;
-        let schema = session.state.schema();
+        let schema = session.tracked.state.schema();
         let Some(account) = &session.account else { return false };
         if schema.is_empty()
             || schema.eq_ignore_ascii_case(ALWAYS_THERE)
-            || self.ctx.known_schemas.contains(&account.user.username, schema, self.ctx.now)
+            || self.ctx.learnt.known_schemas.contains(&account.user.username, schema, self.ctx.now)
         {
             return false;
         }
@@ -86,8 +87,8 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.execution.reset(self.ctx.now);
         session.execution.kind = CommandKind::LoginSchema;
-        session.execution.rewritten = Some(schema);
-        session.execution.login_sequence = login_sequence;
+        session.execution.text.rewritten = Some(schema);
+        session.execution.text.login_sequence = login_sequence;
         self.start();
         true
     }
@@ -95,11 +96,15 @@ impl Work<'_> {
     /// The server has answered.
     pub(crate) fn schema_checked(&mut self) {
         let session = &mut *self.session;
-        match (session.execution.ending, session.owed_error.take()) {
+        match (session.execution.ending, session.farewell.owed_error.take()) {
             (Ending::Err(_), Some(owed)) => self.session.schema_unchecked(self.ctx, owed.0, &owed.1),
             _ => {
-                if let (Some(account), Some(schema)) = (&session.account, &session.execution.rewritten) {
-                    self.ctx.known_schemas.insert(&account.user.username, schema, self.ctx.now + KNOWN_NS);
+                if let (Some(account), Some(schema)) = (&session.account, &session.execution.text.rewritten) {
+                    self.ctx.learnt.known_schemas.insert(
+                        &account.user.username,
+                        schema,
+                        self.ctx.now + KNOWN_NS,
+                    );
                 }
                 self.session.login_done(self.ctx);
             }
@@ -112,9 +117,9 @@ impl Session {
     /// An error in place of the server's word on the schema, or that word itself. A login that can't be checked is
     /// good: if no server can be had, its first statement will say why.
     pub(crate) fn schema_unchecked(&mut self, ctx: &mut Context, error: ServerError, message: &str) {
-        if error.code == NO_SCHEMA && self.execution.is_sent {
+        if error.code == NO_SCHEMA && self.execution.tries.is_sent {
             // MySQL (9.7) reads nothing but characters that it can't, and leaves the client without a schema.
-            let state = self.state.with_schema(b"");
+            let state = self.tracked.state.with_schema(b"");
             let state = ctx.interner.intern(state);
             self.set_state(ctx, state);
             return self.login_done(ctx);
@@ -122,7 +127,7 @@ impl Session {
         if !NO_SUCH_SCHEMA.contains(&error.code) && !is_about_user(error.code) {
             return self.login_done(ctx);
         }
-        self.close_when_done = true;
+        self.input.close_when_done = true;
         self.put_login_error(ctx, error, message);
     }
 }
@@ -134,7 +139,7 @@ impl Pools {
         let message = format!(
             "The schema of user '{}' is locked (schema_locked): the session stays in '{}'",
             session.account.as_ref().map_or("", |account| &account.user.username),
-            String::from_utf8_lossy(session.state.schema())
+            String::from_utf8_lossy(session.tracked.state.schema())
         );
         self.reply_error(ctx, session, error::DB_ACCESS_DENIED, &message);
     }

@@ -28,20 +28,20 @@ impl Work<'_> {
     /// COM_STMT_SEND_LONG_DATA. True when it is done with.
     pub(crate) fn long_data(&mut self) -> bool {
         let session = &mut *self.session;
-        let packet = &session.inbox[..session.command_bytes];
-        let is_whole = session.upload.is_none();
+        let packet = &session.input.inbox[..session.input.command_bytes];
+        let is_whole = session.input.upload.is_none();
         let Ok(command) = StmtLongData::parse(&packet[HEADER_LEN..]) else { return self.drop_command() };
-        let Some(statement) = session.statements.get_mut(&command.stmt_id) else {
+        let Some(statement) = session.prepared.all.get_mut(&command.stmt_id) else {
             return self.drop_command();
         };
         session.execution.kind = CommandKind::LongData;
-        session.execution.statement_id = command.stmt_id;
+        session.execution.text.statement_id = command.stmt_id;
         if command.param >= statement.params {
             let message = "Incorrect arguments to mysqld_stmt_send_long_data";
             self.session.long_data_refused(error::WRONG_ARGUMENTS, message);
             return self.drop_command();
         }
-        let kept_bytes = session.long_data_bytes + packet.len();
+        let kept_bytes = session.prepared.long_data_bytes + packet.len();
         match &mut statement.long_data {
             LongData::Refused(..) => return self.drop_command(),
             kept @ LongData::None if is_whole && kept_bytes <= LONG_DATA_BYTES_KEPT => {
@@ -51,13 +51,13 @@ impl Work<'_> {
                 packets.extend_from_slice(packet);
             }
             LongData::None | LongData::Kept(_) | LongData::Sent => {
-                session.execution.prepared = Some(statement.prepared.clone());
+                session.execution.text.prepared = Some(statement.prepared.clone());
                 // On the lease, wherever it is; without one where statements of any kind may run.
                 session.execution.is_read = session.lease.is_some();
                 return self.start();
             }
         }
-        session.long_data_bytes = kept_bytes;
+        session.prepared.long_data_bytes = kept_bytes;
         self.command_done();
         true
     }
@@ -75,7 +75,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         let connection = &mut self.pools.connections[key];
         let (Some(statement), Some(buffer)) = (
-            session.statements.get_mut(&session.execution.statement_id),
+            session.prepared.all.get_mut(&session.execution.text.statement_id),
             self.ctx.out.buffer(connection.socket),
         ) else {
             return;
@@ -84,20 +84,20 @@ impl Work<'_> {
             statement.own = connection.statements.take(&statement.prepared);
         }
         let Some(own) = &statement.own else { return };
-        session.long_data_bytes -= statement.long_data_bytes();
+        session.prepared.long_data_bytes -= statement.long_data_bytes();
         if let LongData::Kept(packets) = std::mem::replace(&mut statement.long_data, LongData::Sent) {
             put_packets(&packets, own.id, buffer);
         }
-        put_packets(&session.inbox[..session.command_bytes], own.id, buffer);
+        put_packets(&session.input.inbox[..session.input.command_bytes], own.id, buffer);
         session.pins.insert(Pins::LONG_DATA);
-        session.execution.is_sent = true;
-        if session.upload.is_none() {
+        session.execution.tries.is_sent = true;
+        if session.input.upload.is_none() {
             return self.long_data_sent();
         }
         self.start_flow();
         // What follows may have ended it.
         let is_over = matches!(self.session.phase, Phase::Closing);
-        if !is_over && self.session.upload.as_deref().is_some_and(Upload::is_complete) {
+        if !is_over && self.session.input.upload.as_deref().is_some_and(Upload::is_complete) {
             self.long_data_sent();
         }
     }
@@ -138,8 +138,8 @@ pub(crate) fn put_packets(packets: &[u8], id: u32, out: &mut Vec<u8>) {
 impl Session {
     /// Long data can't be taken: the statement's execution gets the error.
     pub(crate) fn long_data_refused(&mut self, error: ServerError, message: &str) {
-        let Some(statement) = self.statements.get_mut(&self.execution.statement_id) else { return };
-        self.long_data_bytes -= statement.long_data_bytes();
+        let Some(statement) = self.prepared.all.get_mut(&self.execution.text.statement_id) else { return };
+        self.prepared.long_data_bytes -= statement.long_data_bytes();
         // What is at a server already is dropped there when the statement is reset, closed or its self ends.
         statement.long_data = LongData::Refused(error, message.into());
     }
@@ -161,8 +161,8 @@ impl Pools {
 
     /// An execution is over without having reached a server: its long data goes with it, as on a server.
     pub(crate) fn drop_long_data(&self, ctx: &mut Context, session: &mut Session, id: u32) {
-        let Some(statement) = session.statements.get_mut(&id) else { return };
-        session.long_data_bytes -= statement.long_data_bytes();
+        let Some(statement) = session.prepared.all.get_mut(&id) else { return };
+        session.prepared.long_data_bytes -= statement.long_data_bytes();
         if matches!(statement.long_data, LongData::Refused(..)) {
             return;
         }

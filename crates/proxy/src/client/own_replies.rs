@@ -76,9 +76,9 @@ impl Work<'_> {
     /// KILL with a connection id of Weir's.
     fn kill_statement(&mut self) -> Outcome {
         self.pools.substitute(self.ctx, self.session); // KILL QUERY CONNECTION_ID()
-        let rewritten = self.session.execution.rewritten.take();
+        let rewritten = self.session.execution.text.rewritten.take();
         let text = rewritten.as_deref().unwrap_or_else(|| self.session.command_text());
-        let Some(kill) = weir_sql::kill_target(text, self.session.dialect) else {
+        let Some(kill) = weir_sql::kill_target(text, self.session.tracked.dialect) else {
             self.pools.refuse(
                 self.ctx,
                 self.session,
@@ -167,7 +167,10 @@ impl Pools {
 impl Session {
     /// The text of the COM_QUERY at the front of the inbox.
     pub(crate) fn command_text(&self) -> &[u8] {
-        self.inbox.get(HEADER_LEN + 1..self.command_bytes.min(self.inbox.len())).unwrap_or_default()
+        self.input
+            .inbox
+            .get(HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))
+            .unwrap_or_default()
     }
 }
 
@@ -177,7 +180,7 @@ impl Pools {
     pub(crate) fn substitute(&self, ctx: &Context, session: &mut Session) {
         let is_prepared = session.execution.kind == CommandKind::Prepare;
         if let Some(rewritten) = self.substituted(ctx, session, session.command_text(), is_prepared) {
-            session.execution.rewritten = Some(rewritten);
+            session.execution.text.rewritten = Some(rewritten);
         }
     }
 
@@ -189,7 +192,7 @@ impl Pools {
         text: &[u8],
         is_prepared: bool,
     ) -> Option<Vec<u8>> {
-        let places = weir_sql::substitutions(text, session.dialect);
+        let places = weir_sql::substitutions(text, session.tracked.dialect);
         if places.is_empty() {
             return None;
         }
@@ -197,18 +200,18 @@ impl Pools {
         let is_kill = session.execution.statement.kind == Kind::Kill;
         let speaks_mariadb = self.speaks_mariadb(ctx, session);
         let writes = session.execution.statement.access != Access::Read;
-        let native_found_rows = session.retained.contains(Retained::FOUND_ROWS);
+        let native_found_rows = session.diagnostics.retained.contains(Retained::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let is_opaque = session.is_opaque();
         let opaque_thread_id =
-            session.lease.filter(|_| is_opaque).map(|lease| self.connections[lease].greeted.thread_id);
+            session.lease.filter(|_| is_opaque).map(|lease| self.connections[lease].access.greeted.thread_id);
         let mut rewritten = Vec::with_capacity(text.len() + 64);
         let mut at = 0;
         // The item that gets its own text as an alias behind what stands in the places of it.
         let mut item: Option<Range<usize>> = None;
         for place in places {
             if let Some(done) = item.take_if(|item| place.item.as_ref() != Some(item)) {
-                at = put_item_end(&mut rewritten, text, at, &done, session.dialect.lead_bytes);
+                at = put_item_end(&mut rewritten, text, at, &done, session.tracked.dialect.lead_bytes);
             }
             if !is_known_before(&place) {
                 continue;
@@ -227,19 +230,23 @@ impl Pools {
                 {
                     continue;
                 }
-                What::Function(SessionFunction::RowCount) => literals::count(session.row_count),
+                What::Function(SessionFunction::RowCount) => literals::count(session.diagnostics.row_count),
                 What::Function(SessionFunction::FoundRows) if native_found_rows => continue,
-                What::Function(SessionFunction::FoundRows) => match session.found_rows {
+                What::Function(SessionFunction::FoundRows) => match session.diagnostics.found_rows {
                     Some(rows) => literals::count(rows),
                     None => continue,
                 },
-                What::DiagnosticsCount { .. } if session.retained.contains(Retained::WARNINGS) => continue,
+                What::DiagnosticsCount { .. }
+                    if session.diagnostics.retained.contains(Retained::WARNINGS) =>
+                {
+                    continue;
+                }
                 What::DiagnosticsCount { errors_only } => {
                     literals::variable(session.saved_rows(*errors_only).count())
                 }
                 // A server that does not know it says so; and statements before may have written.
                 What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,
-                What::LastGtid => literals::gtid(&session.last_gtid),
+                What::LastGtid => literals::gtid(&session.diagnostics.last_gtid),
                 What::SessionTrackVariable(name) => {
                     let defaults = self.track_defaults(ctx, session);
                     let preferences = session.track.as_deref().unwrap_or(&defaults);
@@ -262,7 +269,7 @@ impl Pools {
             return None;
         }
         if let Some(done) = item {
-            at = put_item_end(&mut rewritten, text, at, &done, session.dialect.lead_bytes);
+            at = put_item_end(&mut rewritten, text, at, &done, session.tracked.dialect.lead_bytes);
         }
         rewritten.extend_from_slice(&text[at..]);
         Some(rewritten)

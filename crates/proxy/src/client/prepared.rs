@@ -38,11 +38,11 @@ impl Work<'_> {
     /// COM_STMT_PREPARE: the server that would run it parses it.
     pub(crate) fn prepare(&mut self) -> bool {
         let session = &mut *self.session;
-        session.last_prepared = 0;
-        if session.statements.len() >= STATEMENTS_MAX {
+        session.prepared.last_prepared = 0;
+        if session.prepared.all.len() >= STATEMENTS_MAX {
             return self.refuse_prepare(&format!("current value: {STATEMENTS_MAX}"));
         }
-        if session.statement_bytes + session.command_bytes > STATEMENT_BYTES_MAX {
+        if session.prepared.bytes + session.input.command_bytes > STATEMENT_BYTES_MAX {
             let why = format!("of one session, with more than {} MiB of text", STATEMENT_BYTES_MAX >> 20);
             return self.refuse_prepare(&why);
         }
@@ -66,7 +66,8 @@ impl Work<'_> {
             return true;
         }
         let sets_tracking = statement.effects.contains(Effects::SESSION_TRACK);
-        if sets_tracking && plain_set(self.session.command_text(), &statement, self.session.dialect).is_none()
+        if sets_tracking
+            && plain_set(self.session.command_text(), &statement, self.session.tracked.dialect).is_none()
         {
             self.pools.refuse(self.ctx, self.session, PLAIN_ONLY);
             self.command_done();
@@ -82,16 +83,17 @@ impl Work<'_> {
             self.pools.substitute(self.ctx, self.session);
         }
         let session = &mut *self.session;
-        let original = &session.inbox[HEADER_LEN + 1..session.command_bytes];
-        let text = session.execution.rewritten.as_deref().unwrap_or(original);
-        let scanned = (statement, session.dialect.server);
-        let interned = self.ctx.registry.intern(text, &session.state, scanned, WORKER_STATEMENT_BYTES_MAX);
+        let original = &session.input.inbox[HEADER_LEN + 1..session.input.command_bytes];
+        let text = session.execution.text.rewritten.as_deref().unwrap_or(original);
+        let scanned = (statement, session.tracked.dialect.server);
+        let interned =
+            self.ctx.registry.intern(text, &session.tracked.state, scanned, WORKER_STATEMENT_BYTES_MAX);
         let Some(prepared) = interned else {
             return self.refuse_prepare(&too_many_bytes());
         };
         prepared.digest.set(session.execution.digest);
         *prepared.digest_text.borrow_mut() = self.ctx.digester.text().into();
-        session.execution.prepared = Some(prepared);
+        session.execution.text.prepared = Some(prepared);
         self.start()
     }
 
@@ -105,9 +107,9 @@ impl Work<'_> {
     /// COM_STMT_EXECUTE.
     pub(crate) fn execute(&mut self) -> bool {
         let session = &mut *self.session;
-        let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+        let payload = &session.input.inbox[HEADER_LEN..session.input.command_bytes];
         let id = statement_id(payload).unwrap_or(0);
-        let found = session.statements.get(&id);
+        let found = session.prepared.all.get(&id);
         let refused = match found {
             _ if payload.len() < StmtExecute::LEN => Some(malformed()),
             None => Some((
@@ -120,7 +122,7 @@ impl Work<'_> {
             Some(statement) => check_parameters(payload, statement, session.capabilities),
         };
         if let Some((error, message)) = refused {
-            if self.session.upload.is_some() {
+            if self.session.input.upload.is_some() {
                 self.fail_session(error, &message);
                 return false;
             }
@@ -130,26 +132,26 @@ impl Work<'_> {
             return true;
         }
         let session = &mut *self.session;
-        if let Some(statement) = session.statements.get_mut(&id) {
+        if let Some(statement) = session.prepared.all.get_mut(&id) {
             // They hold from now on, even if this execution never reaches a server.
-            let payload = &session.inbox[HEADER_LEN..session.command_bytes];
+            let payload = &session.input.inbox[HEADER_LEN..session.input.command_bytes];
             note_types(statement, payload, session.capabilities);
         }
-        let prepared = session.statements.get(&id).map(|found| found.prepared.clone());
+        let prepared = session.prepared.all.get(&id).map(|found| found.prepared.clone());
         if prepared.as_ref().is_some_and(|found| found.statement.effects.contains(Effects::SESSION_TRACK)) {
             return self.execute_session_track(id);
         }
         if let Some(prepared) = prepared {
             session.execution.kind = CommandKind::Execute;
-            session.execution.statement_id = id;
+            session.execution.text.statement_id = id;
             session.execution.statement = prepared.statement;
             // A cursor holds the session, and writes of a session that is held have to go to the writer.
-            let flags = session.inbox.get(HEADER_LEN + StmtExecute::FLAGS).copied().unwrap_or(0);
-            session.execution.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
+            let flags = session.input.inbox.get(HEADER_LEN + StmtExecute::FLAGS).copied().unwrap_or(0);
+            session.execution.text.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
             session.execution.is_read = prepared.statement.access == Access::Read
-                && session.upload.is_none()
-                && (!session.execution.wants_cursor || session.lease.is_some());
-            session.execution.prepared = Some(prepared.clone());
+                && session.input.upload.is_none()
+                && (!session.execution.text.wants_cursor || session.lease.is_some());
+            session.execution.text.prepared = Some(prepared.clone());
             self.session.digest_prepared(self.ctx, &prepared);
             if self.route(Some(&prepared)) == Routed::Ended {
                 return false;
@@ -220,14 +222,17 @@ impl Session {
                     | Command::StmtSendLongData
             )
         );
-        if !takes_id || !ctx.snapshot.is_mariadb || !self.statements.contains_key(&self.last_prepared) {
+        if !takes_id
+            || !ctx.snapshot.is_mariadb
+            || !self.prepared.all.contains_key(&self.prepared.last_prepared)
+        {
             return;
         }
         let place = HEADER_LEN + StmtExecute::STMT_ID.start..HEADER_LEN + StmtExecute::STMT_ID.end;
-        if let Some(id) = self.inbox[..self.command_bytes].get_mut(place)
+        if let Some(id) = self.input.inbox[..self.input.command_bytes].get_mut(place)
             && *id == LAST_PREPARED
         {
-            id.copy_from_slice(&self.last_prepared.to_le_bytes());
+            id.copy_from_slice(&self.prepared.last_prepared.to_le_bytes());
         }
     }
 }
@@ -264,7 +269,7 @@ impl ServerConnection {
 
     /// The server has done so.
     pub(crate) fn prepared_here(&mut self, ctx: &mut Context, payload: &[u8]) {
-        let Some(Expected::Prepare(prepared)) = self.expected.front() else { return };
+        let Some(Expected::Prepare(prepared)) = self.replies.expected.front() else { return };
         let prepared = prepared.clone();
         if let Ok(answer) = StmtPrepareOk::parse(payload) {
             self.own_statement(ctx, &prepared, answer.stmt_id);
@@ -293,16 +298,16 @@ impl ServerConnection {
         id: u32,
         params: u16,
     ) -> u32 {
-        session.next_statement_id = (session.next_statement_id.wrapping_add(1) & i32::MAX as u32).max(1);
-        let client_id = session.next_statement_id;
-        session.last_prepared = client_id;
-        let Some(prepared) = session.execution.prepared.clone() else { return client_id };
+        session.prepared.next_id = (session.prepared.next_id.wrapping_add(1) & i32::MAX as u32).max(1);
+        let client_id = session.prepared.next_id;
+        session.prepared.last_prepared = client_id;
+        let Some(prepared) = session.execution.text.prepared.clone() else { return client_id };
         if reads_diagnostics(&prepared.statement) {
             session.pins.insert(Pins::PREPARED_DIAGNOSTICS);
         }
         let statement = ClientStatement::new(prepared.clone(), params);
-        session.statement_bytes += statement.bytes();
-        session.statements.insert(client_id, statement);
+        session.prepared.bytes += statement.bytes();
+        session.prepared.all.insert(client_id, statement);
         self.own_statement(ctx, &prepared, id);
         client_id
     }

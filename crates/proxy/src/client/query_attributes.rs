@@ -26,29 +26,29 @@ impl Session {
         if !self.has_query_attributes() {
             return b"";
         }
-        self.execution.attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES)
+        self.execution.text.attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES)
     }
 
     /// Puts the attributes back that were taken out of the command at the front of the inbox: it is to be looked at
     /// anew from its beginning.
     pub(crate) fn restore_query_attributes(&mut self) {
-        if !std::mem::take(&mut self.execution.is_bare) {
+        if !std::mem::take(&mut self.execution.text.is_bare) {
             return;
         }
-        let attributes = self.execution.attributes.take();
+        let attributes = self.execution.text.attributes.take();
         let attributes = attributes.as_deref().unwrap_or(NO_QUERY_ATTRIBUTES);
-        let Some(header) = Header::parse(&self.inbox) else { return };
+        let Some(header) = Header::parse(&self.input.inbox) else { return };
         let header = Header { len: header.len + attributes.len(), ..header };
-        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        self.input.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
         let at = HEADER_LEN + 1;
-        self.inbox.splice(at..at, attributes.iter().copied());
+        self.input.inbox.splice(at..at, attributes.iter().copied());
     }
 
     /// Appends the COM_QUERY at the front of the inbox, or as much of it as is there, as a connection takes it that is like
     /// the session.
     pub(crate) fn put_command(&self, out: &mut Vec<u8>) {
-        let command = &self.inbox[..self.command_bytes];
-        if !self.execution.is_bare {
+        let command = &self.input.inbox[..self.input.command_bytes];
+        if !self.execution.text.is_bare {
             return out.extend_from_slice(command);
         }
         let attributes = self.query_attributes();
@@ -78,9 +78,10 @@ impl Work<'_> {
             return true;
         }
         let start = HEADER_LEN + 1;
-        let rest = session.inbox.get(start..session.command_bytes).unwrap_or_default();
-        let (Ok(len), Some(header)) = (query_attributes_len(rest), Header::parse(&session.inbox)) else {
-            let message = match session.upload {
+        let rest = session.input.inbox.get(start..session.input.command_bytes).unwrap_or_default();
+        let (Ok(len), Some(header)) = (query_attributes_len(rest), Header::parse(&session.input.inbox))
+        else {
+            let message = match session.input.upload {
                 Some(_) => "Malformed communication packet (query attributes, or more than 1 MB of them)",
                 None => "Malformed communication packet (query attributes)",
             };
@@ -89,12 +90,12 @@ impl Work<'_> {
             return false;
         };
         let attributes = &rest[..len];
-        session.execution.attributes = (attributes != NO_QUERY_ATTRIBUTES).then(|| attributes.into());
-        session.execution.is_bare = true;
+        session.execution.text.attributes = (attributes != NO_QUERY_ATTRIBUTES).then(|| attributes.into());
+        session.execution.text.is_bare = true;
         let header = Header { len: header.len - len, ..header };
-        session.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        session.inbox.drain(start..start + len);
-        session.command_bytes -= len;
+        session.input.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        session.input.inbox.drain(start..start + len);
+        session.input.command_bytes -= len;
         true
     }
 }
@@ -102,7 +103,7 @@ impl Work<'_> {
 impl ServerConnection {
     /// Appends a COM_QUERY of Weir's own, as this connection takes it.
     pub(crate) fn put_own_query(&mut self, ctx: &mut Context, text: &[u8]) {
-        self.row_count = match text {
+        self.known.row_count = match text {
             _ if text.starts_with(b"SELECT") => Some(-1),
             _ if text.starts_with(b"SET") || text.starts_with(b"DO") => Some(0),
             _ => None,

@@ -47,7 +47,7 @@ impl Work<'_> {
             execution.is_read = true;
             return self.start();
         }
-        if let Some(retained_on) = self.session.retained_on.take() {
+        if let Some(retained_on) = self.session.diagnostics.retained_on.take() {
             // It would be lent to the session again, with the option as it was.
             self.pools.fetch_retained(self.ctx, self.session, retained_on);
         }
@@ -74,16 +74,16 @@ impl Work<'_> {
         let mut packet = Vec::new();
         weir_protocol::command::put_query(&mut packet, b"SHOW PROCESSLIST");
         let len = packet.len();
-        session.inbox.splice(..session.command_bytes, packet);
-        session.command_bytes = len;
-        session.execution.is_bare = session.has_query_attributes();
+        session.input.inbox.splice(..session.input.command_bytes, packet);
+        session.input.command_bytes = len;
+        session.execution.text.is_bare = session.has_query_attributes();
         self.query()
     }
 
     /// COM_PROCESS_KILL is KILL with a connection id.
     pub(crate) fn process_kill(&mut self) -> bool {
         let session = &*self.session;
-        let id = session.inbox.get(HEADER_LEN + 1..session.command_bytes).unwrap_or_default();
+        let id = session.input.inbox.get(HEADER_LEN + 1..session.input.command_bytes).unwrap_or_default();
         let Ok(id) = <[u8; 4]>::try_from(id) else {
             self.pools.reply_error(
                 self.ctx,
@@ -131,7 +131,7 @@ impl Context {
 impl Session {
     /// What the session's COM_SET_OPTION makes of its capabilities; `None` for an option that there is not.
     fn wanted_capabilities(&self) -> Option<Capabilities> {
-        let payload = self.inbox.get(HEADER_LEN + 1..self.command_bytes)?;
+        let payload = self.input.inbox.get(HEADER_LEN + 1..self.input.command_bytes)?;
         let option = u16::from_le_bytes(payload.try_into().ok()?);
         let mut capabilities = self.capabilities;
         match option {

@@ -79,7 +79,7 @@ impl Session {
             let user = String::from_utf8_lossy(user);
             tracing::info!(
                 user = beginning(&user),
-                peer = %self.peer,
+                peer = %self.client.peer,
                 listener = %self.listener.address,
                 reason,
                 code = error.code,

@@ -12,7 +12,7 @@ use crate::worker::context::Context;
 impl Session {
     /// Lets a result go that has become too large.
     pub(crate) fn limit_withheld(&mut self, ctx: &mut Context) {
-        let limit = self.execution.buffered_bytes_max;
+        let limit = self.execution.reply.buffered_bytes_max;
         if limit > 0 && ctx.out.held_bytes(self.socket) > limit as usize {
             self.send_buffered_result(ctx);
         }
@@ -20,18 +20,18 @@ impl Session {
 
     /// Lets a result go.
     pub(crate) fn send_buffered_result(&mut self, ctx: &mut Context) {
-        self.execution.buffered_bytes_max = 0;
-        self.execution.open_eof = None;
+        self.execution.reply.buffered_bytes_max = 0;
+        self.execution.reply.open_eof = None;
         ctx.out.release(self.socket);
     }
 
     /// Forgets the begin of a result whose server is gone: the client has got nothing of it.
     pub(crate) fn take_withheld_back(&mut self, ctx: &mut Context) {
-        if std::mem::take(&mut self.execution.buffered_bytes_max) > 0 {
-            self.execution.is_answering = false;
-            self.execution.owed_eof = None;
-            self.execution.open_eof = None;
-            self.execution.results = 0;
+        if std::mem::take(&mut self.execution.reply.buffered_bytes_max) > 0 {
+            self.execution.reply.is_answering = false;
+            self.execution.reply.owed_eof = None;
+            self.execution.reply.open_eof = None;
+            self.execution.reply.results = 0;
             ctx.out.take_back(self.socket);
         } else {
             self.close_eof(ctx, None);
@@ -47,15 +47,15 @@ impl Pools {
         let limit = self.groups.get(&execution.hostgroup).map_or(0, |group| group.retry_buffer_bytes);
         let could_run_again = execution.is_read
             && matches!(execution.kind, CommandKind::Query | CommandKind::Execute)
-            && !execution.wants_cursor
-            && session.upload.is_none()
-            && session.detour.is_none()
+            && !execution.text.wants_cursor
+            && session.input.upload.is_none()
+            && session.stay.detour.is_none()
             && session.pins.is_empty();
         if limit == 0 || !could_run_again {
             return;
         }
         let socket = session.socket;
-        session.execution.buffered_bytes_max = limit;
+        session.execution.reply.buffered_bytes_max = limit;
         ctx.out.hold(socket);
     }
 }

@@ -46,12 +46,36 @@ pub(crate) struct Session {
     pub socket: SocketId,
     /// The connection id that the client knows.
     pub id: u32,
-    pub peer: Peer,
     /// Where the client came in, and so what it gets.
     pub listener: Arc<Listener>,
-    pub is_tls: bool,
+    pub client: Client,
     pub capabilities: Capabilities,
     pub phase: Phase,
+    pub input: Input,
+    pub account: Option<Arc<Account>>,
+    pub identity: usize,
+    pub tracked: Tracked,
+    pub place: Place,
+    pub times: Times,
+    pub lease: Option<ConnectionKey>,
+    /// The lease was taken for a read, on a server that takes no writes now.
+    pub is_pinned_to_reader: bool,
+    pub stay: Stay,
+    pub pins: PinBoard,
+    /// It leaves its server with what it has there, has left it, or can't: see `moving`.
+    pub moving: Option<Box<Moving>>,
+    /// What is being done for the client.
+    pub execution: Execution,
+    pub prepared: ClientStatements,
+    pub track: Option<Box<TrackPreferences>>,
+    pub diagnostics: Diagnostics,
+    pub transaction: Transaction,
+    pub writes: Writes,
+    pub farewell: Farewell,
+}
+
+/// What the client sends.
+pub(crate) struct Input {
     /// Bytes from the client that are not answered yet: the running command first.
     pub inbox: Vec<u8>,
     /// Bytes at the front of the inbox that belong to the running command; 0 when it is no longer needed.
@@ -61,10 +85,33 @@ pub(crate) struct Session {
     /// Bytes are still to come of a command that is over, and they can't be told from the next one: the session ends when
     /// they come.
     pub is_cut_short: bool,
+    /// The session has killed itself: it ends with its reply.
+    pub close_when_done: bool,
     /// A file for the server that the client is sending.
     pub infile: Option<Box<Infile>>,
-    pub account: Option<Arc<Account>>,
-    pub identity: usize,
+}
+
+/// What is known of the client since its login.
+pub(crate) struct Client {
+    pub peer: Peer,
+    pub is_tls: bool,
+    /// What the client calls itself (the connection attribute program_name), for the log.
+    pub program: Option<Box<str>>,
+    /// The collation of the login, to which COM_RESET_CONNECTION goes back.
+    pub login_collation: &'static Collation,
+    /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
+    /// (3.3) answers with a proof for the greeting's, whatever it is sent, and MariaDB's own servers send that one again.
+    pub scramble: Scramble,
+    /// How often a COM_CHANGE_USER was refused.
+    pub refused_changes: u8,
+    /// When the connection was made.
+    pub connected_at: Nanos,
+    /// A login of it has succeeded.
+    pub has_logged_in: bool,
+}
+
+/// The state in which its statements run, and how they are read in it.
+pub(crate) struct Tracked {
     pub state: Rc<State>,
     /// What it has begun with; none before a connection has told.
     pub defaults: Option<Rc<Defaults>>,
@@ -76,13 +123,10 @@ pub(crate) struct Session {
     pub is_text_certain: bool,
     /// It has set sql_mode itself.
     pub knows_sql_mode: bool,
-    /// What the client calls itself (the connection attribute program_name), for the log.
-    pub program: Option<Box<str>>,
-    /// The collation of the login, to which COM_RESET_CONNECTION goes back.
-    pub login_collation: &'static Collation,
-    /// What the client proves its passwords against, as long as it is connected. COM_CHANGE_USER has no other: libmariadb
-    /// (3.3) answers with a proof for the greeting's, whatever it is sent, and MariaDB's own servers send that one again.
-    pub scramble: Scramble,
+}
+
+/// Its place in statistics and query rules.
+pub(crate) struct Place {
     /// Its number in the statistics, once it was needed.
     pub caller: Option<KnownCaller>,
     /// Its place in the query rules, once it was needed.
@@ -91,31 +135,32 @@ pub(crate) struct Session {
     pub next_flag_in: u32,
     /// What was decided of the command that is about to be looked at anew.
     pub decided: Option<Box<Decision>>,
-    /// A timer looks at its running statement at this time; 0 for none.
-    pub watched_at: Nanos,
-    pub lease: Option<ConnectionKey>,
+}
+
+/// What binds it to servers, but for its pins.
+pub(crate) struct Stay {
     /// Another lease, which waits while one statement runs on this one.
     pub detour: Option<Box<Detour>>,
     /// The hostgroup of the lease, if sessions keep their connections there.
     pub stays_in: Option<u32>,
-    /// The lease was taken for a read, on a server that takes no writes now.
-    pub is_pinned_to_reader: bool,
-    pub pins: PinBoard,
-    /// It leaves its server with what it has there, has left it, or can't: see `moving`.
-    pub moving: Option<Box<Moving>>,
     /// It waits for a server of a cluster.
     pub held: Option<Held>,
-    /// What is being done for the client.
-    pub execution: Execution,
-    pub statements: HashMap<u32, ClientStatement>,
+}
+
+/// The statements that the client has prepared.
+pub(crate) struct ClientStatements {
+    pub all: HashMap<u32, ClientStatement>,
     /// Bytes that they take: their share of what all may have.
-    pub statement_bytes: usize,
-    pub next_statement_id: u32,
+    pub bytes: usize,
+    pub next_id: u32,
     /// The id that the last COM_STMT_PREPARE has given; 0 if it failed.
     pub last_prepared: u32,
     /// Long data that is kept for executions, bytes.
     pub long_data_bytes: usize,
-    pub track: Option<Box<TrackPreferences>>,
+}
+
+/// What the client may ask for of its last statements.
+pub(crate) struct Diagnostics {
     /// An idle connection that still knows diagnostics of this session.
     pub retained_on: Option<ConnectionKey>,
     pub retained: Retained,
@@ -135,34 +180,44 @@ pub(crate) struct Session {
     pub saved_warnings: Option<Box<SavedWarnings>>,
     /// The last error of a server's.
     pub last_error: Option<ServerError>,
+}
+
+/// Its transaction, or its next one.
+pub(crate) struct Transaction {
     pub is_autocommit: bool,
     /// The open transaction is read-only.
     pub is_read_only: bool,
     /// SET TRANSACTION READ ONLY, which no server knows of yet.
     pub is_next_read_only: bool,
+    /// When the open transaction began.
+    pub since: Nanos,
+}
+
+/// What it has to see of its own.
+pub(crate) struct Writes {
     /// When the last write of this session was answered (or broke off); 0 for never.
-    pub last_write_at: Nanos,
+    pub last_at: Nanos,
     /// When something of this session may last have been committed; 0 for never.
     pub last_commit_at: Nanos,
     /// The server that took the last write.
-    pub last_write_server: ServerIndex,
-    pub last_active_at: Nanos,
-    /// `wait_timeout` as it has set it itself, seconds; 0 if it has not.
-    pub own_wait_s: u64,
-    /// How often a COM_CHANGE_USER was refused.
-    pub refused_changes: u8,
-    /// When the connection was made.
-    pub connected_at: Nanos,
-    /// A login of it has succeeded.
-    pub has_logged_in: bool,
-    /// When the open transaction began.
-    pub transaction_since: Nanos,
+    pub last_server: ServerIndex,
+}
+
+/// What its client is still to be told.
+pub(crate) struct Farewell {
     /// An error that the server gave for the session's transaction while Weir asked something: the next command's.
     pub owed_error: Option<Box<(ServerError, Box<str>)>>,
     /// What it had on a lost connection is gone: its next command is told, and ends it.
     pub pending_error: Option<Box<PendingError>>,
-    /// The session has killed itself: it ends with its reply.
-    pub close_when_done: bool,
+}
+
+/// Since when, and how long, it is left alone.
+pub(crate) struct Times {
+    /// A timer looks at its running statement at this time; 0 for none.
+    pub watched_at: Nanos,
+    pub last_active_at: Nanos,
+    /// `wait_timeout` as it has set it itself, seconds; 0 if it has not.
+    pub own_wait_s: u64,
 }
 
 /// A longer one is none.
@@ -171,9 +226,9 @@ const GTID_BYTES_MAX: usize = 64;
 impl Session {
     /// The reply tells what the session has written last. In place, as every write does.
     pub(crate) fn take_last_gtid(&mut self, value: &[u8]) {
-        self.last_gtid.clear();
+        self.diagnostics.last_gtid.clear();
         if let Some(text) = std::str::from_utf8(value).ok().filter(|text| text.len() <= GTID_BYTES_MAX) {
-            self.last_gtid.push_str(text);
+            self.diagnostics.last_gtid.push_str(text);
         }
     }
 
@@ -187,7 +242,7 @@ impl Session {
 
     /// The client's name of itself; empty if it told none.
     pub(crate) fn program(&self) -> &str {
-        self.program.as_deref().unwrap_or_default()
+        self.client.program.as_deref().unwrap_or_default()
     }
 
     /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
@@ -210,8 +265,8 @@ impl Session {
 
     /// What lies between Weir and its client.
     pub(crate) fn channel(&self) -> Channel {
-        match self.peer {
-            _ if self.is_tls => Channel::Tls,
+        match self.client.peer {
+            _ if self.client.is_tls => Channel::Tls,
             Peer::Unix => Channel::Local,
             Peer::Tcp(_) => Channel::Plain,
         }
@@ -305,48 +360,18 @@ pub(crate) struct Execution {
     pub digest: Option<u64>,
     /// What the query rules and its hints say of it.
     pub decision: Decision,
-    /// How long it is still to be held before it starts.
-    pub held_for_ns: Nanos,
+    pub record: Record,
     /// Where it goes.
     pub hostgroup: u32,
     /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.
     pub served_by: u32,
     /// It is surely without effect: it may run twice, and on a reader.
     pub is_read: bool,
-    /// Times that it was started.
-    pub attempts: u32,
-    /// The server whose connection was lost last while it had it.
-    pub lost_on: Option<ServerIndex>,
-    pub lost_at: Nanos,
-    /// How many failures of servers have taken its answer from it: see `retry`.
-    pub failures: u32,
+    pub tries: Tries,
     /// SET TRANSACTION READ ONLY was sent in front of it, which Weir had answered itself.
     pub has_announced: bool,
-    /// When Weir had it from the client; 0 before a session's first.
-    pub begun_at: Nanos,
-    pub started_at: Nanos,
-    /// The server has answered with an error that is not for the client as it is.
-    pub refusal: Option<Refusal>,
-    /// Sequence id of the server's error, in whose place another one may stand.
-    pub refused_at: u8,
-    /// It has gone out to the server that has it now.
-    pub is_sent: bool,
-    /// How often it has gone out to any.
-    pub times_sent: u32,
-    /// Something of the reply has reached the client's buffer.
-    pub is_answering: bool,
-    /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
-    pub buffered_bytes_max: u32,
-    /// The query attributes that the client has sent with its text, if there were any: see `query_attributes`.
-    pub attributes: Option<Box<[u8]>>,
-    /// They, or the sign that there are none, were taken out of the command in the inbox.
-    pub is_bare: bool,
-    /// The text that goes out instead of the client's.
-    pub rewritten: Option<Vec<u8>>,
-    /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.
-    pub prepared: Option<Rc<Prepared>>,
-    /// The client's id of it.
-    pub statement_id: u32,
+    pub reply: Reply,
+    pub text: Text,
     /// Only this server can answer it.
     pub only_server: Option<ServerIndex>,
     /// A reader could not take on the session's state: stay with the writer.
@@ -355,16 +380,74 @@ pub(crate) struct Execution {
     pub may_have_written: bool,
     /// How its reply ended.
     pub ending: Ending,
+    pub kill: Struck,
+    /// It begins a read-only transaction, which a reader may have.
+    pub begins_read_only: bool,
+    /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
+    pub needs_no_conditions: bool,
+    /// They have been ended on the connection that it has now.
+    pub has_ended_conditions: bool,
+    /// What a `SET session_track_...` has come to.
+    pub tracking: Option<Box<Tracking>>,
+}
+
+/// What the client has sent, and what goes out in its place.
+#[derive(Default)]
+pub(crate) struct Text {
+    /// The command's code, until it is over; 0 for none.
+    pub code: u8,
+    /// The client's id of it.
+    pub statement_id: u32,
+    /// The prepared statement of an EXECUTE, or the one that a PREPARE makes.
+    pub prepared: Option<Rc<Prepared>>,
+    /// The query attributes that the client has sent with its text, if there were any: see `query_attributes`.
+    pub attributes: Option<Box<[u8]>>,
+    /// They, or the sign that there are none, were taken out of the command in the inbox.
+    pub is_bare: bool,
+    /// The text that goes out instead of the client's.
+    pub rewritten: Option<Vec<u8>>,
+    /// Sequence id of the reply to the login that this belongs to.
+    pub login_sequence: u8,
+    /// An execution that asks for a cursor.
+    pub wants_cursor: bool,
+}
+
+/// How often a statement was started and sent, and what has become of that.
+#[derive(Default)]
+pub(crate) struct Tries {
+    /// Times that it was started.
+    pub attempts: u32,
+    /// The server whose connection was lost last while it had it.
+    pub lost_on: Option<ServerIndex>,
+    pub lost_at: Nanos,
+    /// How many failures of servers have taken its answer from it: see `retry`.
+    pub failures: u32,
+    /// How often it has gone out to any.
+    pub times_sent: u32,
+    /// It has gone out to the server that has it now.
+    pub is_sent: bool,
+    /// It is being prepared on the connection where it is to run.
+    pub is_being_prepared: bool,
+    /// Since when it has been kept back on its connection, 0 if it has not: see `write_lease`.
+    pub kept_back_since: Nanos,
+    pub started_at: Nanos,
+}
+
+/// What has come of the reply.
+#[derive(Default)]
+pub(crate) struct Reply {
+    /// The server has answered with an error that is not for the client as it is.
+    pub refusal: Option<Refusal>,
+    /// Sequence id of the server's error, in whose place another one may stand.
+    pub refused_at: u8,
+    /// Something of the reply has reached the client's buffer.
+    pub is_answering: bool,
+    /// What has reached it is not sent before the reply is complete, up to so many bytes; 0: it is sent at once.
+    pub buffered_bytes_max: u32,
     /// The reply reported character set variables, of which the server tells only a part.
     pub charset_reported: bool,
     /// What its replies have reported of the session's state.
     pub reported: Reported,
-    /// It has been killed for running too long.
-    pub deadline_passed: bool,
-    /// It begins a read-only transaction, which a reader may have.
-    pub begins_read_only: bool,
-    /// An execution that asks for a cursor.
-    pub wants_cursor: bool,
     /// The server has opened one.
     pub has_cursor: bool,
     /// The cursor has no more rows.
@@ -379,34 +462,36 @@ pub(crate) struct Execution {
     pub several: Several,
     pub words: Option<Words>,
     pub results_of_text: Option<Results>,
-    /// Sequence id of the reply to the login that this belongs to.
-    pub login_sequence: u8,
     /// One of its results told of warnings.
     pub has_warned: bool,
-    /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
-    pub needs_no_conditions: bool,
-    /// They have been ended on the connection that it has now.
-    pub has_ended_conditions: bool,
-    /// Since when it has been kept back on its connection: see `write_lease`.
-    pub kept_back_since: Option<Nanos>,
+    /// Rows in it.
+    pub rows_sent: u64,
+    /// When the server's reply was complete; 0 for not yet.
+    pub answered_at: Nanos,
+}
+
+/// Who has ended it, or tried to.
+#[derive(Default)]
+pub(crate) struct Struck {
+    /// It has been killed for running too long.
+    pub deadline_passed: bool,
     /// A KILL QUERY that means itself.
     pub is_interrupted: bool,
     /// It was killed before it had gone out.
     pub is_killed_unsent: bool,
-    /// It is being prepared on the connection where it is to run.
-    pub is_being_prepared: bool,
-    /// The command's code, until it is over; 0 for none.
-    pub code: u8,
+}
+
+/// For statistics and logs.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// How long it is still to be held before it starts.
+    pub held_for_ns: Nanos,
+    /// When Weir had it from the client; 0 before a session's first.
+    pub begun_at: Nanos,
     /// The error that Weir itself has answered with; 0 for none.
     pub own_errno: u16,
     /// It is in the statistics.
     pub is_counted: bool,
-    /// When the server's reply was complete; 0 for not yet.
-    pub answered_at: Nanos,
-    /// Rows in it.
-    pub rows_sent: u64,
-    /// What a `SET session_track_...` has come to.
-    pub tracking: Option<Box<Tracking>>,
     /// For the logs.
     pub logged: Option<Box<LoggedStatement>>,
 }
@@ -414,7 +499,7 @@ pub(crate) struct Execution {
 impl Execution {
     /// Whether a server is busy with it, so that it has a time limit.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.is_sent || self.is_being_prepared
+        self.tries.is_sent || self.tries.is_being_prepared
     }
 
     /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is; its

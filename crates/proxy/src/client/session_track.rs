@@ -74,10 +74,11 @@ pub(crate) fn plain_set(text: &[u8], statement: &Statement, dialect: Dialect) ->
 impl Work<'_> {
     /// An answer is complete. True if the command is over.
     pub(crate) fn tracked(&mut self, key: ConnectionKey) -> bool {
-        self.session.apply_effects(self.pools.connections[key].greeted.is_mariadb);
+        self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
         // It was a query, which says nothing of the session's own.
-        self.pools.connections[key].found_rows = None;
-        (self.pools.connections[key].row_count, self.pools.connections[key].has_conditions) = (None, true);
+        self.pools.connections[key].known.found_rows = None;
+        (self.pools.connections[key].known.row_count, self.pools.connections[key].known.has_conditions) =
+            (None, true);
         let capabilities = BACKEND_CAPABILITIES | self.pools.connections[key].capabilities;
         let encoding = self.pools.connections[key].results_on();
         let session = &mut *self.session;
@@ -89,8 +90,8 @@ impl Work<'_> {
                 for row in packets(&answer).skip(tracking.columns) {
                     let name = TextRow::new(row).next().and_then(Result::ok).flatten().unwrap_or_default();
                     let name = String::from_utf8_lossy(&word(name)).to_ascii_lowercase();
-                    if asked.contains(&name) && self.ctx.variable_names.len() < NAMES_MAX {
-                        self.ctx.variable_names.insert(name.into());
+                    if asked.contains(&name) && self.ctx.learnt.variable_names.len() < NAMES_MAX {
+                        self.ctx.learnt.variable_names.insert(name.into());
                     }
                 }
             }
@@ -108,13 +109,18 @@ impl Work<'_> {
     /// A statement that sets such variables is executed: that is a query with its text.
     pub(crate) fn execute_session_track(&mut self, id: u32) -> bool {
         let session = &*self.session;
-        let payload = session.inbox.get(HEADER_LEN..session.command_bytes).unwrap_or_default();
-        let text = session.statements.get(&id).and_then(|statement| {
-            crate::client::parameters::as_text(statement, payload, session.capabilities, session.dialect)
+        let payload = session.input.inbox.get(HEADER_LEN..session.input.command_bytes).unwrap_or_default();
+        let text = session.prepared.all.get(&id).and_then(|statement| {
+            crate::client::parameters::as_text(
+                statement,
+                payload,
+                session.capabilities,
+                session.tracked.dialect,
+            )
         });
         self.pools.drop_long_data(self.ctx, self.session, id);
-        let Some(text) = text.filter(|_| self.session.upload.is_none()) else {
-            if self.session.upload.is_some() {
+        let Some(text) = text.filter(|_| self.session.input.upload.is_none()) else {
+            if self.session.input.upload.is_some() {
                 self.fail_session(error::UNKNOWN_ERROR, PLAIN_ONLY);
                 return false;
             }
@@ -221,7 +227,7 @@ impl ServerConnection {
         let err = ErrPacket::parse(payload).map_err(|_| BrokenReply::Malformed)?;
         let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
         session.execution.ending = Ending::Err(err.code);
-        session.last_error = Some(ServerError { code: err.code, sqlstate });
+        session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
         if let Some(buffer) = ctx.out.buffer(session.socket) {
             frame::packet(buffer, &mut 1, |out| err.write(out));
         }
@@ -239,7 +245,7 @@ impl Pools {
     /// Begins a COM_QUERY that sets such variables.
     pub(crate) fn set_session_track(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
         let text = session.command_text();
-        let Some(parts) = plain_set(text, &session.execution.statement, session.dialect) else {
+        let Some(parts) = plain_set(text, &session.execution.statement, session.tracked.dialect) else {
             self.refuse(ctx, session, PLAIN_ONLY);
             return Outcome::Answered;
         };
@@ -257,7 +263,7 @@ impl Pools {
             tracking.items.push(Item {
                 name: part.name.clone(),
                 expression: expression.to_vec(),
-                value: Given::of_literal(expression, session.dialect),
+                value: Given::of_literal(expression, session.tracked.dialect),
             });
         }
         // What such code may have set at the server would pass for the session's later.
@@ -293,11 +299,11 @@ impl Pools {
         };
         let Some(question) = question else { return self.track_done(ctx, session) };
         let question = self.substituted(ctx, session, &question, false).unwrap_or(question);
-        session.execution.statement = weir_sql::scan(&question, session.dialect);
+        session.execution.statement = weir_sql::scan(&question, session.tracked.dialect);
         session.execution.kind = CommandKind::Track;
         session.execution.is_read = false;
-        session.execution.is_sent = false;
-        session.execution.rewritten = Some(question);
+        session.execution.tries.is_sent = false;
+        session.execution.text.rewritten = Some(question);
         Outcome::Run
     }
 
@@ -312,7 +318,7 @@ impl Pools {
             for name in TrackPreferences::questionable(list).take(NAMES_MAX) {
                 // MySQL keeps unknown names, and minds variables that are there twice.
                 let matters = self.speaks_mariadb(ctx, session) || !seen.insert(name.clone());
-                if matters && !ctx.variable_names.contains(&*name) {
+                if matters && !ctx.learnt.variable_names.contains(&*name) {
                     names.insert(name);
                 }
             }
@@ -336,7 +342,7 @@ impl Pools {
             self.reply_error(ctx, session, NOT_IN_TRANSACTION, &message);
             return Outcome::Answered;
         }
-        let is_variable = |name: &str| ctx.variable_names.contains(name);
+        let is_variable = |name: &str| ctx.learnt.variable_names.contains(name);
         let assigned = tracking.items.iter().try_for_each(|item| match &item.value {
             Some(value) => preferences.assign(&item.name, value, is_variable),
             None => Err(BadTrackValue::WrongType(item.name.clone())),
@@ -357,16 +363,16 @@ impl Pools {
             tracking.rest.take().map(|rest| self.substituted(ctx, session, &rest, false).unwrap_or(rest));
         let before = session.track.replace(Box::new(preferences));
         let Some(rest) = rest else {
-            session.row_count = 0;
+            session.diagnostics.row_count = 0;
             session.reply_ok_with(ctx, &tracks);
             return Outcome::Answered;
         };
         tracking.before = Some(before);
         session.execution.tracking = Some(tracking);
         session.execution.kind = CommandKind::Query;
-        session.execution.statement = weir_sql::scan(&rest, session.dialect);
-        session.execution.is_sent = false;
-        session.execution.rewritten = Some(rest);
+        session.execution.statement = weir_sql::scan(&rest, session.tracked.dialect);
+        session.execution.tries.is_sent = false;
+        session.execution.text.rewritten = Some(rest);
         Outcome::Run
     }
 
@@ -395,7 +401,7 @@ impl Pools {
         match control {
             Control::Err => {
                 if let Some(refusal) = self.refusal(ctx, session, key, payload) {
-                    session.execution.refusal = Some(refusal);
+                    session.execution.reply.refusal = Some(refusal);
                     return Ok(());
                 }
                 self.connections[key].track_refused(ctx, session, payload)

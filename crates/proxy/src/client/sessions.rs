@@ -65,14 +65,14 @@ impl Sessions {
 
     /// There are other rules: nobody knows their place in them any more.
     pub(crate) fn forget_scopes(&mut self) {
-        self.iter_mut().for_each(|(_, session)| session.scope = None);
+        self.iter_mut().for_each(|(_, session)| session.place.scope = None);
     }
 
     /// Digests are made otherwise: those that are known do not count any more.
     pub(crate) fn forget_digests(&mut self) {
         for (_, session) in self.iter_mut() {
-            session.caller = None;
-            for statement in session.statements.values() {
+            session.place.caller = None;
+            for statement in session.prepared.all.values() {
                 statement.prepared.digest.set(None);
             }
         }

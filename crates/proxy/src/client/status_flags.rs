@@ -14,14 +14,14 @@ impl Session {
         let was_open = self.pins.pins().contains(Pins::TRANSACTION)
             && !matches!(self.execution.statement.kind, Kind::Commit | Kind::Rollback);
         if !was_open {
-            self.transaction_since = now;
+            self.transaction.since = now;
         }
-        self.is_autocommit = status.contains(StatusFlags::AUTOCOMMIT);
-        self.is_read_only = status.contains(StatusFlags::IN_TRANS_READONLY);
+        self.transaction.is_autocommit = status.contains(StatusFlags::AUTOCOMMIT);
+        self.transaction.is_read_only = status.contains(StatusFlags::IN_TRANS_READONLY);
         let had_transaction = self.pins.pins().contains(Pins::TRANSACTION);
         let has_transaction = status.contains(StatusFlags::IN_TRANS);
         self.pins.set(Pins::TRANSACTION, has_transaction);
-        if !has_transaction && (had_transaction || self.is_autocommit) {
+        if !has_transaction && (had_transaction || self.transaction.is_autocommit) {
             self.pins.remove(Pins::SAVEPOINT);
         }
     }
@@ -30,14 +30,14 @@ impl Session {
     /// NO_BACKSLASH_ESCAPES for gone would escape strings so that they end early.
     pub(crate) fn status(&self) -> StatusFlags {
         let flags = [
-            (StatusFlags::AUTOCOMMIT, self.is_autocommit),
+            (StatusFlags::AUTOCOMMIT, self.transaction.is_autocommit),
             (StatusFlags::IN_TRANS, self.all_pins().contains(Pins::TRANSACTION)),
             (
                 StatusFlags::IN_TRANS_READONLY,
-                self.is_read_only || self.flags_aside().contains(StatusFlags::IN_TRANS_READONLY),
+                self.transaction.is_read_only || self.flags_aside().contains(StatusFlags::IN_TRANS_READONLY),
             ),
-            (StatusFlags::NO_BACKSLASH_ESCAPES, self.dialect.no_backslash_escapes),
-            (StatusFlags::ANSI_QUOTES, self.dialect.ansi_quotes),
+            (StatusFlags::NO_BACKSLASH_ESCAPES, self.tracked.dialect.no_backslash_escapes),
+            (StatusFlags::ANSI_QUOTES, self.tracked.dialect.ansi_quotes),
         ];
         flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).collect()
     }

@@ -22,7 +22,7 @@ impl Work<'_> {
             self.fail_session(error::NET_PACKET_TOO_LARGE, &message);
             return false;
         }
-        let Some(code) = session.inbox.get(HEADER_LEN) else { return false };
+        let Some(code) = session.input.inbox.get(HEADER_LEN) else { return false };
         let may_be_long = matches!(
             Command::parse(*code),
             Some(Command::Query | Command::StmtExecute | Command::StmtSendLongData)
@@ -32,13 +32,13 @@ impl Work<'_> {
             self.fail_session(error::NET_PACKET_TOO_LARGE, "Got a packet too long for its command");
             return false;
         }
-        if may_be_long && session.inbox.len() < COMMAND_BYTES_KEPT {
+        if may_be_long && session.input.inbox.len() < COMMAND_BYTES_KEPT {
             return false;
         }
-        let here = session.inbox.len() - HEADER_LEN;
+        let here = session.input.inbox.len() - HEADER_LEN;
         let taken = here.min(header.len);
-        session.command_bytes = HEADER_LEN + taken;
-        session.upload = Some(Box::new(Upload {
+        session.input.command_bytes = HEADER_LEN + taken;
+        session.input.upload = Some(Box::new(Upload {
             packet_left: header.len - taken,
             continues: header.is_continued(),
             is_flowing: false,
@@ -48,11 +48,11 @@ impl Work<'_> {
             sent_sequence: 0,
             total_bytes: header.len,
         }));
-        session.last_active_at = self.ctx.now;
+        session.times.last_active_at = self.ctx.now;
         if is_prepare {
             // A text to prepare has to be kept: connections that lack it get it again.
             session.execution.reset(self.ctx.now);
-            session.last_prepared = 0;
+            session.prepared.last_prepared = 0;
             let message = format!(
                 "Got a packet bigger than {COMMAND_BYTES_KEPT} bytes, which a text to prepare may not be"
             );
@@ -69,13 +69,13 @@ impl Work<'_> {
     pub(crate) fn start_flow(&mut self) {
         self.session.note_long_text(self.ctx);
         let session = &mut *self.session;
-        let Some(upload) = &mut session.upload else { return };
+        let Some(upload) = &mut session.input.upload else { return };
         upload.is_flowing = !upload.is_complete();
         // From here on nothing of the command is kept: it can't be sent again.
         session.execution.is_read = false;
-        let rest = session.inbox.split_off(session.command_bytes.min(session.inbox.len()));
-        session.inbox = Vec::new();
-        session.command_bytes = 0;
+        let rest = session.input.inbox.split_off(session.input.command_bytes.min(session.input.inbox.len()));
+        session.input.inbox = Vec::new();
+        session.input.command_bytes = 0;
         let socket = session.socket;
         self.ctx.out.pause(socket, false);
         if !rest.is_empty() {
@@ -88,19 +88,19 @@ impl Work<'_> {
     pub(crate) fn skips_rest(&mut self) -> bool {
         let limit = self.ctx.snapshot.variables.max_allowed_packet as usize;
         let session = &mut *self.session;
-        let skipped = match &mut session.upload {
-            _ if session.is_cut_short => Err(Refused),
+        let skipped = match &mut session.input.upload {
+            _ if session.input.is_cut_short => Err(Refused),
             None => return true,
-            Some(upload) => upload.skip(&session.inbox, limit),
+            Some(upload) => upload.skip(&session.input.inbox, limit),
         };
         let Ok(count) = skipped else {
             self.close_session();
             return false;
         };
-        session.inbox.drain(..count);
-        let is_complete = session.upload.as_deref().is_none_or(Upload::is_complete);
+        session.input.inbox.drain(..count);
+        let is_complete = session.input.upload.as_deref().is_none_or(Upload::is_complete);
         if is_complete {
-            session.upload = None;
+            session.input.upload = None;
         }
         is_complete
     }
@@ -113,16 +113,16 @@ impl Work<'_> {
             return;
         }
         let session = &mut *self.session;
-        let Some(upload) = &mut session.upload else { return };
+        let Some(upload) = &mut session.input.upload else { return };
         // A header may come in pieces: it waits in the inbox.
-        session.inbox.extend_from_slice(bytes);
+        session.input.inbox.extend_from_slice(bytes);
         let connection = self.pools.connections[lease].socket;
         let passed = match self.ctx.out.buffer(connection) {
-            Some(buffer) => upload.pass(&session.inbox, buffer, limit),
-            None => Ok(session.inbox.len()),
+            Some(buffer) => upload.pass(&session.input.inbox, buffer, limit),
+            None => Ok(session.input.inbox.len()),
         };
         self.pools.connections[lease].command_continued(upload.sent_sequence, upload.sequence);
-        session.inbox.drain(..*passed.as_ref().unwrap_or(&0));
+        session.input.inbox.drain(..*passed.as_ref().unwrap_or(&0));
         let is_complete = upload.is_complete();
         let socket = session.socket;
         if passed.is_err() {
@@ -227,12 +227,12 @@ impl Upload {
 impl Session {
     /// The command is over. What is still to come of it, or of its file, must never be taken for the next command.
     pub(crate) fn leave_upload(&mut self) {
-        self.is_cut_short |= self.infile.take().is_some();
-        self.upload = self.upload.take().filter(|upload| !upload.is_complete());
-        let Some(upload) = &self.upload else { return };
+        self.input.is_cut_short |= self.input.infile.take().is_some();
+        self.input.upload = self.input.upload.take().filter(|upload| !upload.is_complete());
+        let Some(upload) = &self.input.upload else { return };
         // The server has a part; or the client waits for an answer behind its last packet, whose number is not known yet.
         let is_answered = self.execution.kind != CommandKind::LongData;
-        self.is_cut_short |= upload.is_flowing || (upload.continues && is_answered);
+        self.input.is_cut_short |= upload.is_flowing || (upload.continues && is_answered);
     }
 }
 

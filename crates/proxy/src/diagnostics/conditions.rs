@@ -115,9 +115,9 @@ pub(crate) struct ResultText {
 impl Session {
     /// How a server would send it text.
     pub(crate) fn result_text(&self, is_mariadb: bool) -> ResultText {
-        let name = self.state.variable("character_set_results").unwrap_or("utf8mb4");
+        let name = self.tracked.state.variable("character_set_results").unwrap_or("utf8mb4");
         let server = if is_mariadb { Server::MariaDb } else { Server::MySql };
-        let of_connection = self.state.variable("collation_connection").unwrap_or_default();
+        let of_connection = self.tracked.state.variable("collation_connection").unwrap_or_default();
         let collation = match name {
             "" => charset::UTF8MB3_GENERAL_CI,
             // A collation that was named in SET NAMES is that of results, too.
@@ -132,7 +132,7 @@ impl Session {
     /// The message of an error, in its character set. Where that writes ASCII in several bytes servers (MariaDB 10.11,
     /// MySQL 9.7) send no message, or its first letter: there it stays readable.
     pub(crate) fn message_to<'m>(&self, message: &'m str) -> Cow<'m, [u8]> {
-        let encoding = self.state.variable("character_set_results").and_then(Encoding::of);
+        let encoding = self.tracked.state.variable("character_set_results").and_then(Encoding::of);
         match encoding.filter(|encoding| !encoding.is_wide() && *encoding != Encoding::Utf8) {
             Some(encoding) => encoding.encode_all(message).into(),
             None => message.as_bytes().into(),

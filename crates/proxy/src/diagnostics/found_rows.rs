@@ -49,15 +49,15 @@ impl Work<'_> {
     /// The query in front was refused: the number is not known behind the statement. Inside a transaction the error is
     /// the transaction's, and then it is the statement's, which has not been sent.
     pub(crate) fn found_rows_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
-        self.pools.connections[key].found_rows = None;
-        if self.session.execution.is_sent {
+        self.pools.connections[key].known.found_rows = None;
+        if self.session.execution.tries.is_sent {
             return;
         }
         if error.code == LOCK_DEADLOCK.code {
             return self.pools.refused_in_front(self.ctx, self.session, key, error, text);
         }
         // Else it would be sent again.
-        self.session.found_rows = None;
+        self.session.diagnostics.found_rows = None;
     }
 }
 
@@ -161,7 +161,7 @@ impl Pools {
     /// What the session's statement, which has succeeded, has made of the number. `rows`: of the last result.
     pub(crate) fn counted(&self, ctx: &Context, session: &Session, rows: Option<u64>) -> Counted {
         let statement = session.execution.statement;
-        if session.execution.has_cursor {
+        if session.execution.reply.has_cursor {
             // Rows that are not sent.
             return Counted::Hidden;
         }
@@ -243,34 +243,38 @@ impl Pools {
             Counted::Not => return,
             Counted::Rows(rows) => {
                 self.drop_outdated(session, Retained::FOUND_ROWS);
-                session.found_rows = Some(rows);
-                self.connections[key].found_rows = Some(rows);
+                session.diagnostics.found_rows = Some(rows);
+                self.connections[key].known.found_rows = Some(rows);
                 return;
             }
             Counted::Hidden => self.retain_anew(session, Retained::FOUND_ROWS),
             Counted::Unsure | Counted::Incidental if !self.has_own_found_rows(session, key) => {
                 self.drop_outdated(session, Retained::FOUND_ROWS);
-                session.found_rows = None;
+                session.diagnostics.found_rows = None;
             }
             Counted::Unsure => self.retain_anew(session, Retained::FOUND_ROWS),
             Counted::Incidental => self.retain_anew(session, Retained::FOUND_ROWS | Retained::UNASKED),
         }
-        self.connections[key].found_rows = None;
+        self.connections[key].known.found_rows = None;
     }
 
     /// Whether FOUND_ROWS() on this lease is the session's.
     pub(crate) fn has_own_found_rows(&self, session: &Session, key: ConnectionKey) -> bool {
-        if session.retained.contains(Retained::FOUND_ROWS) {
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
             // Unless another connection knows it.
             let is_elsewhere =
-                session.retained_on.filter(|retained_on| *retained_on != key).is_some_and(|retained_on| {
-                    self.connections[retained_on]
-                        .retained_for
-                        .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
-                });
+                session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
+                    |retained_on| {
+                        self.connections[retained_on]
+                            .traces
+                            .retained_for
+                            .is_some_and(|mark| mark.what.contains(Retained::FOUND_ROWS))
+                    },
+                );
             return !is_elsewhere;
         }
-        session.found_rows.is_some() && session.found_rows == self.connections[key].found_rows
+        session.diagnostics.found_rows.is_some()
+            && session.diagnostics.found_rows == self.connections[key].known.found_rows
     }
 
     /// Whether the session's statement must find the session's number on its connection.
@@ -298,18 +302,20 @@ impl Pools {
         session: &Session,
         key: ConnectionKey,
     ) -> bool {
-        let Some(rows) = session.found_rows.filter(|rows| *rows <= ROWS_MAX) else { return false };
+        let Some(rows) = session.diagnostics.found_rows.filter(|rows| *rows <= ROWS_MAX) else {
+            return false;
+        };
         if self.has_own_found_rows(session, key) || !self.needs_found_rows(ctx, session) {
             return false;
         }
-        let knows_warnings = session.retained.contains(Retained::WARNINGS);
-        if knows_warnings && (rows > 1 || !self.connections[key].greeted.is_mariadb) {
+        let knows_warnings = session.diagnostics.retained.contains(Retained::WARNINGS);
+        if knows_warnings && (rows > 1 || !self.connections[key].access.greeted.is_mariadb) {
             // They would be gone.
             return false;
         }
         let waits = !session.pins.is_empty();
         self.connections[key].send_query(ctx, query_of(rows).as_bytes());
-        self.connections[key].found_rows = Some(rows);
+        self.connections[key].known.found_rows = Some(rows);
         self.connections[key].expect(ctx, Expected::FoundRows);
         waits
     }

@@ -36,8 +36,8 @@ impl Work<'_> {
         if session.execution.statement.multi {
             return None;
         }
-        let request = weir_sql::diagnostics_request(self.session.command_text(), session.dialect);
-        if session.retained.contains(Retained::WARNINGS) {
+        let request = weir_sql::diagnostics_request(self.session.command_text(), session.tracked.dialect);
+        if session.diagnostics.retained.contains(Retained::WARNINGS) {
             let counts = request.filter(|request| request.condition.is_none())?;
             return self.count_on_connection(&counts);
         }
@@ -67,7 +67,7 @@ impl Work<'_> {
             self.pools.diagnostics_values(self.ctx, self.session, &request, &rows.len().to_string(), row);
         Some(match values {
             Ok(text) => {
-                self.session.execution.rewritten = Some(text);
+                self.session.execution.text.rewritten = Some(text);
                 Outcome::Run
             }
             Err(why) => self.pools.refuse_diagnostics(self.ctx, self.session, why),
@@ -82,19 +82,19 @@ impl Work<'_> {
                 .pools
                 .diagnostics_values(self.ctx, self.session, counts, CONDITIONS_OF_MARIADB, None)
                 .ok()?;
-            self.session.execution.rewritten = Some(set);
+            self.session.execution.text.rewritten = Some(set);
             return Some(Outcome::Run);
         }
         // A SET would forget the conditions, so these are fetched, from the lease too.
         let session = &*self.session;
-        let (lease, retained_on, socket) = (session.lease, session.retained_on, session.socket);
+        let (lease, retained_on, socket) = (session.lease, session.diagnostics.retained_on, session.socket);
         if let Some(lease) = lease {
-            self.pools.connections[lease].retained_for =
+            self.pools.connections[lease].traces.retained_for =
                 Some(RetainedFor { session: self.session.key, socket, what: Retained::WARNINGS });
         }
         self.pools.fetch_retained(self.ctx, self.session, lease.or(retained_on)?);
         if lease.is_some() {
-            self.session.retained_on = retained_on;
+            self.session.diagnostics.retained_on = retained_on;
         }
         self.session.begin_again(self.ctx);
         Some(Outcome::Asked)
@@ -104,7 +104,7 @@ impl Work<'_> {
 impl Session {
     /// The state of a saved condition, where it is sure.
     fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
-        match self.last_error {
+        match self.diagnostics.last_error {
             Some(error) if condition.is_error() && error.code == condition.code => Some(error.sqlstate),
             _ => sqlstate::of(condition.code, is_mariadb),
         }
@@ -112,7 +112,7 @@ impl Session {
 
     /// There were warnings, and nobody knows them any more.
     pub(crate) fn has_lost_warnings(&self) -> bool {
-        self.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
+        self.diagnostics.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
     }
 }
 
@@ -146,7 +146,9 @@ impl Pools {
             let condition = || condition.as_ref().ok_or("the saved diagnostics can't be read");
             match field {
                 DiagnosticsField::Number => set.extend_from_slice(number.as_bytes()),
-                DiagnosticsField::RowCount => set.extend_from_slice(session.row_count.to_string().as_bytes()),
+                DiagnosticsField::RowCount => {
+                    set.extend_from_slice(session.diagnostics.row_count.to_string().as_bytes())
+                }
                 DiagnosticsField::MysqlErrno => {
                     set.extend_from_slice(condition()?.code.to_string().as_bytes());
                 }
@@ -169,8 +171,8 @@ impl Pools {
     /// The servers answer with an OK, set nothing, and add an error to the conditions.
     fn no_such_condition(&self, ctx: &mut Context, session: &mut Session) -> Outcome {
         let is_mariadb = self.speaks_mariadb(ctx, session);
-        session.row_count = -1;
-        let saved = session.saved_warnings.get_or_insert_with(|| {
+        session.diagnostics.row_count = -1;
+        let saved = session.diagnostics.saved_warnings.get_or_insert_with(|| {
             let mut no_columns = Vec::new();
             frame::packet(&mut no_columns, &mut 0, |out| out.push(0));
             Box::new(SavedWarnings { packets: no_columns, encoding: Some(Encoding::Utf8) })

@@ -35,7 +35,10 @@ impl Session {
     /// The rows of a query that uses no table, after which FOUND_ROWS() is the session's; or, where the statement does not
     /// ask for that too, can be made so later.
     fn rows_of_a_query(&self) -> Option<u64> {
-        let rows = self.found_rows.filter(|_| !self.retained.contains(Retained::FOUND_ROWS))?;
+        let rows = self
+            .diagnostics
+            .found_rows
+            .filter(|_| !self.diagnostics.retained.contains(Retained::FOUND_ROWS))?;
         match self.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
             true => (rows <= 1).then_some(rows),
             false => Some(rows.min(1)),
@@ -61,18 +64,22 @@ impl ServerConnection {
     /// Whether the session's statement may ask for ROW_COUNT() where no number can be put in its place, and the
     /// connection has another one, which a statement in front can change.
     pub(crate) fn needs_row_count(&self, session: &Session) -> bool {
-        let known = self.row_count;
+        let known = self.known.row_count;
         let asks = session.runs_code() || session.executes_with(Uses::ROW_COUNT);
-        let is_near = session.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
-        asks && known != Some(session.row_count) && known != Some(session.row_count.min(0)) && !is_near
+        let is_near =
+            session.diagnostics.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
+        asks && known != Some(session.diagnostics.row_count)
+            && known != Some(session.diagnostics.row_count.min(0))
+            && !is_near
     }
 
     /// Whether the session's statement is one that was prepared and asks for a ROW_COUNT() that the connection has not, and
     /// that nothing in front can make.
     pub(crate) fn asks_for_lost_row_count(&self, session: &Session) -> bool {
         session.executes_with(Uses::ROW_COUNT)
-            && self.row_count != Some(session.row_count)
-            && (session.row_count > 0 || session.row_count < 0 && session.rows_of_a_query().is_none())
+            && self.known.row_count != Some(session.diagnostics.row_count)
+            && (session.diagnostics.row_count > 0
+                || session.diagnostics.row_count < 0 && session.rows_of_a_query().is_none())
     }
 
     /// A statement that may ask for ROW_COUNT() gets one in front that makes it the session's, or 0 where that is a
@@ -85,10 +92,10 @@ impl ServerConnection {
         }
         let waits = !session.pins.is_empty();
         // A query makes it -1, and has a number of rows itself.
-        match session.rows_of_a_query().filter(|_| session.row_count < 0) {
+        match session.rows_of_a_query().filter(|_| session.diagnostics.row_count < 0) {
             Some(rows) => {
                 self.send_query(ctx, query_of(rows).as_bytes());
-                self.found_rows = Some(rows);
+                self.known.found_rows = Some(rows);
                 self.expect(ctx, Expected::FoundRows);
             }
             None => {
@@ -114,14 +121,14 @@ impl Pools {
         }
         session.execution.has_ended_conditions = true;
         self.connections[key].send_query(ctx, END_CONDITIONS);
-        self.connections[key].has_conditions = false;
+        self.connections[key].known.has_conditions = false;
         self.connections[key].expect(ctx, Expected::Sync(None));
         true
     }
 
     /// Whether the session's statement may show conditions, and those on its connection are not the session's.
     pub(crate) fn needs_no_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
-        self.connections[key].has_conditions
+        self.connections[key].known.has_conditions
             && !session.execution.has_ended_conditions
             && (session.execution.needs_no_conditions || session.may_show_conditions())
             && !self.has_own_conditions(session, key)
@@ -130,11 +137,14 @@ impl Pools {
     /// Whether the conditions on this lease are those of the session's last statement.
     pub(crate) fn has_own_conditions(&self, session: &Session, key: ConnectionKey) -> bool {
         let is_elsewhere =
-            session.retained_on.filter(|retained_on| *retained_on != key).is_some_and(|retained_on| {
-                self.connections[retained_on]
-                    .retained_for
-                    .is_some_and(|mark| mark.what.contains(Retained::WARNINGS))
-            });
-        session.retained.contains(Retained::WARNINGS) && !is_elsewhere
+            session.diagnostics.retained_on.filter(|retained_on| *retained_on != key).is_some_and(
+                |retained_on| {
+                    self.connections[retained_on]
+                        .traces
+                        .retained_for
+                        .is_some_and(|mark| mark.what.contains(Retained::WARNINGS))
+                },
+            );
+        session.diagnostics.retained.contains(Retained::WARNINGS) && !is_elsewhere
     }
 }

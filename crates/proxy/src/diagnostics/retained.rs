@@ -34,21 +34,22 @@ const WARNINGS_BYTES_MAX: usize = 128 << 10;
 impl Pools {
     /// The lease is about to be released: what only it knows is marked on it.
     pub(crate) fn mark_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
-        if session.retained.is_empty() {
+        if session.diagnostics.retained.is_empty() {
             return;
         }
-        if let Some(other) = session.retained_on
+        if let Some(other) = session.diagnostics.retained_on
             && other != key
         {
             // Two connections know something: the older one is asked now.
             self.fetch_retained(ctx, session, other);
         }
-        if session.retained.is_empty() {
+        if session.diagnostics.retained.is_empty() {
             return;
         }
-        session.retained_on = Some(key);
-        let mark = RetainedFor { session: session.key, socket: session.socket, what: session.retained };
-        self.connections[key].retained_for = Some(mark);
+        session.diagnostics.retained_on = Some(key);
+        let mark =
+            RetainedFor { session: session.key, socket: session.socket, what: session.diagnostics.retained };
+        self.connections[key].traces.retained_for = Some(mark);
     }
 
     /// The session wants back what it has on a connection.
@@ -71,17 +72,18 @@ impl Pools {
     /// A session takes an idle connection: diagnostics of another session on it are asked for first.
     pub(crate) fn take_over_retained(&mut self, ctx: &mut Context, taker: &mut Session, key: ConnectionKey) {
         let connection = &mut self.connections[key];
-        taker.has_own_insert_id = connection.insert_id == Some(taker.last_insert_id);
-        let Some(mark) = connection.retained_for else { return };
+        taker.diagnostics.has_own_insert_id =
+            connection.known.insert_id == Some(taker.diagnostics.last_insert_id);
+        let Some(mark) = connection.traces.retained_for else { return };
         if mark.socket == taker.socket {
-            connection.retained_for = None;
-            taker.retained_on = None;
-            taker.has_own_insert_id |= mark.what.contains(Retained::INSERT_ID);
+            connection.traces.retained_for = None;
+            taker.diagnostics.retained_on = None;
+            taker.diagnostics.has_own_insert_id |= mark.what.contains(Retained::INSERT_ID);
             return;
         }
         let id = taker.id_to_give(ctx);
         let Some(asked) = self.ask_for_retained(ctx, key, id) else { return };
-        taker.has_own_insert_id |= asked.gives_id;
+        taker.diagnostics.has_own_insert_id |= asked.gives_id;
         self.news.push_back(News::Asked(asked));
     }
 
@@ -89,7 +91,7 @@ impl Pools {
     /// LAST_INSERT_ID() of the session that gets the connection, if its statement needs that.
     fn ask_for_retained(&mut self, ctx: &mut Context, key: ConnectionKey, id: Option<u64>) -> Option<Asked> {
         let connection = &mut self.connections[key];
-        let RetainedFor { session, socket, what } = connection.retained_for.take()?;
+        let RetainedFor { session, socket, what } = connection.traces.retained_for.take()?;
         let mut asked = Asked { session, socket, what, answers: 0, gives_id: false };
         let mut fetch = |what: Retained, text: &[u8], gives_id: bool| {
             connection.send_query(ctx, text);
@@ -121,7 +123,7 @@ impl Pools {
                     // Columns are evaluated from left to right (MariaDB 10.11, MySQL 9): one statement asks for the
                     // one session's id and gives the other one's to the connection.
                     fetch(numbers, format!("{text}, LAST_INSERT_ID({id})").as_bytes(), true);
-                    connection.insert_id = Some(id);
+                    connection.known.insert_id = Some(id);
                     asked.gives_id = true;
                 }
             }
@@ -132,13 +134,13 @@ impl Pools {
     /// A connection goes: what it knew is lost.
     pub(crate) fn drop_retained(&mut self, key: ConnectionKey) {
         let connection = &mut self.connections[key];
-        for expected in std::mem::take(&mut connection.expected) {
+        for expected in std::mem::take(&mut connection.replies.expected) {
             self.servers[connection.server].running -= u32::from(expected.is_statement());
             if let Expected::Fetch(Fetch { session, socket, what, .. }) = expected {
                 self.news.push_back(News::AnswerLost { session, socket, what });
             }
         }
-        if let Some(RetainedFor { session, socket, what }) = connection.retained_for.take() {
+        if let Some(RetainedFor { session, socket, what }) = connection.traces.retained_for.take() {
             self.news.push_back(News::Lost { session, socket, what });
         }
     }
@@ -149,7 +151,7 @@ impl Work<'_> {
     /// the statement that needs it is under way already.
     pub(crate) fn fetch_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let connection = &mut self.pools.connections[key];
-        let Some(Expected::Fetch(fetch)) = connection.expected.front() else { return };
+        let Some(Expected::Fetch(fetch)) = connection.replies.expected.front() else { return };
         let (owner, gives_id) = (fetch.socket, fetch.gives_id);
         if owner == self.session.socket {
             return self.pools.saving_refused(self.ctx, self.session, key, error, text);
@@ -157,9 +159,9 @@ impl Work<'_> {
         if !gives_id {
             return;
         }
-        connection.insert_id = None;
-        self.session.has_own_insert_id = false;
-        if self.session.execution.is_sent {
+        connection.known.insert_id = None;
+        self.session.diagnostics.has_own_insert_id = false;
+        if self.session.execution.tries.is_sent {
             self.insert_id_refused(key, error, text);
         }
     }
@@ -183,18 +185,18 @@ impl Work<'_> {
             _ if self.pools.needs_no_conditions(self.session, key) => Retained::FOUND_ROWS,
             _ => return false,
         };
-        if !session.retained.intersects(ends) {
+        if !session.diagnostics.retained.intersects(ends) {
             return false;
         }
         self.save_diagnostics(key);
         // A number for which hardly anybody asks is not fetched but given up.
-        !self.pools.connections[key].expected.is_empty()
+        !self.pools.connections[key].replies.expected.is_empty()
     }
 
     /// Whether a statement has to wait for numbers that it needs from a connection other than its lease.
     pub(crate) fn waits_for_retained(&mut self, key: ConnectionKey) -> bool {
         let session = &*self.session;
-        if session.retained_on.is_none() && session.fetching == 0 {
+        if session.diagnostics.retained_on.is_none() && session.diagnostics.fetching == 0 {
             return false;
         }
         let mut needed = Retained::empty();
@@ -204,13 +206,13 @@ impl Work<'_> {
         if needed.is_empty() {
             return false;
         }
-        if let Some(retained_on) = session.retained_on
+        if let Some(retained_on) = session.diagnostics.retained_on
             && retained_on != key
-            && session.retained.intersects(needed)
+            && session.diagnostics.retained.intersects(needed)
         {
             self.pools.fetch_retained(self.ctx, self.session, retained_on);
         }
-        self.session.fetching > 0
+        self.session.diagnostics.fetching > 0
     }
 
     /// The session's statement asks for diagnostics, and not the lease where it will run knows them but a connection
@@ -222,12 +224,16 @@ impl Work<'_> {
         wanted.set(Retained::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
         wanted.set(Retained::FOUND_ROWS, uses.contains(Uses::FOUND_ROWS));
         let Some(retained_on) = session
+            .diagnostics
             .retained_on
             .filter(|retained_on| session.lease.is_some_and(|lease| lease != *retained_on))
         else {
             return false;
         };
-        if !self.pools.connections[retained_on].retained_for.is_some_and(|mark| mark.what.intersects(wanted))
+        if !self.pools.connections[retained_on]
+            .traces
+            .retained_for
+            .is_some_and(|mark| mark.what.intersects(wanted))
         {
             return false;
         }
@@ -243,29 +249,30 @@ impl Worker {
         if self.sessions.is(fetch.session, fetch.socket) {
             self.ctx.out.pause(fetch.socket, false);
             let session = &mut self.sessions[fetch.session];
-            session.fetching -= 1;
+            session.diagnostics.fetching -= 1;
             if fetch.what.contains(Retained::WARNINGS) {
                 let mut packets = if fetch.has_rows() { fetch.bytes } else { Vec::new() };
                 packets.shrink_to_fit();
-                session.saved_warnings = Some(Box::new(SavedWarnings { packets, encoding: fetch.encoding }));
+                session.diagnostics.saved_warnings =
+                    Some(Box::new(SavedWarnings { packets, encoding: fetch.encoding }));
             } else if let Some((insert_id, found_rows)) = last_numbers(&fetch.bytes) {
                 if fetch.what.contains(Retained::INSERT_ID) {
-                    session.last_insert_id = insert_id;
-                    session.is_insert_id_lost = false;
+                    session.diagnostics.last_insert_id = insert_id;
+                    session.diagnostics.is_insert_id_lost = false;
                     if let Some(lease) = session.lease {
-                        session.has_own_insert_id =
-                            self.pools.connections[lease].insert_id == Some(insert_id);
+                        session.diagnostics.has_own_insert_id =
+                            self.pools.connections[lease].known.insert_id == Some(insert_id);
                     }
                     // The taker's own id may have been set behind the question already.
-                    self.pools.connections[key].insert_id.get_or_insert(insert_id);
+                    self.pools.connections[key].known.insert_id.get_or_insert(insert_id);
                 }
                 if fetch.what.contains(Retained::FOUND_ROWS) {
-                    session.found_rows = Some(found_rows);
+                    session.diagnostics.found_rows = Some(found_rows);
                 }
             } else {
-                session.is_insert_id_lost |= fetch.what.contains(Retained::INSERT_ID);
+                session.diagnostics.is_insert_id_lost |= fetch.what.contains(Retained::INSERT_ID);
                 if fetch.what.contains(Retained::FOUND_ROWS) {
-                    session.found_rows = None;
+                    session.diagnostics.found_rows = None;
                 }
             }
             self.ctx.runnable.push_back((fetch.session, fetch.socket));
@@ -284,10 +291,10 @@ impl Work<'_> {
                 && !execution.statement.multi
                 && execution.kind != CommandKind::Prepare
         };
-        let message = if session.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
+        let message = if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
             "LAST_INSERT_ID() is lost: the connection that knew it is gone"
         } else if asks(Uses::FOUND_ROWS)
-            && session.found_rows.is_none()
+            && session.diagnostics.found_rows.is_none()
             && !self.pools.has_own_found_rows(self.session, key)
         {
             "FOUND_ROWS() is not known: the connection that knew it is gone, or was another one before a statement \
@@ -299,7 +306,7 @@ impl Work<'_> {
         } else {
             return false;
         };
-        if session.upload.is_some() {
+        if session.input.upload.is_some() {
             self.fail_session(error::UNKNOWN_ERROR, message);
         } else {
             self.pools.refuse(self.ctx, self.session, message);
@@ -313,19 +320,21 @@ impl Work<'_> {
 impl Session {
     /// The LAST_INSERT_ID() that its statement needs on the connection that it takes, if it needs it and it is known.
     fn id_to_give(&self, ctx: &Context) -> Option<u64> {
-        let is_elsewhere = self.fetching > 0 || self.retained.contains(Retained::INSERT_ID);
-        let needs = self.needs_insert_id(ctx) && !self.has_own_insert_id;
-        (needs && !is_elsewhere && !self.is_insert_id_lost).then_some(self.last_insert_id)
+        let is_elsewhere =
+            self.diagnostics.fetching > 0 || self.diagnostics.retained.contains(Retained::INSERT_ID);
+        let needs = self.needs_insert_id(ctx) && !self.diagnostics.has_own_insert_id;
+        (needs && !is_elsewhere && !self.diagnostics.is_insert_id_lost)
+            .then_some(self.diagnostics.last_insert_id)
     }
 
     /// The connection that knew its diagnostics has been asked for them.
     fn note_asked(&mut self, asked: &Asked) {
-        self.retained_on = None;
-        self.fetching += asked.answers;
-        self.retained -= asked.what;
+        self.diagnostics.retained_on = None;
+        self.diagnostics.fetching += asked.answers;
+        self.diagnostics.retained -= asked.what;
         if asked.what.contains(Retained::UNASKED) {
-            self.retained -= Retained::FOUND_ROWS;
-            self.found_rows = None;
+            self.diagnostics.retained -= Retained::FOUND_ROWS;
+            self.diagnostics.found_rows = None;
         }
     }
 
@@ -335,13 +344,13 @@ impl Session {
             News::Asked(asked) => self.note_asked(&asked),
             News::AnswerLost { what, .. } => {
                 ctx.out.pause(self.socket, false);
-                self.fetching -= 1;
+                self.diagnostics.fetching -= 1;
                 self.lose(what);
                 ctx.runnable.push_back((self.key, self.socket));
             }
             News::Lost { what, .. } => {
-                self.retained_on = None;
-                self.retained = Retained::empty();
+                self.diagnostics.retained_on = None;
+                self.diagnostics.retained = Retained::empty();
                 self.lose(what);
             }
         }
@@ -349,12 +358,12 @@ impl Session {
 
     /// The connection that knew this is gone.
     fn lose(&mut self, what: Retained) {
-        self.is_insert_id_lost |= what.contains(Retained::INSERT_ID);
+        self.diagnostics.is_insert_id_lost |= what.contains(Retained::INSERT_ID);
         if what.contains(Retained::FOUND_ROWS) {
-            self.found_rows = None;
+            self.diagnostics.found_rows = None;
         }
         if what.contains(Retained::WARNINGS) {
-            self.saved_warnings = Some(Box::default());
+            self.diagnostics.saved_warnings = Some(Box::default());
         }
     }
 }
@@ -403,9 +412,9 @@ impl Session {
     pub(crate) fn lose_lease(&mut self) {
         self.lease = None;
         self.forget_questions();
-        if self.retained_on.is_none() {
-            self.lose(self.retained);
-            self.retained = Retained::empty();
+        if self.diagnostics.retained_on.is_none() {
+            self.lose(self.diagnostics.retained);
+            self.diagnostics.retained = Retained::empty();
         }
     }
 }
@@ -453,7 +462,7 @@ impl Session {
             | Kind::Grant
             | Kind::Revoke
             | Kind::Show
-            | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(), self.dialect),
+            | Kind::Prepare => weir_sql::opens_no_table(self.statement_text(), self.tracked.dialect),
             // Who knows what they run; the connection has the answer.
             Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound => true,
             _ => false,
@@ -462,12 +471,12 @@ impl Session {
 
     /// Whether the session's statement may use a table.
     fn may_use_tables(&self) -> bool {
-        weir_sql::may_use_tables(self.statement_text(), self.dialect)
+        weir_sql::may_use_tables(self.statement_text(), self.tracked.dialect)
     }
 
     /// The text of the session's statement, also of one that was prepared.
     pub(crate) fn statement_text(&self) -> &[u8] {
-        match &self.execution.prepared {
+        match &self.execution.text.prepared {
             Some(prepared) => prepared.text(),
             None => self.command_text(),
         }
@@ -490,19 +499,19 @@ impl Pools {
         // rows has none.
         let has_hidden_id = statement.effects.contains(Effects::LAST_INSERT_ID_SET) && has_rows;
         if insert_id != 0 || has_hidden_id || statement.assigns_insert_id {
-            session.is_insert_id_lost = false;
+            session.diagnostics.is_insert_id_lost = false;
         }
         let is_assigned = statement.assigns_insert_id;
         if insert_id != 0 || has_hidden_id || is_hidden || is_assigned {
             self.retain_insert_id(session);
         }
         // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
-        let has_warned = warnings > 0 || session.execution.has_warned;
+        let has_warned = warnings > 0 || session.execution.reply.has_warned;
         if has_warned && session.execution.kind != CommandKind::InitDb {
             self.retain_warnings(session);
         } else if self.has_asked_conditions_away(ctx, session) {
             self.drop_outdated(session, Retained::WARNINGS);
-            session.saved_warnings = None;
+            session.diagnostics.saved_warnings = None;
         }
     }
 
@@ -526,55 +535,58 @@ impl Pools {
     /// Only the lease knows the session's LAST_INSERT_ID(), unless it has been lost: then the lease may well have an
     /// older one.
     pub(crate) fn retain_insert_id(&mut self, session: &mut Session) {
-        if !session.is_insert_id_lost {
+        if !session.diagnostics.is_insert_id_lost {
             self.retain_anew(session, Retained::INSERT_ID);
         }
         if let Some(lease) = session.lease {
-            self.connections[lease].insert_id = None;
+            self.connections[lease].known.insert_id = None;
         }
     }
 
     /// Only the lease knows the session's warnings, or its error.
     pub(crate) fn retain_warnings(&mut self, session: &mut Session) {
         self.retain_anew(session, Retained::WARNINGS);
-        session.saved_warnings = None;
+        session.diagnostics.saved_warnings = None;
     }
 
     /// The lease has something new: what an older connection knows of the kind is outdated.
     pub(crate) fn retain_anew(&mut self, session: &mut Session, what: Retained) {
         self.drop_outdated(session, what);
-        session.retained |= what;
+        session.diagnostics.retained |= what;
     }
 
     /// Nothing of the kind is wanted any more.
     pub(crate) fn drop_outdated(&mut self, session: &mut Session, what: Retained) {
         let what = if what.contains(Retained::FOUND_ROWS) { what | Retained::UNASKED } else { what };
-        session.retained -= what;
-        let Some(retained_on) = session.retained_on else { return };
-        if let Some(mark) = &mut self.connections[retained_on].retained_for {
+        session.diagnostics.retained -= what;
+        let Some(retained_on) = session.diagnostics.retained_on else { return };
+        if let Some(mark) = &mut self.connections[retained_on].traces.retained_for {
             mark.what -= what;
             if mark.what.is_empty() {
-                self.connections[retained_on].retained_for = None;
-                session.retained_on = None;
+                self.connections[retained_on].traces.retained_for = None;
+                session.diagnostics.retained_on = None;
             }
         }
     }
 
     /// A new statement begins: warnings of the one before are over, unless it asks for them or leaves them alone.
     pub(crate) fn outdate_warnings(&mut self, ctx: &Context, session: &mut Session) {
-        if !session.retained.contains(Retained::WARNINGS) && session.saved_warnings.is_none() {
+        if !session.diagnostics.retained.contains(Retained::WARNINGS)
+            && session.diagnostics.saved_warnings.is_none()
+        {
             return;
         }
         if !self.leaves_warnings(ctx, session) {
             self.drop_outdated(session, Retained::WARNINGS);
-            session.saved_warnings = None;
+            session.diagnostics.saved_warnings = None;
         }
     }
 
     /// The session's statement is about to run on this connection. Where that may end older warnings or not, as several in one
     /// text and code may, and others have used the connection since, nobody knows them behind it.
     pub(crate) fn lose_warnings_behind_code(&mut self, session: &mut Session, key: ConnectionKey) {
-        let has_some = session.retained.contains(Retained::WARNINGS) || session.saved_warnings.is_some();
+        let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
+            || session.diagnostics.saved_warnings.is_some();
         let runs_code = matches!(
             session.execution.statement.kind,
             Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
@@ -582,7 +594,7 @@ impl Pools {
         let may_end = session.execution.kind != CommandKind::Prepare && (session.runs_several() || runs_code);
         if has_some && may_end && !self.has_own_conditions(session, key) {
             self.drop_outdated(session, Retained::WARNINGS);
-            session.saved_warnings = Some(Box::default());
+            session.diagnostics.saved_warnings = Some(Box::default());
         }
     }
 
@@ -592,7 +604,7 @@ impl Pools {
         let statement = session.execution.statement;
         if session.runs_several() {
             // Not if one of them changes rows. Else the connection has the answer.
-            let kinds = || weir_sql::kinds(session.statement_text(), session.dialect);
+            let kinds = || weir_sql::kinds(session.statement_text(), session.tracked.dialect);
             return self.speaks_mariadb(ctx, session) && !kinds().into_iter().any(Kind::may_run_triggers);
         }
         if (session.execution.kind.is_harmless()
@@ -619,20 +631,20 @@ impl Pools {
         if error.code != error::LOCK_DEADLOCK.code || !session.pins.pins().contains(Pins::TRANSACTION) {
             return;
         }
-        if matches!(session.phase, Phase::Running) && !session.execution.is_sent {
+        if matches!(session.phase, Phase::Running) && !session.execution.tries.is_sent {
             return self.refused_in_front(ctx, session, key, error, text);
         }
-        session.owed_error = Some(Box::new((error, text.into())));
+        session.farewell.owed_error = Some(Box::new((error, text.into())));
     }
 
     /// The session does not need its kept diagnostics any more.
     pub(crate) fn forget_retained(&mut self, session: &mut Session) {
-        if session.retained.contains(Retained::FOUND_ROWS) {
-            session.found_rows = None;
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
+            session.diagnostics.found_rows = None;
         }
-        session.retained = Retained::empty();
-        if let Some(retained_on) = session.retained_on.take() {
-            self.connections[retained_on].retained_for = None;
+        session.diagnostics.retained = Retained::empty();
+        if let Some(retained_on) = session.diagnostics.retained_on.take() {
+            self.connections[retained_on].traces.retained_for = None;
         }
     }
 }

@@ -31,7 +31,7 @@ impl Work<'_> {
         if kind == Kind::GetDiagnostics {
             return self.get_diagnostics();
         }
-        if self.session.retained.contains(Retained::WARNINGS) {
+        if self.session.diagnostics.retained.contains(Retained::WARNINGS) {
             return None;
         }
         if self.session.has_lost_warnings() {
@@ -41,7 +41,7 @@ impl Work<'_> {
         let errors_only = matches!(kind, Kind::ShowErrors | Kind::ShowCountErrors);
         match kind {
             Kind::ShowWarnings | Kind::ShowErrors => {
-                let (offset, count) = limit(self.session.command_text(), self.session.dialect);
+                let (offset, count) = limit(self.session.command_text(), self.session.tracked.dialect);
                 match self.pools.shown_rows(self.ctx, self.session, errors_only, offset, count) {
                     Some(rows) => self.pools.reply_saved(self.ctx, self.session, &rows),
                     None => self.pools.refuse(self.ctx, self.session, UNSHOWN),
@@ -62,12 +62,12 @@ impl Work<'_> {
 impl Session {
     /// In which bytes the text of the saved rows came, if that is known.
     pub(crate) fn saved_encoding(&self) -> Option<Encoding> {
-        self.saved_warnings.as_ref().and_then(|saved| saved.encoding)
+        self.diagnostics.saved_warnings.as_ref().and_then(|saved| saved.encoding)
     }
 
     /// The saved rows of SHOW WARNINGS, or those of errors among them.
     pub(crate) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
-        let saved = self.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
+        let saved = self.diagnostics.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
         let columns =
             packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
         packets(saved)
@@ -124,8 +124,9 @@ impl Pools {
         // As a reply without definitions.
         frame::write_packet(&mut packets, &mut sequence, &[0]);
         put_row(&mut packets, ["Error", &error.code.to_string(), message], Encoding::Utf8, true);
-        session.saved_warnings = Some(Box::new(SavedWarnings { packets, encoding: Some(Encoding::Utf8) }));
-        session.last_error = Some(error);
+        session.diagnostics.saved_warnings =
+            Some(Box::new(SavedWarnings { packets, encoding: Some(Encoding::Utf8) }));
+        session.diagnostics.last_error = Some(error);
     }
 
     fn reply_count(&mut self, ctx: &mut Context, session: &mut Session, name: &str, count: &str) {
@@ -133,8 +134,8 @@ impl Pools {
         let is_mariadb = self.speaks_mariadb(ctx, session);
         let results = session.result_text(is_mariadb).encoding;
         let name = results.map_or_else(|| name.into(), |results| results.encode_all(name));
-        session.row_count = -1;
-        session.found_rows = Some(1);
+        session.diagnostics.row_count = -1;
+        session.diagnostics.found_rows = Some(1);
         let status = session.status();
         let Some(buffer) = ctx.out.buffer(session.socket) else { return };
         let flags = ColumnFlags::UNSIGNED | ColumnFlags::BINARY;
@@ -151,7 +152,7 @@ impl Pools {
         let text = session.result_text(is_mariadb);
         let names = ["Level", "Code", "Message"]
             .map(|name| text.encoding.map_or_else(|| name.into(), |encoding| encoding.encode_all(name)));
-        session.row_count = -1;
+        session.diagnostics.row_count = -1;
         let status = session.status();
         // Seen on MariaDB 10.11 and MySQL 9.7.
         let (code_length, decimals) = if is_mariadb { (4, 39) } else { (5, 31) };

@@ -47,10 +47,10 @@ impl Pools {
     /// A server has greeted this worker.
     pub(crate) fn learn_reading(&mut self, ctx: &mut Context, key: ConnectionKey) {
         let connection = &self.connections[key];
-        let code = encode(connection.greeted.reads_as);
+        let code = encode(connection.access.greeted.reads_as);
         let pool = &mut self.servers[connection.server];
         pool.server.shared.reads_as.store(code, Ordering::Relaxed);
-        pool.server.shared.note_query_attributes(connection.greeted.takes_query_attributes);
+        pool.server.shared.note_query_attributes(connection.access.greeted.takes_query_attributes);
         if std::mem::replace(&mut pool.reads_as, code) != code {
             self.update_readings(ctx);
         }
@@ -73,7 +73,7 @@ impl Pools {
         }
         let first = readings.first().map(|(_, reading)| *reading);
         let is_same = readings.iter().all(|(_, reading)| Some(*reading) == first);
-        ctx.reads_as = first.filter(|_| is_same);
+        ctx.learnt.reads_as = first.filter(|_| is_same);
         for (id, reading) in readings {
             if let Some(group) = self.groups.get_mut(&id) {
                 group.reads_as = reading;
@@ -101,9 +101,9 @@ impl Pools {
     /// How the session's statement is read where it goes.
     pub(crate) fn reading_of(&self, ctx: &Context, session: &Session) -> Server {
         if let Some(lease) = session.lease {
-            return self.connections[lease].greeted.reads_as;
+            return self.connections[lease].access.greeted.reads_as;
         }
-        if let Some(reading) = ctx.reads_as {
+        if let Some(reading) = ctx.learnt.reads_as {
             return reading;
         }
         let hostgroup = session.execution.decision.hostgroup.unwrap_or(session.home_hostgroup());

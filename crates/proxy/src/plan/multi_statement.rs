@@ -50,7 +50,7 @@ pub(crate) fn may_count_rows(text: &[u8]) -> bool {
 impl Session {
     /// Whether the first statement has `@@warning_count` or the like.
     fn counts_diagnostics_first(&self) -> bool {
-        let places = weir_sql::substitutions(self.command_text(), self.dialect);
+        let places = weir_sql::substitutions(self.command_text(), self.tracked.dialect);
         places.iter().any(|place| place.statement == 0 && matches!(place.what, What::DiagnosticsCount { .. }))
     }
 }
@@ -62,7 +62,7 @@ impl Pools {
         let statement = session.execution.statement;
         if !session.runs_several()
             || !statement.uses.contains(Uses::DIAGNOSTICS)
-            || session.retained.contains(Retained::WARNINGS)
+            || session.diagnostics.retained.contains(Retained::WARNINGS)
         {
             return None;
         }

@@ -85,7 +85,7 @@ impl Work<'_> {
              writer; try restarting transaction"
         );
         tracing::info!(user, endpoint, "read-only transactions go to the writer from now on");
-        self.ctx.read_only_on_writer.insert(user);
+        self.ctx.learnt.read_only_on_writer.insert(user);
         let session = &mut *self.session;
         let may_go = session.pins.pins() == Pins::TRANSACTION;
         if !may_go {
@@ -93,7 +93,7 @@ impl Work<'_> {
             return self.answered_here();
         }
         session.pins.remove(Pins::TRANSACTION);
-        session.is_read_only = false;
+        session.transaction.is_read_only = false;
         session.is_pinned_to_reader = false;
         self.session.lose_lease();
         self.pools.connections[lease].holder = None;
@@ -109,7 +109,7 @@ impl Work<'_> {
         self.pools.detach(self.ctx, self.session);
         let session = &mut *self.session;
         session.is_pinned_to_reader = false;
-        session.is_read_only = false;
+        session.transaction.is_read_only = false;
         session.pins.remove(Pins::TRANSACTION);
         session.phase = Phase::Waiting(self.ctx.now);
         self.pools.offer(self.ctx, key);
@@ -123,7 +123,7 @@ impl Session {
     fn begins_read_only(&self) -> bool {
         ["tx_read_only", "transaction_read_only"]
             .iter()
-            .any(|name| self.state.variable(name).is_some_and(|value| matches!(value, "ON" | "1")))
+            .any(|name| self.tracked.state.variable(name).is_some_and(|value| matches!(value, "ON" | "1")))
     }
 
     fn on_reader(&self) -> OnReader {
@@ -132,13 +132,13 @@ impl Session {
             CommandKind::Query | CommandKind::Execute => {}
             // A reset ends what holds the session here.
             CommandKind::Reset => return OnReader::Stays,
-            _ if self.is_read_only => return OnReader::Stays,
+            _ if self.transaction.is_read_only => return OnReader::Stays,
             _ => return OnReader::Unprotected,
         }
-        if !self.is_read_only {
+        if !self.transaction.is_read_only {
             return OnReader::Unprotected;
         }
-        let may_hide_more = self.upload.is_some()
+        let may_hide_more = self.input.upload.is_some()
             || (statement.multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS));
         if may_hide_more || statement.effects.intersects(HOLDING) {
             return OnReader::Holds;
@@ -203,7 +203,7 @@ impl Session {
     }
 
     fn has_read_only_on_writer(&self, ctx: &Context) -> bool {
-        ctx.read_only_on_writer.contains(self.user_of())
+        ctx.learnt.read_only_on_writer.contains(self.user_of())
     }
 
     fn user_of(&self) -> &str {
@@ -215,11 +215,11 @@ impl Session {
     /// Looks whether the session's statement begins a transaction that a reader may have.
     pub(crate) fn plan_read_only(&mut self, ctx: &Context) {
         let statement = self.execution.statement;
-        if self.upload.is_some() || statement.multi || !self.is_text_certain {
+        if self.input.upload.is_some() || statement.multi || !self.tracked.is_text_certain {
             return;
         }
         let is_plain_begin = statement.kind == Kind::Begin && !has_word(self.command_text(), "WRITE");
-        if is_plain_begin && self.is_next_read_only {
+        if is_plain_begin && self.transaction.is_next_read_only {
             let has_snapshot = has_word(self.command_text(), "SNAPSHOT");
             let text: &[u8] = match has_snapshot {
                 true => b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
@@ -227,13 +227,13 @@ impl Session {
             };
             let execution = &mut self.execution;
             execution.statement.kind = Kind::StartTransactionReadOnly;
-            execution.rewritten = Some(text.to_vec());
+            execution.text.rewritten = Some(text.to_vec());
         }
         let begins = self.execution.statement.kind == Kind::StartTransactionReadOnly
             || (is_plain_begin && self.begins_read_only());
         if matches!(self.execution.statement.kind, Kind::StartTransactionReadOnly | Kind::Begin) {
             // What was announced is in the statement, or the statement says otherwise.
-            self.is_next_read_only = false;
+            self.transaction.is_next_read_only = false;
         }
         if begins && self.lease.is_none() && !self.has_read_only_on_writer(ctx) {
             let execution = &mut self.execution;
@@ -254,10 +254,10 @@ impl Session {
 impl ServerConnection {
     /// SET TRANSACTION READ ONLY was answered by Weir and something else than BEGIN follows: now it is sent.
     pub(crate) fn put_announced(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
-        if !session.is_next_read_only {
+        if !session.transaction.is_next_read_only {
             return false;
         }
-        session.is_next_read_only = false;
+        session.transaction.is_next_read_only = false;
         session.execution.has_announced = !session.pins.pins().contains(Pins::NEXT_TRANSACTION);
         session.pins.insert(Pins::NEXT_TRANSACTION);
         self.send_query(ctx, b"SET TRANSACTION READ ONLY");
@@ -281,8 +281,8 @@ impl Pools {
             return None;
         }
         self.outdate_warnings(ctx, session);
-        session.is_next_read_only = true;
-        session.row_count = 0;
+        session.transaction.is_next_read_only = true;
+        session.diagnostics.row_count = 0;
         session.reply_ok(ctx);
         Some(Outcome::Answered)
     }

@@ -46,7 +46,7 @@ impl Work<'_> {
     /// what will be sent.
     pub(crate) fn route(&mut self, prepared: Option<&Rc<Prepared>>) -> Routed {
         let session = &mut *self.session;
-        if let Some(decision) = session.decided.take() {
+        if let Some(decision) = session.place.decided.take() {
             // The same command, looked at anew.
             session.execution.decision = *decision;
             return Routed::GoesOn;
@@ -58,7 +58,7 @@ impl Work<'_> {
             Some(prepared) => prepared.text(),
             None => session.text(),
         };
-        let hints = Hints::of(text, session.dialect);
+        let hints = Hints::of(text, session.tracked.dialect);
         if self.ctx.router.rules().is_empty() && hints == Hints::default() {
             return self.decided();
         }
@@ -68,7 +68,7 @@ impl Work<'_> {
             Some(prepared) => prepared.text(),
             None => session.text(),
         };
-        let flag_in = session.next_flag_in;
+        let flag_in = session.place.next_flag_in;
         let known = prepared.map(|prepared| prepared.digest_text.borrow());
         let (digest_text, digest) = match (session.execution.digest, &known) {
             (Some(digest), Some(text)) => (&***text, digest),
@@ -82,7 +82,7 @@ impl Work<'_> {
         let facts = Facts { statement, digest_text, digest, flag_in };
         let random = &mut self.ctx.random;
         let verdict = self.ctx.router.decide(scope, &facts, hints, &mut || random.next());
-        session.next_flag_in = verdict.decision.next_flag_in.unwrap_or(0);
+        session.place.next_flag_in = verdict.decision.next_flag_in.unwrap_or(0);
         session.execution.decision = verdict.decision;
         if prepared.is_some() {
             // What was to be replaced was replaced in the text that was prepared.
@@ -90,7 +90,7 @@ impl Work<'_> {
         }
         match verdict.rewritten {
             _ if verdict.is_too_long => self.refuse_rewrite(),
-            Some(text) if text.len() >= COMMAND_BYTES_KEPT || self.session.upload.is_some() => {
+            Some(text) if text.len() >= COMMAND_BYTES_KEPT || self.session.input.upload.is_some() => {
                 self.refuse_rewrite()
             }
             Some(text) => {
@@ -119,7 +119,7 @@ impl Work<'_> {
             self.answered_here();
             return Routed::Ended;
         }
-        session.execution.held_for_ns =
+        session.execution.record.held_for_ns =
             default_delay + Nanos::from(decision.delay_ms.unwrap_or(0)) * NS_PER_MS;
         Routed::GoesOn
     }
@@ -127,7 +127,7 @@ impl Work<'_> {
     fn refuse_rewrite(&mut self) -> Routed {
         let message = "A query rule's replace_pattern applies to a statement that is too long for it, or makes it so \
                        (1 MB)";
-        if self.session.upload.is_some() {
+        if self.session.input.upload.is_some() {
             self.fail_session(error::NET_PACKET_TOO_LARGE, message);
         } else {
             self.pools.reply_error(self.ctx, self.session, error::NET_PACKET_TOO_LARGE, message);
@@ -163,7 +163,10 @@ impl Work<'_> {
 impl Session {
     /// The text of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox.
     fn text(&self) -> &[u8] {
-        self.inbox.get(HEADER_LEN + 1..self.command_bytes.min(self.inbox.len())).unwrap_or_default()
+        self.input
+            .inbox
+            .get(HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))
+            .unwrap_or_default()
     }
 
     /// The hostgroup of statements of which no rule and no hint says anything.
@@ -205,11 +208,11 @@ impl Context {
 
 impl Session {
     fn reply_ok_message(&mut self, ctx: &mut Context, rule: u16) {
-        self.row_count = 0;
+        self.diagnostics.row_count = 0;
         let info = ctx.router.ok_message(rule).as_bytes();
         let ok = OkPacket { info, ..OkPacket::new(OK_HEADER, self.status()) };
         let capabilities = self.capabilities;
-        let mut sequence = self.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
+        let mut sequence = self.input.upload.as_ref().map_or(0, |upload| upload.sequence).wrapping_add(1);
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             weir_protocol::frame::packet(buffer, &mut sequence, |out| ok.write(capabilities, out));
         }
@@ -217,34 +220,34 @@ impl Session {
 
     /// The facts of a session as the router knows them.
     fn scope_of(&mut self, ctx: &mut Context) -> Scope {
-        if let Some(known) = &mut self.scope
+        if let Some(known) = &mut self.place.scope
             && ctx.router.is_current(known.scope)
         {
-            if Rc::ptr_eq(&known.state, &self.state) {
+            if Rc::ptr_eq(&known.state, &self.tracked.state) {
                 return known.scope;
             }
-            if known.state.schema() == self.state.schema() {
-                known.state = self.state.clone();
+            if known.state.schema() == self.tracked.state.schema() {
+                known.state = self.tracked.state.clone();
                 return known.scope;
             }
         }
-        let client_addr = self.peer.ip().map_or_else(|| "localhost".to_owned(), |ip| ip.to_string());
+        let client_addr = self.client.peer.ip().map_or_else(|| "localhost".to_owned(), |ip| ip.to_string());
         let who = Who {
             username: self.account.as_ref().map_or(b"", |account| account.user.username.as_bytes()),
-            schemaname: self.state.schema(),
+            schemaname: self.tracked.state.schema(),
             client_addr: &client_addr,
             proxy_addr: &self.listener.address.host(),
             proxy_port: self.listener.address.port(),
         };
         let scope = ctx.router.scope(&who);
-        self.scope = Some(KnownScope { state: self.state.clone(), scope });
+        self.place.scope = Some(KnownScope { state: self.tracked.state.clone(), scope });
         scope
     }
 
     /// Holds a statement for the time that a rule, a hint or mysql-default_query_delay gives. True if it was held
     /// already, or need not be.
     pub(crate) fn has_been_held(&mut self, ctx: &mut Context) -> bool {
-        let delay = std::mem::take(&mut self.execution.held_for_ns);
+        let delay = std::mem::take(&mut self.execution.record.held_for_ns);
         if delay == 0 {
             return true;
         }

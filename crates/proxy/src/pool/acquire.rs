@@ -38,12 +38,12 @@ impl Work<'_> {
         self.pools.outdate_warnings(self.ctx, self.session);
         let session = &mut *self.session;
         let is_answered = session.execution.kind != crate::client::session::CommandKind::LongData;
-        if is_answered && let Some(owed) = session.owed_error.take() {
+        if is_answered && let Some(owed) = session.farewell.owed_error.take() {
             self.pools.reply_error(self.ctx, self.session, owed.0, &owed.1);
             self.answered_here();
             return false;
         }
-        session.execution.attempts += 1;
+        session.execution.tries.attempts += 1;
         if session.account.is_none() {
             self.refuse_without_account();
             return false;
@@ -90,25 +90,25 @@ impl Work<'_> {
             .statement
             .uses
             .intersects(Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS)
-            && (!session.retained.is_empty() || session.last_insert_id != 0);
+            && (!session.diagnostics.retained.is_empty() || session.diagnostics.last_insert_id != 0);
         // Where a rule or a hint sends a statement, it goes.
         let may_leave_writer = session.execution.decision.hostgroup.is_none()
             && session.execution.is_read
-            && (session.is_autocommit || self.session.may_begin_on_reader(self.ctx))
+            && (session.transaction.is_autocommit || self.session.may_begin_on_reader(self.ctx))
             && !session.execution.writer_only
             // What was announced is sent in front, and may outlast a read that uses no table.
-            && (!session.is_next_read_only || session.execution.begins_read_only)
+            && (!session.transaction.is_next_read_only || session.execution.begins_read_only)
             && !uses_connection;
         let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
-        if uses_connection && let Some(retained_on) = session.retained_on {
+        if uses_connection && let Some(retained_on) = session.diagnostics.retained_on {
             // What was announced must not bind the session to a reader.
-            let binds = session.is_next_read_only && !self.pools.is_member(retained_on, writer);
+            let binds = session.transaction.is_next_read_only && !self.pools.is_member(retained_on, writer);
             if binds
                 || !self.pools.may_run_on(self.ctx, self.session, retained_on)
                 || !self.pools.is_sound(self.ctx, self.session, retained_on)
             {
                 self.pools.fetch_retained(self.ctx, self.session, retained_on);
-                self.session.retained_on = None;
+                self.session.diagnostics.retained_on = None;
                 return self.session.begin_again(self.ctx);
             }
             if self.pools.take_retaining(retained_on) {
@@ -161,7 +161,7 @@ impl Work<'_> {
     /// Gives the session a connection to this server, now or when its turn comes.
     pub(crate) fn obtain(&mut self, server: ServerIndex) {
         let session = &mut *self.session;
-        session.held = None;
+        session.stay.held = None;
         self.ctx.statistics.totals.pool_gets += 1;
         let Some(waiter) = session.waiter() else { return };
         if self.pools.servers[server].waiters.is_empty()
@@ -193,7 +193,7 @@ impl Work<'_> {
             let pool = &mut self.pools.servers[self.pools.connections[connection].server];
             pool.idle.push(connection);
             pool.supply_again(self.ctx.now);
-            self.pools.connections[connection].idle_since = self.ctx.now;
+            self.pools.connections[connection].age.idle_since = self.ctx.now;
             return self.session.begin_again(self.ctx);
         }
         self.pools.take_over_retained(self.ctx, self.session, connection);
@@ -205,15 +205,15 @@ impl Work<'_> {
         session.is_pinned_to_reader = !is_writer && !session.is_bound() && session.carried().is_none();
         session.forget_obstacle();
         session.lease = Some(connection);
-        session.held = None;
-        session.execution.is_sent = false;
+        session.stay.held = None;
+        session.execution.tries.is_sent = false;
         session.execution.has_ended_conditions = false;
         session.phase = Phase::Running;
         let hostgroup = session.execution.served_by;
         self.pools.connections[connection].holder = Some(self.session.key);
-        self.pools.connections[connection].last_holder = Some(self.session.socket);
+        self.pools.connections[connection].traces.last_holder = Some(self.session.socket);
         self.pools.connections[connection].hostgroup = hostgroup;
-        self.pools.connections[connection].has_served = true;
+        self.pools.connections[connection].age.has_served = true;
         self.ctx.statistics.totals.pool_lends += 1;
         self.prepare_connection(connection);
     }
@@ -221,7 +221,7 @@ impl Work<'_> {
     /// The work of a session ended with a reply of Weir's own; the session goes on with the next command.
     pub(crate) fn answered_here(&mut self) {
         self.command_done();
-        if self.session.close_when_done || self.session.is_cut_short {
+        if self.session.input.close_when_done || self.session.input.is_cut_short {
             return self.close_session();
         }
         if self.moves_away() {
@@ -256,10 +256,10 @@ impl Session {
     pub(crate) fn begin_again(&mut self, ctx: &mut Context) {
         self.restore_query_attributes();
         self.phase = Phase::Idle;
-        self.command_bytes = 0;
-        self.upload = None;
-        self.decided = Some(Box::new(self.execution.decision));
-        if self.fetching == 0 {
+        self.input.command_bytes = 0;
+        self.input.upload = None;
+        self.place.decided = Some(Box::new(self.execution.decision));
+        if self.diagnostics.fetching == 0 {
             ctx.runnable.push_back((self.key, self.socket));
         }
     }
@@ -292,15 +292,15 @@ impl Pools {
 
 impl ServerConnection {
     fn must_wipe(&self, ctx: &Context, session: &Session) -> bool {
-        if session.retained_on == Some(self.key) {
+        if session.diagnostics.retained_on == Some(self.key) {
             return false; // it has the session's own diagnostics, and nobody has had it since
         }
 
-        (self.is_suspect && self.last_holder != Some(session.socket))
+        (self.traces.is_suspect && self.traces.last_holder != Some(session.socket))
             || ((session.execution.asks_for_hidden_state()
                 || session.carried().is_some()
                 || ctx.snapshot.variables.reset_after_hidden_code)
-                && self.hidden_code_of.is_of_another(session.socket))
+                && self.traces.hidden_code_of.is_of_another(session.socket))
     }
 }
 
@@ -364,7 +364,7 @@ impl Pools {
                 && (last_resort || member.standing != Standing::Shunned)
                 && (pool.failures == 0 || pool.retry_at <= now || pool.open > pool.dialing);
             let covers = !must_cover
-                || session.last_write_server == member.server
+                || session.writes.last_server == member.server
                 || pool.server.shared.covers(written_at);
             let may_send = !has_effects || pool.server.shared.may_write_at(now);
             (is_reachable && covers && may_send).then(|| Load {
@@ -376,7 +376,7 @@ impl Pools {
         let chosen = choose(&mut group.members, group.balancing, now, &mut self.dice, load)?;
         let server = group.members.get(chosen).map(|member| member.server);
         session.execution.served_by = hostgroup;
-        session.stays_in = group.keeps_connections.then_some(hostgroup);
+        session.stay.stays_in = group.keeps_connections.then_some(hostgroup);
         server
     }
 
@@ -387,16 +387,17 @@ impl Pools {
         let idle = &self.servers[server].idle;
         let fits = |at: usize| connections[idle[at]].identity == session.identity;
         let own = session
+            .diagnostics
             .retained_on
             .and_then(|retained_on| idle.iter().position(|connection| *connection == retained_on));
         let equal = || {
-            let state = &session.state;
+            let state = &session.tracked.state;
             let recent = idle.len().saturating_sub(IDLE_LOOKED_AT)..idle.len();
             recent.rev().find(|at| {
                 let connection = &connections[idle[*at]];
                 fits(*at)
-                    && connection.retained_for.is_none()
-                    && !connection.is_suspect
+                    && connection.traces.retained_for.is_none()
+                    && !connection.traces.is_suspect
                     && std::rc::Rc::ptr_eq(&connection.state, state)
             })
         };
@@ -429,7 +430,7 @@ impl Pools {
                 } else if !shunned.is_empty() {
                     format!("{endpoint}: shunned, because connections to it failed")
                 } else if must_cover
-                    && session.last_write_server != member.server
+                    && session.writes.last_server != member.server
                     && !pool.server.shared.covers(written_at)
                 {
                     format!("{endpoint}: is not known to have this session's last write")

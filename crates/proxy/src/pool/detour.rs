@@ -46,13 +46,13 @@ impl Work<'_> {
     pub(crate) fn end_detour(&mut self) {
         let leaves_warnings = self.pools.leaves_warnings(self.ctx, self.session);
         let session = &mut *self.session;
-        let Some(mut detour) = session.detour.take() else { return };
+        let Some(mut detour) = session.stay.detour.take() else { return };
         let pins = session.pins.pins();
-        if session.retained.contains(Retained::WARNINGS) || !leaves_warnings {
+        if session.diagnostics.retained.contains(Retained::WARNINGS) || !leaves_warnings {
             detour.retained -= Retained::WARNINGS;
         }
         let has_rows = matches!(session.execution.ending, Ending::Ok { has_rows: true, .. });
-        if session.retained.contains(Retained::FOUND_ROWS) || has_rows {
+        if session.diagnostics.retained.contains(Retained::FOUND_ROWS) || has_rows {
             detour.retained -= Retained::FOUND_ROWS;
         }
         if let Some(other) = self.pools.detach(self.ctx, self.session) {
@@ -73,13 +73,13 @@ impl Work<'_> {
     /// The connection that was put aside is gone, and with it what pinned the session to it.
     pub(crate) fn aside_lost(&mut self, endpoint: &str) {
         let session = &mut *self.session;
-        let Some(detour) = &mut session.detour else { return };
+        let Some(detour) = &mut session.stay.detour else { return };
         detour.lease = None;
         let pins = detour.pins.pins();
         if pins.is_empty() {
             return;
         }
-        if session.execution.is_answering || matches!(session.phase, Phase::Settling) {
+        if session.execution.reply.is_answering || matches!(session.phase, Phase::Settling) {
             // The read does not suffer from it, and a part of its result is out.
             let message = format!("Lost connection to {endpoint} while a read ran on another server");
             return self.session.fail_next(LEASE_LOST, message);
@@ -95,7 +95,7 @@ impl Work<'_> {
 impl Session {
     /// The pins of its own lease, which may be put aside.
     pub(crate) fn pins_on_lease(&mut self) -> &mut PinBoard {
-        self.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
+        self.stay.detour.as_mut().map_or(&mut self.pins, |detour| &mut detour.pins)
     }
 
     /// Whether the lease can wait for its session: it has an open transaction, of which a user with
@@ -104,12 +104,12 @@ impl Session {
         let account = self.account.as_ref();
         let pins = self.pins.pins();
         let is_let_go = if pins.is_empty() {
-            self.stays_in.is_some()
+            self.stay.stays_in.is_some()
         } else {
             pins == Pins::TRANSACTION && account.is_some_and(|account| !account.user.transaction_persistent)
         };
         // With autocommit=0 the read would begin a transaction where it runs.
-        is_let_go && self.is_autocommit && self.detour.is_none()
+        is_let_go && self.transaction.is_autocommit && self.stay.detour.is_none()
     }
 
     /// Whether the session's statement is surely without effect and asks for nothing that only a connection knows.
@@ -118,10 +118,10 @@ impl Session {
             Uses::LAST_INSERT_ID.union(Uses::ROW_COUNT).union(Uses::FOUND_ROWS).union(Uses::DIAGNOSTICS);
         let execution = &self.execution;
         let has_own =
-            || self.statements.get(&execution.statement_id).is_some_and(|found| found.own.is_some());
+            || self.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some());
         execution.is_read
             && !execution.begins_read_only
-            && !execution.wants_cursor
+            && !execution.text.wants_cursor
             && !execution.statement.multi
             && execution.statement.effects.is_empty()
             && !execution.statement.uses.intersects(OF_CONNECTION)
@@ -130,17 +130,17 @@ impl Session {
                 CommandKind::Execute => !has_own(),
                 _ => false,
             }
-            && self.upload.is_none()
-            && !self.is_next_read_only
+            && self.input.upload.is_none()
+            && !self.transaction.is_next_read_only
             // The client would be shown the other connection's; and two connections may know the session's diagnostics.
             && self.track.is_none()
-            && self.retained_on.is_none()
-            && self.fetching == 0
+            && self.diagnostics.retained_on.is_none()
+            && self.diagnostics.fetching == 0
     }
 
     /// The flags of the transaction that is put aside, for the replies meanwhile.
     pub(crate) fn flags_aside(&self) -> StatusFlags {
-        let Some(detour) = &self.detour else { return StatusFlags::empty() };
+        let Some(detour) = &self.stay.detour else { return StatusFlags::empty() };
         let mut flags = StatusFlags::empty();
         flags.set(StatusFlags::IN_TRANS, detour.pins.pins().contains(Pins::TRANSACTION));
         flags.set(StatusFlags::IN_TRANS_READONLY, detour.is_read_only);
@@ -149,13 +149,13 @@ impl Session {
 
     /// What holds the session, on the lease that it has and on the one put aside.
     pub(crate) fn all_pins(&self) -> Pins {
-        self.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
+        self.stay.detour.as_ref().map_or(Pins::empty(), |detour| detour.pins.pins()) | self.pins.pins()
     }
 
     /// The moment that a server has to cover for the session's statement: its last write, but what its transaction has
     /// written is not committed, and can't be seen elsewhere.
     pub(crate) fn must_see(&self) -> Nanos {
-        if self.detour.is_some() { self.last_commit_at } else { self.last_write_at }
+        if self.stay.detour.is_some() { self.writes.last_commit_at } else { self.writes.last_at }
     }
 
     /// Whether a statement that was answered in a transaction is one that can't have committed anything.
@@ -167,7 +167,7 @@ impl Session {
         );
         is_plain
             && !statement.multi
-            && self.upload.is_none()
+            && self.input.upload.is_none()
             && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
             && self.pins.pins().contains(Pins::TRANSACTION)
     }
@@ -177,23 +177,23 @@ impl Session {
     fn take_back(&mut self, ctx: &mut Context, detour: Detour) {
         self.lease = detour.lease;
         self.pins = detour.pins;
-        self.retained = detour.retained;
-        self.stays_in = detour.stays_in;
+        self.diagnostics.retained = detour.retained;
+        self.stay.stays_in = detour.stays_in;
         self.is_pinned_to_reader = detour.is_pinned_to_reader;
-        self.has_own_insert_id = detour.has_own_insert_id;
-        self.is_read_only = detour.is_read_only;
-        self.transaction_since = detour.transaction_since;
-        self.is_autocommit = true; // else it would not have stepped aside
+        self.diagnostics.has_own_insert_id = detour.has_own_insert_id;
+        self.transaction.is_read_only = detour.is_read_only;
+        self.transaction.since = detour.transaction_since;
+        self.transaction.is_autocommit = true; // else it would not have stepped aside
         // What was different on the other connection was a part of the state that it had there.
-        self.suits = None;
-        if !Rc::ptr_eq(&self.state, &detour.state) {
+        self.tracked.suits = None;
+        if !Rc::ptr_eq(&self.tracked.state, &detour.state) {
             self.set_state(ctx, detour.state);
         }
     }
 
     /// Gives a session that ends its other lease back, so that both can be abandoned. False if it has none.
     pub(crate) fn recall_lease(&mut self, ctx: &mut Context) -> bool {
-        let Some(detour) = self.detour.take() else { return false };
+        let Some(detour) = self.stay.detour.take() else { return false };
         self.take_back(ctx, *detour);
         self.lease.is_some()
     }
@@ -209,16 +209,16 @@ impl Pools {
             return false;
         }
         session.lease = None;
-        session.detour = Some(Box::new(Detour {
+        session.stay.detour = Some(Box::new(Detour {
             lease: Some(lease),
             pins: std::mem::take(&mut session.pins),
-            retained: std::mem::take(&mut session.retained),
-            state: session.state.clone(),
-            stays_in: session.stays_in.take(),
+            retained: std::mem::take(&mut session.diagnostics.retained),
+            state: session.tracked.state.clone(),
+            stays_in: session.stay.stays_in.take(),
             is_pinned_to_reader: session.is_pinned_to_reader,
-            has_own_insert_id: session.has_own_insert_id,
-            is_read_only: session.is_read_only,
-            transaction_since: session.transaction_since,
+            has_own_insert_id: session.diagnostics.has_own_insert_id,
+            is_read_only: session.transaction.is_read_only,
+            transaction_since: session.transaction.since,
         }));
         true
     }

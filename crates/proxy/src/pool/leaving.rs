@@ -104,8 +104,8 @@ impl Work<'_> {
         let overdue =
             self.ctx.now.saturating_sub(self.pools.servers[server].server.leave_by.unwrap_or(self.ctx.now));
         let at = self.pools.connections[connection].breaks_off();
-        if !execution.is_answering
-            || execution.buffered_bytes_max > 0
+        if !execution.reply.is_answering
+            || execution.reply.buffered_bytes_max > 0
             || (at.is_none() && overdue < LARGE_ROW_NS)
         {
             return;
@@ -155,7 +155,7 @@ impl Work<'_> {
     fn cut_writer(&mut self, endpoint: &str, because: &str) {
         let session = &*self.session;
         let is_running = matches!(session.phase, Phase::Running);
-        if is_running && session.execution.is_answering {
+        if is_running && session.execution.reply.is_answering {
             let at = session.lease.and_then(|lease| self.pools.connections[lease].breaks_off());
             let message = format!(
                 "The writer is moved away from {endpoint}, where this session had: {because}; the rest of the result is \

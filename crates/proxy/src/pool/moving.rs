@@ -153,25 +153,25 @@ impl Work<'_> {
         }
         let session = &*self.session;
         let connection = &self.pools.connections[lease];
-        let is_quiet = connection.expected.is_empty()
+        let is_quiet = connection.replies.expected.is_empty()
             && connection.kills_pending == 0
             && connection.discard_reason.is_none();
-        let is_whole = session.detour.is_none()
+        let is_whole = session.stay.detour.is_none()
             && session.moving.is_none()
-            && session.fetching == 0
-            && session.owed_error.is_none()
-            && !session.is_next_read_only;
+            && session.diagnostics.fetching == 0
+            && session.farewell.owed_error.is_none()
+            && !session.transaction.is_next_read_only;
         if !matches!(session.phase, Phase::Idle) || !is_quiet || !is_whole {
             return false;
         }
-        if !session.retained.is_empty() {
+        if !session.diagnostics.retained.is_empty() {
             // The questions end it there.
             self.save_diagnostics(lease);
         }
         self.session.phase = Phase::Settling;
-        self.pools.connections[lease].settle_bytes.clear();
+        self.pools.connections[lease].settling.bytes.clear();
         if pins.contains(Pins::ROUTINE) {
-            let is_mariadb = self.pools.connections[lease].greeted.is_mariadb;
+            let is_mariadb = self.pools.connections[lease].access.greeted.is_mariadb;
             let text = if is_mariadb { remains::LOCKS_ON_MARIADB } else { remains::LOCKS_ON_MYSQL };
             self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Locks);
         } else {
@@ -207,20 +207,20 @@ impl Work<'_> {
         let session = &*self.session;
         let connection = &self.pools.connections[lease];
         // Code that no text shows may have set others.
-        let has_hidden =
-            connection.hidden_code_of != HiddenCode::None || session.pins.pins().contains(Pins::ROUTINE);
-        let is_told = !has_hidden && !connection.greeted.is_mariadb;
+        let has_hidden = connection.traces.hidden_code_of != HiddenCode::None
+            || session.pins.pins().contains(Pins::ROUTINE);
+        let is_told = !has_hidden && !connection.access.greeted.is_mariadb;
         let told = session.pins.variables().filter(|_| is_told).map(<[_]>::to_vec);
         if let Some(names) = told {
             return self.ask_for_values(lease, names);
         }
-        let text = if connection.greeted.is_mariadb { NAMES_ON_MARIADB } else { NAMES_ON_MYSQL };
+        let text = if connection.access.greeted.is_mariadb { NAMES_ON_MARIADB } else { NAMES_ON_MYSQL };
         self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Names);
     }
 
     fn ask_for_values(&mut self, lease: ConnectionKey, names: Vec<Vec<u8>>) {
         let session = &*self.session;
-        if !session.is_text_certain {
+        if !session.tracked.is_text_certain {
             return self.stay(&Obstacle::Name.to_string());
         }
         if names.is_empty() && session.pins.pins().contains(Pins::USER_VARIABLE) {
@@ -229,7 +229,7 @@ impl Work<'_> {
         if names.is_empty() {
             return self.leave(lease, names, &UserVariables::default());
         }
-        match Question::about(&names, session.dialect.lead_bytes) {
+        match Question::about(&names, session.tracked.dialect.lead_bytes) {
             Ok(question) => {
                 let text = question.text();
                 self.ask_about_move(lease, &text, names, Step::Values(question));
@@ -242,7 +242,7 @@ impl Work<'_> {
         self.session.moving = Some(Box::new(Moving::Asking(Asking { names, step, refusal: None })));
         self.pools.connections[lease].send_query(self.ctx, text);
         // Some have several rows.
-        self.pools.connections[lease].found_rows = None;
+        self.pools.connections[lease].known.found_rows = None;
         self.pools.connections[lease].expect(self.ctx, Expected::Moving);
     }
 
@@ -263,7 +263,7 @@ impl Work<'_> {
 
     /// An answer is complete.
     pub(crate) fn moving_answered(&mut self, lease: ConnectionKey) {
-        let bytes = std::mem::take(&mut self.pools.connections[lease].settle_bytes);
+        let bytes = std::mem::take(&mut self.pools.connections[lease].settling.bytes);
         let Some(Moving::Asking(asking)) = self.session.moving.take().map(|moving| *moving) else {
             return;
         };
@@ -274,7 +274,7 @@ impl Work<'_> {
         match step {
             Step::Locks => match remains::check_locks(&bytes) {
                 Ok(()) => {
-                    let is_mariadb = self.pools.connections[lease].greeted.is_mariadb;
+                    let is_mariadb = self.pools.connections[lease].access.greeted.is_mariadb;
                     let text = if is_mariadb { remains::MADE_ON_MARIADB } else { remains::MADE_ON_MYSQL };
                     self.ask_about_move(lease, text.as_bytes(), Vec::new(), Step::Made);
                 }
@@ -374,10 +374,10 @@ impl Work<'_> {
         let retries = self.ctx.snapshot.variables.connect_retries_on_failure;
         let session = &mut *self.session;
         if is_wsrep_refusal(error.code, text.as_bytes())
-            && session.upload.is_none()
-            && session.execution.attempts <= retries
+            && session.input.upload.is_none()
+            && session.execution.tries.attempts <= retries
         {
-            session.execution.attempts += 1;
+            session.execution.tries.attempts += 1;
             session.phase = Phase::Waiting(self.ctx.now);
             self.pools.suspect(self.ctx, server);
             return self.acquire();

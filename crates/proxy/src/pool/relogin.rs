@@ -93,8 +93,8 @@ impl Pools {
     fn is_login_outdated(&self, ctx: &Context, key: ConnectionKey) -> bool {
         let connection = &self.connections[key];
         let limit = ctx.snapshot.variables.login_max_age_ms.as_nanos() as Nanos;
-        connection.renewal != self.servers[connection.server].server.shared.renewal()
-            || (limit > 0 && ctx.now.saturating_sub(connection.logged_in_at) > limit)
+        connection.access.renewal != self.servers[connection.server].server.shared.renewal()
+            || (limit > 0 && ctx.now.saturating_sub(connection.access.logged_in_at) > limit)
     }
 }
 
@@ -102,7 +102,7 @@ impl ServerConnection {
     /// In front of a COM_CHANGE_USER: the role that the login of before gave outlives it (MariaDB 10.11), for a user who
     /// was never granted it, or does not have it any more. Should the server refuse, the connection is not used.
     pub(crate) fn leave_role(&mut self, ctx: &mut Context) {
-        if self.greeted.is_mariadb {
+        if self.access.greeted.is_mariadb {
             self.send_query(ctx, LEAVE_ROLE);
             self.expect(ctx, Expected::LeaveRole);
         }
@@ -115,7 +115,7 @@ impl Pools {
     /// accounts change.
     pub(crate) fn needs_login(&self, ctx: &Context, since: Option<Nanos>, key: ConnectionKey) -> bool {
         self.is_login_outdated(ctx, key)
-            && since.is_none_or(|since| since > self.connections[key].logged_in_at)
+            && since.is_none_or(|since| since > self.connections[key].access.logged_in_at)
     }
 
     /// A session's statement has succeeded: did it change accounts or what sessions begin with? All servers are told,
@@ -125,7 +125,7 @@ impl Pools {
     /// Changes of the tables in the schema mysql do not count: they take effect with FLUSH PRIVILEGES.
     pub(crate) fn note_renewal(&self, session: &Session) {
         let kind = session.execution.statement.kind;
-        let is_due = changes_beginnings(kind, session.statement_text(), session.dialect);
+        let is_due = changes_beginnings(kind, session.statement_text(), session.tracked.dialect);
         if is_due {
             tracing::debug!(session = session.id, "accounts or defaults may have changed");
             for pool in &self.servers {

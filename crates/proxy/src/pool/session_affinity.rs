@@ -48,7 +48,7 @@ impl Pools {
         if session.is_bound() {
             return !self.is_member(lease, self.bound_hostgroup(session));
         }
-        let Some(hostgroup) = session.stays_in else { return false };
+        let Some(hostgroup) = session.stay.stays_in else { return false };
         let execution = &session.execution;
         let is_sent_away = execution.decision.hostgroup.is_some_and(|wanted| !self.is_member(lease, wanted));
         let is_write_on_reader =
@@ -59,6 +59,6 @@ impl Pools {
     /// Whether a session keeps its lease between statements.
     pub(crate) fn stays(&self, session: &Session) -> bool {
         let is_kept = |hostgroup| self.groups.get(&hostgroup).is_some_and(|group| group.keeps_connections);
-        !session.pins.is_empty() || session.is_bound() || session.stays_in.is_some_and(is_kept)
+        !session.pins.is_empty() || session.is_bound() || session.stay.stays_in.is_some_and(is_kept)
     }
 }

@@ -24,8 +24,8 @@ use crate::server::connection::Expected;
 use crate::server::connection::HiddenCode;
 use crate::server::connection::Kill;
 use crate::server::connection::Purpose;
-use crate::server::connection::ServerConnection;
 use crate::server::connection::Stage;
+use crate::server::connection::{Access, Age, Known, Replies, ServerConnection, Settling, Traces};
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
@@ -130,9 +130,9 @@ impl Pools {
     /// Logs an open connection in as somebody else; where that can't be, closes it and dials with its right.
     pub(crate) fn change_identity(&mut self, ctx: &mut Context, connection: ConnectionKey, identity: usize) {
         self.tell_of_retained(ctx, connection);
-        if !self.connections[connection].expected.is_empty() {
+        if !self.connections[connection].replies.expected.is_empty() {
             // Once these replies are in.
-            self.connections[connection].next_identity = Some(identity);
+            self.connections[connection].access.next_identity = Some(identity);
             return;
         }
         let server = self.connections[connection].server;
@@ -141,8 +141,8 @@ impl Pools {
         let credential = self.credential(identity);
         // The server's own init_connect runs on new connections only.
         // A role outlives COM_CHANGE_USER (MariaDB 10.11), and nobody knows whether there is one.
-        let may_have_role =
-            self.connections[connection].is_suspect && self.connections[connection].greeted.is_mariadb;
+        let may_have_role = self.connections[connection].traces.is_suspect
+            && self.connections[connection].access.greeted.is_mariadb;
         let is_like_fresh = !self.connections[connection].defaults.runs_init_connect()
             && !may_have_role
             && !self.connections[connection].forgets_its_sql_mode();
@@ -160,15 +160,15 @@ impl Pools {
         let key = connection;
         let connection = &mut self.connections[key];
         connection.identity = identity;
-        connection.renewal = self.servers[server].server.shared.renewal();
-        connection.logged_in_at = ctx.now;
+        connection.access.renewal = self.servers[server].server.shared.renewal();
+        connection.access.logged_in_at = ctx.now;
         connection.stage = Stage::HandingOver;
         connection.forget_sessions();
         connection.state = ctx.fresh.clone();
         self.connections[key].leave_role(ctx);
         let connection = &mut self.connections[key];
         let Some(buffer) = ctx.out.buffer(connection.socket) else { return };
-        let takes_attributes = connection.greeted.takes_attributes;
+        let takes_attributes = connection.access.greeted.takes_attributes;
         let attributes = if takes_attributes { ctx.shared.attributes.clone() } else { Arc::default() };
         let login = BackendLogin::change_user(
             account.user.username.as_bytes(),
@@ -178,7 +178,7 @@ impl Pools {
             attributes,
             buffer,
         );
-        connection.login = Some(Box::new(login));
+        connection.access.login = Some(Box::new(login));
         ctx.statistics.totals.server_change_user += 1;
         self.connections[key].expect(ctx, Expected::ChangeUser);
     }
@@ -256,43 +256,48 @@ impl Pools {
             capabilities: self.identities.0[identity].capabilities,
             purpose,
             tls: tls.clone(),
-            login: None,
-            greeted: Default::default(),
+            access: Access {
+                login: None,
+                greeted: Default::default(),
+                renewal,
+                logged_in_at: ctx.now,
+                next_identity: None,
+            },
             stage: Stage::Dialing,
             state: ctx.fresh.clone(),
             defaults,
-            renewal,
-            logged_in_at: ctx.now,
             holder: None,
-            retained_for: None,
-            is_suspect: false,
-            unproven: None,
-            last_holder: None,
-            hidden_code_of: HiddenCode::default(),
-            is_tracked: false,
-            expected: Default::default(),
-            reply: weir_protocol::response::ReplyReader::new(weir_protocol::response::ReplyKind::Simple, 1),
-            inbox: Vec::new(),
+            traces: Traces {
+                retained_for: None,
+                is_suspect: false,
+                unproven: None,
+                last_holder: None,
+                hidden_code_of: HiddenCode::default(),
+                is_tracked: false,
+            },
+            replies: Replies {
+                expected: Default::default(),
+                reply: weir_protocol::response::ReplyReader::new(
+                    weir_protocol::response::ReplyKind::Simple,
+                    1,
+                ),
+                inbox: Vec::new(),
+                asked_at: ctx.now,
+                rows: 0,
+            },
             statements: BackendStatements::default(),
             discard_reason: None,
             kills_pending: 0,
-            idle_since: ctx.now,
-            asked_at: ctx.now,
-            opened_at: ctx.now,
-            early_permille: ctx.random.next() % AGE_JITTER_PERMILLE,
+            age: Age {
+                idle_since: ctx.now,
+                opened_at: ctx.now,
+                early_permille: ctx.random.next() % AGE_JITTER_PERMILLE,
+                has_served: false,
+            },
             has_credit: purpose == Purpose::Pool,
             hostgroup,
-            has_served: false,
-            next_identity: None,
-            insert_id: Some(0),
-            found_rows: Some(0),
-            row_count: None,
-            has_conditions: false,
-            reply_rows: 0,
-            settle_bytes: Vec::new(),
-            settle_again: false,
-            is_rejected: false,
-            settle_refusals: 0,
+            known: Known { insert_id: Some(0), found_rows: Some(0), row_count: None, has_conditions: false },
+            settling: Settling { bytes: Vec::new(), again: false, is_rejected: false, refusals: 0 },
             releases_by_default: false,
             is_hurried: false,
         });
@@ -305,7 +310,7 @@ impl Pools {
                 let name = user.account.user.username.as_bytes();
                 let (extra, attributes) = (user.capabilities, ctx.shared.attributes.clone());
                 let login = BackendLogin::new(name, credential, extra, tls.is_some(), attributes);
-                self.connections[key].login = Some(Box::new(login));
+                self.connections[key].access.login = Some(Box::new(login));
                 ctx.out.order(Order::Connect(socket, addr));
             }
             Err(message) => self.dial_failed(ctx, key, Some(error::ACCESS_DENIED.code), &message),
@@ -325,7 +330,7 @@ impl Pools {
         let (identity, hostgroup) = (connection.identity, connection.hostgroup);
         ctx.timers.dial_ended(socket);
         if let Purpose::Kill(kill) = purpose {
-            let was_sent = !self.connections[key].expected.is_empty();
+            let was_sent = !self.connections[key].replies.expected.is_empty();
             let server = &self.servers[server].server.endpoint;
             tracing::warn!(server, error = message, was_sent, "KILL failed");
             self.discard(ctx, key, None);
@@ -335,7 +340,7 @@ impl Pools {
         ctx.statistics.totals.server_connections_failed += 1;
         if let Some(code) = code.filter(|code| is_about_user(*code)) {
             // That is between this user and the server: nobody else is to suffer for it.
-            let began_at = self.connections[key].logged_in_at;
+            let began_at = self.connections[key].access.logged_in_at;
             self.discard(ctx, key, None);
             return self.refuse_waiters(ctx, server, identity, began_at, code, message);
         }
@@ -376,7 +381,7 @@ impl Pools {
         if let Some(discard_reason) = connection.discard_reason {
             return self.discard(ctx, key, Some(discard_reason));
         }
-        if connection.kills_pending > 0 || !connection.expected.is_empty() {
+        if connection.kills_pending > 0 || !connection.replies.expected.is_empty() {
             return; // fenced, or still owed replies: comes back here when it is through
         }
         let pool = &self.servers[server];
@@ -386,10 +391,10 @@ impl Pools {
         if self.connections[key].is_too_old(ctx) {
             return self.retire(ctx, key, DiscardReason::Aged);
         }
-        if let Some(identity) = self.connections[key].next_identity.take() {
+        if let Some(identity) = self.connections[key].access.next_identity.take() {
             return self.change_identity(ctx, key, identity);
         }
-        self.connections[key].idle_since = ctx.now;
+        self.connections[key].age.idle_since = ctx.now;
         if let Some(waiter) = self.next_waiter(server, key) {
             if waiter.identity == self.connections[key].identity {
                 if self.gives_way(ctx, server, key) {
@@ -433,7 +438,7 @@ impl Pools {
     pub(crate) fn retire(&mut self, ctx: &mut Context, key: ConnectionKey, discard_reason: DiscardReason) {
         self.tell_of_retained(ctx, key);
         let connection = &self.connections[key];
-        if connection.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
+        if connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Fetch(_))) {
             let server = connection.server;
             self.servers[server].idle.retain(|idle| *idle != key);
             return;
@@ -455,7 +460,7 @@ impl Pools {
             let server = &self.servers[connection.server].server.endpoint;
             tracing::debug!(
                 server,
-                thread_id = connection.greeted.thread_id,
+                thread_id = connection.access.greeted.thread_id,
                 ?discard_reason,
                 "backend connection closed"
             );
@@ -494,8 +499,8 @@ impl Pools {
             return self.discard(ctx, key, Some(DiscardReason::Stale));
         }
         let connection = &self.connections[key];
-        let is_opaque = left.intersects(Pins::OPAQUE) || connection.is_suspect;
-        if is_opaque && !connection.greeted.is_mariadb {
+        let is_opaque = left.intersects(Pins::OPAQUE) || connection.traces.is_suspect;
+        if is_opaque && !connection.access.greeted.is_mariadb {
             // A login gives the roles that it should have (MySQL), whatever was made of them.
             let identity = connection.identity;
             return self.change_identity(ctx, key, identity);
@@ -625,8 +630,8 @@ impl ServerConnection {
     /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
     pub(crate) fn is_too_old(&self, ctx: &Context) -> bool {
         let limit = ctx.snapshot.variables.connection_max_age_ms.as_nanos() as Nanos;
-        let age_max = limit - limit / 1000 * self.early_permille;
-        limit > 0 && self.has_served && ctx.now.saturating_sub(self.opened_at) > age_max
+        let age_max = limit - limit / 1000 * self.age.early_permille;
+        limit > 0 && self.age.has_served && ctx.now.saturating_sub(self.age.opened_at) > age_max
     }
 }
 
@@ -638,7 +643,7 @@ impl Pools {
         let schema = connection.state.schema().to_vec();
         self.connections[key].state = ctx.interner.intern(State::fresh().with_schema(&schema));
         self.set_up(ctx, key);
-        if is_opaque && self.connections[key].greeted.is_mariadb {
+        if is_opaque && self.connections[key].access.greeted.is_mariadb {
             self.connections[key].verify(ctx);
         }
     }

@@ -43,14 +43,14 @@ pub(crate) struct WaitLimits {
 impl Work<'_> {
     /// Whether a session that has found no server may wait for one; if not, it has been told.
     pub(crate) fn may_be_held(&mut self, hostgroup: u32) -> bool {
-        if self.session.held.is_some() {
+        if self.session.stay.held.is_some() {
             return true;
         }
         let Some(holding) = self.pools.groups.get(&hostgroup).and_then(|group| group.holding.as_ref()) else {
             return true;
         };
-        self.session.held = holding.try_hold();
-        if self.session.held.is_some() {
+        self.session.stay.held = holding.try_hold();
+        if self.session.stay.held.is_some() {
             return true;
         }
         let sessions_max = holding.sessions_max();
@@ -103,9 +103,9 @@ impl Work<'_> {
     }
 
     fn refuse_wait(&mut self, message: &str) {
-        self.session.held = None;
+        self.session.stay.held = None;
         self.session.phase = Phase::Running;
-        if self.session.upload.is_some() {
+        if self.session.input.upload.is_some() {
             return self.fail_session(HOSTGROUP_UNREACHABLE, message);
         }
         self.pools.reply_error(self.ctx, self.session, HOSTGROUP_UNREACHABLE, message);

@@ -64,7 +64,7 @@ impl Execution {
 
     /// Whether the client's statement may have had an effect on the server that has not answered it.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.is_sent && !self.is_read && !self.kind.is_harmless()
+        self.tries.is_sent && !self.is_read && !self.kind.is_harmless()
     }
 }
 
@@ -97,10 +97,11 @@ impl Worker {
         let is_under_way = |lease: ConnectionKey, holder: SessionKey| {
             let session = &self.sessions[holder];
             let connection = &self.pools.connections[lease];
-            let is_owed = connection.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
+            let is_owed =
+                connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Relay(_)));
             is_owed
                 && session.lease == Some(lease)
-                && session.execution.is_sent
+                && session.execution.tries.is_sent
                 && session.execution.may_have_effects()
         };
         let of_server = self.pools.connections.iter().filter(|(_, connection)| connection.server == server);
@@ -109,8 +110,8 @@ impl Worker {
         for (lease, holder) in under_way {
             let session = &self.sessions[holder];
             let socket = self.pools.connections[lease].socket;
-            let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
-            if is_flowing || session.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
+            let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+            if is_flowing || session.input.infile.is_some() || self.ctx.out.backlog_bytes(socket) > 0 {
                 self.work(holder).give_up_late(lease);
             } else {
                 self.pools.connections[lease].is_hurried = true;
@@ -135,7 +136,7 @@ impl Work<'_> {
     fn give_up_late(&mut self, lease: ConnectionKey) {
         let endpoint = &self.pools.servers[self.pools.connections[lease].server].server.endpoint;
         let session = &*self.session;
-        let is_incomplete = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let is_incomplete = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
         let (error, fate) = match is_incomplete {
             true => (LEASE_LOST, "it had no effect"),
             false => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
@@ -145,7 +146,7 @@ impl Work<'_> {
             if pins.is_empty() { String::new() } else { format!(", and with it ends: {}", pins.words()) };
         let message =
             format!("{endpoint}: {NO_WRITE_LEASE}; the statement was still on its way{state}: {fate}");
-        let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+        let file_at = session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
         self.ctx.out.abort(self.pools.connections[lease].socket);
         self.pools.connections[lease].holder = None;
         self.pools.discard(self.ctx, lease, Some(DiscardReason::Lapsed));
@@ -164,9 +165,13 @@ impl Work<'_> {
         if self.pools.may_send(self.ctx, server, &self.session.execution) {
             return false;
         }
-        if self.pools.stays(self.session) || self.session.upload.is_some() {
+        if self.pools.stays(self.session) || self.session.input.upload.is_some() {
             let session = &mut *self.session;
-            let since = *session.execution.kept_back_since.get_or_insert(self.ctx.now);
+            let kept_back_since = &mut session.execution.tries.kept_back_since;
+            if *kept_back_since == 0 {
+                *kept_back_since = self.ctx.now;
+            }
+            let since = *kept_back_since;
             session.phase = Phase::Waiting(since);
             self.pools.parked.extend(session.waiter());
             self.ctx.timers.unpark(self.ctx.now + LOOK_EVERY_NS);

@@ -48,7 +48,7 @@ impl Work<'_> {
             // What was to be given up is gone.
             Phase::Running
                 if session.execution.kind == CommandKind::Reset
-                    && !session.execution.is_answering
+                    && !session.execution.reply.is_answering
                     && !session.pins.pins().intersects(Pins::OUTLIVE_RESET) =>
             {
                 self.pools.finish_reset(self.ctx, self.session);
@@ -85,7 +85,7 @@ impl Work<'_> {
         let session = &*self.session;
         let hostgroup = session.execution.hostgroup;
         let pins = session.all_pins();
-        let is_answering = session.execution.is_answering;
+        let is_answering = session.execution.reply.is_answering;
         let may_have_run =
             session.execution.may_have_run() && !(pins.is_empty() && session.execution.is_boundary());
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
@@ -99,7 +99,8 @@ impl Work<'_> {
         );
         if is_answering {
             // Behind what it has sent of its file the client waits for an answer.
-            let file_at = session.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
+            let file_at =
+                session.input.infile.as_deref().map(crate::client::local_infile::Infile::next_sequence);
             return self.break_off(breaks_off.or(file_at), error, &message);
         }
         self.fail_session(error, &message);
@@ -121,7 +122,7 @@ impl Work<'_> {
             self.ctx.statistics.totals.errors_generated += 1;
             self.session.note_error_text(self.ctx, message.as_bytes());
             let session = &mut *self.session;
-            session.execution.own_errno = error.code;
+            session.execution.record.own_errno = error.code;
             if let Some(buffer) = self.ctx.out.buffer(session.socket) {
                 let error = ErrPacket::new(error, message.as_bytes());
                 frame::packet(buffer, &mut sequence, |out| error.write(out));
@@ -138,13 +139,13 @@ impl Work<'_> {
         session.forget_what_was_unseen();
         if session.knows_of_rollback() {
             session.pins.remove(Pins::TRANSACTION);
-            session.is_read_only = false;
+            session.transaction.is_read_only = false;
         }
         // Character set variables are reported in part only: what they are was to be asked.
-        let is_whole = session.pins.is_empty() && !session.execution.charset_reported;
+        let is_whole = session.pins.is_empty() && !session.execution.reply.charset_reported;
         // A lease that was put aside has all that the session is.
-        let is_lost = session.detour.is_none() && !is_whole;
-        let ends = session.close_when_done;
+        let is_lost = session.stay.detour.is_none() && !is_whole;
+        let ends = session.input.close_when_done;
         self.command_done();
         if ends {
             return self.close_session();
@@ -159,16 +160,16 @@ impl Work<'_> {
     /// usual.
     pub(crate) fn gives_pending_error(&mut self, command: Option<Command>) -> bool {
         let session = &mut *self.session;
-        let Some(pending_error) = &session.pending_error else { return false };
+        let Some(pending_error) = &session.farewell.pending_error else { return false };
         match command {
             Some(Command::Quit | Command::StmtClose) => return false,
             // Everything that was lost would be given up.
             Some(Command::ChangeUser) => {
-                session.pending_error = None;
+                session.farewell.pending_error = None;
                 return false;
             }
             Some(Command::ResetConnection) if !pending_error.outlives_reset => {
-                session.pending_error = None;
+                session.farewell.pending_error = None;
                 return false;
             }
             // It is not answered; the EXECUTE behind it is.
@@ -178,7 +179,7 @@ impl Work<'_> {
             }
             _ => {}
         }
-        if let Some(pending_error) = session.pending_error.take() {
+        if let Some(pending_error) = session.farewell.pending_error.take() {
             self.fail_session(pending_error.error, &pending_error.message);
         }
         true
@@ -188,7 +189,7 @@ impl Work<'_> {
     fn take_up(&mut self) {
         let session = &*self.session;
         let is_idle = matches!(session.phase, Phase::Idle);
-        if is_idle && (!session.inbox.is_empty() || self.ctx.drain.until.is_some()) {
+        if is_idle && (!session.input.inbox.is_empty() || self.ctx.drain.until.is_some()) {
             self.ctx.runnable.push_back((self.session.key, session.socket));
         }
     }
@@ -199,7 +200,7 @@ impl Session {
     fn take_announced_back(&mut self) {
         if std::mem::take(&mut self.execution.has_announced) && matches!(self.phase, Phase::Running) {
             self.pins.remove(Pins::NEXT_TRANSACTION);
-            self.is_next_read_only = true;
+            self.transaction.is_next_read_only = true;
         }
     }
 
@@ -215,7 +216,7 @@ impl Session {
 
     /// Whether its client knows, or will with its next statement, that its transaction is rolled back: 1213 says so.
     fn knows_of_rollback(&self) -> bool {
-        let is_owed = self.owed_error.as_ref().is_some_and(|owed| owed.0.code == LOCK_DEADLOCK.code);
+        let is_owed = self.farewell.owed_error.as_ref().is_some_and(|owed| owed.0.code == LOCK_DEADLOCK.code);
         self.execution.ending == Ending::Err(LOCK_DEADLOCK.code) || is_owed
     }
 }
@@ -235,13 +236,16 @@ impl Session {
             "a session's server connection was lost: its next command gets the error"
         );
         let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
-        self.pending_error.get_or_insert_with(|| Box::new(PendingError { error, message, outlives_reset }));
+        self.farewell
+            .pending_error
+            .get_or_insert_with(|| Box::new(PendingError { error, message, outlives_reset }));
     }
 }
 
 impl ServerConnection {
     /// Where an error may stand in the answer that a session is getting from this connection: its sequence id.
     pub(crate) fn breaks_off(&self) -> Option<u8> {
-        matches!(self.expected.front(), Some(Expected::Relay(_))).then(|| self.reply.break_off())?
+        matches!(self.replies.expected.front(), Some(Expected::Relay(_)))
+            .then(|| self.replies.reply.break_off())?
     }
 }

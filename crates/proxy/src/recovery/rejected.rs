@@ -76,7 +76,7 @@ impl Work<'_> {
         let because = match refusal {
             Refusal::StatementsFull => {
                 self.pools.connections[key].make_room(self.ctx);
-                self.session.execution.is_sent = false;
+                self.session.execution.tries.is_sent = false;
                 return self.prepare_connection(key);
             }
             Refusal::LeftCluster => "has left its cluster",
@@ -112,7 +112,7 @@ impl Work<'_> {
             self.pools.offer(self.ctx, key);
         }
         let session = &mut *self.session;
-        session.execution.attempts += 1;
+        session.execution.tries.attempts += 1;
         session.phase = Phase::Waiting(self.ctx.now);
         self.acquire();
     }
@@ -121,8 +121,8 @@ impl Work<'_> {
     /// the client is told that nobody knows, and the session ends.
     fn fail_unknown(&mut self, message: &str) {
         let execution = &self.session.execution;
-        if execution.is_answering {
-            let at = Some(execution.refused_at);
+        if execution.reply.is_answering {
+            let at = Some(execution.reply.refused_at);
             return self.break_off(at, OUTCOME_UNKNOWN, message);
         }
         self.fail_session(OUTCOME_UNKNOWN, message);
@@ -154,7 +154,7 @@ impl Work<'_> {
         self.session.lose_lease();
         let session = &mut *self.session;
         session.pins.remove(Pins::TRANSACTION);
-        session.is_read_only = false;
+        session.transaction.is_read_only = false;
         let message = format!("{because}, the transaction is rolled back; try restarting transaction");
         self.pools.reply_error(self.ctx, self.session, error::LOCK_DEADLOCK, &message);
         self.answered_here();
@@ -164,7 +164,7 @@ impl Work<'_> {
 impl Session {
     /// Nothing holds it but a transaction, on its present lease.
     fn is_in_transaction_only(&self) -> bool {
-        self.pins.pins() == Pins::TRANSACTION && self.detour.is_none()
+        self.pins.pins() == Pins::TRANSACTION && self.stay.detour.is_none()
     }
 }
 
@@ -211,7 +211,7 @@ fn runs_others(session: &Session) -> bool {
             | Kind::SetStatement
             | Kind::Other
     );
-    let is_uncertain = !session.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
+    let is_uncertain = !session.tracked.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
     is_statement && (may_run_others || (is_uncertain && !session.execution.is_read))
 }
 
@@ -262,8 +262,8 @@ impl Context {
     fn can_move(&self, session: &Session) -> bool {
         (session.pins.is_empty() || session.is_in_transaction_only())
             && !session.execution.statement.multi
-            && session.upload.is_none()
-            && session.execution.attempts <= self.snapshot.variables.connect_retries_on_failure
+            && session.input.upload.is_none()
+            && session.execution.tries.attempts <= self.snapshot.variables.connect_retries_on_failure
             && session.execution.kind != CommandKind::Reset
     }
 }
@@ -277,7 +277,7 @@ impl Pools {
         key: ConnectionKey,
         payload: &[u8],
     ) -> Option<Refusal> {
-        if !self.connections[key].reply.is_done() {
+        if !self.connections[key].replies.reply.is_done() {
             return None;
         }
         let err = ErrPacket::parse(payload).ok()?;
@@ -298,7 +298,7 @@ impl Pools {
             && is_wsrep_refusal(err.code, err.message)
         {
             Some(Refusal::LeftAmid)
-        } else if session.execution.is_answering {
+        } else if session.execution.reply.is_answering {
             // With a part of its answer out, or a file taken, it can't run once more.
             None
         } else if can_move && group.is_replicated && is_wsrep_refusal(err.code, err.message) {

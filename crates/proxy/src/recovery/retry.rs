@@ -36,17 +36,17 @@ pub(crate) struct Lost {
 impl Execution {
     /// How many failures of servers it has seen, this loss included.
     fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
-        let is_same_failure = self.lost_on == Some(lost.server)
-            && lost.opened_at < self.lost_at
-            && now < self.lost_at + DYING_NS;
+        let is_same_failure = self.tries.lost_on == Some(lost.server)
+            && lost.opened_at < self.tries.lost_at
+            && now < self.tries.lost_at + DYING_NS;
         // Losses before it was sent are no failures.
-        (self.failures + u32::from(!is_same_failure)).max(1)
+        (self.tries.failures + u32::from(!is_same_failure)).max(1)
     }
 
     /// The server on which its connection was lost, if it is to look for another one.
     pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
-        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
-        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
+        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.tries.times_sent.max(1));
+        self.tries.lost_on.filter(|_| !is_last_resort || now < self.tries.lost_at + pause)
     }
 
     /// Whether its kind alone tells that it changes nothing but the connection on which it runs, if anything.
@@ -87,13 +87,13 @@ impl Work<'_> {
         let session = &mut *self.session;
         session.phase = Phase::Waiting(self.ctx.now);
         let execution = &mut session.execution;
-        execution.attempts += 1;
-        if execution.is_sent {
-            execution.failures = execution.failures_with(lost, self.ctx.now);
+        execution.tries.attempts += 1;
+        if execution.tries.is_sent {
+            execution.tries.failures = execution.failures_with(lost, self.ctx.now);
         }
-        execution.lost_on = Some(lost.server);
-        execution.lost_at = self.ctx.now;
-        if !execution.is_sent {
+        execution.tries.lost_on = Some(lost.server);
+        execution.tries.lost_at = self.ctx.now;
+        if !execution.tries.is_sent {
             return self.acquire();
         }
         self.pools.parked.extend(session.waiter());
@@ -104,7 +104,7 @@ impl Work<'_> {
 impl ServerConnection {
     /// What is to be remembered of a connection when it is lost.
     pub(crate) fn loss_of(&self) -> Lost {
-        Lost { server: self.server, opened_at: self.opened_at }
+        Lost { server: self.server, opened_at: self.age.opened_at }
     }
 }
 
@@ -115,10 +115,10 @@ impl Session {
         let execution = &self.execution;
         let variables = &ctx.snapshot.variables;
         let in_all = variables.connect_retries_on_failure;
-        let has_seen_nothing = !execution.is_answering || execution.buffered_bytes_max > 0;
-        if !execution.is_sent {
+        let has_seen_nothing = !execution.reply.is_answering || execution.reply.buffered_bytes_max > 0;
+        if !execution.tries.is_sent {
             // It is not run again, but for the first time.
-            return has_seen_nothing && execution.attempts <= in_all;
+            return has_seen_nothing && execution.tries.attempts <= in_all;
         }
         let usual = match execution.is_boundary() {
             // It does nothing by itself, so no server dies of it.
@@ -128,8 +128,8 @@ impl Session {
         let retries = execution.decision.retries.unwrap_or(usual);
         has_seen_nothing
             && execution.failures_with(lost, ctx.now) <= retries
-            && execution.times_sent <= retries.max(in_all)
-            && self.upload.is_none()
+            && execution.tries.times_sent <= retries.max(in_all)
+            && self.input.upload.is_none()
             && (execution.leaves_with_connection() || self.text_leaves_with_connection(ctx))
     }
 
@@ -142,7 +142,7 @@ impl Session {
         }
         match statement.kind {
             Kind::Set | Kind::SetTransaction | Kind::Show => {
-                weir_sql::stays_in_session(self.command_text(), self.dialect)
+                weir_sql::stays_in_session(self.command_text(), self.tracked.dialect)
             }
             _ => self.execution.asks_variables(),
         }

@@ -45,7 +45,7 @@ impl ServerConnection {
         }
         let statement = execution.statement;
         let may_hide_more = statement.multi
-            || session.upload.is_some()
+            || session.input.upload.is_some()
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
         let ends_transaction = matches!(statement.kind, Kind::Commit | Kind::Rollback);
         let may_close = ends_transaction || statement.kind == Kind::SetStatement || may_hide_more;
@@ -60,7 +60,7 @@ impl ServerConnection {
     }
 
     fn releases_by_default(&self, session: &Session) -> bool {
-        match session.state.variable("completion_type") {
+        match session.tracked.state.variable("completion_type") {
             Some(value) => value == RELEASE,
             None => self.releases_by_default,
         }

@@ -33,17 +33,46 @@ pub(crate) struct ServerConnection {
     pub purpose: Purpose,
     /// How it is encrypted.
     pub tls: Option<Arc<ServerTls>>,
-    pub login: Option<Box<BackendLogin>>,
-    pub greeted: Greeted,
+    pub access: Access,
     pub stage: Stage,
     pub state: Rc<State>,
     /// What it has begun with, and what others call a default; of an unknown one only what Weir's init_connect has set.
     pub defaults: Rc<Defaults>,
+    pub holder: Option<SessionKey>,
+    pub traces: Traces,
+    pub replies: Replies,
+    pub statements: BackendStatements,
+    /// Why it must not be used again.
+    pub discard_reason: Option<DiscardReason>,
+    /// A KILL is under way against it and not confirmed.
+    pub kills_pending: u32,
+    pub age: Age,
+    /// Whether it counts against the server's max_connections.
+    pub has_credit: bool,
+    /// The hostgroup for which it was used last, or is being opened.
+    pub hostgroup: u32,
+    pub known: Known,
+    pub settling: Settling,
+    /// The server ends it with a transaction, unless the session says otherwise: completion_type=RELEASE.
+    pub releases_by_default: bool,
+    /// Bytes that are not acknowledged at once end it: its server's lease has lapsed while a statement was under way.
+    pub is_hurried: bool,
+}
+
+/// As whom a connection is logged in, and since when.
+pub(crate) struct Access {
+    pub login: Option<Box<BackendLogin>>,
+    pub greeted: Greeted,
     /// The server's renewal number from before the last login.
     pub renewal: u64,
     /// When that login began.
     pub logged_in_at: Nanos,
-    pub holder: Option<SessionKey>,
+    /// To be logged in as this identity when the replies owed are in.
+    pub next_identity: Option<usize>,
+}
+
+/// What sessions that have had a connection may have left there.
+pub(crate) struct Traces {
     /// Idle, and the last session's diagnostics can still be asked for here.
     pub retained_for: Option<RetainedFor>,
     /// Something may have been changed here that nobody can name: it is wiped before another session gets it.
@@ -57,29 +86,32 @@ pub(crate) struct ServerConnection {
     pub hidden_code_of: HiddenCode,
     /// Its set-up has been reported: so will be whatever a session sets.
     pub is_tracked: bool,
+}
+
+/// What a server owes on a connection, and what has come of it.
+pub(crate) struct Replies {
     /// Replies that are to come, in order.
     pub expected: VecDeque<Expected>,
     pub reply: ReplyReader,
     pub inbox: Vec<u8>,
-    pub statements: BackendStatements,
-    /// Why it must not be used again.
-    pub discard_reason: Option<DiscardReason>,
-    /// A KILL is under way against it and not confirmed.
-    pub kills_pending: u32,
-    pub idle_since: Nanos,
     /// Since when the reply at the front is waited for.
     pub asked_at: Nanos,
+    /// Rows of the last result of the last reply.
+    pub rows: u64,
+}
+
+/// How long a connection has lived, and how it is used.
+pub(crate) struct Age {
+    pub idle_since: Nanos,
     pub opened_at: Nanos,
     /// By so much of connection_max_age_ms it ends before that, so that those opened together do not end together.
     pub early_permille: u64,
-    /// Whether it counts against the server's max_connections.
-    pub has_credit: bool,
-    /// The hostgroup for which it was used last, or is being opened.
-    pub hostgroup: u32,
     /// Some session has had it since it was opened.
     pub has_served: bool,
-    /// To be logged in as this identity when the replies owed are in.
-    pub next_identity: Option<usize>,
+}
+
+/// What Weir knows of what the connection would answer. None where only the server knows.
+pub(crate) struct Known {
     /// What LAST_INSERT_ID() is on this connection; `None` where only the server knows.
     pub insert_id: Option<u64>,
     /// What FOUND_ROWS() is on this connection; `None` where only the server knows.
@@ -88,39 +120,37 @@ pub(crate) struct ServerConnection {
     pub row_count: Option<i64>,
     /// It may know conditions (errors, warnings, notes), of whomever.
     pub has_conditions: bool,
-    /// Rows of the last result of the last reply.
-    pub reply_rows: u64,
+}
+
+/// What has come of a question of Weir's behind a statement.
+pub(crate) struct Settling {
     /// The rows of an answer to [`Expected::Settle`].
-    pub settle_bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The server could not answer: ask once more.
-    pub settle_again: bool,
+    pub again: bool,
     /// How often it could not, in a row.
-    pub settle_refusals: u8,
+    pub refusals: u8,
     /// The server refused a question because it takes no statements.
     pub is_rejected: bool,
-    /// The server ends it with a transaction, unless the session says otherwise: completion_type=RELEASE.
-    pub releases_by_default: bool,
-    /// Bytes that are not acknowledged at once end it: its server's lease has lapsed while a statement was under way.
-    pub is_hurried: bool,
 }
 
 impl ServerConnection {
     /// A reader for the reply at the front, when it has just become the front.
     pub(crate) fn restart_reply(&mut self, now: Nanos) {
-        self.asked_at = now;
-        let kind = self.expected.front().map_or(ReplyKind::Results, Expected::kind);
-        self.reply = ReplyReader::new(kind, 1);
+        self.replies.asked_at = now;
+        let kind = self.replies.expected.front().map_or(ReplyKind::Results, Expected::kind);
+        self.replies.reply = ReplyReader::new(kind, 1);
         // A command of several packets may have gone out while replies to others were still owed.
         if let Some(Expected::Relay(Relayed { continued: Some((sent, received)), .. })) =
-            self.expected.front()
+            self.replies.expected.front()
         {
-            self.reply.command_continued(*sent, *received);
+            self.replies.reply.command_continued(*sent, *received);
         }
     }
 
     /// Whether the reply at the front is an answer of one row to a question of Weir's.
     pub(crate) fn is_asked_for_row(&self) -> bool {
-        let asked = self.expected.front();
+        let asked = self.replies.expected.front();
         asked.is_some_and(|expected| {
             matches!(
                 expected,
@@ -135,10 +165,10 @@ impl ServerConnection {
 
     /// Another packet of the holder's command has gone out: its reply's sequence ids begin behind it.
     pub(crate) fn command_continued(&mut self, sent: u8, received: u8) {
-        if let Some(Expected::Relay(_)) = self.expected.front() {
-            self.reply.command_continued(sent, received);
+        if let Some(Expected::Relay(_)) = self.replies.expected.front() {
+            self.replies.reply.command_continued(sent, received);
         }
-        let mut relayed = self.expected.iter_mut().filter_map(|expected| match expected {
+        let mut relayed = self.replies.expected.iter_mut().filter_map(|expected| match expected {
             Expected::Relay(relayed) => Some(relayed),
             _ => None,
         });
@@ -150,14 +180,14 @@ impl ServerConnection {
     /// Everything is reset: what is known of sessions that have had it does not count any more.
     pub(crate) fn forget_sessions(&mut self) {
         self.statements.clear();
-        self.insert_id = Some(0);
-        self.found_rows = None;
-        self.row_count = None;
-        self.has_conditions = true;
-        self.is_suspect = false;
-        self.unproven = None;
-        self.last_holder = None;
-        self.hidden_code_of = HiddenCode::None;
+        self.known.insert_id = Some(0);
+        self.known.found_rows = None;
+        self.known.row_count = None;
+        self.known.has_conditions = true;
+        self.traces.is_suspect = false;
+        self.traces.unproven = None;
+        self.traces.last_holder = None;
+        self.traces.hidden_code_of = HiddenCode::None;
     }
 }
 

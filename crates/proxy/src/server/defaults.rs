@@ -44,7 +44,7 @@ impl Session {
     }
 
     pub(crate) fn default_sql_mode(&self) -> Option<&str> {
-        self.defaults.as_ref()?.variables().variable("sql_mode")
+        self.tracked.defaults.as_ref()?.variables().variable("sql_mode")
     }
 }
 
@@ -67,7 +67,7 @@ impl Pools {
         variables: &Arc<SessionVariables>,
     ) -> DefaultsAnswer {
         let connection = &mut self.connections[key];
-        let bytes = std::mem::take(&mut connection.settle_bytes);
+        let bytes = std::mem::take(&mut connection.settling.bytes);
         if connection.discard_reason.is_some() {
             // The reset in front was refused: these are the last session's settings.
             return DefaultsAnswer::Unknown;
@@ -77,7 +77,7 @@ impl Pools {
         let Some(defaults) = Defaults::parse(variables.names(), answer, SEPARATOR, NULL) else {
             // Refused, or with another number of values: as if nothing were known.
             tracing::debug!(
-                thread_id = connection.greeted.thread_id,
+                thread_id = connection.access.greeted.thread_id,
                 "a connection's defaults can't be read"
             );
             return DefaultsAnswer::Unknown;
@@ -90,7 +90,8 @@ impl Pools {
         if !is_fresh {
             return self.close_unlike_fresh(ctx, key);
         }
-        let known = KnownDefaults { identity: connection.identity, renewal: connection.renewal, defaults };
+        let known =
+            KnownDefaults { identity: connection.identity, renewal: connection.access.renewal, defaults };
         self.servers[connection.server].note_defaults(known);
         DefaultsAnswer::Known
     }
@@ -112,7 +113,7 @@ impl Pools {
 impl Work<'_> {
     /// COM_RESET_CONNECTION on a lease that the session keeps: it begins with what the connection begins with.
     pub(crate) fn begin_with_defaults_of(&mut self, key: ConnectionKey) {
-        self.session.defaults = None;
+        self.session.tracked.defaults = None;
         self.pools.connections[key].adopt_defaults(self.ctx, self.session);
     }
 
@@ -121,27 +122,28 @@ impl Work<'_> {
     pub(crate) fn suits_defaults(&mut self, key: ConnectionKey) -> bool {
         let there = &self.pools.connections[key].defaults;
         let session = &*self.session;
-        match &session.defaults {
+        match &session.tracked.defaults {
             Some(own) if Rc::ptr_eq(own, there) => true,
-            _ if session.suits.as_ref().is_some_and(|suited| Rc::ptr_eq(suited, there)) => true,
+            _ if session.tracked.suits.as_ref().is_some_and(|suited| Rc::ptr_eq(suited, there)) => true,
             Some(own) if own.is_known() || !there.is_known() => {
                 let (there, own) = (there.clone(), own.clone());
-                let state = carried(&session.state, &own, &there);
+                let state = carried(&session.tracked.state, &own, &there);
                 let state = self.ctx.interner.intern(state);
                 let session = &mut *self.session;
-                session.suits = Some(there);
-                session.state = state;
+                session.tracked.suits = Some(there);
+                session.tracked.state = state;
                 true
             }
             None if there.says_nothing() => true,
             _ => {
-                let before = (session.dialect, session.is_autocommit);
+                let before = (session.tracked.dialect, session.transaction.is_autocommit);
                 self.pools.connections[key].adopt_defaults(self.ctx, self.session);
                 let session = &*self.session;
                 // Without its text there is nothing to be looked at, and it means the same in every mode.
                 let is_looked_at =
-                    session.execution.kind != CommandKind::LoginSchema && session.upload.is_none();
-                let is_as_before = !is_looked_at || before == (session.dialect, session.is_autocommit);
+                    session.execution.kind != CommandKind::LoginSchema && session.input.upload.is_none();
+                let is_as_before =
+                    !is_looked_at || before == (session.tracked.dialect, session.transaction.is_autocommit);
                 // What init_connect had set before the servers were asked may differ.
                 is_as_before && self.suits_defaults(key)
             }
@@ -180,7 +182,7 @@ impl Pools {
             // The monitor has not learnt them yet, or can't.
             return;
         };
-        self.connections[key].settle_bytes.clear();
+        self.connections[key].settling.bytes.clear();
         self.connections[key].send_query(ctx, variables.session_question().as_bytes());
         self.connections[key].expect(ctx, Expected::Defaults(variables));
     }
@@ -198,7 +200,7 @@ impl ServerConnection {
     /// The session's defaults are this connection's, but for those that it knows already.
     fn adopt_defaults(&self, ctx: &mut Context, session: &mut Session) {
         let defaults = self.defaults.clone();
-        let own = session.defaults.take();
+        let own = session.tracked.defaults.take();
         let defaults = match own {
             Some(own) if !Rc::ptr_eq(&own, &defaults) => {
                 ctx.defaults.intern(defaults.as_ref().clone().with(own.variables()))
@@ -206,13 +208,13 @@ impl ServerConnection {
             _ => defaults,
         };
         if let Some(is_autocommit) = defaults.is_autocommit()
-            && session.state.variable("autocommit").is_none()
+            && session.tracked.state.variable("autocommit").is_none()
         {
-            session.is_autocommit = is_autocommit;
+            session.transaction.is_autocommit = is_autocommit;
         }
-        session.defaults = Some(defaults);
-        session.suits = None;
-        let state = session.state.clone();
+        session.tracked.defaults = Some(defaults);
+        session.tracked.suits = None;
+        let state = session.tracked.state.clone();
         session.set_state(ctx, state);
     }
 }
@@ -226,8 +228,9 @@ impl Pools {
         let first = servers.clone().next();
         let known = servers.find_map(|pool| pool.defaults_of(session.identity));
         let of_server = first.is_none_or(|pool| pool.server.shared.is_autocommit());
-        session.is_autocommit = known.as_ref().and_then(|known| known.is_autocommit()).unwrap_or(of_server);
-        session.defaults = known;
-        session.suits = None;
+        session.transaction.is_autocommit =
+            known.as_ref().and_then(|known| known.is_autocommit()).unwrap_or(of_server);
+        session.tracked.defaults = known;
+        session.tracked.suits = None;
     }
 }

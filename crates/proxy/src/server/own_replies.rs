@@ -31,7 +31,7 @@ impl Worker {
         bytes: &[u8],
     ) -> Result<(), BrokenReply> {
         let connection = &mut self.pools.connections[key];
-        if let Some(Expected::Fetch(fetch)) = connection.expected.front_mut() {
+        if let Some(Expected::Fetch(fetch)) = connection.replies.expected.front_mut() {
             fetch.take(step, bytes);
             if let Step::Control(Control::Err, _) = step {
                 self.own_statement_failed(key, &bytes[HEADER_LEN..]);
@@ -68,7 +68,7 @@ impl Worker {
         let connection = &mut self.pools.connections[key];
         let text = connection.message_from(err.message);
         let error = ServerError { code: err.code, sqlstate: err.sqlstate.unwrap_or(*b"HY000") };
-        (connection.row_count, connection.has_conditions) = (None, true);
+        (connection.known.row_count, connection.known.has_conditions) = (None, true);
         match connection.holder {
             Some(holder) => self.work(holder).own_statement_failed(key, error, &text),
             None => self.pools.own_statement_failed(&mut self.ctx, key, error, &text),
@@ -79,7 +79,7 @@ impl Worker {
 impl Work<'_> {
     /// An OK, on the session's connection.
     fn own_statement_ok(&mut self, key: ConnectionKey, ok: &OkPacket<'_>) -> Result<(), BrokenReply> {
-        match self.pools.connections[key].expected.front() {
+        match self.pools.connections[key].replies.expected.front() {
             Some(Expected::Settle(settle)) => {
                 let settle = *settle;
                 self.settle_ok(key, settle, ok);
@@ -96,7 +96,7 @@ impl Work<'_> {
     /// The server refuses a statement of Weir's own, on the session's connection.
     fn own_statement_failed(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let is_pinned = !self.session.pins.is_empty();
-        match self.pools.connections[key].expected.front() {
+        match self.pools.connections[key].replies.expected.front() {
             Some(Expected::Sync(_)) if is_pinned => self.sync_failed_on_lease(key, error, text),
             Some(Expected::Sync(_)) => self.sync_failed(key, error, text),
             Some(Expected::Prepare(_)) => self.prepare_refused(key, error, text),
@@ -163,10 +163,10 @@ impl Work<'_> {
     /// SET last_insert_id in front of a statement was refused. If the statement has not been sent, it gets the error:
     /// inside a transaction it is Galera's 1213, which was meant for the client's next command.
     pub(crate) fn insert_id_refused(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
-        self.pools.connections[key].insert_id = None;
+        self.pools.connections[key].known.insert_id = None;
         let session = &mut *self.session;
-        session.has_own_insert_id = false;
-        if session.execution.is_sent {
+        session.diagnostics.has_own_insert_id = false;
+        if session.execution.tries.is_sent {
             // It runs behind the refused SET: what it does with another session's id is not to be told as a success.
             let message =
                 format!("{text} (in front of the statement, which may or may not have taken effect)");
@@ -179,14 +179,14 @@ impl Work<'_> {
     /// in front of a USE that is refused, and the client gets the server's error for its statement.
     fn sync_failed_on_lease(&mut self, key: ConnectionKey, error: ServerError, text: &str) {
         let connection = &mut self.pools.connections[key];
-        if let Some(Expected::Sync(Some(wanted))) = connection.expected.front()
+        if let Some(Expected::Sync(Some(wanted))) = connection.replies.expected.front()
             && wanted.schema() != connection.state.schema()
         {
             let state = wanted.with_schema(connection.state.schema());
             connection.state = self.ctx.interner.intern(state);
         }
         let mut is_half_done = false;
-        for (at, expected) in connection.expected.iter_mut().enumerate() {
+        for (at, expected) in connection.replies.expected.iter_mut().enumerate() {
             match expected {
                 Expected::Relay(_) => expected.discard(),
                 Expected::Sync(state) => {
@@ -219,7 +219,7 @@ impl Work<'_> {
         connection.discard_reason = Some(DiscardReason::SyncFailed);
         let server = self.pools.servers[connection.server].server.endpoint.clone();
         // Whatever was sent behind it is none of the client's business any more, and nothing else may run.
-        for expected in self.pools.connections[key].expected.iter_mut().skip(1) {
+        for expected in self.pools.connections[key].replies.expected.iter_mut().skip(1) {
             expected.discard();
         }
         let session = &mut *self.session;
@@ -233,14 +233,14 @@ impl Work<'_> {
         }
         let retries = self.ctx.snapshot.variables.connect_retries_on_failure;
         if is_wsrep_refusal(error.code, text.as_bytes())
-            && session.upload.is_none()
-            && session.execution.attempts <= retries
+            && session.input.upload.is_none()
+            && session.execution.tries.attempts <= retries
         {
             let server = self.pools.connections[key].server;
             self.pools.suspect(self.ctx, server);
             self.session.lose_lease();
             let session = &mut *self.session;
-            session.execution.attempts += 1;
+            session.execution.tries.attempts += 1;
             session.phase = Phase::Waiting(self.ctx.now);
             self.pools.connections[key].holder = None;
             return self.acquire();
@@ -260,7 +260,7 @@ impl Work<'_> {
         if goes_to_writer && !is_schema {
             let session = &mut *self.session;
             session.execution.writer_only = true;
-            session.execution.attempts += 1;
+            session.execution.tries.attempts += 1;
             session.phase = Phase::Waiting(self.ctx.now);
             return self.acquire();
         }
@@ -292,12 +292,12 @@ impl Pools {
         ok: &OkPacket<'_>,
     ) -> Result<(), BrokenReply> {
         let connection = &self.connections[key];
-        match connection.expected.front() {
+        match connection.replies.expected.front() {
             // Behind a reset that was refused all is the last session's, and nothing to be learned from.
             Some(Expected::Setup | Expected::Init) if connection.discard_reason.is_some() => {}
             Some(Expected::Setup) => self.take_defaults(ctx, key, ok),
             Some(Expected::Init) => self.take_init(ctx, key, ok),
-            Some(Expected::Sync(Some(_))) if connection.is_tracked => must_report(ok)?,
+            Some(Expected::Sync(Some(_))) if connection.traces.is_tracked => must_report(ok)?,
             _ => {}
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Pools {
     ) {
         let code = error.code;
         let connection = &mut self.connections[key];
-        match connection.expected.front_mut() {
+        match connection.replies.expected.front_mut() {
             Some(Expected::Setup) => {
                 let message = format!("session tracking: error {code}: {text}");
                 self.set_up_failed(ctx, key, Some(code), &message);
@@ -333,12 +333,12 @@ impl Pools {
                 tracing::info!(server, code, text, "KILL was refused");
             }
             Some(Expected::Settle(_)) => {
-                connection.settle_again = true;
-                connection.is_rejected |= is_wsrep_refusal(code, text.as_bytes());
+                connection.settling.again = true;
+                connection.settling.is_rejected |= is_wsrep_refusal(code, text.as_bytes());
             }
-            Some(Expected::Fetch(fetch)) if fetch.gives_id => connection.insert_id = None,
-            Some(Expected::FoundRows) => connection.found_rows = None,
-            Some(Expected::InsertId) => connection.insert_id = None,
+            Some(Expected::Fetch(fetch)) if fetch.gives_id => connection.known.insert_id = None,
+            Some(Expected::FoundRows) => connection.known.found_rows = None,
+            Some(Expected::InsertId) => connection.known.insert_id = None,
             _ => {}
         }
     }
@@ -363,7 +363,7 @@ impl Pools {
                 self.go_on(ctx, key);
             }
             Expected::Moving => {
-                self.connections[key].settle_bytes.clear();
+                self.connections[key].settling.bytes.clear();
                 self.go_on(ctx, key);
             }
             Expected::Kill => self.kill_sent(ctx, key),
@@ -384,7 +384,7 @@ impl Pools {
         if connection.stage == Stage::Ready {
             return self.go_on(ctx, key);
         }
-        if connection.expected.is_empty() {
+        if connection.replies.expected.is_empty() {
             let socket = connection.socket;
             self.now_ready(ctx, key, socket);
         }
@@ -393,7 +393,7 @@ impl Pools {
     /// A reply to a statement of Weir's own is in, on a connection that nobody has: it goes to the next.
     pub(crate) fn go_on(&mut self, ctx: &mut Context, key: ConnectionKey) {
         let connection = &self.connections[key];
-        if connection.expected.is_empty() && !self.servers[connection.server].idle.contains(&key) {
+        if connection.replies.expected.is_empty() && !self.servers[connection.server].idle.contains(&key) {
             self.offer(ctx, key);
         }
     }

@@ -32,14 +32,15 @@ impl Work<'_> {
         }
         // The replies that are owed lead here again. What is fetched for another session may go ahead: it changes
         // nothing.
-        let is_owed = connection.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
+        let is_owed =
+            connection.replies.expected.iter().any(|expected| !matches!(expected, Expected::Fetch(_)));
         let session = &*self.session;
         let is_on_detour = session.lease != Some(key);
         if is_owed || is_on_detour || connection.kills_pending > 0 || !matches!(session.phase, Phase::Running)
         {
             return;
         }
-        self.session.execution.is_being_prepared = false;
+        self.session.execution.tries.is_being_prepared = false;
         if self.is_killed_before_sent(key) || self.keep_back(key) {
             return;
         }
@@ -75,7 +76,7 @@ impl Work<'_> {
         }
         let execution = &session.execution;
         let is_safe = execution.is_read
-            && session.upload.is_none()
+            && session.input.upload.is_none()
             && execution.kind == CommandKind::Query
             && session.carried().is_none()
             && !self.session.needs_insert_id(self.ctx)
@@ -91,23 +92,28 @@ impl Work<'_> {
     fn prepares_first(&mut self, key: ConnectionKey) -> bool {
         let (connection, session) = (&self.pools.connections[key], &*self.session);
         let execution = &session.execution;
-        let has_own =
-            || session.statements.get(&execution.statement_id).is_some_and(|found| found.own.is_some());
+        let has_own = || {
+            session.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some())
+        };
         if !matches!(execution.kind, CommandKind::Execute | CommandKind::LongData) || has_own() {
             return false;
         }
-        let Some(prepared) =
-            execution.prepared.as_ref().filter(|prepared| !connection.statements.contains(prepared)).cloned()
+        let Some(prepared) = execution
+            .text
+            .prepared
+            .as_ref()
+            .filter(|prepared| !connection.statements.contains(prepared))
+            .cloned()
         else {
             return false;
         };
         if prepared.can_be_prepared_in(&connection.state) {
             let execution = &mut self.session.execution;
-            execution.is_being_prepared = true;
-            execution.started_at = self.ctx.now;
+            execution.tries.is_being_prepared = true;
+            execution.tries.started_at = self.ctx.now;
             self.session.watch(self.ctx);
             self.pools.connections[key].prepare_here(self.ctx, prepared);
-        } else if session.state.schema().is_empty() && !prepared.schema().is_empty() {
+        } else if session.tracked.state.schema().is_empty() && !prepared.schema().is_empty() {
             // It can't be prepared here and run without a schema in one go; where it was, it is gone.
             self.pools.reply_error(self.ctx, self.session, error::NO_DB, "No database selected");
             self.answered_here();
@@ -142,7 +148,7 @@ impl Work<'_> {
         let Some(buffer) = self.ctx.out.buffer(socket) else { return false };
         if let Some(schema) = &schema {
             command::put_init_db(buffer, schema);
-            self.pools.connections[key].row_count = None;
+            self.pools.connections[key].known.row_count = None;
             self.ctx.statistics.totals.server_init_db += 1;
         }
         if both {
@@ -177,19 +183,23 @@ impl Work<'_> {
         let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
         let queued = buffer.len();
         if matches!(session.execution.kind, CommandKind::Fetch | CommandKind::StmtReset) {
-            let statement = session.statements.get(&session.execution.statement_id);
+            let statement = session.prepared.all.get(&session.execution.text.statement_id);
             let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
-            crate::client::long_data::put_packets(&session.inbox[..session.command_bytes], own.id, buffer);
+            crate::client::long_data::put_packets(
+                &session.input.inbox[..session.input.command_bytes],
+                own.id,
+                buffer,
+            );
         } else if session.execution.kind == CommandKind::Execute {
-            let packet = &session.inbox[..session.command_bytes.min(session.inbox.len())];
+            let packet = &session.input.inbox[..session.input.command_bytes.min(session.input.inbox.len())];
             let capabilities = session.capabilities;
-            let statements = &mut session.statements;
+            let statements = &mut session.prepared.all;
             let added =
                 Self::put_execute(packet, &session.execution, statements, capabilities, connection, buffer);
-            if let Some(upload) = &mut session.upload {
+            if let Some(upload) = &mut session.input.upload {
                 upload.make_room(added);
             }
-        } else if let Some(text) = &session.execution.rewritten {
+        } else if let Some(text) = &session.execution.text.rewritten {
             match session.execution.kind {
                 CommandKind::Prepare => command::put_stmt_prepare(buffer, text),
                 CommandKind::LoginSchema => command::put_init_db(buffer, text),
@@ -207,13 +217,13 @@ impl Work<'_> {
             _ => {}
         }
         session.phase = Phase::Running;
-        session.execution.is_sent = true;
-        session.execution.times_sent += 1;
+        session.execution.tries.is_sent = true;
+        session.execution.tries.times_sent += 1;
         // default_query_timeout counts from here: waiting for a connection has a limit of its own.
-        session.execution.started_at = self.ctx.now;
-        let is_long = session.upload.is_some();
+        session.execution.tries.started_at = self.ctx.now;
+        let is_long = session.input.upload.is_some();
         // Whatever ends a transaction may commit it.
-        let is_protected = session.is_read_only && session.is_pinned_to_reader;
+        let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
         session.execution.may_have_written = !session.execution.kind.is_harmless()
             && !is_protected
             && !session.execution.begins_read_only
@@ -239,8 +249,8 @@ impl Work<'_> {
         connection: &mut crate::server::connection::ServerConnection,
         out: &mut Vec<u8>,
     ) -> usize {
-        let client = statements.get_mut(&execution.statement_id);
-        let (Some(client), Some(prepared)) = (client, &execution.prepared) else { return 0 };
+        let client = statements.get_mut(&execution.text.statement_id);
+        let (Some(client), Some(prepared)) = (client, &execution.text.prepared) else { return 0 };
         let server = match &mut client.own {
             Some(own) => own,
             None => match connection.statements.touch(prepared) {
@@ -295,14 +305,14 @@ impl ServerConnection {
         self.put_own_query(ctx, text);
         if text.starts_with(b"SELECT") || text.starts_with(b"DO") {
             // All of Weir's own have one row.
-            self.found_rows = Some(1);
+            self.known.found_rows = Some(1);
         }
     }
 
     /// Takes note of a reply that is to come, behind those that are owed already.
     pub(crate) fn expect(&mut self, ctx: &Context, expected: Expected) {
-        self.expected.push_back(expected);
-        if self.expected.len() == 1 {
+        self.replies.expected.push_back(expected);
+        if self.replies.expected.len() == 1 {
             self.restart_reply(ctx.now);
         }
     }
@@ -316,12 +326,12 @@ impl ServerConnection {
             || (execution.kind == CommandKind::Query
                 && execution.statement.kind == Kind::Use
                 && !execution.statement.multi);
-        if leaves_schema && self.state.schema() != session.state.schema() {
+        if leaves_schema && self.state.schema() != session.tracked.state.schema() {
             // The schema that it leaves may be gone, and USE is the way out of that.
-            let state = session.state.with_schema(self.state.schema());
+            let state = session.tracked.state.with_schema(self.state.schema());
             return ctx.interner.intern(state);
         }
-        session.state.clone()
+        session.tracked.state.clone()
     }
 
     /// A statement that asks for LAST_INSERT_ID(), itself or by its triggers, or may change it, on a connection where it is
@@ -330,15 +340,15 @@ impl ServerConnection {
     /// True if the statement has to wait for its OK: inside a transaction Galera may answer any command with 1213,
     /// and then the statement behind it would run on its own.
     fn before_insert_id(&mut self, ctx: &mut Context, session: &mut Session) -> bool {
-        if !session.needs_insert_id(ctx) || session.has_own_insert_id {
+        if !session.needs_insert_id(ctx) || session.diagnostics.has_own_insert_id {
             return false;
         }
         let waits = !session.pins.is_empty();
-        let text = format!("SET SESSION last_insert_id={}", session.last_insert_id);
+        let text = format!("SET SESSION last_insert_id={}", session.diagnostics.last_insert_id);
         self.send_query(ctx, text.as_bytes());
         self.expect(ctx, Expected::InsertId);
-        session.has_own_insert_id = true;
-        self.insert_id = Some(session.last_insert_id);
+        session.diagnostics.has_own_insert_id = true;
+        self.known.insert_id = Some(session.diagnostics.last_insert_id);
         waits
     }
 }

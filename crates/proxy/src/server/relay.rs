@@ -45,7 +45,7 @@ impl Work<'_> {
         match step {
             Step::Pass(_) => {
                 let session = &mut *self.session;
-                session.execution.is_answering = true;
+                session.execution.reply.is_answering = true;
                 let socket = session.socket;
                 self.session.put_owed_eof(self.ctx);
                 self.ctx.out.send(socket, bytes);
@@ -70,7 +70,7 @@ impl Work<'_> {
             && let Some(refusal) = self.pools.refusal(self.ctx, self.session, key, &bytes[HEADER_LEN..])
         {
             let execution = &mut self.session.execution;
-            (execution.refusal, execution.refused_at) = (Some(refusal), bytes[3]);
+            (execution.reply.refusal, execution.reply.refused_at) = (Some(refusal), bytes[3]);
             return Ok(());
         }
         if control == Control::LocalInfile {
@@ -80,9 +80,9 @@ impl Work<'_> {
             return self.pools.take_login_reply(self.ctx, self.session, key, control, bytes);
         }
         let session = &mut *self.session;
-        if !std::mem::replace(&mut session.execution.is_answering, true) {
+        if !std::mem::replace(&mut session.execution.reply.is_answering, true) {
             // The first packet: how fast the client takes the rest says nothing about the server.
-            let took = self.ctx.now.saturating_sub(session.execution.started_at);
+            let took = self.ctx.now.saturating_sub(session.execution.tries.started_at);
             self.pools.servers[self.pools.connections[key].server].latency.observe(took, self.ctx.now);
         }
         let socket = session.socket;
@@ -100,7 +100,7 @@ impl Work<'_> {
                 let session = &mut *self.session;
                 session.execution.ending = Ending::Err(err.code);
                 let sqlstate = err.sqlstate.unwrap_or(*b"HY000");
-                session.last_error = Some(ServerError { code: err.code, sqlstate });
+                session.diagnostics.last_error = Some(ServerError { code: err.code, sqlstate });
                 self.ctx.out.send(socket, bytes);
                 self.pools.connections[key].count_error(self.ctx, self.session, err.code, err.message);
             }
@@ -167,22 +167,22 @@ impl Session {
         if !whole.multi || execution.kind != CommandKind::Query || whole.effects.contains(Effects::ROUTINE) {
             return whole;
         }
-        let (mut several, index) = (execution.several, execution.results as usize);
-        let one = several.read(self.command_text(), self.dialect, index);
-        self.execution.several = several;
+        let (mut several, index) = (execution.reply.several, execution.reply.results as usize);
+        let one = several.read(self.command_text(), self.tracked.dialect, index);
+        self.execution.reply.several = several;
         one.unwrap_or(whole)
     }
 
     /// What stands somewhere in the statement's text, which is looked through once for all its results.
     fn words(&mut self) -> Words {
-        if let Some(words) = self.execution.words {
+        if let Some(words) = self.execution.reply.words {
             return words;
         }
         let words = Words {
             hint: self.statement_text().windows(3).any(|mark| mark == b"/*+"),
             statement: self.command_text().windows(9).any(|word| word.eq_ignore_ascii_case(b"STATEMENT")),
         };
-        self.execution.words = Some(words);
+        self.execution.reply.words = Some(words);
         words
     }
 }
@@ -225,7 +225,7 @@ impl Pools {
             let error = ServerError { code: err.code, sqlstate: err.sqlstate.unwrap_or(*b"HY000") };
             let text = self.connections[key].message_from(err.message);
             session.execution.ending = Ending::Err(err.code);
-            session.owed_error = Some(Box::new((error, text.into())));
+            session.farewell.owed_error = Some(Box::new((error, text.into())));
             return Ok(());
         }
         let ok = OkPacket::parse(payload, BACKEND_CAPABILITIES).map_err(|_| BrokenReply::Malformed)?;
@@ -261,24 +261,24 @@ impl Pools {
         };
         // The server knows nothing of the transaction that waits elsewhere.
         ok.status |= session.flags_aside();
-        session.execution.has_warned |= ok.warnings > 0;
-        session.execution.has_cursor = ok.status.contains(StatusFlags::CURSOR_EXISTS);
-        session.execution.is_last_row = ok.status.contains(StatusFlags::LAST_ROW_SENT);
+        session.execution.reply.has_warned |= ok.warnings > 0;
+        session.execution.reply.has_cursor = ok.status.contains(StatusFlags::CURSOR_EXISTS);
+        session.execution.reply.is_last_row = ok.status.contains(StatusFlags::LAST_ROW_SENT);
         let mut sequence = bytes[3];
-        if session.execution.has_cursor
-            && let Some(owed) = session.execution.owed_eof.take()
+        if session.execution.reply.has_cursor
+            && let Some(owed) = session.execution.reply.owed_eof.take()
         {
             sequence = owed;
-            self.connections[key].reply.unshift_sequence();
+            self.connections[key].replies.reply.unshift_sequence();
         }
         session.put_owed_eof(ctx);
-        session.execution.results += 1;
+        session.execution.reply.results += 1;
         let capabilities = session.capabilities;
         if control == Control::ResultEnd && !capabilities.contains(Capabilities::DEPRECATE_EOF) {
             self.connections[key].result_end(ctx, session, &ok, sequence);
             return Ok(());
         }
-        let is_plain = session.detour.is_none()
+        let is_plain = session.stay.detour.is_none()
             && ok.info.is_empty()
             && ok.session_state.is_empty()
             && !ok.status.contains(StatusFlags::SESSION_STATE_CHANGED);
@@ -315,14 +315,14 @@ impl Pools {
                 reported.is_change() || session.pins.pins().contains(Pins::STATE_CHANGE),
             );
         }
-        session.execution.reported.add(reported);
+        session.execution.reply.reported.add(reported);
         match explain(&session.statement_answered(), reported) {
             Explanation::Whole => {}
             // A session that is held on a reader could not write any more; and a hint for the optimizer is over.
             Explanation::None if !session.is_pinned_to_reader && !session.words().hint => {
                 session.pins.insert(Pins::STATE_CHANGE);
             }
-            Explanation::None | Explanation::Partial => self.connections[key].is_suspect = true,
+            Explanation::None | Explanation::Partial => self.connections[key].traces.is_suspect = true,
         }
         Ok(())
     }
@@ -377,10 +377,10 @@ impl Pools {
         if let Some(next) = next {
             let next = ctx.interner.intern(next);
             self.connections[key].state = next.clone();
-            let strays = session.is_schema_locked() && session.state.schema() != next.schema();
+            let strays = session.is_schema_locked() && session.tracked.state.schema() != next.schema();
             let next = match strays {
                 // By a USE among several statements or in a routine: the next statement is in the session's schema again.
-                true => ctx.interner.intern(next.with_schema(session.state.schema())),
+                true => ctx.interner.intern(next.with_schema(session.tracked.state.schema())),
                 false => next,
             };
             session.set_state(ctx, next);
@@ -413,10 +413,11 @@ impl Pools {
             }
             Meaning::NotState => {}
             Meaning::InsertId => {
-                session.last_insert_id = text.parse().unwrap_or(session.last_insert_id);
-                session.has_own_insert_id = true;
-                session.is_insert_id_lost = false;
-                self.connections[key].insert_id = Some(session.last_insert_id);
+                session.diagnostics.last_insert_id =
+                    text.parse().unwrap_or(session.diagnostics.last_insert_id);
+                session.diagnostics.has_own_insert_id = true;
+                session.diagnostics.is_insert_id_lost = false;
+                self.connections[key].known.insert_id = Some(session.diagnostics.last_insert_id);
             }
             Meaning::NextStatement => session.pins.insert(Pins::NEXT_STATEMENT),
             Meaning::Unreadable => session.pins.insert(Pins::UNREADABLE_VARIABLE),
@@ -428,7 +429,7 @@ impl Pools {
                     "sql_auto_is_null" => session.pins.set(Pins::AUTO_IS_NULL, text == "ON"),
                     _ => {}
                 }
-                session.execution.charset_reported |=
+                session.execution.reply.charset_reported |=
                     name == "character_set_connection" || name == "collation_connection";
                 let state = next.get_or_insert_with(|| (*self.connections[key].state).clone());
                 state.assign(&name, text);

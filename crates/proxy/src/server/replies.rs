@@ -49,7 +49,7 @@ impl Worker {
         }
         let used = self.read_server(key, rest);
         if used < rest.len() && self.pools.connection_is(key, socket) {
-            self.pools.connections[key].inbox.extend_from_slice(&rest[used..]);
+            self.pools.connections[key].replies.inbox.extend_from_slice(&rest[used..]);
         }
     }
 
@@ -57,7 +57,7 @@ impl Worker {
     /// copied, not all that came with its end. The connection may be gone afterwards.
     fn complete_front<'b>(&mut self, key: ConnectionKey, bytes: &'b mut [u8]) -> &'b mut [u8] {
         let socket = self.pools.connections[key].socket;
-        let mut inbox = std::mem::take(&mut self.pools.connections[key].inbox);
+        let mut inbox = std::mem::take(&mut self.pools.connections[key].replies.inbox);
         let mut rest = bytes;
         while !inbox.is_empty() && !rest.is_empty() {
             let wanted = match Header::parse(&inbox) {
@@ -76,7 +76,7 @@ impl Worker {
             inbox.drain(..used);
         }
         if !inbox.is_empty() || inbox.capacity() <= INBOX_BYTES_KEPT {
-            self.pools.connections[key].inbox = inbox;
+            self.pools.connections[key].replies.inbox = inbox;
         }
         rest
     }
@@ -88,10 +88,10 @@ impl Worker {
         while self.pools.connection_is(key, socket) {
             let rest = &mut bytes[at..];
             let leaves_role =
-                matches!(self.pools.connections[key].expected.front(), Some(Expected::LeaveRole));
-            let used = if self.pools.connections[key].login.is_some() && !leaves_role {
+                matches!(self.pools.connections[key].replies.expected.front(), Some(Expected::LeaveRole));
+            let used = if self.pools.connections[key].access.login.is_some() && !leaves_role {
                 self.pools.login_bytes(&mut self.ctx, key, rest)
-            } else if self.pools.connections[key].expected.is_empty() {
+            } else if self.pools.connections[key].replies.expected.is_empty() {
                 self.unasked(key, rest)
             } else {
                 match self.reply_bytes(key, rest) {
@@ -127,7 +127,12 @@ impl Pools {
         let payload = bytes.get(HEADER_LEN..end)?;
         let connection = &mut self.connections[key];
         let mut out = Vec::new();
-        let step = connection.login.as_mut()?.packet(header.seq, payload, &mut connection.greeted, &mut out);
+        let step = connection.access.login.as_mut()?.packet(
+            header.seq,
+            payload,
+            &mut connection.access.greeted,
+            &mut out,
+        );
         let socket = connection.socket;
         ctx.out.send(socket, &out);
         match step {
@@ -139,11 +144,11 @@ impl Pools {
             }
             BackendStep::Ready { thread_id } => {
                 let connection = &mut self.connections[key];
-                connection.greeted.thread_id = thread_id;
-                connection.login = None;
+                connection.access.greeted.thread_id = thread_id;
+                connection.access.login = None;
                 let purpose = connection.purpose;
-                if matches!(connection.expected.front(), Some(Expected::ChangeUser)) {
-                    connection.expected.pop_front();
+                if matches!(connection.replies.expected.front(), Some(Expected::ChangeUser)) {
+                    connection.replies.expected.pop_front();
                 }
                 self.learn_reading(ctx, key);
                 match purpose {
@@ -169,7 +174,7 @@ impl Worker {
         let server = &self.pools.servers[self.pools.connections[key].server].server.endpoint;
         tracing::debug!(
             server,
-            thread_id = self.pools.connections[key].greeted.thread_id,
+            thread_id = self.pools.connections[key].access.greeted.thread_id,
             ?text,
             "server spoke unasked"
         );
@@ -180,12 +185,12 @@ impl Worker {
     /// The next piece of the reply at the front of the queue.
     fn reply_bytes(&mut self, key: ConnectionKey, bytes: &mut [u8]) -> Result<Option<usize>, BrokenReply> {
         let connection = &mut self.pools.connections[key];
-        if connection.reply.is_done() {
+        if connection.replies.reply.is_done() {
             self.reply_done(key)?;
             return Ok(Some(0));
         }
-        let step = connection.reply.next(bytes)?;
-        let is_relay = matches!(connection.expected.front(), Some(Expected::Relay(_)));
+        let step = connection.replies.reply.next(bytes)?;
+        let is_relay = matches!(connection.replies.expected.front(), Some(Expected::Relay(_)));
         let used = match step {
             Step::NeedMore => return Ok(None),
             Step::Control(Control::LocalInfile, _) if !is_relay => {
@@ -208,12 +213,9 @@ impl Worker {
         } else {
             self.own_reply(key, step, &bytes[..used])?;
         }
-        if self
-            .pools
-            .connections
-            .get(key)
-            .is_some_and(|connection| connection.reply.is_done() && !connection.expected.is_empty())
-        {
+        if self.pools.connections.get(key).is_some_and(|connection| {
+            connection.replies.reply.is_done() && !connection.replies.expected.is_empty()
+        }) {
             self.reply_done(key)?;
         }
         Ok(Some(used))
@@ -222,8 +224,8 @@ impl Worker {
     /// The reply at the front is complete.
     fn reply_done(&mut self, key: ConnectionKey) -> Result<(), BrokenReply> {
         let connection = &mut self.pools.connections[key];
-        connection.reply_rows = connection.reply.rows();
-        let Some(expected) = connection.expected.pop_front() else { return Ok(()) };
+        connection.replies.rows = connection.replies.reply.rows();
+        let Some(expected) = connection.replies.expected.pop_front() else { return Ok(()) };
         self.pools.servers[connection.server].running -= u32::from(expected.is_statement());
         self.pools.connections[key].restart_reply(self.ctx.now);
         match (expected, self.pools.connections[key].holder) {
@@ -293,16 +295,16 @@ impl Work<'_> {
         let Some(lease) = session.lease.take() else { return };
         let pins = session.pins.pins();
         let is_running = matches!(session.phase, Phase::Running);
-        let is_flowing = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
-        let is_uploading = is_running && (is_flowing || session.infile.is_some());
+        let is_flowing = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        let is_uploading = is_running && (is_flowing || session.input.infile.is_some());
         self.pools.connections[lease].holder = None;
         if is_uploading {
             // The server waits for the rest of a command, or of a file, that will never come.
             return self.pools.discard(self.ctx, lease, Some(DiscardReason::ClientGone));
         }
         // However it is given back: what it may have is to be proven gone.
-        self.pools.connections[lease].is_suspect |= pins.intersects(Pins::OPAQUE);
-        let expected = &self.pools.connections[lease].expected;
+        self.pools.connections[lease].traces.is_suspect |= pins.intersects(Pins::OPAQUE);
+        let expected = &self.pools.connections[lease].replies.expected;
         let owes_answer = expected.iter().any(|e| matches!(e, Expected::Relay(_) | Expected::Prepare(_)));
         let outlives_reset = pins.intersects(Pins::OUTLIVE_RESET);
         let is_asked_for_collation = matches!(expected.back(), Some(Expected::Settle(Settle::Collation)));
@@ -316,10 +318,10 @@ impl Work<'_> {
             if self.ctx.snapshot.variables.kill_backend_connection_when_disconnect {
                 self.pools.kill_backend(self.ctx, lease, false);
             }
-        } else if pins.is_empty() && self.pools.connections[lease].expected.is_empty() {
+        } else if pins.is_empty() && self.pools.connections[lease].replies.expected.is_empty() {
             self.pools.offer(self.ctx, lease);
             self.hear();
-        } else if self.pools.connections[lease].expected.is_empty() {
+        } else if self.pools.connections[lease].replies.expected.is_empty() {
             self.pools.recycle(self.ctx, lease, pins);
             self.hear();
         } else {
@@ -362,7 +364,7 @@ impl Pools {
 impl ServerConnection {
     /// TLS stands: the login goes on in it.
     pub(crate) fn server_encrypted(&mut self, ctx: &mut Context) {
-        let Some(login) = &mut self.login else { return };
+        let Some(login) = &mut self.access.login else { return };
         if let Some(buffer) = ctx.out.buffer(self.socket) {
             login.encrypted(buffer);
         }

@@ -37,8 +37,8 @@ impl Pools {
                     let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                     let name = name.to_ascii_lowercase();
                     if name == "sql_mode" {
-                        apply_sql_mode(&mut ctx.default_dialect, &value);
-                        ctx.knows_sql_mode = true;
+                        apply_sql_mode(&mut ctx.learnt.default_dialect, &value);
+                        ctx.learnt.knows_sql_mode = true;
                     }
                     if name == "completion_type" {
                         self.connections[key].releases_by_default = value == RELEASE;
@@ -75,7 +75,7 @@ impl Pools {
         tracing::warn!(server, error = message, "connection can't be set up: not using it");
         connection.discard_reason = Some(DiscardReason::BrokenReply);
         if connection.stage != Stage::Ready {
-            connection.expected.clear();
+            connection.replies.expected.clear();
             self.dial_failed(ctx, key, code, message);
         }
     }
@@ -86,14 +86,14 @@ impl Pools {
     /// character sets that sessions begin anew with.
     pub(crate) fn take_defaults(&mut self, ctx: &mut Context, key: ConnectionKey, ok: &OkPacket<'_>) {
         let mut charsets = State::fresh();
-        self.connections[key].is_tracked = !ok.session_state.is_empty();
+        self.connections[key].traces.is_tracked = !ok.session_state.is_empty();
         for entry in ok.session_tracks().flatten() {
             let SessionTrack::SystemVariable { name, value } = entry else { continue };
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             match &*name {
                 "sql_mode" => {
-                    apply_sql_mode(&mut ctx.default_dialect, &value);
-                    ctx.knows_sql_mode = true;
+                    apply_sql_mode(&mut ctx.learnt.default_dialect, &value);
+                    ctx.learnt.knows_sql_mode = true;
                 }
                 "completion_type" => self.connections[key].releases_by_default = value == RELEASE,
                 "character_set_client" | "character_set_results" => charsets.assign(&name, &value),
@@ -108,14 +108,15 @@ impl Pools {
         let is_complete = charsets.variable("collation_connection").is_some();
         let connection = &self.connections[key];
         self.servers[connection.server].charsets_after_reset =
-            (is_complete && !connection.greeted.is_mariadb).then_some(charsets);
+            (is_complete && !connection.access.greeted.is_mariadb).then_some(charsets);
     }
 }
 
 impl Pools {
     /// Switches tracking on and runs init_connect, on a connection that is new or was reset.
     pub(crate) fn set_up(&mut self, ctx: &mut Context, key: ConnectionKey) {
-        let text = if self.connections[key].greeted.is_mariadb { SET_UP_MARIADB } else { SET_UP_MYSQL };
+        let text =
+            if self.connections[key].access.greeted.is_mariadb { SET_UP_MARIADB } else { SET_UP_MYSQL };
         self.connections[key].send_query(ctx, text);
         self.connections[key].expect(ctx, Expected::Setup);
         let server = self.servers[self.connections[key].server].server.clone();
@@ -124,8 +125,9 @@ impl Pools {
         for statement in &server.care.init_connect {
             self.connections[key].send_query(ctx, statement.as_bytes());
             self.connections[key].expect(ctx, Expected::Init);
-            self.connections[key].found_rows = None;
-            (self.connections[key].row_count, self.connections[key].has_conditions) = (None, true);
+            self.connections[key].known.found_rows = None;
+            (self.connections[key].known.row_count, self.connections[key].known.has_conditions) =
+                (None, true);
         }
         self.ask_for_defaults(ctx, key);
     }

@@ -52,17 +52,17 @@ impl Work<'_> {
         self.ctx.out.pause(socket, false);
         self.pools.connections[key].end_hurry(self.ctx);
         let session = &*self.session;
-        let is_cut_short = session.upload.as_ref().is_some_and(|upload| upload.is_flowing);
-        if is_cut_short || session.infile.is_some() {
+        let is_cut_short = session.input.upload.as_ref().is_some_and(|upload| upload.is_flowing);
+        if is_cut_short || session.input.infile.is_some() {
             // The server has answered before the command was complete, and there is no telling what it will do
             // with the rest.
             return self.close_session();
         }
         self.session.send_buffered_result(self.ctx);
-        let rows = self.pools.connections[key].reply_rows;
+        let rows = self.pools.connections[key].replies.rows;
         let session = &mut *self.session;
-        session.execution.deadline_passed = false;
-        if let Some(refusal) = session.execution.refusal.take() {
+        session.execution.kill.deadline_passed = false;
+        if let Some(refusal) = session.execution.reply.refusal.take() {
             return self.refused(key, refusal);
         }
         if session.execution.kind == CommandKind::Reset {
@@ -72,15 +72,15 @@ impl Work<'_> {
         let session = &mut *self.session;
         if session.execution.may_have_written {
             let server = self.pools.connections[key].server;
-            let covers_earlier = session.last_write_at == 0
-                || session.last_write_server == server
-                || self.pools.servers[server].server.shared.covers(session.last_write_at);
+            let covers_earlier = session.writes.last_at == 0
+                || session.writes.last_server == server
+                || self.pools.servers[server].server.shared.covers(session.writes.last_at);
             // A writer that has just taken over may not have applied what this session wrote at the one before.
-            session.last_write_server = if covers_earlier { server } else { ServerIndex::MAX };
-            session.last_write_at = self.ctx.now;
+            session.writes.last_server = if covers_earlier { server } else { ServerIndex::MAX };
+            session.writes.last_at = self.ctx.now;
             self.pools.servers[server].server.shared.note_write(self.ctx.now);
             if !session.is_surely_uncommitted() {
-                session.last_commit_at = self.ctx.now;
+                session.writes.last_commit_at = self.ctx.now;
             }
         }
         let (kind, is_ok) = (session.execution.kind, matches!(session.execution.ending, Ending::Ok { .. }));
@@ -98,7 +98,7 @@ impl Work<'_> {
         }
         let session = &mut *self.session;
         if session.execution.statement.hidden_code && !session.execution.kind.is_harmless() {
-            self.pools.connections[key].hidden_code_of.note(session.socket);
+            self.pools.connections[key].traces.hidden_code_of.note(session.socket);
         }
         session.apply_multiplex();
         match session.execution.ending {
@@ -110,29 +110,31 @@ impl Work<'_> {
                     self.pools.take_option(self.session, key);
                 }
                 if warnings > 0 {
-                    self.pools.connections[key].has_conditions = true;
+                    self.pools.connections[key].known.has_conditions = true;
                     self.pools.retain_warnings(self.session);
                 }
             }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
                 let statement = session.execution.statement;
                 let count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
-                session.row_count = match statement.kind {
+                session.diagnostics.row_count = match statement.kind {
                     // It leaves the count alone, unless there is no such condition, of which the OK warns.
-                    Kind::GetDiagnostics if !statement.multi && warnings == 0 => session.row_count,
+                    Kind::GetDiagnostics if !statement.multi && warnings == 0 => {
+                        session.diagnostics.row_count
+                    }
                     Kind::GetDiagnostics if !statement.multi => -1,
                     _ => count,
                 };
-                self.pools.connections[key].row_count = Some(session.row_count);
-                let has_warned = warnings > 0 || session.execution.has_warned;
+                self.pools.connections[key].known.row_count = Some(session.diagnostics.row_count);
+                let has_warned = warnings > 0 || session.execution.reply.has_warned;
                 let changes_rows = statement.kind.may_run_triggers() && !statement.multi;
                 // A statement that changes rows ends those of before, on either family.
-                self.pools.connections[key].has_conditions =
-                    has_warned || (self.pools.connections[key].has_conditions && !changes_rows);
+                self.pools.connections[key].known.has_conditions =
+                    has_warned || (self.pools.connections[key].known.has_conditions && !changes_rows);
                 self.pools.note_retained(self.ctx, self.session, insert_id, warnings, has_rows);
                 let counted = self.pools.counted(self.ctx, self.session, has_rows.then_some(rows));
                 self.pools.note_found_rows(self.session, key, counted);
-                self.session.apply_effects(self.pools.connections[key].greeted.is_mariadb);
+                self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
                 self.pools.connections[key].check_tracking(self.session);
                 self.pools.note_renewal(self.session);
                 self.session.audit_schema(self.ctx);
@@ -140,13 +142,13 @@ impl Work<'_> {
             Ending::Err(_) => {
                 session.undo_tracking();
                 if let (CommandKind::Execute, Some(prepared)) =
-                    (session.execution.kind, &session.execution.prepared)
+                    (session.execution.kind, &session.execution.text.prepared)
                 {
                     self.pools.connections[key].statements.forget_types(prepared);
                 }
                 self.pools.note_error(self.ctx, self.session);
-                self.pools.connections[key].row_count = Some(self.session.row_count);
-                self.pools.connections[key].has_conditions = true;
+                self.pools.connections[key].known.row_count = Some(self.session.diagnostics.row_count);
+                self.pools.connections[key].known.has_conditions = true;
             }
             Ending::None => {}
         }
@@ -164,7 +166,7 @@ impl Work<'_> {
             return self.settle_down();
         }
         self.session.phase = Phase::Settling;
-        if settle == Settle::Collation && self.session.retained.contains(Retained::FOUND_ROWS) {
+        if settle == Settle::Collation && self.session.diagnostics.retained.contains(Retained::FOUND_ROWS) {
             // The question is a query, and has a number of rows itself.
             self.save_diagnostics(key);
         }
@@ -177,14 +179,14 @@ impl Pools {
     /// connection is reset for the next one; otherwise it has served.
     pub(crate) fn finish_abandoned(&mut self, ctx: &mut Context, key: ConnectionKey) {
         let connection = &mut self.connections[key];
-        connection.settle_bytes.clear();
-        connection.settle_again = false;
-        connection.is_rejected = false;
-        connection.settle_refusals = 0;
-        connection.found_rows = None;
-        (connection.row_count, connection.has_conditions) = (None, true);
+        connection.settling.bytes.clear();
+        connection.settling.again = false;
+        connection.settling.is_rejected = false;
+        connection.settling.refusals = 0;
+        connection.known.found_rows = None;
+        (connection.known.row_count, connection.known.has_conditions) = (None, true);
         // A KILL may be on its way.
-        if connection.kills_pending == 0 && connection.expected.is_empty() {
+        if connection.kills_pending == 0 && connection.replies.expected.is_empty() {
             self.recycle(ctx, key, Pins::empty());
         }
     }
@@ -195,13 +197,13 @@ impl Work<'_> {
     fn finish_reset_on(&mut self, key: ConnectionKey) {
         if matches!(self.session.execution.ending, Ending::Err(_)) {
             // Nothing was reset (Galera's 1213): the client has the error, the state is what it was.
-            self.session.row_count = -1;
+            self.session.diagnostics.row_count = -1;
             return self.pools.connections[key].settle_after_error(self.ctx, self.session);
         }
         let left = self.session.pins.pins();
-        let is_opaque = left.intersects(Pins::OPAQUE) || self.pools.connections[key].is_suspect;
+        let is_opaque = left.intersects(Pins::OPAQUE) || self.pools.connections[key].traces.is_suspect;
         self.pools.finish_reset(self.ctx, self.session);
-        if is_opaque && !self.pools.connections[key].greeted.is_mariadb {
+        if is_opaque && !self.pools.connections[key].access.greeted.is_mariadb {
             return self.finish_reset_by_login(key);
         }
         let stays = is_opaque || !self.session.pins.is_empty();
@@ -257,20 +259,20 @@ impl Work<'_> {
         if error.code == TRANSACTION_IN_PROGRESS {
             return self.session.pins.insert(Pins::TRANSACTION);
         }
-        connection.settle_again = true;
-        connection.is_rejected |= is_wsrep_refusal(error.code, text.as_bytes());
+        connection.settling.again = true;
+        connection.settling.is_rejected |= is_wsrep_refusal(error.code, text.as_bytes());
         let session = &mut *self.session;
         if error.code == LOCK_DEADLOCK.code && session.pins.pins().contains(Pins::TRANSACTION) {
-            session.owed_error = Some(Box::new((error, text.into())));
+            session.farewell.owed_error = Some(Box::new((error, text.into())));
         }
     }
 
     /// An answer is complete.
     pub(crate) fn settled(&mut self, key: ConnectionKey, settle: Settle) {
-        let is_refused = self.pools.connections[key].settle_again;
+        let is_refused = self.pools.connections[key].settling.again;
         match settle {
             // Its other half, now that it is certain that no transaction is open.
-            Settle::Pending if self.pools.connections[key].greeted.is_mariadb && !is_refused => {
+            Settle::Pending if self.pools.connections[key].access.greeted.is_mariadb && !is_refused => {
                 let is_open = self.session.pins.pins().contains(Pins::TRANSACTION);
                 return if is_open {
                     self.settle_down()
@@ -281,23 +283,23 @@ impl Work<'_> {
             Settle::Undone => return, // the last answer is still to come
             _ => {}
         }
-        let bytes = std::mem::take(&mut self.pools.connections[key].settle_bytes);
-        let is_rejected = std::mem::take(&mut self.pools.connections[key].is_rejected);
-        if std::mem::take(&mut self.pools.connections[key].settle_again) {
+        let bytes = std::mem::take(&mut self.pools.connections[key].settling.bytes);
+        let is_rejected = std::mem::take(&mut self.pools.connections[key].settling.is_rejected);
+        if std::mem::take(&mut self.pools.connections[key].settling.again) {
             if is_rejected && matches!(settle, Settle::Pending | Settle::Tracking) {
                 return self.rejected_settling(key);
             }
-            self.pools.connections[key].settle_refusals += 1;
-            if self.pools.connections[key].settle_refusals < SETTLE_REFUSALS_MAX {
+            self.pools.connections[key].settling.refusals += 1;
+            if self.pools.connections[key].settling.refusals < SETTLE_REFUSALS_MAX {
                 let settle = if settle == Settle::Tracking { Settle::Pending } else { settle };
                 return self.pools.connections[key].ask(self.ctx, settle);
             }
             // No answer is to be had: the session keeps the connection, of which nothing is known.
-            self.pools.connections[key].settle_refusals = 0;
+            self.pools.connections[key].settling.refusals = 0;
             self.session.pins.insert(Pins::UNREADABLE_VARIABLE);
             return self.settle_down();
         }
-        self.pools.connections[key].settle_refusals = 0;
+        self.pools.connections[key].settling.refusals = 0;
         if settle == Settle::Collation {
             match last_row(&bytes) {
                 Some((charset, collation)) => {
@@ -311,7 +313,7 @@ impl Work<'_> {
                 }
                 None => self.session.pins.insert(Pins::UNREADABLE_VARIABLE),
             }
-        } else if self.session.execution.charset_reported {
+        } else if self.session.execution.reply.charset_reported {
             // Before the error, as the first of several statements.
             return self.pools.connections[key].ask(self.ctx, Settle::Collation);
         } else if settle == Settle::Status && self.session.pins.pins() == Pins::UNKNOWN_AFTER_ERROR {
@@ -325,8 +327,8 @@ impl Work<'_> {
     pub(crate) fn settle_down(&mut self) {
         let session = &*self.session;
         // A lease that was put aside takes the place of this one.
-        let stays = session.detour.is_some() || self.pools.stays(self.session);
-        let ends = session.close_when_done;
+        let stays = session.stay.detour.is_some() || self.pools.stays(self.session);
+        let ends = session.input.close_when_done;
         self.command_done();
         if ends {
             return self.close_session();
@@ -338,7 +340,7 @@ impl Work<'_> {
             return;
         }
         let session = &*self.session;
-        if !session.inbox.is_empty() || self.ctx.drain.until.is_some() {
+        if !session.input.inbox.is_empty() || self.ctx.drain.until.is_some() {
             self.ctx.runnable.push_back((self.session.key, session.socket));
         }
     }
@@ -393,7 +395,7 @@ impl Session {
     pub(crate) fn apply_effects(&mut self, is_mariadb: bool) {
         let execution = &self.execution;
         let (statement, kind) = (execution.statement, execution.kind);
-        if self.upload.is_some() && kind == CommandKind::Query {
+        if self.input.upload.is_some() && kind == CommandKind::Query {
             self.pins.insert(Pins::UNSCANNED_STATEMENT);
         }
         let ends_transaction = matches!(
@@ -406,13 +408,15 @@ impl Session {
         if kind == CommandKind::Prepare || statement.effects.is_empty() {
             return;
         }
-        let state = self.state.clone();
-        let dialect = self.dialect;
-        let prepared = execution.prepared.clone();
-        let inbox = &self.inbox;
+        let state = self.tracked.state.clone();
+        let dialect = self.tracked.dialect;
+        let prepared = execution.text.prepared.clone();
+        let inbox = &self.input.inbox;
         let text: &[u8] = match (&prepared, kind) {
             (Some(prepared), CommandKind::Execute) => prepared.text(),
-            _ => inbox.get(frame::HEADER_LEN + 1..self.command_bytes.min(inbox.len())).unwrap_or_default(),
+            _ => inbox
+                .get(frame::HEADER_LEN + 1..self.input.command_bytes.min(inbox.len()))
+                .unwrap_or_default(),
         };
         let names = || if statement.multi { Vec::new() } else { weir_sql::named_effects(text, dialect) };
         self.pins.apply(statement.effects, state.schema(), names);
@@ -423,7 +427,7 @@ impl Session {
             }
             self.forget_obstacle();
         }
-        if statement.effects.contains(Effects::SAVEPOINT) && !self.is_autocommit {
+        if statement.effects.contains(Effects::SAVEPOINT) && !self.transaction.is_autocommit {
             self.pins.insert(Pins::SAVEPOINT);
         }
     }
@@ -433,7 +437,10 @@ impl Session {
         if self.execution.kind != CommandKind::Query || statement.kind != Kind::Set || statement.multi {
             return None;
         }
-        let text = self.inbox.get(frame::HEADER_LEN + 1..self.command_bytes.min(self.inbox.len()))?;
+        let text = self
+            .input
+            .inbox
+            .get(frame::HEADER_LEN + 1..self.input.command_bytes.min(self.input.inbox.len()))?;
         let starts = text.len() < 100 && text.get(..10)?.eq_ignore_ascii_case(b"SET NAMES ");
         let is_plain = starts
             && !text.contains(&b',')
@@ -443,12 +450,14 @@ impl Session {
 
     /// Replaces a session's state, and what is derived from it.
     pub(crate) fn set_state(&mut self, ctx: &mut Context, state: std::rc::Rc<weir_session::state::State>) {
-        let fallback = Dialect { server: self.dialect.server, ..ctx.default_dialect };
+        let fallback = Dialect { server: self.tracked.dialect.server, ..ctx.learnt.default_dialect };
         let fallback = self.default_dialect(fallback);
-        (self.dialect, self.is_text_certain) = crate::client::own_replies::dialect_of(&state, fallback);
+        (self.tracked.dialect, self.tracked.is_text_certain) =
+            crate::client::own_replies::dialect_of(&state, fallback);
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
-        self.knows_sql_mode = state.variable("sql_mode").is_some() || self.default_sql_mode().is_some();
-        self.state = state;
+        self.tracked.knows_sql_mode =
+            state.variable("sql_mode").is_some() || self.default_sql_mode().is_some();
+        self.tracked.state = state;
         self.note_wait_timeout(ctx);
     }
 }
@@ -456,7 +465,7 @@ impl Session {
 impl ServerConnection {
     /// A row of an answer: character_set_connection and collation_connection.
     pub(crate) fn settle_row(&mut self, bytes: &[u8]) {
-        self.settle_bytes.extend_from_slice(bytes);
+        self.settling.bytes.extend_from_slice(bytes);
     }
 }
 
@@ -469,7 +478,7 @@ impl ServerConnection {
             }
             // Only an OK that reports a change of its own brings out what is pending, and that change must not be one of the
             // session's state, which it would hide (seen on MariaDB 10.11). MySQL (9.7) tells it in any OK.
-            Settle::Pending if self.greeted.is_mariadb => {
+            Settle::Pending if self.access.greeted.is_mariadb => {
                 self.send_query(ctx, b"SET TRANSACTION READ WRITE");
             }
             Settle::Undone | Settle::Tracking => {
@@ -501,7 +510,7 @@ impl ServerConnection {
             let asks_at_once = is_only_unknown && self.may_ask_for_pending(session);
             return if asks_at_once { Settle::Pending } else { Settle::Status };
         }
-        if session.execution.charset_reported {
+        if session.execution.reply.charset_reported {
             if let Some(known) = self.known_collation(ctx, session) {
                 self.take_collation(ctx, session, &known.0, &known.1);
                 return Settle::Nothing;
@@ -514,7 +523,7 @@ impl ServerConnection {
     /// Whether what is pending may be asked for before the server has told its status: MariaDB's question ends with a
     /// ROLLBACK, so it must be certain that no transaction is open.
     fn may_ask_for_pending(&self, session: &Session) -> bool {
-        !self.greeted.is_mariadb || (session.is_autocommit && !session.runs_several())
+        !self.access.greeted.is_mariadb || (session.transaction.is_autocommit && !session.runs_several())
     }
 
     /// The server was asked to set a variable, and must say so in every way: what says nothing has been switched off, and
@@ -524,8 +533,8 @@ impl ServerConnection {
             |wanted: fn(&SessionTrack<'_>) -> bool| ok.session_tracks().flatten().any(|entry| wanted(&entry));
         let is_told = says(|entry| matches!(entry, SessionTrack::SystemVariable { .. }))
             && says(|entry| matches!(entry, SessionTrack::StateChange(true)));
-        if self.is_tracked && !is_told {
-            self.is_tracked = false;
+        if self.traces.is_tracked && !is_told {
+            self.traces.is_tracked = false;
             session.pins.insert(Pins::STATE_CHANGE);
         }
     }
@@ -555,21 +564,22 @@ impl ServerConnection {
         ctx: &Context,
         session: &Session,
     ) -> Option<crate::server::statement_end::CharsetAndCollation> {
-        ctx.collations.get(&self.meaning_of_names(session)?).cloned()
+        ctx.learnt.collations.get(&self.meaning_of_names(session)?).cloned()
     }
 
     fn remember_collation(&self, ctx: &mut Context, session: &Session, charset: &str, collation: &str) {
-        if ctx.collations.len() < COLLATIONS_MAX
+        if ctx.learnt.collations.len() < COLLATIONS_MAX
             && let Some(names) = self.meaning_of_names(session)
         {
-            ctx.collations.insert(names, (charset.into(), collation.into()));
+            ctx.learnt.collations.insert(names, (charset.into(), collation.into()));
         }
     }
 
     fn meaning_of_names(&self, session: &Session) -> Option<NamesOnServer> {
         let text: Box<[u8]> = session.set_names_text()?.into();
-        let begun_with = session.defaults.as_ref()?.variables();
-        let value = |name| session.state.variable(name).or_else(|| begun_with.variable(name)).map(Box::from);
+        let begun_with = session.tracked.defaults.as_ref()?.variables();
+        let value =
+            |name| session.tracked.state.variable(name).or_else(|| begun_with.variable(name)).map(Box::from);
         let decides: [Option<Box<str>>; 3] = DECIDING.map(value);
         // Where none is known, the server's own values decide, which may be others at any time.
         decides.iter().any(Option::is_some).then_some((self.server, text, decides))
@@ -579,7 +589,7 @@ impl ServerConnection {
 impl Pools {
     /// After an ERR the state of the lease is unknown until proven.
     fn note_error(&mut self, ctx: &Context, session: &mut Session) {
-        session.row_count = -1;
+        session.diagnostics.row_count = -1;
         let (statement, is_several) = (session.execution.statement, session.runs_several());
         self.retain_warnings(session);
         if is_several || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
@@ -590,7 +600,7 @@ impl Pools {
             let counted = self.counted_before_error(ctx, session);
             self.note_found_rows(session, lease, counted);
         }
-        if session.upload.is_some() && session.execution.kind == CommandKind::Query {
+        if session.input.upload.is_some() && session.execution.kind == CommandKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);
         }
         let happened = effects_before_error(&session.execution, is_several);
@@ -604,9 +614,9 @@ impl Pools {
         if may_have_changed_before_error(&session.execution, is_several) {
             session.pins.insert(Pins::UNKNOWN_AFTER_ERROR);
             if let Some(lease) = session.lease
-                && !self.connections[lease].greeted.is_mariadb
+                && !self.connections[lease].access.greeted.is_mariadb
             {
-                self.connections[lease].unproven = Some(session.socket);
+                self.connections[lease].traces.unproven = Some(session.socket);
             }
         }
         if is_several && statement.effects.contains(Effects::SAVEPOINT) {
@@ -642,17 +652,18 @@ impl Pools {
             .session_tracks()
             .flatten()
             .any(|entry| matches!(entry, SessionTrack::TransactionCharacteristics(_)));
-        let is_silent =
-            self.connections[key].greeted.is_mariadb && self.connections[key].is_tracked && !has_own_change;
+        let is_silent = self.connections[key].access.greeted.is_mariadb
+            && self.connections[key].traces.is_tracked
+            && !has_own_change;
         match self.take_entries(ctx, session, key, ok) {
             // Not even its own change is reported, so nothing is: tracking has been switched off.
             Ok(_) if is_silent => {
-                self.connections[key].is_tracked = false;
+                self.connections[key].traces.is_tracked = false;
                 session.pins.insert(Pins::STATE_CHANGE);
             }
             Ok(reported) if !reported.is_change() => {}
             // Its own variables are back, which the server still tells.
-            Ok(reported) if is_over && !reported.schema => self.connections[key].is_suspect = true,
+            Ok(reported) if is_over && !reported.schema => self.connections[key].traces.is_suspect = true,
             Ok(_) => session.pins.insert(Pins::STATE_CHANGE),
             Err(_) => session.pins.insert(Pins::UNKNOWN_AFTER_ERROR),
         }

@@ -42,7 +42,7 @@ impl Work<'_> {
     pub(crate) fn verified(&mut self, key: ConnectionKey) {
         let verified = self.pools.take_verified(self.ctx, key);
         if let Some(verified) = &verified {
-            let state = self.session.state.with_schema(&verified.schema);
+            let state = self.session.tracked.state.with_schema(&verified.schema);
             let state = self.ctx.interner.intern(state);
             self.session.set_state(self.ctx, state);
         }
@@ -86,7 +86,7 @@ impl Pools {
     /// Reads the answer; none if it can't be read.
     fn take_verified(&mut self, ctx: &mut Context, key: ConnectionKey) -> Option<Verified> {
         let connection = &mut self.connections[key];
-        let bytes = std::mem::take(&mut connection.settle_bytes);
+        let bytes = std::mem::take(&mut connection.settling.bytes);
         let verified = last_row(&bytes)?;
         connection.state = ctx.interner.intern(connection.state.with_schema(&verified.schema));
         Some(verified)
@@ -95,9 +95,9 @@ impl Pools {
     /// Whether a connection's answer says that it tracks. If not, it is not to be used again.
     pub(crate) fn proves_tracking(&mut self, key: ConnectionKey) -> bool {
         let connection = &mut self.connections[key];
-        let bytes = std::mem::take(&mut connection.settle_bytes);
+        let bytes = std::mem::take(&mut connection.settling.bytes);
         if bytes.ends_with(b"\x011") {
-            connection.unproven = None;
+            connection.traces.unproven = None;
             return true;
         }
         tracing::warn!(
@@ -157,11 +157,11 @@ fn last_row(bytes: &[u8]) -> Option<Verified> {
 
 impl Session {
     fn sets_session_variable(&self) -> bool {
-        let text = match &self.execution.rewritten {
+        let text = match &self.execution.text.rewritten {
             Some(rewritten) => rewritten,
             None => self.statement_text(),
         };
-        let assignments = weir_sql::assignments(text, self.dialect).unwrap_or_default();
+        let assignments = weir_sql::assignments(text, self.tracked.dialect).unwrap_or_default();
         assignments.iter().any(|assignment| {
             let is_sessions = matches!(assignment.scope, Scope::Session | Scope::Unscoped);
             // Unscoped ones behind `@@` are not reported in a prepared statement or a long text.
@@ -183,7 +183,7 @@ impl ServerConnection {
 impl ServerConnection {
     /// Asks a connection on which a statement of another session has failed whether it still tracks; true if it has to be asked.
     pub(crate) fn asks_if_it_tracks(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        if self.unproven.is_none_or(|by| by == session.socket) {
+        if self.traces.unproven.is_none_or(|by| by == session.socket) {
             return false;
         }
         self.send_query(ctx, TRACKS.as_bytes());
@@ -195,15 +195,15 @@ impl ServerConnection {
     /// tracking off on this connection. The session stays here, and leaves the connection to be wiped.
     pub(crate) fn check_tracking(&mut self, session: &mut Session) {
         let execution = &session.execution;
-        if !self.is_tracked || execution.statement.multi {
+        if !self.traces.is_tracked || execution.statement.multi {
             return;
         }
         let is_untold = match (execution.kind, execution.statement.kind) {
             (CommandKind::InitDb, _) | (CommandKind::Query | CommandKind::Execute, Kind::Use) => {
-                !execution.reported.schema
+                !execution.reply.reported.schema
             }
             (CommandKind::Query | CommandKind::Execute, Kind::Set) => {
-                !execution.reported.is_change() && session.sets_session_variable()
+                !execution.reply.reported.is_change() && session.sets_session_variable()
             }
             _ => false,
         };
@@ -212,7 +212,7 @@ impl ServerConnection {
                 session = session.id,
                 "session tracking is off on a connection: it stays with its session"
             );
-            self.is_tracked = false;
+            self.traces.is_tracked = false;
             session.pins.insert(Pins::STATE_CHANGE);
         }
     }

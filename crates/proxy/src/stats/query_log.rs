@@ -100,7 +100,7 @@ impl Work<'_> {
     /// A session's command is over: a statement may have to be logged. To be called while what it was is still known.
     pub(crate) fn log_statement(&mut self) {
         let session = &mut *self.session;
-        let code = std::mem::take(&mut session.execution.code);
+        let code = std::mem::take(&mut session.execution.text.code);
         if !self.ctx.query_log.watches_statements {
             return;
         }
@@ -112,16 +112,17 @@ impl Work<'_> {
         };
         let session = &*self.session;
         let execution = &session.execution;
-        let ended_ns = if execution.answered_at > 0 { execution.answered_at } else { self.ctx.now };
+        let ended_ns =
+            if execution.reply.answered_at > 0 { execution.reply.answered_at } else { self.ctx.now };
         let is_slow = self.ctx.query_log.has_slow
-            && self.ctx.query_log.is_long(ended_ns.saturating_sub(execution.begun_at));
+            && self.ctx.query_log.is_long(ended_ns.saturating_sub(execution.record.begun_at));
         let is_wanted = execution.decision.log.unwrap_or(self.ctx.query_log.logs_by_default);
         let is_event = self.ctx.query_log.has_events && is_wanted && self.ctx.query_log.is_drawn();
         if !is_event && !is_slow {
             return;
         }
-        let was_sent = execution.times_sent > 0;
-        let is_servers = execution.own_errno == 0 || execution.own_errno == CLIENT_LEFT;
+        let was_sent = execution.tries.times_sent > 0;
+        let is_servers = execution.record.own_errno == 0 || execution.record.own_errno == CLIENT_LEFT;
         let lease = session.lease.filter(|_| was_sent && is_servers);
         let server =
             lease.map(|lease| &self.pools.servers[self.pools.connections[lease].server].server.endpoint);
@@ -131,7 +132,7 @@ impl Work<'_> {
         };
         self.ctx.query_log.address.clear();
         // Memory takes whatever is written.
-        let _ = write!(self.ctx.query_log.address, "{}", session.peer);
+        let _ = write!(self.ctx.query_log.address, "{}", session.client.peer);
         let (query, query_bytes) = session.logged_text(command);
         let statement = Statement {
             is_event,
@@ -139,21 +140,22 @@ impl Work<'_> {
             command,
             thread_id: session.id,
             hostgroup: was_sent.then_some(execution.served_by),
-            begun_ns: execution.begun_at,
+            begun_ns: execution.record.begun_at,
             ended_ns,
             digest: execution.digest,
             errno: session.logged_errno(),
             rows_affected,
-            rows_sent: execution.rows_sent,
+            rows_sent: execution.reply.rows_sent,
             last_insert_id,
-            statement_id: execution.statement_id,
+            statement_id: execution.text.statement_id,
             query_bytes: query_bytes as u64,
             client: &self.ctx.query_log.address,
             server: server.map_or(b"", |endpoint| endpoint.as_bytes()),
             username: session.username(),
-            schemaname: session.state.schema(),
+            schemaname: session.tracked.state.schema(),
             query: &query[..query.len().min(self.ctx.query_log.query_bytes_max)],
             error: execution
+                .record
                 .logged
                 .as_ref()
                 .filter(|_| session.logged_errno() > 0)
@@ -165,8 +167,8 @@ impl Work<'_> {
     /// The client has left: its statement, if there is one, will not be answered.
     pub(crate) fn log_unanswered(&mut self) {
         let session = &mut *self.session;
-        if session.execution.own_errno == 0 && session.execution.ending == Ending::None {
-            session.execution.own_errno = CLIENT_LEFT;
+        if session.execution.record.own_errno == 0 && session.execution.ending == Ending::None {
+            session.execution.record.own_errno = CLIENT_LEFT;
         }
         self.log_statement();
     }
@@ -180,22 +182,22 @@ impl Session {
     /// The text of its statement, which may be the beginning, and how long all of it is.
     fn logged_text(&self, command: LoggedAs) -> (&[u8], usize) {
         let execution = &self.execution;
-        if let (LoggedAs::Execute, Some(prepared)) = (command, &execution.prepared) {
+        if let (LoggedAs::Execute, Some(prepared)) = (command, &execution.text.prepared) {
             return (prepared.text(), prepared.text().len());
         }
-        if let Some(logged) = execution.logged.as_ref().filter(|logged| logged.text_bytes > 0) {
+        if let Some(logged) = execution.record.logged.as_ref().filter(|logged| logged.text_bytes > 0) {
             return (&logged.text, logged.text_bytes);
         }
         if command == LoggedAs::Execute {
             return (b"", 0); // of a statement that nobody knows
         }
-        let end = self.command_bytes.min(self.inbox.len());
-        let text = self.inbox.get(HEADER_LEN + 1..end).unwrap_or_default();
+        let end = self.input.command_bytes.min(self.input.inbox.len());
+        let text = self.input.inbox.get(HEADER_LEN + 1..end).unwrap_or_default();
         (text, text.len())
     }
 
     fn logged_errno(&self) -> u16 {
-        match (self.execution.own_errno, self.execution.ending) {
+        match (self.execution.record.own_errno, self.execution.ending) {
             (0, Ending::Err(code)) => code,
             (code, _) => code,
         }
@@ -206,7 +208,7 @@ impl Session {
     /// An error that the client gets, if somebody may want to read it in a log.
     pub(crate) fn note_error_text(&mut self, ctx: &mut Context, message: &[u8]) {
         if ctx.query_log.watches_statements {
-            self.execution.logged.get_or_insert_default().error = message.into();
+            self.execution.record.logged.get_or_insert_default().error = message.into();
         }
     }
 
@@ -215,10 +217,10 @@ impl Session {
         if !ctx.query_log.watches_statements || self.execution.kind != CommandKind::Query {
             return;
         }
-        let text = self.inbox.get(HEADER_LEN + 1..self.command_bytes).unwrap_or_default();
+        let text = self.input.inbox.get(HEADER_LEN + 1..self.input.command_bytes).unwrap_or_default();
         let beginning: Box<[u8]> = text[..text.len().min(ctx.query_log.query_bytes_max)].into();
-        let text_bytes = self.upload.as_ref().map_or(text.len(), |upload| upload.total_bytes);
-        let logged = self.execution.logged.get_or_insert_default();
+        let text_bytes = self.input.upload.as_ref().map_or(text.len(), |upload| upload.total_bytes);
+        let logged = self.execution.record.logged.get_or_insert_default();
         (logged.text, logged.text_bytes) = (beginning, text_bytes);
     }
 
@@ -227,17 +229,17 @@ impl Session {
         if !ctx.query_log.audits {
             return;
         }
-        let (client, proxy) = (self.peer.to_string(), self.listener.address.to_string());
+        let (client, proxy) = (self.client.peer.to_string(), self.listener.address.to_string());
         let event = AuditEvent {
             kind,
             thread_id: self.id,
             at_ns: ctx.now,
-            connected_ns: self.connected_at,
-            is_tls: self.is_tls,
+            connected_ns: self.client.connected_at,
+            is_tls: self.client.is_tls,
             client: client.as_bytes(),
             proxy: proxy.as_bytes(),
             username: self.login_user(),
-            schemaname: self.state.schema(),
+            schemaname: self.tracked.state.schema(),
             statement: b"",
             extra: extra.as_bytes(),
         };
@@ -255,13 +257,13 @@ impl Session {
 
     /// A login has succeeded, the first or that of a COM_CHANGE_USER.
     pub(crate) fn audit_login(&mut self, ctx: &mut Context) {
-        let is_first = !std::mem::replace(&mut self.has_logged_in, true);
+        let is_first = !std::mem::replace(&mut self.client.has_logged_in, true);
         self.audit(ctx, if is_first { AuditKind::ConnectOk } else { AuditKind::ChangeUserOk }, "");
     }
 
     /// It was refused, for these reasons.
     pub(crate) fn audit_refusal(&self, ctx: &mut Context, message: &str) {
-        let is_first = !self.has_logged_in;
+        let is_first = !self.client.has_logged_in;
         self.audit(ctx, if is_first { AuditKind::ConnectErr } else { AuditKind::ChangeUserErr }, message);
     }
 }
@@ -269,10 +271,10 @@ impl Session {
 impl ServerConnection {
     /// The server has answered: how, as far as the connection knows it only now.
     pub(crate) fn note_answer(&self, ctx: &Context, session: &mut Session) {
-        let rows = self.reply_rows;
+        let rows = self.replies.rows;
         let execution = &mut session.execution;
-        execution.answered_at = ctx.now;
-        execution.rows_sent =
+        execution.reply.answered_at = ctx.now;
+        execution.reply.rows_sent =
             if matches!(execution.ending, Ending::Ok { has_rows: true, .. }) { rows } else { 0 };
     }
 }

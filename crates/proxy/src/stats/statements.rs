@@ -109,8 +109,8 @@ impl Session {
         if !self.makes_digest(ctx) {
             return;
         }
-        let end = self.command_bytes.min(self.inbox.len());
-        let text = self.inbox.get(HEADER_LEN + 1..end).unwrap_or_default();
+        let end = self.input.command_bytes.min(self.input.inbox.len());
+        let text = self.input.inbox.get(HEADER_LEN + 1..end).unwrap_or_default();
         let digest = ctx.digester.digest(text);
         ctx.statistics.note_text(&digest);
         self.execution.digest = Some(digest.hash);
@@ -142,17 +142,17 @@ impl Session {
     /// would have gone.
     pub(crate) fn count_own_answer(&mut self, ctx: &mut Context) {
         let execution = &mut self.execution;
-        if execution.is_counted
-            || !matches!(Command::parse(execution.code), Some(Command::Query | Command::StmtExecute))
+        if execution.record.is_counted
+            || !matches!(Command::parse(execution.text.code), Some(Command::Query | Command::StmtExecute))
         {
             return;
         }
-        execution.is_counted = true;
-        let took_ns = ctx.now.saturating_sub(execution.begun_at);
+        execution.record.is_counted = true;
+        let took_ns = ctx.now.saturating_sub(execution.record.begun_at);
         ctx.statistics.commands.count(execution.statement.kind, took_ns);
         ctx.statistics.totals.slow_queries += u64::from(ctx.query_log.is_long(took_ns));
         let Some(digest) = execution.digest else { return };
-        let sent_to = (execution.times_sent > 0).then_some(execution.served_by);
+        let sent_to = (execution.tries.times_sent > 0).then_some(execution.served_by);
         let wanted = sent_to.or(execution.decision.hostgroup);
         let hostgroup = wanted.unwrap_or_else(|| self.home_hostgroup());
         let row = DigestKey { hostgroup, caller: self.caller(ctx), digest };
@@ -160,20 +160,20 @@ impl Session {
     }
 
     fn caller(&mut self, ctx: &mut Context) -> CallerId {
-        if let Some(known) = &mut self.caller {
-            if Rc::ptr_eq(&known.state, &self.state) {
+        if let Some(known) = &mut self.place.caller {
+            if Rc::ptr_eq(&known.state, &self.tracked.state) {
                 return known.id;
             }
-            if known.state.schema() == self.state.schema() {
-                known.state = self.state.clone();
+            if known.state.schema() == self.tracked.state.schema() {
+                known.state = self.tracked.state.clone();
                 return known.id;
             }
         }
         let username = self.account.as_ref().map_or("", |account| &account.user.username);
-        let address = ctx.snapshot.variables.query_digests_track_hostname.then(|| self.peer.ip());
+        let address = ctx.snapshot.variables.query_digests_track_hostname.then(|| self.client.peer.ip());
         let caller = Caller {
             username: username.as_bytes().into(),
-            schemaname: self.state.schema().into(),
+            schemaname: self.tracked.state.schema().into(),
             client_address: match address {
                 None => "".into(),
                 Some(Some(ip)) => ip.to_string().into(),
@@ -181,7 +181,7 @@ impl Session {
             },
         };
         let id = ctx.statistics.caller(caller);
-        self.caller = Some(KnownCaller { state: self.state.clone(), id });
+        self.place.caller = Some(KnownCaller { state: self.tracked.state.clone(), id });
         id
     }
 }
@@ -241,12 +241,12 @@ impl Pools {
         if !matches!(execution.kind, CommandKind::Query | CommandKind::Execute) {
             return;
         }
-        execution.is_counted = true;
-        let took_ns = ctx.now.saturating_sub(execution.begun_at);
+        execution.record.is_counted = true;
+        let took_ns = ctx.now.saturating_sub(execution.record.begun_at);
         ctx.statistics.commands.count(execution.statement.kind, took_ns);
         ctx.statistics.totals.slow_queries += u64::from(ctx.query_log.is_long(took_ns));
         let server = self.connections[key].server;
-        let on_server_ns = ctx.now.saturating_sub(execution.started_at);
+        let on_server_ns = ctx.now.saturating_sub(execution.tries.started_at);
         ctx.statistics.totals.server_time_ns += on_server_ns;
         let counts = self.servers[server].counts.of(self.connections[key].hostgroup);
         counts.latency.record(on_server_ns / 1000);
@@ -258,7 +258,7 @@ impl Pools {
         let hostgroup = self.connections[key].hostgroup;
         let (rows_affected, rows_sent) = match execution.ending {
             Ending::Ok { affected_rows, has_rows: false, .. } => (affected_rows, 0),
-            Ending::Ok { has_rows: true, .. } => (0, self.connections[key].reply_rows),
+            Ending::Ok { has_rows: true, .. } => (0, self.connections[key].replies.rows),
             Ending::Err(_) | Ending::None => (0, 0),
         };
         let caller = session.caller(ctx);

@@ -38,7 +38,7 @@ pub(crate) struct Draining {
 impl Draining {
     /// Whether an idle session has to go.
     pub(crate) fn ends(self, session: &Session) -> bool {
-        let is_new = session.execution.begun_at == 0 && self.newcomers_until != 0;
+        let is_new = session.execution.record.begun_at == 0 && self.newcomers_until != 0;
         !is_new && !session.pins.pins().contains(Pins::TRANSACTION)
     }
 }
@@ -74,6 +74,11 @@ pub(crate) struct Context {
     pub router: Router,
     /// Patterns given up that the log knows of.
     pub told_given_up: u64,
+    pub learnt: Learnt,
+}
+
+/// What the worker has learnt from servers, and remembers.
+pub(crate) struct Learnt {
     /// How statements are read where a session has not said otherwise; as which server is another matter, see
     /// `plan::dialect`.
     pub default_dialect: Dialect,
@@ -124,13 +129,15 @@ impl Context {
             digester: Digester::new(digest_options(&snapshot)),
             router: Router::new(&snapshot.rules),
             told_given_up: 0,
-            default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
-            reads_as: None,
-            knows_sql_mode: false,
-            collations: HashMap::new(),
-            read_only_on_writer: HashSet::new(),
-            known_schemas: KnownSchemas::default(),
-            variable_names: HashSet::new(),
+            learnt: Learnt {
+                default_dialect: Dialect { server: Reading::UNKNOWN, ..snapshot.dialect },
+                reads_as: None,
+                knows_sql_mode: false,
+                collations: HashMap::new(),
+                read_only_on_writer: HashSet::new(),
+                known_schemas: KnownSchemas::default(),
+                variable_names: HashSet::new(),
+            },
             shared,
             snapshot,
         }

@@ -24,7 +24,7 @@ const DISCONNECTED_TEXT: &[u8] =
 impl Session {
     /// How long it may be silent by its own word; none if it has not set `wait_timeout`.
     fn own_wait(&self) -> Option<Nanos> {
-        (self.own_wait_s > 0).then(|| self.own_wait_s.saturating_mul(SECOND_NS))
+        (self.times.own_wait_s > 0).then(|| self.times.own_wait_s.saturating_mul(SECOND_NS))
     }
 
     /// When it has been silent for too long, if nothing comes.
@@ -33,7 +33,7 @@ impl Session {
         let is_waited_for = matches!(self.phase, Phase::Idle)
             || (matches!(self.phase, Phase::Login(_)) && self.identity != usize::MAX);
         let limit = self.own_wait().map_or(limit, |own| own.min(limit));
-        is_waited_for.then(|| self.last_active_at.saturating_add(limit))
+        is_waited_for.then(|| self.times.last_active_at.saturating_add(limit))
     }
 }
 
@@ -52,10 +52,10 @@ impl Work<'_> {
     /// A session with a short `wait_timeout` may have been silent for so long.
     pub(crate) fn look_at_silent(&mut self) {
         let session = &*self.session;
-        if !(1..=WATCHED_UP_TO_S).contains(&session.own_wait_s) {
+        if !(1..=WATCHED_UP_TO_S).contains(&session.times.own_wait_s) {
             return;
         }
-        let own = session.own_wait_s * SECOND_NS;
+        let own = session.times.own_wait_s * SECOND_NS;
         match session.silent_at(Nanos::MAX) {
             Some(at) if at <= self.ctx.now => self.close_silent(),
             at => self.ctx.timers.wait(session.key, session.socket, at.unwrap_or(self.ctx.now + own)),
@@ -82,8 +82,10 @@ impl Work<'_> {
 impl Session {
     /// The session's state has changed: it may have a `wait_timeout` of its own now.
     pub(crate) fn note_wait_timeout(&mut self, ctx: &mut Context) {
-        let own_s = self.state.variable("wait_timeout").and_then(|text| text.parse().ok()).unwrap_or(0);
-        if own_s == std::mem::replace(&mut self.own_wait_s, own_s) || !(1..=WATCHED_UP_TO_S).contains(&own_s)
+        let own_s =
+            self.tracked.state.variable("wait_timeout").and_then(|text| text.parse().ok()).unwrap_or(0);
+        if own_s == std::mem::replace(&mut self.times.own_wait_s, own_s)
+            || !(1..=WATCHED_UP_TO_S).contains(&own_s)
         {
             return;
         }

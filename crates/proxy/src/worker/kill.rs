@@ -34,7 +34,7 @@ impl Pools {
         let kill = Kill {
             victim: key,
             victim_socket: connection.socket,
-            thread_id: connection.greeted.thread_id,
+            thread_id: connection.access.greeted.thread_id,
             query_only,
         };
         let (server, identity) = (connection.server, connection.identity);
@@ -75,7 +75,7 @@ impl Pools {
         if victim.holder.is_some() {
             let (connection, socket) = (kill.victim, kill.victim_socket);
             self.turns.push_back(Turn::GoOn { connection, socket });
-        } else if victim.expected.is_empty() {
+        } else if victim.replies.expected.is_empty() {
             self.offer(ctx, kill.victim);
         }
     }
@@ -86,7 +86,7 @@ impl Work<'_> {
     pub(crate) fn statement_timed_out(&mut self) {
         let session = &mut *self.session;
         let (Phase::Running, Some(lease)) = (&session.phase, session.lease) else { return };
-        if std::mem::replace(&mut session.execution.deadline_passed, true) {
+        if std::mem::replace(&mut session.execution.kill.deadline_passed, true) {
             return;
         }
         let session = &*self.session;
@@ -99,7 +99,7 @@ impl Work<'_> {
     /// Ends a statement that was killed, or whose time was up, before it had gone out.
     pub(crate) fn is_killed_before_sent(&mut self, key: ConnectionKey) -> bool {
         let execution = &self.session.execution;
-        if execution.is_sent || !(execution.is_killed_unsent || execution.deadline_passed) {
+        if execution.tries.is_sent || !(execution.kill.is_killed_unsent || execution.kill.deadline_passed) {
             return false;
         }
         self.pools.reply_error(
@@ -242,9 +242,9 @@ impl Worker {
                 // KILL QUERY of oneself interrupts the KILL itself (MariaDB 10.11), unless it names the user.
                 Some(asker) if asker == *key => {
                     if query_only && victims != Victims::OfUser {
-                        self.sessions[asker].execution.is_interrupted = true;
+                        self.sessions[asker].execution.kill.is_interrupted = true;
                     }
-                    self.sessions[asker].close_when_done |= !query_only;
+                    self.sessions[asker].input.close_when_done |= !query_only;
                 }
                 _ => self.strike(*key, query_only),
             }
@@ -261,7 +261,7 @@ impl Worker {
         }
         if let (Phase::Running, Some(lease)) = (&session.phase, session.lease) {
             let execution = &mut self.sessions[victim].execution;
-            execution.is_killed_unsent = !execution.is_sent;
+            execution.kill.is_killed_unsent = !execution.tries.is_sent;
             self.pools.kill_backend(&mut self.ctx, lease, true);
         } else if matches!(session.phase, Phase::Waiting(_) | Phase::Held) {
             self.pools.leave_queues(&self.sessions[victim]);
@@ -293,8 +293,10 @@ impl Pools {
         victims: Victims,
         outcome: KillOutcome,
     ) {
-        if victims != Victims::OfUser && (session.close_when_done || session.execution.is_interrupted) {
-            return match session.close_when_done && ctx.snapshot.is_mariadb {
+        if victims != Victims::OfUser
+            && (session.input.close_when_done || session.execution.kill.is_interrupted)
+        {
+            return match session.input.close_when_done && ctx.snapshot.is_mariadb {
                 true => self.reply_error(ctx, session, error::CONNECTION_KILLED, "Connection was killed"),
                 false => self.reply_error(
                     ctx,

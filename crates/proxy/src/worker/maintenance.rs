@@ -39,9 +39,9 @@ impl Worker {
             let is_idle = matches!(session.phase, Phase::Idle);
             if !session.pins.pins().contains(Pins::TRANSACTION) {
                 None
-            } else if is_idle && self.ctx.now.saturating_sub(session.last_active_at) > idle_max {
+            } else if is_idle && self.ctx.now.saturating_sub(session.times.last_active_at) > idle_max {
                 Some((key, "max_transaction_idle_time"))
-            } else if self.ctx.now.saturating_sub(session.transaction_since) > time_max {
+            } else if self.ctx.now.saturating_sub(session.transaction.since) > time_max {
                 Some((key, "max_transaction_time"))
             } else {
                 None
@@ -70,7 +70,7 @@ impl Pools {
     pub(crate) fn ping_timed_out(&mut self, ctx: &Context, socket: SocketId) {
         let Some(Owner::Server(key)) = ctx.out.owner(socket) else { return };
         let connection = &mut self.connections[key];
-        if !connection.expected.iter().any(|expected| matches!(expected, Expected::Ping)) {
+        if !connection.replies.expected.iter().any(|expected| matches!(expected, Expected::Ping)) {
             return;
         }
         let server = self.servers[connection.server].server.endpoint.clone();
@@ -100,8 +100,8 @@ impl Pools {
         };
         let is_hung = |connection: &crate::server::connection::ServerConnection| {
             connection.stage == Stage::Ready
-                && connection.expected.front().is_some_and(is_own)
-                && ctx.now.saturating_sub(connection.asked_at) > OWN_REPLY_NS
+                && connection.replies.expected.front().is_some_and(is_own)
+                && ctx.now.saturating_sub(connection.replies.asked_at) > OWN_REPLY_NS
         };
         let hung: Vec<ConnectionKey> = self
             .connections
@@ -139,12 +139,12 @@ impl Pools {
         for at in (0..self.servers[server].idle.len()).rev() {
             let Some(&key) = self.servers[server].idle.get(at) else { continue };
             let connection = &self.connections[key];
-            let idle_for = ctx.now.saturating_sub(connection.idle_since);
+            let idle_for = ctx.now.saturating_sub(connection.age.idle_since);
             let is_surplus = at < surplus && idle_for > ping_after;
             let is_too_old = self.connections[key].is_too_old(ctx);
             if !takes_work || is_surplus || is_too_old {
                 self.retire(ctx, key, if is_too_old { DiscardReason::Aged } else { DiscardReason::Stale });
-            } else if ping_after > 0 && idle_for > ping_after && connection.expected.is_empty() {
+            } else if ping_after > 0 && idle_for > ping_after && connection.replies.expected.is_empty() {
                 self.connections[key].ping(ctx);
             }
         }
@@ -190,7 +190,7 @@ impl Pools {
 
 impl ServerConnection {
     pub(crate) fn ping(&mut self, ctx: &mut Context) {
-        self.idle_since = ctx.now;
+        self.age.idle_since = ctx.now;
         let socket = self.socket;
         if let Some(buffer) = ctx.out.buffer(socket) {
             command::put_ping(buffer);

@@ -102,7 +102,7 @@ impl Worker {
     pub fn tls_failed(&mut self, socket: SocketId, reason: &str, now: Nanos) {
         self.ctx.now = now;
         match self.ctx.out.owner(socket) {
-            Some(Owner::Server(key)) if self.pools.connections[key].login.is_some() => {
+            Some(Owner::Server(key)) if self.pools.connections[key].access.login.is_some() => {
                 self.pools.dial_failed(&mut self.ctx, key, None, &format!("TLS: {reason}"));
                 self.run_runnable();
             }

@@ -99,12 +99,12 @@ impl Worker {
             let is_busy = !matches!(session.phase, Phase::Idle | Phase::Login(_));
             totals.busy_now += u64::from(is_busy);
             totals.transactions_now += u64::from(session.all_pins().contains(Pins::TRANSACTION));
-            totals.client_statements_now += session.statements.len() as u64;
-            totals.client_buffer_bytes_now += session.inbox.capacity() as u64;
+            totals.client_statements_now += session.prepared.all.len() as u64;
+            totals.client_buffer_bytes_now += session.input.inbox.capacity() as u64;
         }
         for (_, connection) in &self.pools.connections {
             totals.server_statements_now += connection.statements.len() as u64;
-            totals.server_buffer_bytes_now += connection.inbox.capacity() as u64;
+            totals.server_buffer_bytes_now += connection.replies.inbox.capacity() as u64;
         }
         totals.statements_now = self.ctx.registry.used() as u64;
         totals
@@ -168,7 +168,7 @@ impl Sessions {
     fn statement_rows(&self, pools: &Pools) -> Vec<StatementRow> {
         let mut rows: HashMap<*const weir_session::prepared::Prepared, StatementRow> = HashMap::new();
         for (_, session) in self.iter() {
-            for statement in session.statements.values() {
+            for statement in session.prepared.all.values() {
                 let prepared = &statement.prepared;
                 let place = std::rc::Rc::as_ptr(prepared);
                 if let Some(row) = rows.get_mut(&place) {
@@ -204,19 +204,19 @@ impl Session {
         let lease = self.lease.and_then(|lease| pools.connections.get(lease));
         let is_idle = matches!(self.phase, Phase::Idle);
         let pins = self.all_pins();
-        let since = if is_idle { self.last_active_at } else { self.execution.begun_at };
+        let since = if is_idle { self.times.last_active_at } else { self.execution.record.begun_at };
         let has_worked = self.account.is_some() && (lease.is_some() || !is_idle);
         SessionRow {
             id: self.id,
             username: self.account.as_ref().map(|account| account.user.username.clone()),
-            schema: self.state.schema().to_vec(),
-            peer: self.peer,
+            schema: self.tracked.state.schema().to_vec(),
+            peer: self.client.peer,
             program: self.program().to_owned(),
-            is_tls: self.is_tls,
+            is_tls: self.client.is_tls,
             listener: self.listener.address.to_string(),
             hostgroup: has_worked.then(|| lease.map_or(self.execution.hostgroup, |lease| lease.hostgroup)),
             server: lease.map(|connection| pools.servers[connection.server].server.endpoint.clone()),
-            server_thread_id: lease.map(|connection| connection.greeted.thread_id),
+            server_thread_id: lease.map(|connection| connection.access.greeted.thread_id),
             command: command_word(self),
             phase: phase_word(&self.phase),
             since_ns: ctx.now.saturating_sub(since),
@@ -225,19 +225,19 @@ impl Session {
             pins: if pins.is_empty() { String::new() } else { pins.words() },
             transaction_ns: pins
                 .contains(Pins::TRANSACTION)
-                .then(|| ctx.now.saturating_sub(self.transaction_since)),
+                .then(|| ctx.now.saturating_sub(self.transaction.since)),
             status: self.status().bits(),
-            statements: self.statements.len(),
+            statements: self.prepared.all.len(),
         }
     }
 
     /// The beginning of the statement that a session runs.
     fn running_text(&self) -> Vec<u8> {
-        let text = match (&self.execution.prepared, self.execution.kind) {
+        let text = match (&self.execution.text.prepared, self.execution.kind) {
             (Some(prepared), CommandKind::Execute) => prepared.text(),
             (_, CommandKind::Query | CommandKind::Prepare | CommandKind::Track) => {
-                let end = self.command_bytes.min(self.inbox.len());
-                self.inbox.get(HEADER_LEN + 1..end).unwrap_or_default()
+                let end = self.input.command_bytes.min(self.input.inbox.len());
+                self.input.inbox.get(HEADER_LEN + 1..end).unwrap_or_default()
             }
             _ => b"",
         };
@@ -302,7 +302,7 @@ impl Pools {
                 endpoint: pool.server.endpoint.clone(),
                 hostgroup: connection.hostgroup,
                 socket: connection.socket.index,
-                thread_id: connection.greeted.thread_id,
+                thread_id: connection.access.greeted.thread_id,
                 username: account.user.username.clone(),
                 schema: connection.state.schema().to_vec(),
                 variables: connection
@@ -310,8 +310,8 @@ impl Pools {
                     .variables()
                     .map(|(name, value)| (name.to_owned(), value.to_owned()))
                     .collect(),
-                idle_ns: ctx.now.saturating_sub(connection.idle_since),
-                age_ns: ctx.now.saturating_sub(connection.opened_at),
+                idle_ns: ctx.now.saturating_sub(connection.age.idle_since),
+                age_ns: ctx.now.saturating_sub(connection.age.opened_at),
                 statements: connection.statements.len(),
                 is_tls: connection.tls.is_some(),
             }

@@ -216,7 +216,7 @@ impl Worker {
                 let session = &self.sessions[*key];
                 matches!(session.phase, Phase::Running)
                     && session.execution.is_under_way()
-                    && self.ctx.now.saturating_sub(session.execution.started_at)
+                    && self.ctx.now.saturating_sub(session.execution.tries.started_at)
                         > self.ctx.query_timeout(session)
             })
             .collect();
@@ -278,14 +278,14 @@ impl Worker {
 impl Work<'_> {
     fn look_at_watched(&mut self, at: Nanos) {
         let session = &mut *self.session;
-        if session.watched_at != at {
+        if session.times.watched_at != at {
             return;
         }
-        session.watched_at = 0;
+        session.times.watched_at = 0;
         if !matches!(session.phase, Phase::Running) || !session.execution.is_under_way() {
             return;
         }
-        if session.execution.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
+        if session.execution.tries.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
             self.statement_timed_out();
         } else {
             session.watch(self.ctx);
@@ -298,13 +298,13 @@ impl Session {
     /// timer serves all the statements of a session that follow each other.
     pub(crate) fn watch(&mut self, ctx: &mut Context) {
         let timeout = ctx.query_timeout(self);
-        let at = self.execution.started_at + timeout;
-        let is_watched = self.watched_at != 0 && self.watched_at <= at;
+        let at = self.execution.tries.started_at + timeout;
+        let is_watched = self.times.watched_at != 0 && self.times.watched_at <= at;
         if timeout > WATCHED_BELOW_NS || is_watched {
             return;
         }
         let socket = self.socket;
-        self.watched_at = at;
+        self.times.watched_at = at;
         ctx.timers.watched.push(Reverse(Due { at, key: self.key, socket }));
     }
 }

@@ -21,7 +21,7 @@ impl Pools {
     /// This worker has its waiters too, but holds more than its share while another worker asks.
     pub(crate) fn gives_way(&mut self, ctx: &mut Context, server: ServerIndex, key: ConnectionKey) -> bool {
         // Else two workers could hand the right to a connection to and fro, and nobody would ever be served.
-        let has_served = self.connections[key].has_served;
+        let has_served = self.connections[key].age.has_served;
         has_served && self.exceeds_share(ctx, server) && self.give_to_other_worker(ctx, server, key)
     }
 
@@ -35,7 +35,7 @@ impl Pools {
     ) -> bool {
         let Some(by) = self.servers[server].wanted_by.iter().next().copied() else { return false };
         self.tell_of_retained(ctx, key);
-        if !self.connections[key].expected.is_empty() {
+        if !self.connections[key].replies.expected.is_empty() {
             return true;
         }
         let pool = &mut self.servers[server];
@@ -100,7 +100,7 @@ impl Pools {
     /// Whether an idle connection may go to another worker that asks: it is beyond this worker's share, or has not been
     /// needed for a while. A busy worker needs it again in a moment, and each hand-over costs a login.
     pub(crate) fn can_spare(&self, ctx: &Context, server: ServerIndex, key: ConnectionKey) -> bool {
-        let idle_for = ctx.now.saturating_sub(self.connections[key].idle_since);
+        let idle_for = ctx.now.saturating_sub(self.connections[key].age.idle_since);
         self.exceeds_share(ctx, server) || idle_for >= SPARE_AFTER_NS
     }
 
