@@ -1,5 +1,6 @@
 //! Commands of clients: what each of them is, and whether Weir answers itself or a server has to.
 
+use crate::client::session::Input;
 use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
@@ -254,23 +255,13 @@ pub(crate) fn statement_id(payload: &[u8]) -> Option<u32> {
 }
 
 impl Session {
-    /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
-    /// there whole.
-    pub(crate) fn replace_text(&mut self, text: &[u8]) {
-        let Some(header) = Header::parse(&self.input.inbox) else { return };
-        let header = Header { len: text.len() + 1, ..header };
-        self.input.inbox.splice(HEADER_LEN + 1..self.input.command_bytes, text.iter().copied());
-        self.input.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
-        self.input.command_bytes = HEADER_LEN + header.len;
-    }
-
     /// Makes the command at the front of the inbox, which is there whole, a COM_QUERY of this text.
     pub(crate) fn put_query_text(&mut self, text: &[u8]) {
         self.execution.text.is_bare = self.has_query_attributes();
         if let Some(code) = self.input.inbox.get_mut(HEADER_LEN) {
             *code = Command::Query.code();
         }
-        self.replace_text(text);
+        self.input.replace_text(text);
     }
 }
 
@@ -300,7 +291,7 @@ impl Pools {
             return statement;
         };
         let statement = weir_sql::scan(&scoped, session.tracked.dialect);
-        session.replace_text(&scoped);
+        session.input.replace_text(&scoped);
         statement
     }
 
@@ -331,5 +322,17 @@ impl Pools {
         }
         let members = &self.groups.get(&session.home_hostgroup())?.members;
         members.iter().find_map(|member| self.servers[member.server].charsets_after_reset.as_ref())
+    }
+}
+
+impl Input {
+    /// Puts another text in the place of that of the COM_QUERY or COM_STMT_PREPARE at the front of the inbox, which is
+    /// there whole.
+    pub(crate) fn replace_text(&mut self, text: &[u8]) {
+        let Some(header) = Header::parse(&self.inbox) else { return };
+        let header = Header { len: text.len() + 1, ..header };
+        self.inbox.splice(HEADER_LEN + 1..self.command_bytes, text.iter().copied());
+        self.inbox[..HEADER_LEN].copy_from_slice(&header.encode());
+        self.command_bytes = HEADER_LEN + header.len;
     }
 }

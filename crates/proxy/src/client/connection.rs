@@ -641,9 +641,9 @@ impl Pools {
             _ => {}
         }
         ctx.statistics.totals.errors_generated += 1;
-        session.note_error_text(ctx, message.as_bytes());
+        session.execution.note_error_text(ctx, message.as_bytes());
         self.keep_own_error(session, error, message);
-        let message = session.message_to(message);
+        let message = session.tracked.message_to(message);
         session.diagnostics.row_count = -1;
         session.execution.record.own_errno = error.code;
         // A long command may have taken several packets.

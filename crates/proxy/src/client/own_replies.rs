@@ -242,7 +242,7 @@ impl Pools {
                     continue;
                 }
                 What::DiagnosticsCount { errors_only } => {
-                    literals::variable(session.saved_rows(*errors_only).count())
+                    literals::variable(session.diagnostics.saved_rows(*errors_only).count())
                 }
                 // A server that does not know it says so; and statements before may have written.
                 What::LastGtid if !speaks_mariadb || (writes && place.statement > 0) => continue,

@@ -224,14 +224,6 @@ pub(crate) struct Times {
 const GTID_BYTES_MAX: usize = 64;
 
 impl Session {
-    /// The reply tells what the session has written last. In place, as every write does.
-    pub(crate) fn take_last_gtid(&mut self, value: &[u8]) {
-        self.diagnostics.last_gtid.clear();
-        if let Some(text) = std::str::from_utf8(value).ok().filter(|text| text.len() <= GTID_BYTES_MAX) {
-            self.diagnostics.last_gtid.push_str(text);
-        }
-    }
-
     /// Whether its statement may mean LAST_INSERT_ID(): see [`Execution::depends_on_insert_id`]. With `sql_auto_is_null` every
     /// statement may.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
@@ -249,18 +241,6 @@ impl Session {
     /// for that, and then none of them does anything.
     pub(crate) fn runs_several(&self) -> bool {
         self.execution.statement.multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
-    }
-
-    /// The server says that another result follows. Where the text seemed to be one statement, it has statements that the
-    /// scan has taken for a part of something else, and nobody knows what they do.
-    pub(crate) fn note_unseen_statements(&mut self) {
-        let statement = &mut self.execution.statement;
-        let is_explained = statement.multi || statement.effects.contains(Effects::ROUTINE);
-        if self.execution.kind == CommandKind::Query && !is_explained {
-            statement.multi = true;
-            statement.effects |= Effects::ROUTINE;
-            statement.effects -= Effects::ENDINGS;
-        }
     }
 
     /// What lies between Weir and its client.
@@ -497,11 +477,6 @@ pub(crate) struct Record {
 }
 
 impl Execution {
-    /// Whether a server is busy with it, so that it has a time limit.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.tries.is_sent || self.tries.is_being_prepared
-    }
-
     /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is; its
     /// triggers may ask for it, or those of the transaction that it begins.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
@@ -626,6 +601,37 @@ pub(crate) enum Refusal {
     LeftAmid,
     /// As ReadOnly, but the statement ends a transaction first, which may have been committed.
     ReadOnlyAmid,
+}
+
+impl Tries {
+    /// Whether a server is busy with it, so that it has a time limit.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_sent || self.is_being_prepared
+    }
+}
+
+impl Execution {
+    /// The server says that another result follows. Where the text seemed to be one statement, it has statements that the
+    /// scan has taken for a part of something else, and nobody knows what they do.
+    pub(crate) fn note_unseen_statements(&mut self) {
+        let statement = &mut self.statement;
+        let is_explained = statement.multi || statement.effects.contains(Effects::ROUTINE);
+        if self.kind == CommandKind::Query && !is_explained {
+            statement.multi = true;
+            statement.effects |= Effects::ROUTINE;
+            statement.effects -= Effects::ENDINGS;
+        }
+    }
+}
+
+impl Diagnostics {
+    /// The reply tells what the session has written last. In place, as every write does.
+    pub(crate) fn take_last_gtid(&mut self, value: &[u8]) {
+        self.last_gtid.clear();
+        if let Some(text) = std::str::from_utf8(value).ok().filter(|text| text.len() <= GTID_BYTES_MAX) {
+            self.last_gtid.push_str(text);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl Work<'_> {
             Some(buffer) => upload.pass(&session.input.inbox, buffer, limit),
             None => Ok(session.input.inbox.len()),
         };
-        self.pools.connections[lease].command_continued(upload.sent_sequence, upload.sequence);
+        self.pools.connections[lease].replies.command_continued(upload.sent_sequence, upload.sequence);
         session.input.inbox.drain(..*passed.as_ref().unwrap_or(&0));
         let is_complete = upload.is_complete();
         let socket = session.socket;

@@ -5,6 +5,7 @@
 //! are. Under another one they are converted, if nothing can get lost: what a character set lacks a server has replaced
 //! before (seen on MySQL 9.7: `?`; on MariaDB 10.11: a backslash, or a point in swe7, and the number in hexadecimal).
 
+use crate::client::session::Tracked;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
@@ -112,34 +113,6 @@ pub(crate) struct ResultText {
     pub width: u32,
 }
 
-impl Session {
-    /// How a server would send it text.
-    pub(crate) fn result_text(&self, is_mariadb: bool) -> ResultText {
-        let name = self.tracked.state.variable("character_set_results").unwrap_or("utf8mb4");
-        let server = if is_mariadb { Server::MariaDb } else { Server::MySql };
-        let of_connection = self.tracked.state.variable("collation_connection").unwrap_or_default();
-        let collation = match name {
-            "" => charset::UTF8MB3_GENERAL_CI,
-            // A collation that was named in SET NAMES is that of results, too.
-            name => charset::by_name(of_connection.as_bytes())
-                .filter(|known| known.charset == name)
-                .or_else(|| charset::default_of(name.as_bytes(), server))
-                .map_or(charset::UTF8MB4_GENERAL_CI, |known| known.id),
-        };
-        ResultText { encoding: Encoding::of(name), collation, width: width(name) }
-    }
-
-    /// The message of an error, in its character set. Where that writes ASCII in several bytes servers (MariaDB 10.11,
-    /// MySQL 9.7) send no message, or its first letter: there it stays readable.
-    pub(crate) fn message_to<'m>(&self, message: &'m str) -> Cow<'m, [u8]> {
-        let encoding = self.tracked.state.variable("character_set_results").and_then(Encoding::of);
-        match encoding.filter(|encoding| !encoding.is_wide() && *encoding != Encoding::Utf8) {
-            Some(encoding) => encoding.encode_all(message).into(),
-            None => message.as_bytes().into(),
-        }
-    }
-}
-
 /// Bytes that a character of this character set takes at most.
 fn width(charset: &str) -> u32 {
     match charset {
@@ -175,12 +148,41 @@ impl Pools {
         count: usize,
     ) -> Option<Vec<[Vec<u8>; 3]>> {
         let is_mariadb = self.speaks_mariadb(ctx, session);
-        let to = session.result_text(is_mariadb).encoding;
+        let to = session.tracked.result_text(is_mariadb).encoding;
         let shown = |row| {
-            let columns = Condition::parse(row)?.shown(session.saved_encoding(), to, is_mariadb)?;
+            let columns =
+                Condition::parse(row)?.shown(session.diagnostics.saved_encoding(), to, is_mariadb)?;
             Some(columns.map(Cow::into_owned))
         };
-        session.saved_rows(errors_only).skip(offset).take(count).map(shown).collect()
+        session.diagnostics.saved_rows(errors_only).skip(offset).take(count).map(shown).collect()
+    }
+}
+
+impl Tracked {
+    /// How a server would send it text.
+    pub(crate) fn result_text(&self, is_mariadb: bool) -> ResultText {
+        let name = self.state.variable("character_set_results").unwrap_or("utf8mb4");
+        let server = if is_mariadb { Server::MariaDb } else { Server::MySql };
+        let of_connection = self.state.variable("collation_connection").unwrap_or_default();
+        let collation = match name {
+            "" => charset::UTF8MB3_GENERAL_CI,
+            // A collation that was named in SET NAMES is that of results, too.
+            name => charset::by_name(of_connection.as_bytes())
+                .filter(|known| known.charset == name)
+                .or_else(|| charset::default_of(name.as_bytes(), server))
+                .map_or(charset::UTF8MB4_GENERAL_CI, |known| known.id),
+        };
+        ResultText { encoding: Encoding::of(name), collation, width: width(name) }
+    }
+
+    /// The message of an error, in its character set. Where that writes ASCII in several bytes servers (MariaDB 10.11,
+    /// MySQL 9.7) send no message, or its first letter: there it stays readable.
+    pub(crate) fn message_to<'m>(&self, message: &'m str) -> Cow<'m, [u8]> {
+        let encoding = self.state.variable("character_set_results").and_then(Encoding::of);
+        match encoding.filter(|encoding| !encoding.is_wide() && *encoding != Encoding::Utf8) {
+            Some(encoding) => encoding.encode_all(message).into(),
+            None => message.as_bytes().into(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! The copy is what SHOW WARNINGS shows: level, number and message. The SQLSTATE follows from the number, or is that
 //! of the last error; where neither is so, as after SIGNAL with a warning of its own, the statement is refused.
 
+use crate::client::session::Diagnostics;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::charset::Encoding;
@@ -45,14 +46,14 @@ impl Work<'_> {
             return Some(self.pools.refuse_diagnostics(self.ctx, self.session, "GET DIAGNOSTICS takes the forms @a = NUMBER, @b = ROW_COUNT and CONDITION <number> @a = \
                  RETURNED_SQLSTATE, @b = MYSQL_ERRNO, @c = MESSAGE_TEXT once another session has used the connection"));
         };
-        if session.has_lost_warnings() {
+        if session.diagnostics.has_lost_warnings() {
             return Some(self.pools.refuse_diagnostics(
                 self.ctx,
                 self.session,
                 crate::diagnostics::saved::LOST,
             ));
         }
-        let rows: Vec<Vec<u8>> = session.saved_rows(false).map(<[u8]>::to_vec).collect();
+        let rows: Vec<Vec<u8>> = session.diagnostics.saved_rows(false).map(<[u8]>::to_vec).collect();
         let row = match request.condition {
             None => None,
             Some(number) => {
@@ -101,21 +102,6 @@ impl Work<'_> {
     }
 }
 
-impl Session {
-    /// The state of a saved condition, where it is sure.
-    fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
-        match self.diagnostics.last_error {
-            Some(error) if condition.is_error() && error.code == condition.code => Some(error.sqlstate),
-            _ => sqlstate::of(condition.code, is_mariadb),
-        }
-    }
-
-    /// There were warnings, and nobody knows them any more.
-    pub(crate) fn has_lost_warnings(&self) -> bool {
-        self.diagnostics.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
-    }
-}
-
 /// A literal that means the same in every sql_mode and character set, of the type that the server gives. (MySQL warns of
 /// utf8mb3.)
 fn put_string(out: &mut Vec<u8>, is_mariadb: bool, utf8: &[u8]) {
@@ -153,12 +139,12 @@ impl Pools {
                     set.extend_from_slice(condition()?.code.to_string().as_bytes());
                 }
                 DiagnosticsField::ReturnedSqlstate => {
-                    let known = session.sqlstate_of(condition()?, is_mariadb);
+                    let known = session.diagnostics.sqlstate_of(condition()?, is_mariadb);
                     let state = known.ok_or("the SQLSTATE of this condition is gone with its connection")?;
                     put_string(&mut set, is_mariadb, &state);
                 }
                 DiagnosticsField::MessageText => {
-                    let message = condition()?.text(session.saved_encoding()).ok_or(
+                    let message = condition()?.text(session.diagnostics.saved_encoding()).ok_or(
                         "the message came in character_set_results, which may lack some of its characters",
                     )?;
                     put_string(&mut set, is_mariadb, message.as_bytes());
@@ -195,5 +181,20 @@ impl Pools {
     fn refuse_diagnostics(&mut self, ctx: &mut Context, session: &mut Session, why: &str) -> Outcome {
         self.refuse(ctx, session, why);
         Outcome::Answered
+    }
+}
+
+impl Diagnostics {
+    /// The state of a saved condition, where it is sure.
+    pub(crate) fn sqlstate_of(&self, condition: &Condition<'_>, is_mariadb: bool) -> Option<[u8; 5]> {
+        match self.last_error {
+            Some(error) if condition.is_error() && error.code == condition.code => Some(error.sqlstate),
+            _ => sqlstate::of(condition.code, is_mariadb),
+        }
+    }
+
+    /// There were warnings, and nobody knows them any more.
+    pub(crate) fn has_lost_warnings(&self) -> bool {
+        self.saved_warnings.as_ref().is_some_and(|saved| saved.packets.is_empty())
     }
 }

@@ -3,7 +3,9 @@
 //! answered from it; this is about those for which that is not enough: executions of prepared statements, and code
 //! whose text nobody sees. (FOUND_ROWS() and LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
 
+use crate::client::session::Execution;
 use crate::pool::pools::Pools;
+use crate::server::connection::Known;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use weir_sql::{Effects, Uses};
@@ -22,12 +24,6 @@ const END_CONDITIONS: &[u8] = b"DO (SELECT 1 FROM (SELECT 1) weir)";
 const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
 
 impl Session {
-    /// Whether its statement runs code of which the text is not seen, and which may ask for anything.
-    fn runs_code(&self) -> bool {
-        matches!(self.execution.kind, CommandKind::Query | CommandKind::Execute)
-            && self.execution.statement.effects.contains(Effects::ROUTINE)
-    }
-
     fn executes_with(&self, uses: Uses) -> bool {
         self.execution.kind == CommandKind::Execute && self.execution.statement.uses.contains(uses)
     }
@@ -39,7 +35,7 @@ impl Session {
             .diagnostics
             .found_rows
             .filter(|_| !self.diagnostics.retained.contains(Retained::FOUND_ROWS))?;
-        match self.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
+        match self.execution.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
             true => (rows <= 1).then_some(rows),
             false => Some(rows.min(1)),
         }
@@ -51,43 +47,23 @@ impl Session {
     }
 
     fn may_show_conditions(&self) -> bool {
-        self.executes_question() || self.runs_code()
+        self.executes_question() || self.execution.runs_code()
     }
 
     /// Whether its statement asks for conditions that no connection has: Weir has a copy of them, or not even that.
     pub(crate) fn asks_for_copied_conditions(&self) -> bool {
-        self.executes_question() && (self.has_lost_warnings() || self.saved_rows(false).next().is_some())
+        self.executes_question()
+            && (self.diagnostics.has_lost_warnings() || self.diagnostics.saved_rows(false).next().is_some())
     }
 }
 
 impl ServerConnection {
-    /// Whether the session's statement may ask for ROW_COUNT() where no number can be put in its place, and the
-    /// connection has another one, which a statement in front can change.
-    pub(crate) fn needs_row_count(&self, session: &Session) -> bool {
-        let known = self.known.row_count;
-        let asks = session.runs_code() || session.executes_with(Uses::ROW_COUNT);
-        let is_near =
-            session.diagnostics.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
-        asks && known != Some(session.diagnostics.row_count)
-            && known != Some(session.diagnostics.row_count.min(0))
-            && !is_near
-    }
-
-    /// Whether the session's statement is one that was prepared and asks for a ROW_COUNT() that the connection has not, and
-    /// that nothing in front can make.
-    pub(crate) fn asks_for_lost_row_count(&self, session: &Session) -> bool {
-        session.executes_with(Uses::ROW_COUNT)
-            && self.known.row_count != Some(session.diagnostics.row_count)
-            && (session.diagnostics.row_count > 0
-                || session.diagnostics.row_count < 0 && session.rows_of_a_query().is_none())
-    }
-
     /// A statement that may ask for ROW_COUNT() gets one in front that makes it the session's, or 0 where that is a
     /// number that only a change of so many rows could make.
     ///
     /// True if the statement has to wait for its reply, as in `before_insert_id`.
     pub(crate) fn before_row_count(&mut self, ctx: &mut Context, session: &Session) -> bool {
-        if !self.needs_row_count(session) {
+        if !self.known.needs_row_count(session) {
             return false;
         }
         let waits = !session.pins.is_empty();
@@ -146,5 +122,36 @@ impl Pools {
                 },
             );
         session.diagnostics.retained.contains(Retained::WARNINGS) && !is_elsewhere
+    }
+}
+
+impl Known {
+    /// Whether the session's statement may ask for ROW_COUNT() where no number can be put in its place, and the
+    /// connection has another one, which a statement in front can change.
+    pub(crate) fn needs_row_count(&self, session: &Session) -> bool {
+        let known = self.row_count;
+        let asks = session.execution.runs_code() || session.executes_with(Uses::ROW_COUNT);
+        let is_near =
+            session.diagnostics.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
+        asks && known != Some(session.diagnostics.row_count)
+            && known != Some(session.diagnostics.row_count.min(0))
+            && !is_near
+    }
+
+    /// Whether the session's statement is one that was prepared and asks for a ROW_COUNT() that the connection has not, and
+    /// that nothing in front can make.
+    pub(crate) fn asks_for_lost_row_count(&self, session: &Session) -> bool {
+        session.executes_with(Uses::ROW_COUNT)
+            && self.row_count != Some(session.diagnostics.row_count)
+            && (session.diagnostics.row_count > 0
+                || session.diagnostics.row_count < 0 && session.rows_of_a_query().is_none())
+    }
+}
+
+impl Execution {
+    /// Whether its statement runs code of which the text is not seen, and which may ask for anything.
+    pub(crate) fn runs_code(&self) -> bool {
+        matches!(self.kind, CommandKind::Query | CommandKind::Execute)
+            && self.statement.effects.contains(Effects::ROUTINE)
     }
 }

@@ -4,6 +4,7 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
+use crate::client::session::Diagnostics;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
@@ -56,7 +57,7 @@ impl Pools {
     pub(crate) fn fetch_retained(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
         let Some(asked) = self.ask_for_retained(ctx, key, None) else { return };
         if asked.socket == session.socket {
-            session.note_asked(&asked);
+            session.diagnostics.note_asked(&asked);
         } else {
             self.news.push_back(News::Asked(asked));
         }
@@ -301,7 +302,7 @@ impl Work<'_> {
              that may have run a query or not"
         } else if session.asks_for_copied_conditions() && !self.pools.has_own_conditions(self.session, key) {
             "another session has used the connection: ask for warnings in a statement that is not prepared"
-        } else if self.pools.connections[key].asks_for_lost_row_count(self.session) {
+        } else if self.pools.connections[key].known.asks_for_lost_row_count(self.session) {
             "another session has used the connection: ask for ROW_COUNT() in a statement that is not prepared"
         } else {
             return false;
@@ -327,43 +328,21 @@ impl Session {
             .then_some(self.diagnostics.last_insert_id)
     }
 
-    /// The connection that knew its diagnostics has been asked for them.
-    fn note_asked(&mut self, asked: &Asked) {
-        self.diagnostics.retained_on = None;
-        self.diagnostics.fetching += asked.answers;
-        self.diagnostics.retained -= asked.what;
-        if asked.what.contains(Retained::UNASKED) {
-            self.diagnostics.retained -= Retained::FOUND_ROWS;
-            self.diagnostics.found_rows = None;
-        }
-    }
-
     /// What has become of its diagnostics.
     pub(crate) fn hear(&mut self, ctx: &mut Context, news: News) {
         match news {
-            News::Asked(asked) => self.note_asked(&asked),
+            News::Asked(asked) => self.diagnostics.note_asked(&asked),
             News::AnswerLost { what, .. } => {
                 ctx.out.pause(self.socket, false);
                 self.diagnostics.fetching -= 1;
-                self.lose(what);
+                self.diagnostics.lose(what);
                 ctx.runnable.push_back((self.key, self.socket));
             }
             News::Lost { what, .. } => {
                 self.diagnostics.retained_on = None;
                 self.diagnostics.retained = Retained::empty();
-                self.lose(what);
+                self.diagnostics.lose(what);
             }
-        }
-    }
-
-    /// The connection that knew this is gone.
-    fn lose(&mut self, what: Retained) {
-        self.diagnostics.is_insert_id_lost |= what.contains(Retained::INSERT_ID);
-        if what.contains(Retained::FOUND_ROWS) {
-            self.diagnostics.found_rows = None;
-        }
-        if what.contains(Retained::WARNINGS) {
-            self.diagnostics.saved_warnings = Some(Box::default());
         }
     }
 }
@@ -413,7 +392,7 @@ impl Session {
         self.lease = None;
         self.forget_questions();
         if self.diagnostics.retained_on.is_none() {
-            self.lose(self.diagnostics.retained);
+            self.diagnostics.lose(self.diagnostics.retained);
             self.diagnostics.retained = Retained::empty();
         }
     }
@@ -645,6 +624,30 @@ impl Pools {
         session.diagnostics.retained = Retained::empty();
         if let Some(retained_on) = session.diagnostics.retained_on.take() {
             self.connections[retained_on].traces.retained_for = None;
+        }
+    }
+}
+
+impl Diagnostics {
+    /// The connection that knew its diagnostics has been asked for them.
+    pub(crate) fn note_asked(&mut self, asked: &Asked) {
+        self.retained_on = None;
+        self.fetching += asked.answers;
+        self.retained -= asked.what;
+        if asked.what.contains(Retained::UNASKED) {
+            self.retained -= Retained::FOUND_ROWS;
+            self.found_rows = None;
+        }
+    }
+
+    /// The connection that knew this is gone.
+    pub(crate) fn lose(&mut self, what: Retained) {
+        self.is_insert_id_lost |= what.contains(Retained::INSERT_ID);
+        if what.contains(Retained::FOUND_ROWS) {
+            self.found_rows = None;
+        }
+        if what.contains(Retained::WARNINGS) {
+            self.saved_warnings = Some(Box::default());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Warnings and errors of a session whose connection went to another one: answered from the copy that was made.
 
+use crate::client::session::Diagnostics;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::charset::Encoding;
@@ -34,7 +35,7 @@ impl Work<'_> {
         if self.session.diagnostics.retained.contains(Retained::WARNINGS) {
             return None;
         }
-        if self.session.has_lost_warnings() {
+        if self.session.diagnostics.has_lost_warnings() {
             self.pools.refuse(self.ctx, self.session, LOST);
             return Some(Outcome::Answered);
         }
@@ -48,7 +49,7 @@ impl Work<'_> {
                 }
             }
             Kind::ShowCountWarnings | Kind::ShowCountErrors => {
-                let count = self.session.saved_rows(errors_only).count().to_string();
+                let count = self.session.diagnostics.saved_rows(errors_only).count().to_string();
                 let name = if errors_only { "@@session.error_count" } else { "@@session.warning_count" };
                 self.pools.reply_count(self.ctx, self.session, name, &count);
             }
@@ -56,24 +57,6 @@ impl Work<'_> {
             _ => return None,
         }
         Some(Outcome::Answered)
-    }
-}
-
-impl Session {
-    /// In which bytes the text of the saved rows came, if that is known.
-    pub(crate) fn saved_encoding(&self) -> Option<Encoding> {
-        self.diagnostics.saved_warnings.as_ref().and_then(|saved| saved.encoding)
-    }
-
-    /// The saved rows of SHOW WARNINGS, or those of errors among them.
-    pub(crate) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
-        let saved = self.diagnostics.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
-        let columns =
-            packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
-        packets(saved)
-            .skip(1 + columns)
-            .filter(|payload| payload.first() != Some(&OK_AS_EOF_HEADER))
-            .filter(move |row| !errors_only || Condition::parse(row).is_some_and(|row| row.is_error()))
     }
 }
 
@@ -132,7 +115,7 @@ impl Pools {
     fn reply_count(&mut self, ctx: &mut Context, session: &mut Session, name: &str, count: &str) {
         self.drop_outdated(session, Retained::FOUND_ROWS);
         let is_mariadb = self.speaks_mariadb(ctx, session);
-        let results = session.result_text(is_mariadb).encoding;
+        let results = session.tracked.result_text(is_mariadb).encoding;
         let name = results.map_or_else(|| name.into(), |results| results.encode_all(name));
         session.diagnostics.row_count = -1;
         session.diagnostics.found_rows = Some(1);
@@ -149,7 +132,7 @@ impl Pools {
     /// These rows under the columns that SHOW WARNINGS has.
     fn reply_saved(&self, ctx: &mut Context, session: &mut Session, rows: &[[Vec<u8>; 3]]) {
         let is_mariadb = self.speaks_mariadb(ctx, session);
-        let text = session.result_text(is_mariadb);
+        let text = session.tracked.result_text(is_mariadb);
         let names = ["Level", "Code", "Message"]
             .map(|name| text.encoding.map_or_else(|| name.into(), |encoding| encoding.encode_all(name)));
         session.diagnostics.row_count = -1;
@@ -179,6 +162,24 @@ impl Pools {
             result.row(row.iter().map(|column| Some(&**column)));
         }
         result.finish(status, 0);
+    }
+}
+
+impl Diagnostics {
+    /// In which bytes the text of the saved rows came, if that is known.
+    pub(crate) fn saved_encoding(&self) -> Option<Encoding> {
+        self.saved_warnings.as_ref().and_then(|saved| saved.encoding)
+    }
+
+    /// The saved rows of SHOW WARNINGS, or those of errors among them.
+    pub(crate) fn saved_rows(&self, errors_only: bool) -> impl Iterator<Item = &[u8]> {
+        let saved = self.saved_warnings.as_ref().map_or(&[][..], |saved| &saved.packets);
+        let columns =
+            packets(saved).next().and_then(|payload| payload.first().copied()).map_or(0, usize::from);
+        packets(saved)
+            .skip(1 + columns)
+            .filter(|payload| payload.first() != Some(&OK_AS_EOF_HEADER))
+            .filter(move |row| !errors_only || Condition::parse(row).is_some_and(|row| row.is_error()))
     }
 }
 

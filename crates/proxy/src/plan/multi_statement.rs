@@ -78,7 +78,7 @@ impl Pools {
         if !begins_with_them && !leaves_them {
             return None;
         }
-        if session.saved_rows(false).next().is_some() || session.has_lost_warnings() {
+        if session.diagnostics.saved_rows(false).next().is_some() || session.diagnostics.has_lost_warnings() {
             self.refuse(ctx, session, "another session has used the connection: ask for warnings in a statement of its own, or after one that \
                  uses a table");
             return Some(Outcome::Answered);

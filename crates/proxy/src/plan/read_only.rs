@@ -4,6 +4,7 @@
 //! as any transaction, with a statement that commits implicitly, and runs that: DDL, BEGIN, LOCK TABLES and the like.
 //! So on a reader Weir commits first, and the statement goes where it would go without a transaction.
 
+use crate::client::session::Tracked;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
@@ -119,13 +120,6 @@ impl Work<'_> {
 }
 
 impl Session {
-    /// Transactions of this session are read-only unless they say otherwise: SET SESSION TRANSACTION READ ONLY.
-    fn begins_read_only(&self) -> bool {
-        ["tx_read_only", "transaction_read_only"]
-            .iter()
-            .any(|name| self.tracked.state.variable(name).is_some_and(|value| matches!(value, "ON" | "1")))
-    }
-
     fn on_reader(&self) -> OnReader {
         let statement = self.execution.statement;
         match self.execution.kind {
@@ -199,7 +193,8 @@ fn has_word(text: &[u8], word: &str) -> bool {
 impl Session {
     /// Whether a read of the session may go to a reader although it begins a transaction (autocommit=0).
     pub(crate) fn may_begin_on_reader(&self, ctx: &Context) -> bool {
-        self.execution.begins_read_only || (self.begins_read_only() && !self.has_read_only_on_writer(ctx))
+        self.execution.begins_read_only
+            || (self.tracked.begins_read_only() && !self.has_read_only_on_writer(ctx))
     }
 
     fn has_read_only_on_writer(&self, ctx: &Context) -> bool {
@@ -230,7 +225,7 @@ impl Session {
             execution.text.rewritten = Some(text.to_vec());
         }
         let begins = self.execution.statement.kind == Kind::StartTransactionReadOnly
-            || (is_plain_begin && self.begins_read_only());
+            || (is_plain_begin && self.tracked.begins_read_only());
         if matches!(self.execution.statement.kind, Kind::StartTransactionReadOnly | Kind::Begin) {
             // What was announced is in the statement, or the statement says otherwise.
             self.transaction.is_next_read_only = false;
@@ -285,6 +280,15 @@ impl Pools {
         session.diagnostics.row_count = 0;
         session.reply_ok(ctx);
         Some(Outcome::Answered)
+    }
+}
+
+impl Tracked {
+    /// Transactions of this session are read-only unless they say otherwise: SET SESSION TRANSACTION READ ONLY.
+    pub(crate) fn begins_read_only(&self) -> bool {
+        ["tx_read_only", "transaction_read_only"]
+            .iter()
+            .any(|name| self.state.variable(name).is_some_and(|value| matches!(value, "ON" | "1")))
     }
 }
 

@@ -94,7 +94,7 @@ impl Work<'_> {
                 self.refuse_rewrite()
             }
             Some(text) => {
-                self.session.replace_text(&text);
+                self.session.input.replace_text(&text);
                 self.decided()
             }
             None => self.decided(),

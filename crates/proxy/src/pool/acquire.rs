@@ -335,7 +335,7 @@ impl Pools {
         let server = self.connections[connection].server;
         !self.needs_login(ctx, session.waiter().map(|waiter| waiter.since), connection)
             && self.servers[server].suspect_until <= ctx.now
-            && session.execution.avoided(false, ctx.now) != Some(server)
+            && session.execution.tries.avoided(false, ctx.now) != Some(server)
     }
 
     /// The next server of a hostgroup, among those that may serve this session: see [`crate::pool::balance`]. Servers to
@@ -355,7 +355,7 @@ impl Pools {
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;
-        let avoided = session.execution.avoided(last_resort, now);
+        let avoided = session.execution.tries.avoided(last_resort, now);
         let load = |member: &GroupMember| {
             let pool = &servers[member.server];
             let is_reachable = pool.suspect_until <= now

@@ -103,7 +103,7 @@ impl Work<'_> {
         }
         let overdue =
             self.ctx.now.saturating_sub(self.pools.servers[server].server.leave_by.unwrap_or(self.ctx.now));
-        let at = self.pools.connections[connection].breaks_off();
+        let at = self.pools.connections[connection].replies.breaks_off();
         if !execution.reply.is_answering
             || execution.reply.buffered_bytes_max > 0
             || (at.is_none() && overdue < LARGE_ROW_NS)
@@ -156,7 +156,7 @@ impl Work<'_> {
         let session = &*self.session;
         let is_running = matches!(session.phase, Phase::Running);
         if is_running && session.execution.reply.is_answering {
-            let at = session.lease.and_then(|lease| self.pools.connections[lease].breaks_off());
+            let at = session.lease.and_then(|lease| self.pools.connections[lease].replies.breaks_off());
             let message = format!(
                 "The writer is moved away from {endpoint}, where this session had: {because}; the rest of the result is \
                  missing"

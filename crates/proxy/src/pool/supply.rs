@@ -388,7 +388,7 @@ impl Pools {
         if !pool.takes_work() || self.is_stale(ctx, key) {
             return self.retire(ctx, key, DiscardReason::Stale);
         }
-        if self.connections[key].is_too_old(ctx) {
+        if self.connections[key].age.is_too_old(ctx) {
             return self.retire(ctx, key, DiscardReason::Aged);
         }
         if let Some(identity) = self.connections[key].access.next_identity.take() {
@@ -626,15 +626,6 @@ impl Pools {
     }
 }
 
-impl ServerConnection {
-    /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
-    pub(crate) fn is_too_old(&self, ctx: &Context) -> bool {
-        let limit = ctx.snapshot.variables.connection_max_age_ms.as_nanos() as Nanos;
-        let age_max = limit - limit / 1000 * self.age.early_permille;
-        limit > 0 && self.age.has_served && ctx.now.saturating_sub(self.age.opened_at) > age_max
-    }
-}
-
 impl Pools {
     /// Sets up a connection that has been reset.
     pub(crate) fn set_up_again(&mut self, ctx: &mut Context, key: ConnectionKey, is_opaque: bool) {
@@ -672,5 +663,14 @@ impl Pools {
         session.lease = None;
         self.connections[lease].holder = None;
         Some(lease)
+    }
+}
+
+impl Age {
+    /// Whether connection_max_age_ms is over. One that has served nobody yet is to do so once.
+    pub(crate) fn is_too_old(&self, ctx: &Context) -> bool {
+        let limit = ctx.snapshot.variables.connection_max_age_ms.as_nanos() as Nanos;
+        let age_max = limit - limit / 1000 * self.early_permille;
+        limit > 0 && self.has_served && ctx.now.saturating_sub(self.opened_at) > age_max
     }
 }

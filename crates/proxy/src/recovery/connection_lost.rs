@@ -2,7 +2,7 @@
 //! client is told, with the answer to its current command or to its next one. In the middle of a result the error takes
 //! the place of the rows that are missing. Without a word it is closed only in the middle of a large row.
 
-use crate::server::connection::ServerConnection;
+use crate::server::connection::Replies;
 use weir_protocol::command::Command;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_protocol::frame;
@@ -120,7 +120,7 @@ impl Work<'_> {
         if let Some(mut sequence) = at {
             self.session.put_owed_eof(self.ctx);
             self.ctx.statistics.totals.errors_generated += 1;
-            self.session.note_error_text(self.ctx, message.as_bytes());
+            self.session.execution.note_error_text(self.ctx, message.as_bytes());
             let session = &mut *self.session;
             session.execution.record.own_errno = error.code;
             if let Some(buffer) = self.ctx.out.buffer(session.socket) {
@@ -242,10 +242,9 @@ impl Session {
     }
 }
 
-impl ServerConnection {
+impl Replies {
     /// Where an error may stand in the answer that a session is getting from this connection: its sequence id.
     pub(crate) fn breaks_off(&self) -> Option<u8> {
-        matches!(self.replies.expected.front(), Some(Expected::Relay(_)))
-            .then(|| self.replies.reply.break_off())?
+        matches!(self.expected.front(), Some(Expected::Relay(_))).then(|| self.reply.break_off())?
     }
 }

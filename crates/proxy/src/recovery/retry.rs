@@ -6,6 +6,7 @@
 //! that the server lived then; a statement that makes servers crash does not get past that.
 
 use crate::client::session::Session;
+use crate::client::session::Tries;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use weir_sql::{Access, Kind, Uses};
@@ -34,21 +35,6 @@ pub(crate) struct Lost {
 }
 
 impl Execution {
-    /// How many failures of servers it has seen, this loss included.
-    fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
-        let is_same_failure = self.tries.lost_on == Some(lost.server)
-            && lost.opened_at < self.tries.lost_at
-            && now < self.tries.lost_at + DYING_NS;
-        // Losses before it was sent are no failures.
-        (self.tries.failures + u32::from(!is_same_failure)).max(1)
-    }
-
-    /// The server on which its connection was lost, if it is to look for another one.
-    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
-        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.tries.times_sent.max(1));
-        self.tries.lost_on.filter(|_| !is_last_resort || now < self.tries.lost_at + pause)
-    }
-
     /// Whether its kind alone tells that it changes nothing but the connection on which it runs, if anything.
     fn leaves_with_connection(&self) -> bool {
         match self.kind {
@@ -89,7 +75,7 @@ impl Work<'_> {
         let execution = &mut session.execution;
         execution.tries.attempts += 1;
         if execution.tries.is_sent {
-            execution.tries.failures = execution.failures_with(lost, self.ctx.now);
+            execution.tries.failures = execution.tries.failures_with(lost, self.ctx.now);
         }
         execution.tries.lost_on = Some(lost.server);
         execution.tries.lost_at = self.ctx.now;
@@ -127,7 +113,7 @@ impl Session {
         };
         let retries = execution.decision.retries.unwrap_or(usual);
         has_seen_nothing
-            && execution.failures_with(lost, ctx.now) <= retries
+            && execution.tries.failures_with(lost, ctx.now) <= retries
             && execution.tries.times_sent <= retries.max(in_all)
             && self.input.upload.is_none()
             && (execution.leaves_with_connection() || self.text_leaves_with_connection(ctx))
@@ -146,5 +132,22 @@ impl Session {
             }
             _ => self.execution.asks_variables(),
         }
+    }
+}
+
+impl Tries {
+    /// How many failures of servers it has seen, this loss included.
+    pub(crate) fn failures_with(&self, lost: Lost, now: Nanos) -> u32 {
+        let is_same_failure = self.lost_on == Some(lost.server)
+            && lost.opened_at < self.lost_at
+            && now < self.lost_at + DYING_NS;
+        // Losses before it was sent are no failures.
+        (self.failures + u32::from(!is_same_failure)).max(1)
+    }
+
+    /// The server on which its connection was lost, if it is to look for another one.
+    pub(crate) fn avoided(&self, is_last_resort: bool, now: Nanos) -> Option<ServerIndex> {
+        let pause = AGAIN_THERE_AFTER_NS * Nanos::from(self.times_sent.max(1));
+        self.lost_on.filter(|_| !is_last_resort || now < self.lost_at + pause)
     }
 }

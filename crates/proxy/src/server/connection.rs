@@ -135,48 +135,6 @@ pub(crate) struct Settling {
 }
 
 impl ServerConnection {
-    /// A reader for the reply at the front, when it has just become the front.
-    pub(crate) fn restart_reply(&mut self, now: Nanos) {
-        self.replies.asked_at = now;
-        let kind = self.replies.expected.front().map_or(ReplyKind::Results, Expected::kind);
-        self.replies.reply = ReplyReader::new(kind, 1);
-        // A command of several packets may have gone out while replies to others were still owed.
-        if let Some(Expected::Relay(Relayed { continued: Some((sent, received)), .. })) =
-            self.replies.expected.front()
-        {
-            self.replies.reply.command_continued(*sent, *received);
-        }
-    }
-
-    /// Whether the reply at the front is an answer of one row to a question of Weir's.
-    pub(crate) fn is_asked_for_row(&self) -> bool {
-        let asked = self.replies.expected.front();
-        asked.is_some_and(|expected| {
-            matches!(
-                expected,
-                Expected::Settle(_)
-                    | Expected::Moving
-                    | Expected::Verify
-                    | Expected::Tracks
-                    | Expected::Defaults(_)
-            )
-        })
-    }
-
-    /// Another packet of the holder's command has gone out: its reply's sequence ids begin behind it.
-    pub(crate) fn command_continued(&mut self, sent: u8, received: u8) {
-        if let Some(Expected::Relay(_)) = self.replies.expected.front() {
-            self.replies.reply.command_continued(sent, received);
-        }
-        let mut relayed = self.replies.expected.iter_mut().filter_map(|expected| match expected {
-            Expected::Relay(relayed) => Some(relayed),
-            _ => None,
-        });
-        if let Some(relayed) = relayed.next_back() {
-            relayed.continued = Some((sent, received));
-        }
-    }
-
     /// Everything is reset: what is known of sessions that have had it does not count any more.
     pub(crate) fn forget_sessions(&mut self) {
         self.statements.clear();
@@ -439,4 +397,48 @@ pub(crate) enum DiscardReason {
     Lapsed,
     /// The server takes no statements, or no writes, any more, and what was begun on it is lost.
     Rejected,
+}
+
+impl Replies {
+    /// A reader for the reply at the front, when it has just become the front.
+    pub(crate) fn restart_reply(&mut self, now: Nanos) {
+        self.asked_at = now;
+        let kind = self.expected.front().map_or(ReplyKind::Results, Expected::kind);
+        self.reply = ReplyReader::new(kind, 1);
+        // A command of several packets may have gone out while replies to others were still owed.
+        if let Some(Expected::Relay(Relayed { continued: Some((sent, received)), .. })) =
+            self.expected.front()
+        {
+            self.reply.command_continued(*sent, *received);
+        }
+    }
+
+    /// Whether the reply at the front is an answer of one row to a question of Weir's.
+    pub(crate) fn is_asked_for_row(&self) -> bool {
+        let asked = self.expected.front();
+        asked.is_some_and(|expected| {
+            matches!(
+                expected,
+                Expected::Settle(_)
+                    | Expected::Moving
+                    | Expected::Verify
+                    | Expected::Tracks
+                    | Expected::Defaults(_)
+            )
+        })
+    }
+
+    /// Another packet of the holder's command has gone out: its reply's sequence ids begin behind it.
+    pub(crate) fn command_continued(&mut self, sent: u8, received: u8) {
+        if let Some(Expected::Relay(_)) = self.expected.front() {
+            self.reply.command_continued(sent, received);
+        }
+        let mut relayed = self.expected.iter_mut().filter_map(|expected| match expected {
+            Expected::Relay(relayed) => Some(relayed),
+            _ => None,
+        });
+        if let Some(relayed) = relayed.next_back() {
+            relayed.continued = Some((sent, received));
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Defaults: what a fresh connection begins with, and a session for as long as it lives.
 
+use crate::client::session::Tracked;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
@@ -37,14 +38,10 @@ impl Session {
     /// How its statements are read where it has not set sql_mode itself.
     pub(crate) fn default_dialect(&self, fallback: Dialect) -> Dialect {
         let mut dialect = fallback;
-        if let Some(mode) = self.default_sql_mode() {
+        if let Some(mode) = self.tracked.default_sql_mode() {
             apply_sql_mode(&mut dialect, mode);
         }
         dialect
-    }
-
-    pub(crate) fn default_sql_mode(&self) -> Option<&str> {
-        self.tracked.defaults.as_ref()?.variables().variable("sql_mode")
     }
 }
 
@@ -232,5 +229,11 @@ impl Pools {
             known.as_ref().and_then(|known| known.is_autocommit()).unwrap_or(of_server);
         session.tracked.defaults = known;
         session.tracked.suits = None;
+    }
+}
+
+impl Tracked {
+    pub(crate) fn default_sql_mode(&self) -> Option<&str> {
+        self.defaults.as_ref()?.variables().variable("sql_mode")
     }
 }

@@ -39,8 +39,8 @@ impl Worker {
             return Ok(());
         }
         let Step::Control(control, _) = step else {
-            if connection.is_asked_for_row() && matches!(step, Step::Pass(_)) {
-                connection.settle_row(bytes);
+            if connection.replies.is_asked_for_row() && matches!(step, Step::Pass(_)) {
+                connection.settling.settle_row(bytes);
             }
             return Ok(());
         };

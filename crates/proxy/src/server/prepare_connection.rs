@@ -81,7 +81,7 @@ impl Work<'_> {
             && session.carried().is_none()
             && !self.session.needs_insert_id(self.ctx)
             && !self.pools.needs_found_rows(self.ctx, self.session)
-            && !self.pools.connections[key].needs_row_count(self.session);
+            && !self.pools.connections[key].known.needs_row_count(self.session);
         if self.sync(key, &state) && is_safe {
             // Without effect, so it may go in the same write: should the prefix fail, its reply is thrown away.
             self.run(key);
@@ -313,7 +313,7 @@ impl ServerConnection {
     pub(crate) fn expect(&mut self, ctx: &Context, expected: Expected) {
         self.replies.expected.push_back(expected);
         if self.replies.expected.len() == 1 {
-            self.restart_reply(ctx.now);
+            self.replies.restart_reply(ctx.now);
         }
     }
 }

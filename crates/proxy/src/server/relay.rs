@@ -251,7 +251,7 @@ impl Pools {
         }
         session.take_status(ok.status, ctx.now);
         if ok.status.contains(StatusFlags::MORE_RESULTS_EXISTS) {
-            session.note_unseen_statements();
+            session.execution.note_unseen_statements();
         }
         session.execution.ending = Ending::Ok {
             affected_rows: ok.affected_rows,
@@ -351,7 +351,7 @@ impl Pools {
                     // Reported after statements that have not set a variable: the one by MariaDB, the other by MySQL 9.
                     reported.variable |= name != b"last_gtid" && name != b"statement_id";
                     if name == b"last_gtid" {
-                        session.take_last_gtid(value);
+                        session.diagnostics.take_last_gtid(value);
                     } else if takes_variables {
                         self.take_variable(ctx, session, key, name, value, &mut next);
                     }

@@ -227,7 +227,7 @@ impl Worker {
         connection.replies.rows = connection.replies.reply.rows();
         let Some(expected) = connection.replies.expected.pop_front() else { return Ok(()) };
         self.pools.servers[connection.server].running -= u32::from(expected.is_statement());
-        self.pools.connections[key].restart_reply(self.ctx.now);
+        self.pools.connections[key].replies.restart_reply(self.ctx.now);
         match (expected, self.pools.connections[key].holder) {
             (Expected::Fetch(fetch), _) => self.fetched(key, fetch),
             (expected, Some(holder)) => self.work(holder).reply_complete(key, expected),
@@ -269,7 +269,7 @@ impl Work<'_> {
     /// A connection of the session's is gone.
     pub(crate) fn server_gone(&mut self, key: ConnectionKey) {
         let server = self.pools.connections[key].server;
-        let breaks_off = self.pools.connections[key].breaks_off();
+        let breaks_off = self.pools.connections[key].replies.breaks_off();
         let lost = self.pools.lose(self.ctx, key);
         self.hear();
         let endpoint = self.pools.servers[server].server.endpoint.clone();

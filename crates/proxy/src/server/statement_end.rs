@@ -2,7 +2,10 @@
 
 use crate::client::session::Session;
 use crate::pool::pools::Pools;
+use crate::server::connection::Access;
 use crate::server::connection::ServerConnection;
+use crate::server::connection::Settling;
+use crate::server::connection::Traces;
 use crate::worker::context::Context;
 use weir_protocol::error::{LOCK_DEADLOCK, PARSE_ERROR, ServerError};
 use weir_protocol::frame;
@@ -135,7 +138,7 @@ impl Work<'_> {
                 let counted = self.pools.counted(self.ctx, self.session, has_rows.then_some(rows));
                 self.pools.note_found_rows(self.session, key, counted);
                 self.session.apply_effects(self.pools.connections[key].access.greeted.is_mariadb);
-                self.pools.connections[key].check_tracking(self.session);
+                self.pools.connections[key].traces.check_tracking(self.session);
                 self.pools.note_renewal(self.session);
                 self.session.audit_schema(self.ctx);
             }
@@ -245,7 +248,7 @@ impl Work<'_> {
             }
             Settle::Tracking => {
                 session.take_status(ok.status, self.ctx.now);
-                self.pools.connections[key].check_reports(self.session, ok);
+                self.pools.connections[key].traces.check_reports(self.session, ok);
             }
             Settle::Collation | Settle::Nothing => {}
         }
@@ -456,16 +459,9 @@ impl Session {
             crate::client::own_replies::dialect_of(&state, fallback);
         // Until a server has told its own sql_mode, quotes and backslashes may mean one thing or another.
         self.tracked.knows_sql_mode =
-            state.variable("sql_mode").is_some() || self.default_sql_mode().is_some();
+            state.variable("sql_mode").is_some() || self.tracked.default_sql_mode().is_some();
         self.tracked.state = state;
         self.note_wait_timeout(ctx);
-    }
-}
-
-impl ServerConnection {
-    /// A row of an answer: character_set_connection and collation_connection.
-    pub(crate) fn settle_row(&mut self, bytes: &[u8]) {
-        self.settling.bytes.extend_from_slice(bytes);
     }
 }
 
@@ -507,7 +503,7 @@ impl ServerConnection {
         if matches!(session.execution.ending, Ending::Err(_)) && may_have_ended {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
             let is_only_unknown = pins == Pins::UNKNOWN_AFTER_ERROR;
-            let asks_at_once = is_only_unknown && self.may_ask_for_pending(session);
+            let asks_at_once = is_only_unknown && self.access.may_ask_for_pending(session);
             return if asks_at_once { Settle::Pending } else { Settle::Status };
         }
         if session.execution.reply.charset_reported {
@@ -518,25 +514,6 @@ impl ServerConnection {
             return Settle::Collation;
         }
         if pins == Pins::UNKNOWN_AFTER_ERROR { Settle::Pending } else { Settle::Nothing }
-    }
-
-    /// Whether what is pending may be asked for before the server has told its status: MariaDB's question ends with a
-    /// ROLLBACK, so it must be certain that no transaction is open.
-    fn may_ask_for_pending(&self, session: &Session) -> bool {
-        !self.access.greeted.is_mariadb || (session.transaction.is_autocommit && !session.runs_several())
-    }
-
-    /// The server was asked to set a variable, and must say so in every way: what says nothing has been switched off, and
-    /// so may have hidden anything.
-    fn check_reports(&mut self, session: &mut Session, ok: &OkPacket<'_>) {
-        let says =
-            |wanted: fn(&SessionTrack<'_>) -> bool| ok.session_tracks().flatten().any(|entry| wanted(&entry));
-        let is_told = says(|entry| matches!(entry, SessionTrack::SystemVariable { .. }))
-            && says(|entry| matches!(entry, SessionTrack::StateChange(true)));
-        if self.traces.is_tracked && !is_told {
-            self.traces.is_tracked = false;
-            session.pins.insert(Pins::STATE_CHANGE);
-        }
     }
 
     /// The session's command ends with an error that has been queued, and that may have ended its transaction: Galera's
@@ -667,5 +644,35 @@ impl Pools {
             Ok(_) => session.pins.insert(Pins::STATE_CHANGE),
             Err(_) => session.pins.insert(Pins::UNKNOWN_AFTER_ERROR),
         }
+    }
+}
+
+impl Traces {
+    /// The server was asked to set a variable, and must say so in every way: what says nothing has been switched off, and
+    /// so may have hidden anything.
+    pub(crate) fn check_reports(&mut self, session: &mut Session, ok: &OkPacket<'_>) {
+        let says =
+            |wanted: fn(&SessionTrack<'_>) -> bool| ok.session_tracks().flatten().any(|entry| wanted(&entry));
+        let is_told = says(|entry| matches!(entry, SessionTrack::SystemVariable { .. }))
+            && says(|entry| matches!(entry, SessionTrack::StateChange(true)));
+        if self.is_tracked && !is_told {
+            self.is_tracked = false;
+            session.pins.insert(Pins::STATE_CHANGE);
+        }
+    }
+}
+
+impl Access {
+    /// Whether what is pending may be asked for before the server has told its status: MariaDB's question ends with a
+    /// ROLLBACK, so it must be certain that no transaction is open.
+    pub(crate) fn may_ask_for_pending(&self, session: &Session) -> bool {
+        !self.greeted.is_mariadb || (session.transaction.is_autocommit && !session.runs_several())
+    }
+}
+
+impl Settling {
+    /// A row of an answer: character_set_connection and collation_connection.
+    pub(crate) fn settle_row(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 }

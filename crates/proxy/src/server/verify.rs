@@ -4,6 +4,7 @@
 use crate::client::session::Session;
 use crate::pool::pools::Pools;
 use crate::server::connection::ServerConnection;
+use crate::server::connection::Traces;
 use crate::worker::context::Context;
 use weir_protocol::frame::{HEADER_LEN, Header};
 use weir_protocol::ok::OkPacket;
@@ -190,12 +191,14 @@ impl ServerConnection {
         self.expect(ctx, Expected::Tracks);
         true
     }
+}
 
+impl Traces {
     /// A statement that changes what servers report, and of which nothing was reported: somebody has switched session
     /// tracking off on this connection. The session stays here, and leaves the connection to be wiped.
     pub(crate) fn check_tracking(&mut self, session: &mut Session) {
         let execution = &session.execution;
-        if !self.traces.is_tracked || execution.statement.multi {
+        if !self.is_tracked || execution.statement.multi {
             return;
         }
         let is_untold = match (execution.kind, execution.statement.kind) {
@@ -212,7 +215,7 @@ impl ServerConnection {
                 session = session.id,
                 "session tracking is off on a connection: it stays with its session"
             );
-            self.traces.is_tracked = false;
+            self.is_tracked = false;
             session.pins.insert(Pins::STATE_CHANGE);
         }
     }

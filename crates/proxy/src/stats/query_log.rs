@@ -1,6 +1,7 @@
 //! Passes records to the logs: statements when they have ended, and the begin and end of sessions.
 
-use crate::server::connection::ServerConnection;
+use crate::client::session::Execution;
+use crate::server::connection::Replies;
 use crate::worker::context::Context;
 use std::io::Write;
 
@@ -143,7 +144,7 @@ impl Work<'_> {
             begun_ns: execution.record.begun_at,
             ended_ns,
             digest: execution.digest,
-            errno: session.logged_errno(),
+            errno: session.execution.logged_errno(),
             rows_affected,
             rows_sent: execution.reply.rows_sent,
             last_insert_id,
@@ -158,7 +159,7 @@ impl Work<'_> {
                 .record
                 .logged
                 .as_ref()
-                .filter(|_| session.logged_errno() > 0)
+                .filter(|_| session.execution.logged_errno() > 0)
                 .map_or(b"", |logged| &logged.error),
         };
         self.ctx.query_log.feed.statement(&statement);
@@ -195,23 +196,9 @@ impl Session {
         let text = self.input.inbox.get(HEADER_LEN + 1..end).unwrap_or_default();
         (text, text.len())
     }
-
-    fn logged_errno(&self) -> u16 {
-        match (self.execution.record.own_errno, self.execution.ending) {
-            (0, Ending::Err(code)) => code,
-            (code, _) => code,
-        }
-    }
 }
 
 impl Session {
-    /// An error that the client gets, if somebody may want to read it in a log.
-    pub(crate) fn note_error_text(&mut self, ctx: &mut Context, message: &[u8]) {
-        if ctx.query_log.watches_statements {
-            self.execution.record.logged.get_or_insert_default().error = message.into();
-        }
-    }
-
     /// The text of a long command is about to be passed on.
     pub(crate) fn note_long_text(&mut self, ctx: &mut Context) {
         if !ctx.query_log.watches_statements || self.execution.kind != CommandKind::Query {
@@ -268,13 +255,29 @@ impl Session {
     }
 }
 
-impl ServerConnection {
+impl Replies {
     /// The server has answered: how, as far as the connection knows it only now.
     pub(crate) fn note_answer(&self, ctx: &Context, session: &mut Session) {
-        let rows = self.replies.rows;
+        let rows = self.rows;
         let execution = &mut session.execution;
         execution.reply.answered_at = ctx.now;
         execution.reply.rows_sent =
             if matches!(execution.ending, Ending::Ok { has_rows: true, .. }) { rows } else { 0 };
+    }
+}
+
+impl Execution {
+    pub(crate) fn logged_errno(&self) -> u16 {
+        match (self.record.own_errno, self.ending) {
+            (0, Ending::Err(code)) => code,
+            (code, _) => code,
+        }
+    }
+
+    /// An error that the client gets, if somebody may want to read it in a log.
+    pub(crate) fn note_error_text(&mut self, ctx: &mut Context, message: &[u8]) {
+        if ctx.query_log.watches_statements {
+            self.record.logged.get_or_insert_default().error = message.into();
+        }
     }
 }

@@ -227,7 +227,7 @@ impl ServerConnection {
     pub(crate) fn count_error(&self, ctx: &mut Context, session: &mut Session, code: u16, message: &[u8]) {
         let caller = session.caller(ctx);
         let ServerConnection { server, hostgroup, .. } = *self;
-        session.note_error_text(ctx, message);
+        session.execution.note_error_text(ctx, message);
         let row = ErrorKey { hostgroup, server, caller, code };
         ctx.statistics.errors.count(row, message, ctx.now);
     }
@@ -236,7 +236,7 @@ impl ServerConnection {
 impl Pools {
     /// A statement has been answered by a server.
     pub(crate) fn count_statement(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
-        self.connections[key].note_answer(ctx, session);
+        self.connections[key].replies.note_answer(ctx, session);
         let execution = &mut session.execution;
         if !matches!(execution.kind, CommandKind::Query | CommandKind::Execute) {
             return;

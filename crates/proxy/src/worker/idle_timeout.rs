@@ -1,5 +1,6 @@
 //! Sessions whose clients have been silent for too long.
 
+use crate::client::session::Times;
 use crate::worker::context::Context;
 use weir_protocol::error::ServerError;
 use weir_protocol::frame;
@@ -22,17 +23,12 @@ const DISCONNECTED_TEXT: &[u8] =
     interactive_timeout for configuring this behavior.";
 
 impl Session {
-    /// How long it may be silent by its own word; none if it has not set `wait_timeout`.
-    fn own_wait(&self) -> Option<Nanos> {
-        (self.times.own_wait_s > 0).then(|| self.times.own_wait_s.saturating_mul(SECOND_NS))
-    }
-
     /// When it has been silent for too long, if nothing comes.
     fn silent_at(&self, limit: Nanos) -> Option<Nanos> {
         // A COM_CHANGE_USER has no other time limit.
         let is_waited_for = matches!(self.phase, Phase::Idle)
             || (matches!(self.phase, Phase::Login(_)) && self.identity != usize::MAX);
-        let limit = self.own_wait().map_or(limit, |own| own.min(limit));
+        let limit = self.times.own_wait().map_or(limit, |own| own.min(limit));
         is_waited_for.then(|| self.times.last_active_at.saturating_add(limit))
     }
 }
@@ -91,5 +87,12 @@ impl Session {
         }
         let (socket, at) = (self.socket, ctx.now + own_s * SECOND_NS);
         ctx.timers.wait(self.key, socket, at);
+    }
+}
+
+impl Times {
+    /// How long it may be silent by its own word; none if it has not set `wait_timeout`.
+    pub(crate) fn own_wait(&self) -> Option<Nanos> {
+        (self.own_wait_s > 0).then(|| self.own_wait_s.saturating_mul(SECOND_NS))
     }
 }

@@ -141,7 +141,7 @@ impl Pools {
             let connection = &self.connections[key];
             let idle_for = ctx.now.saturating_sub(connection.age.idle_since);
             let is_surplus = at < surplus && idle_for > ping_after;
-            let is_too_old = self.connections[key].is_too_old(ctx);
+            let is_too_old = self.connections[key].age.is_too_old(ctx);
             if !takes_work || is_surplus || is_too_old {
                 self.retire(ctx, key, if is_too_old { DiscardReason::Aged } else { DiscardReason::Stale });
             } else if ping_after > 0 && idle_for > ping_after && connection.replies.expected.is_empty() {

@@ -215,7 +215,7 @@ impl Worker {
             .filter(|key| {
                 let session = &self.sessions[*key];
                 matches!(session.phase, Phase::Running)
-                    && session.execution.is_under_way()
+                    && session.execution.tries.is_under_way()
                     && self.ctx.now.saturating_sub(session.execution.tries.started_at)
                         > self.ctx.query_timeout(session)
             })
@@ -282,7 +282,7 @@ impl Work<'_> {
             return;
         }
         session.times.watched_at = 0;
-        if !matches!(session.phase, Phase::Running) || !session.execution.is_under_way() {
+        if !matches!(session.phase, Phase::Running) || !session.execution.tries.is_under_way() {
             return;
         }
         if session.execution.tries.started_at + self.ctx.query_timeout(session) <= self.ctx.now {
