@@ -2,6 +2,7 @@
 
 use crate::client::session::Input;
 use crate::client::session::Session;
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::command::{Command, StmtExecute};
@@ -12,9 +13,9 @@ use weir_session::pin::Pins;
 use weir_session::state::State;
 use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Execution;
 use crate::client::session::Phase;
+use crate::plan::execution_plan::CommandKind;
 use crate::plan::route::Routed;
 use crate::server::connection::Retained;
 use crate::worker::work::Work;
@@ -93,7 +94,7 @@ impl Work<'_> {
                 self.pools.refuse_schema(self.ctx, self.session)
             }
             Some(Command::InitDb) => {
-                session.execution.kind = CommandKind::InitDb;
+                session.execution.plan = ExecutionPlan::of_command(CommandKind::InitDb);
                 return self.start();
             }
             Some(Command::ResetConnection) => return self.reset_connection(),
@@ -125,13 +126,12 @@ impl Work<'_> {
         // Only the beginning of a long text has been looked at. One that does little by itself is not that long for nothing.
         let may_hide_more = matches!(statement.access, Access::Control | Access::Inspect);
         statement.multi |= session.input.upload.is_some() && may_hide_more;
-        session.execution.kind = CommandKind::Query;
-        session.execution.statement = statement;
-        session.execution.is_read = statement.access == Access::Read;
-        let is_surely_read = self.session.is_surely_read(self.ctx);
-        let session = &mut *self.session;
         // FOUND_ROWS() may be asked for in a statement that writes.
-        session.execution.is_read &= is_surely_read && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
+        let is_read = statement.access == Access::Read
+            && session.is_surely_read(self.ctx)
+            && !statement.effects.contains(Effects::FOUND_ROWS_CALC);
+        session.execution.plan =
+            session.execution.plan.with_statement(CommandKind::Query, statement, is_read);
         match statement.kind {
             Kind::Use if session.is_schema_locked() && !statement.multi => {
                 self.pools.refuse_schema(self.ctx, self.session);
@@ -181,7 +181,7 @@ impl Work<'_> {
     fn reset_connection(&mut self) -> bool {
         let session = &mut *self.session;
         if session.lease.is_some() {
-            session.execution.kind = CommandKind::Reset;
+            session.execution.plan = ExecutionPlan::of_command(CommandKind::Reset);
             return self.start();
         }
         if let Some(retained_on) = session.diagnostics.retained_on

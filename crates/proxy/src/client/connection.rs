@@ -23,11 +23,11 @@ use crate::client::session::Execution;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::client::session::{
-    Client, ClientStatements, CommandKind, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked,
-    Transaction, Writes,
+    Client, ClientStatements, Diagnostics, Farewell, Input, Place, Stay, Times, Tracked, Transaction, Writes,
 };
 use crate::listener::Peer;
 use crate::outbox::{Order, Owner, SocketId};
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Retained;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
@@ -438,7 +438,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         let has_long_data =
             session.prepared.long_data_bytes > 0 || session.pins.pins().contains(Pins::LONG_DATA);
-        if has_long_data && session.execution.kind == CommandKind::Execute {
+        if has_long_data && session.execution.plan.kind() == CommandKind::Execute {
             let id = session.execution.text.statement_id;
             self.pools.drop_long_data(self.ctx, self.session, id);
         }
@@ -455,8 +455,8 @@ impl Work<'_> {
         self.session.leave_upload();
         let session = &mut *self.session;
         // Errors from here on are not a login's or of what is not answered.
-        if matches!(session.execution.kind, CommandKind::LoginSchema | CommandKind::LongData) {
-            session.execution.kind = CommandKind::default();
+        if matches!(session.execution.plan.kind(), CommandKind::LoginSchema | CommandKind::LongData) {
+            session.execution.plan = session.execution.plan.as_query();
         }
         session.stay.held = None;
         session.phase = Phase::Idle;
@@ -633,7 +633,7 @@ impl Pools {
         error: ServerError,
         message: &str,
     ) {
-        match session.execution.kind {
+        match session.execution.plan.kind() {
             CommandKind::LongData => return session.long_data_refused(error, message),
             CommandKind::LoginSchema => {
                 return session.schema_unchecked(ctx, error, message);

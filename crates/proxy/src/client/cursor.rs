@@ -4,6 +4,7 @@
 //! was sent, or the statement is executed again, reset or closed.
 
 use crate::client::session::Session;
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use weir_protocol::command::{self, StmtFetch};
@@ -13,8 +14,8 @@ use weir_session::pin::Pins;
 use weir_session::prepared::{ClientStatement, LongData};
 
 use crate::client::command::statement_id;
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::work::Work;
 
 impl Work<'_> {
@@ -30,9 +31,8 @@ impl Work<'_> {
                     format!("Unknown prepared statement handler ({id}) given to mysqld_stmt_fetch"),
                 ),
                 Ok((id, Some(statement))) if statement.has_cursor => {
-                    session.execution.kind = CommandKind::Fetch;
+                    session.execution.plan = ExecutionPlan::of_command(CommandKind::Fetch).reading(true);
                     session.execution.text.statement_id = id;
-                    session.execution.is_read = true;
                     return self.start();
                 }
                 Ok((id, Some(_))) => {
@@ -50,9 +50,8 @@ impl Work<'_> {
         let id = statement_id(&session.input.inbox[HEADER_LEN..session.input.command_bytes]).unwrap_or(0);
         match session.prepared.all.get_mut(&id) {
             Some(statement) if statement.own.is_some() => {
-                session.execution.kind = CommandKind::StmtReset;
+                session.execution.plan = ExecutionPlan::of_command(CommandKind::StmtReset).reading(true);
                 session.execution.text.statement_id = id;
-                session.execution.is_read = true;
                 return self.start();
             }
             Some(statement) => {

@@ -17,8 +17,8 @@ use weir_protocol::ok::{EofPacket, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_sql::Kind;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 
 /// So much of a result waits for its end where only flags of little meaning are in doubt (indexes not used). Servers gather
 /// as much before they send.
@@ -125,15 +125,15 @@ impl Session {
         if self.input.upload.is_some() {
             return (false, false);
         }
-        if self.execution.kind == CommandKind::Query && self.runs_several() {
+        if self.execution.plan.kind() == CommandKind::Query && self.runs_several() {
             let results = self.results_of_text();
             let so_far = self.execution.reply.results;
             return (so_far + 1 < results.count, so_far < results.sure);
         }
         let execution = &self.execution;
-        match execution.statement.kind {
+        match execution.plan.statement().kind {
             // Behind the results of a CALL comes its OK. One of them may be that of the OUT parameters.
-            Kind::Call | Kind::Compound => (true, execution.kind == CommandKind::Query),
+            Kind::Call | Kind::Compound => (true, execution.plan.kind() == CommandKind::Query),
             kind => (false, gives_one_result(kind)),
         }
     }
@@ -165,7 +165,7 @@ impl ServerConnection {
             session.execution.reply.owed_eof = Some(sequence);
             return;
         }
-        if session.execution.kind != CommandKind::Prepare {
+        if session.execution.plan.kind() != CommandKind::Prepare {
             return session.put_open_eof(ctx, sequence);
         }
         let warnings = match session.execution.ending {

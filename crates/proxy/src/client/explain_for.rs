@@ -78,14 +78,14 @@ impl Work<'_> {
 impl Session {
     /// Whether the session's statement asks for the plan of a session of Weir's.
     pub(crate) fn asks_for_plan(&self, ctx: &Context) -> bool {
-        let kind = self.execution.statement.kind;
+        let kind = self.execution.plan.statement().kind;
         matches!(kind, Kind::Explain | Kind::Show | Kind::Analyze) && self.named_session(ctx).is_some()
     }
 
     /// The id of Weir's that the session's statement, which must be nothing else, names behind FOR or FOR CONNECTION, and
     /// where.
     fn named_session(&self, ctx: &Context) -> Option<(u32, std::ops::Range<usize>)> {
-        if self.execution.statement.multi || self.input.upload.is_some() {
+        if self.execution.plan.statement().multi || self.input.upload.is_some() {
             return None;
         }
         let (id, digits) = weir_sql::explained_connection(self.command_text(), self.tracked.dialect)?;

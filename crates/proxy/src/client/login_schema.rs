@@ -3,15 +3,16 @@
 //! Only a server knows. So that a login does not take a round trip more, a worker remembers for a while into which
 //! schemas each user has come.
 
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use std::collections::HashMap;
 
 use weir_protocol::error::{self, ServerError};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::relogin::is_about_user;
 use crate::worker::keys::Nanos;
 use crate::worker::work::Work;
@@ -86,7 +87,7 @@ impl Work<'_> {
         let schema = schema.to_vec();
         let session = &mut *self.session;
         session.execution.reset(self.ctx.now);
-        session.execution.kind = CommandKind::LoginSchema;
+        session.execution.plan = ExecutionPlan::of_command(CommandKind::LoginSchema);
         session.execution.text.rewritten = Some(schema);
         session.execution.text.login_sequence = login_sequence;
         self.start();

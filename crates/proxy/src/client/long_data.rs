@@ -5,6 +5,7 @@
 //! comes, and the session stays with that connection until the execution is over ([`Pins::LONG_DATA`]).
 
 use crate::client::session::Session;
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::command::{StmtExecute, StmtLongData};
@@ -14,10 +15,10 @@ use weir_session::pin::Pins;
 use weir_session::prepared::LongData;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::work::Work;
 
@@ -34,7 +35,7 @@ impl Work<'_> {
         let Some(statement) = session.prepared.all.get_mut(&command.stmt_id) else {
             return self.drop_command();
         };
-        session.execution.kind = CommandKind::LongData;
+        session.execution.plan = ExecutionPlan::of_command(CommandKind::LongData);
         session.execution.text.statement_id = command.stmt_id;
         if command.param >= statement.params {
             let message = "Incorrect arguments to mysqld_stmt_send_long_data";
@@ -53,7 +54,7 @@ impl Work<'_> {
             LongData::None | LongData::Kept(_) | LongData::Sent => {
                 session.execution.text.prepared = Some(statement.prepared.clone());
                 // On the lease, wherever it is; without one where statements of any kind may run.
-                session.execution.is_read = session.lease.is_some();
+                session.execution.plan = session.execution.plan.reading(session.lease.is_some());
                 return self.start();
             }
         }
@@ -64,7 +65,7 @@ impl Work<'_> {
 
     /// A command that is not answered and has no effect is over.
     pub(crate) fn drop_command(&mut self) -> bool {
-        self.session.execution.kind = CommandKind::LongData;
+        self.session.execution.plan = ExecutionPlan::of_command(CommandKind::LongData);
         self.command_done();
         true
     }

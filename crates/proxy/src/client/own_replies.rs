@@ -15,7 +15,7 @@ use weir_session::state::State;
 use weir_sql::{Access, Dialect, Effects, KillKind, Kind, LeadBytes, SessionFunction, Uses, What, literal};
 
 use crate::client::connection::LOGIN_COLLATION;
-use crate::client::session::CommandKind;
+use crate::plan::execution_plan::CommandKind;
 use crate::plan::literals;
 use crate::plan::multi_statement::is_known_before;
 use crate::server::connection::Retained;
@@ -41,7 +41,7 @@ pub(crate) enum Outcome {
 impl Work<'_> {
     /// A statement that is about the session as the client knows it, which no server does.
     pub(crate) fn answer_or_rewrite(&mut self) -> Outcome {
-        let statement = self.session.execution.statement;
+        let statement = self.session.execution.plan.statement();
         if self.fetches_from_elsewhere() {
             return Outcome::Asked;
         }
@@ -178,7 +178,7 @@ impl Pools {
     /// Puts values in the place of what only Weir knows. What changes from statement to statement can't be put
     /// into one that is prepared.
     pub(crate) fn substitute(&self, ctx: &Context, session: &mut Session) {
-        let is_prepared = session.execution.kind == CommandKind::Prepare;
+        let is_prepared = session.execution.plan.kind() == CommandKind::Prepare;
         if let Some(rewritten) = self.substituted(ctx, session, session.command_text(), is_prepared) {
             session.execution.text.rewritten = Some(rewritten);
         }
@@ -197,9 +197,9 @@ impl Pools {
             return None;
         }
         // Read again by Weir itself.
-        let is_kill = session.execution.statement.kind == Kind::Kill;
+        let is_kill = session.execution.plan.statement().kind == Kind::Kill;
         let speaks_mariadb = self.speaks_mariadb(ctx, session);
-        let writes = session.execution.statement.access != Access::Read;
+        let writes = session.execution.plan.statement().access != Access::Read;
         let native_found_rows = session.diagnostics.retained.contains(Retained::FOUND_ROWS);
         let is_thread_id_set = session.pins.pins().contains(Pins::UNREADABLE_VARIABLE);
         let is_opaque = session.is_opaque();

@@ -1,6 +1,7 @@
 //! Prepared statements of clients: their ids, and how they come to exist on the connection that runs them.
 
 use crate::client::session::Session;
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use std::rc::Rc;
@@ -15,9 +16,9 @@ use weir_sql::{Access, Effects, Kind, Statement, Uses};
 
 use crate::client::command::statement_id;
 use crate::client::own_replies::KILL_ALONE;
-use crate::client::session::CommandKind;
 use crate::client::session_track::PLAIN_ONLY;
 use crate::client::session_track::plain_set;
+use crate::plan::execution_plan::CommandKind;
 use crate::plan::route::Routed;
 use crate::server::connection::Expected;
 use crate::worker::work::Work;
@@ -47,7 +48,7 @@ impl Work<'_> {
             return self.refuse_prepare(&why);
         }
         self.session.digest_command(self.ctx);
-        self.session.execution.kind = CommandKind::Prepare;
+        self.session.execution.plan = ExecutionPlan::of_command(CommandKind::Prepare);
         if self.route(None) == Routed::Ended {
             return false;
         }
@@ -74,10 +75,10 @@ impl Work<'_> {
             return true;
         }
         let session = &mut *self.session;
-        session.execution.kind = CommandKind::Prepare;
-        session.execution.statement = statement;
         // One that reads diagnostics pins the session, and pins belong on the writer.
-        session.execution.is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
+        let is_read = statement.access == Access::Read && !reads_diagnostics(&statement);
+        session.execution.plan =
+            session.execution.plan.with_statement(CommandKind::Prepare, statement, is_read);
         // It is never executed by a server, and what it reads is put into each execution.
         if statement.uses.intersects(Uses::CONNECTION_ID | Uses::SESSION_TRACK) && !sets_tracking {
             self.pools.substitute(self.ctx, self.session);
@@ -142,15 +143,15 @@ impl Work<'_> {
             return self.execute_session_track(id);
         }
         if let Some(prepared) = prepared {
-            session.execution.kind = CommandKind::Execute;
             session.execution.text.statement_id = id;
-            session.execution.statement = prepared.statement;
             // A cursor holds the session, and writes of a session that is held have to go to the writer.
             let flags = session.input.inbox.get(HEADER_LEN + StmtExecute::FLAGS).copied().unwrap_or(0);
             session.execution.text.wants_cursor = flags & StmtExecute::CURSOR_TYPE_READ_ONLY != 0;
-            session.execution.is_read = prepared.statement.access == Access::Read
+            let is_read = prepared.statement.access == Access::Read
                 && session.input.upload.is_none()
                 && (!session.execution.text.wants_cursor || session.lease.is_some());
+            let plan = session.execution.plan;
+            session.execution.plan = plan.with_statement(CommandKind::Execute, prepared.statement, is_read);
             session.execution.text.prepared = Some(prepared.clone());
             self.session.digest_prepared(self.ctx, &prepared);
             if self.route(Some(&prepared)) == Routed::Ended {

@@ -2,6 +2,7 @@
 //! server's own way.
 
 use crate::client::session::Session;
+use crate::plan::execution_plan::ExecutionPlan;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use weir_protocol::ok::{EofPacket, OK_AS_EOF_HEADER, OkPacket};
 use weir_sql::KillTarget;
 
 use crate::client::own_replies::Outcome;
-use crate::client::session::CommandKind;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::identity::IDENTITY_CAPABILITIES;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::work::Work;
@@ -28,8 +29,8 @@ impl Work<'_> {
     /// COM_FIELD_LIST: the columns of a table with their defaults. MySQL 9 does not know it any more, and says so.
     pub(crate) fn field_list(&mut self) -> bool {
         let session = &mut *self.session;
-        session.execution.kind = CommandKind::FieldList;
-        session.execution.is_read = session.lease.is_some();
+        session.execution.plan =
+            ExecutionPlan::of_command(CommandKind::FieldList).reading(session.lease.is_some());
         self.start()
     }
 
@@ -43,8 +44,7 @@ impl Work<'_> {
         }
         if self.session.lease.is_some() {
             let execution = &mut self.session.execution;
-            execution.kind = CommandKind::SetOption;
-            execution.is_read = true;
+            execution.plan = ExecutionPlan::of_command(CommandKind::SetOption).reading(true);
             return self.start();
         }
         if let Some(retained_on) = self.session.diagnostics.retained_on.take() {

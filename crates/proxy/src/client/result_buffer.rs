@@ -4,8 +4,8 @@
 //! The bytes wait where they would have waited anyway, in the client's output buffer: nothing is copied, and a result
 //! that comes in one piece leaves with the same write as without.
 
-use crate::client::session::CommandKind;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 
@@ -45,8 +45,8 @@ impl Pools {
     pub(crate) fn withhold(&self, ctx: &mut Context, session: &mut Session) {
         let execution = &session.execution;
         let limit = self.groups.get(&execution.hostgroup).map_or(0, |group| group.retry_buffer_bytes);
-        let could_run_again = execution.is_read
-            && matches!(execution.kind, CommandKind::Query | CommandKind::Execute)
+        let could_run_again = execution.plan.is_read()
+            && matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
             && !execution.text.wants_cursor
             && session.input.upload.is_none()
             && session.stay.detour.is_none()

@@ -9,7 +9,6 @@ use weir_protocol::capability::Capabilities;
 use weir_protocol::charset::{Collation, Encoding};
 use weir_protocol::error::ServerError;
 use weir_protocol::handshake::Scramble;
-use weir_protocol::response::ReplyKind;
 use weir_routing::Decision;
 use weir_session::defaults::Defaults;
 use weir_session::login::{Channel, ClientLogin};
@@ -17,8 +16,9 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::prepared::{ClientStatement, Prepared};
 use weir_session::state::State;
 use weir_session::track::TrackPreferences;
-use weir_sql::{Dialect, Effects, Kind, Several, Statement, Uses};
+use weir_sql::{Dialect, Several};
 
+use crate::plan::execution_plan::{CommandKind, ExecutionPlan};
 use crate::server::connection::Retained;
 
 use crate::client::eof_packets::OpenEof;
@@ -228,8 +228,8 @@ impl Session {
     /// statement may.
     pub(crate) fn depends_on_insert_id(&self) -> bool {
         let is_null_meant = self.pins.pins().contains(Pins::AUTO_IS_NULL)
-            && matches!(self.execution.kind, CommandKind::Query | CommandKind::Execute);
-        is_null_meant || self.execution.depends_on_insert_id()
+            && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
+        is_null_meant || self.execution.plan.depends_on_insert_id()
     }
 
     /// The client's name of itself; empty if it told none.
@@ -240,7 +240,7 @@ impl Session {
     /// Whether the server runs the command as several statements. It refuses them as a whole if the client did not ask
     /// for that, and then none of them does anything.
     pub(crate) fn runs_several(&self) -> bool {
-        self.execution.statement.multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
+        self.execution.plan.statement().multi && self.capabilities.contains(Capabilities::MULTI_STATEMENTS)
     }
 
     /// What lies between Weir and its client.
@@ -334,19 +334,14 @@ impl Upload {
 /// The command that a session runs.
 #[derive(Default)]
 pub(crate) struct Execution {
-    pub kind: CommandKind,
-    pub statement: Statement,
+    pub plan: ExecutionPlan,
     /// The hash of its digest, if digests are made.
     pub digest: Option<u64>,
-    /// What the query rules and its hints say of it.
-    pub decision: Decision,
     pub record: Record,
     /// Where it goes.
     pub hostgroup: u32,
     /// The hostgroup of the server that was chosen: a reader hostgroup for a read that has left the writer.
     pub served_by: u32,
-    /// It is surely without effect: it may run twice, and on a reader.
-    pub is_read: bool,
     pub tries: Tries,
     /// SET TRANSACTION READ ONLY was sent in front of it, which Weir had answered itself.
     pub has_announced: bool,
@@ -361,8 +356,6 @@ pub(crate) struct Execution {
     /// How its reply ended.
     pub ending: Ending,
     pub kill: Struck,
-    /// It begins a read-only transaction, which a reader may have.
-    pub begins_read_only: bool,
     /// It may ask for conditions of its session's, and there are none: those on the connection are others'.
     pub needs_no_conditions: bool,
     /// They have been ended on the connection that it has now.
@@ -476,86 +469,6 @@ pub(crate) struct Record {
     pub logged: Option<Box<LoggedStatement>>,
 }
 
-impl Execution {
-    /// Whether LAST_INSERT_ID() must be the session's where it runs: it asks for it, or may leave it as it is; its
-    /// triggers may ask for it, or those of the transaction that it begins.
-    pub(crate) fn depends_on_insert_id(&self) -> bool {
-        let Statement { kind, uses, effects, multi, .. } = self.statement;
-        self.kind != CommandKind::Prepare
-            && (uses.contains(Uses::LAST_INSERT_ID)
-                || effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE)
-                || multi
-                || kind.may_run_triggers()
-                || matches!(kind, Kind::Begin | Kind::XaStart))
-    }
-}
-
-impl Execution {
-    /// Whether it reads what code that no text shows may have left on a connection and no server reports: user variables,
-    /// LASTVAL(), locks by name.
-    pub(crate) fn asks_for_hidden_state(&self) -> bool {
-        const ASKS: Effects = Effects::SEQUENCE
-            .union(Effects::LOCK_ACQUIRED)
-            .union(Effects::LOCK_RELEASED)
-            .union(Effects::ROUTINE);
-        self.statement.uses.contains(Uses::USER_VARIABLE) || self.statement.effects.intersects(ASKS)
-    }
-}
-
-/// What kind of command a [`Execution`] is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CommandKind {
-    #[default]
-    Query,
-    InitDb,
-    Prepare,
-    Execute,
-    /// COM_RESET_CONNECTION on the session's pinned lease.
-    Reset,
-    /// COM_FIELD_LIST
-    FieldList,
-    /// COM_SET_OPTION on the session's pinned lease.
-    SetOption,
-    /// COM_STMT_SEND_LONG_DATA of more than is kept. Not answered.
-    LongData,
-    /// Whether the schema of a login exists.
-    LoginSchema,
-    /// A question of Weir's for a `SET session_track_...`.
-    Track,
-    /// COM_STMT_FETCH
-    Fetch,
-    /// COM_STMT_RESET of a statement that has something at the server.
-    StmtReset,
-}
-
-impl CommandKind {
-    /// What the reply to the command looks like.
-    pub(crate) fn reply(self) -> ReplyKind {
-        match self {
-            Self::Prepare => ReplyKind::Prepare,
-            Self::LoginSchema | Self::InitDb | Self::Reset | Self::SetOption | Self::StmtReset => {
-                ReplyKind::Simple
-            }
-            Self::FieldList | Self::Fetch => ReplyKind::Data,
-            Self::Query | Self::Execute | Self::LongData | Self::Track => ReplyKind::Results,
-        }
-    }
-
-    /// Whether the command surely changes nothing but its own session.
-    pub(crate) fn is_harmless(self) -> bool {
-        matches!(
-            self,
-            Self::LoginSchema
-                | Self::Prepare
-                | Self::FieldList
-                | Self::SetOption
-                | Self::LongData
-                | Self::Fetch
-                | Self::StmtReset
-        )
-    }
-}
-
 /// How the reply to a command ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -607,20 +520,6 @@ impl Tries {
     /// Whether a server is busy with it, so that it has a time limit.
     pub(crate) fn is_under_way(&self) -> bool {
         self.is_sent || self.is_being_prepared
-    }
-}
-
-impl Execution {
-    /// The server says that another result follows. Where the text seemed to be one statement, it has statements that the
-    /// scan has taken for a part of something else, and nobody knows what they do.
-    pub(crate) fn note_unseen_statements(&mut self) {
-        let statement = &mut self.statement;
-        let is_explained = statement.multi || statement.effects.contains(Effects::ROUTINE);
-        if self.kind == CommandKind::Query && !is_explained {
-            statement.multi = true;
-            statement.effects |= Effects::ROUTINE;
-            statement.effects -= Effects::ENDINGS;
-        }
     }
 }
 

@@ -24,11 +24,11 @@ use weir_session::track::{BadTrackValue, Given, SYSTEM_VARIABLES, TrackPreferenc
 use weir_sql::{Assignment, Dialect, Effects, Family, Kind, Scope, Statement, literal};
 
 use crate::client::own_replies::Outcome;
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::diagnostics::conditions::word;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::work::Work;
 
@@ -245,7 +245,8 @@ impl Pools {
     /// Begins a COM_QUERY that sets such variables.
     pub(crate) fn set_session_track(&mut self, ctx: &mut Context, session: &mut Session) -> Outcome {
         let text = session.command_text();
-        let Some(parts) = plain_set(text, &session.execution.statement, session.tracked.dialect) else {
+        let Some(parts) = plain_set(text, &session.execution.plan.statement(), session.tracked.dialect)
+        else {
             self.refuse(ctx, session, PLAIN_ONLY);
             return Outcome::Answered;
         };
@@ -299,9 +300,9 @@ impl Pools {
         };
         let Some(question) = question else { return self.track_done(ctx, session) };
         let question = self.substituted(ctx, session, &question, false).unwrap_or(question);
-        session.execution.statement = weir_sql::scan(&question, session.tracked.dialect);
-        session.execution.kind = CommandKind::Track;
-        session.execution.is_read = false;
+        let statement = weir_sql::scan(&question, session.tracked.dialect);
+        let plan = session.execution.plan;
+        session.execution.plan = plan.with_statement(CommandKind::Track, statement, false);
         session.execution.tries.is_sent = false;
         session.execution.text.rewritten = Some(question);
         Outcome::Run
@@ -369,8 +370,9 @@ impl Pools {
         };
         tracking.before = Some(before);
         session.execution.tracking = Some(tracking);
-        session.execution.kind = CommandKind::Query;
-        session.execution.statement = weir_sql::scan(&rest, session.tracked.dialect);
+        let statement = weir_sql::scan(&rest, session.tracked.dialect);
+        let plan = session.execution.plan;
+        session.execution.plan = plan.with_statement(CommandKind::Query, statement, plan.is_read());
         session.execution.tries.is_sent = false;
         session.execution.text.rewritten = Some(rest);
         Outcome::Run

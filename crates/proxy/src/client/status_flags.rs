@@ -12,7 +12,7 @@ impl Session {
     pub(crate) fn take_status(&mut self, status: StatusFlags, now: Nanos) {
         // COMMIT AND CHAIN begins the next one at once.
         let was_open = self.pins.pins().contains(Pins::TRANSACTION)
-            && !matches!(self.execution.statement.kind, Kind::Commit | Kind::Rollback);
+            && !matches!(self.execution.plan.statement().kind, Kind::Commit | Kind::Rollback);
         if !was_open {
             self.transaction.since = now;
         }

@@ -7,9 +7,9 @@ use weir_protocol::error;
 use weir_protocol::frame::{HEADER_LEN, Header, PAYLOAD_MAX};
 
 use crate::client::command::COMMAND_BYTES_KEPT;
-use crate::client::session::CommandKind;
 use crate::client::session::Upload;
 use crate::outbox::BACKLOG_HIGH_BYTES;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::work::Work;
 
 impl Work<'_> {
@@ -72,7 +72,7 @@ impl Work<'_> {
         let Some(upload) = &mut session.input.upload else { return };
         upload.is_flowing = !upload.is_complete();
         // From here on nothing of the command is kept: it can't be sent again.
-        session.execution.is_read = false;
+        session.execution.plan = session.execution.plan.reading(false);
         let rest = session.input.inbox.split_off(session.input.command_bytes.min(session.input.inbox.len()));
         session.input.inbox = Vec::new();
         session.input.command_bytes = 0;
@@ -133,7 +133,7 @@ impl Work<'_> {
         if is_complete {
             // What follows is the next command: it stays in the inbox.
             upload.is_flowing = false;
-            if session.execution.kind == CommandKind::LongData {
+            if session.execution.plan.kind() == CommandKind::LongData {
                 self.long_data_sent();
             }
             return;
@@ -231,7 +231,7 @@ impl Session {
         self.input.upload = self.input.upload.take().filter(|upload| !upload.is_complete());
         let Some(upload) = &self.input.upload else { return };
         // The server has a part; or the client waits for an answer behind its last packet, whose number is not known yet.
-        let is_answered = self.execution.kind != CommandKind::LongData;
+        let is_answered = self.execution.plan.kind() != CommandKind::LongData;
         self.input.is_cut_short |= upload.is_flowing || (upload.continues && is_answered);
     }
 }

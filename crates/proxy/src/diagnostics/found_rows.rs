@@ -12,8 +12,8 @@ use std::fmt::Write;
 use weir_protocol::error::{LOCK_DEADLOCK, ServerError};
 use weir_sql::{Access, Counts, Effects, Kind, Uses};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Expected;
 use crate::server::connection::Retained;
 use crate::server::statement_end::REFUSED;
@@ -160,7 +160,7 @@ fn changes_several_tables(text: &[u8], kind: Kind) -> bool {
 impl Pools {
     /// What the session's statement, which has succeeded, has made of the number. `rows`: of the last result.
     pub(crate) fn counted(&self, ctx: &Context, session: &Session, rows: Option<u64>) -> Counted {
-        let statement = session.execution.statement;
+        let statement = session.execution.plan.statement();
         if session.execution.reply.has_cursor {
             // Rows that are not sent.
             return Counted::Hidden;
@@ -196,8 +196,8 @@ impl Pools {
     /// The same after an error.
     pub(crate) fn counted_before_error(&self, ctx: &Context, session: &Session) -> Counted {
         let Ending::Err(code) = session.execution.ending else { return Counted::Not };
-        let kind = session.execution.statement.kind;
-        if session.execution.kind == CommandKind::Prepare {
+        let kind = session.execution.plan.statement().kind;
+        if session.execution.plan.kind() == CommandKind::Prepare {
             return Counted::Not;
         }
         if matches!(kind, Kind::Select | Kind::With | Kind::Table | Kind::Values) && !session.runs_several() {
@@ -210,8 +210,8 @@ impl Pools {
 
     /// What a statement that is no query, or several ones, may make of the number.
     fn counts_beside_queries(&self, ctx: &Context, session: &Session) -> Counted {
-        let statement = session.execution.statement;
-        if !matches!(session.execution.kind, CommandKind::Query | CommandKind::Execute) {
+        let statement = session.execution.plan.statement();
+        if !matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute) {
             return Counted::Not;
         }
         let has_query = statement.counts.contains(Counts::QUERY);
@@ -280,11 +280,11 @@ impl Pools {
     /// Whether the session's statement must find the session's number on its connection.
     pub(crate) fn needs_found_rows(&self, ctx: &Context, session: &Session) -> bool {
         let execution = &session.execution;
-        let statement = execution.statement;
+        let statement = execution.plan.statement();
         // In any other statement a literal stands in its place.
         let asks = statement.uses.contains(Uses::FOUND_ROWS)
-            && (execution.kind == CommandKind::Execute
-                || (execution.kind == CommandKind::Query && session.runs_several()));
+            && (execution.plan.kind() == CommandKind::Execute
+                || (execution.plan.kind() == CommandKind::Query && session.runs_several()));
         // A query sets it in any case.
         let is_query = matches!(statement.kind, Kind::Select | Kind::Values | Kind::Table)
             || (statement.kind == Kind::With && statement.access == Access::Read);

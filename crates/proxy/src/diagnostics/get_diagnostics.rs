@@ -34,7 +34,7 @@ impl Work<'_> {
     /// GET DIAGNOSTICS. `None` where the connection is to answer, since it knows the conditions.
     pub(crate) fn get_diagnostics(&mut self) -> Option<Outcome> {
         let session = &*self.session;
-        if session.execution.statement.multi {
+        if session.execution.plan.statement().multi {
             return None;
         }
         let request = weir_sql::diagnostics_request(self.session.command_text(), session.tracked.dialect);

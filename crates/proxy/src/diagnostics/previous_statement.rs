@@ -3,16 +3,15 @@
 //! answered from it; this is about those for which that is not enough: executions of prepared statements, and code
 //! whose text nobody sees. (FOUND_ROWS() and LAST_INSERT_ID() are brought to the connection: see `found_rows` and `prepare_connection`.)
 
-use crate::client::session::Execution;
 use crate::pool::pools::Pools;
 use crate::server::connection::Known;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
-use weir_sql::{Effects, Uses};
+use weir_sql::Uses;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Session;
 use crate::diagnostics::found_rows::query_of;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Expected;
 use crate::server::connection::Retained;
 use crate::worker::keys::ConnectionKey;
@@ -25,7 +24,8 @@ const NO_ROWS: &[u8] = b"SET SESSION last_insert_id=LAST_INSERT_ID()";
 
 impl Session {
     fn executes_with(&self, uses: Uses) -> bool {
-        self.execution.kind == CommandKind::Execute && self.execution.statement.uses.contains(uses)
+        self.execution.plan.kind() == CommandKind::Execute
+            && self.execution.plan.statement().uses.contains(uses)
     }
 
     /// The rows of a query that uses no table, after which FOUND_ROWS() is the session's; or, where the statement does not
@@ -35,7 +35,7 @@ impl Session {
             .diagnostics
             .found_rows
             .filter(|_| !self.diagnostics.retained.contains(Retained::FOUND_ROWS))?;
-        match self.execution.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
+        match self.execution.plan.runs_code() || self.executes_with(Uses::FOUND_ROWS) {
             true => (rows <= 1).then_some(rows),
             false => Some(rows.min(1)),
         }
@@ -47,7 +47,7 @@ impl Session {
     }
 
     fn may_show_conditions(&self) -> bool {
-        self.executes_question() || self.execution.runs_code()
+        self.executes_question() || self.execution.plan.runs_code()
     }
 
     /// Whether its statement asks for conditions that no connection has: Weir has a copy of them, or not even that.
@@ -130,7 +130,7 @@ impl Known {
     /// connection has another one, which a statement in front can change.
     pub(crate) fn needs_row_count(&self, session: &Session) -> bool {
         let known = self.row_count;
-        let asks = session.execution.runs_code() || session.executes_with(Uses::ROW_COUNT);
+        let asks = session.execution.plan.runs_code() || session.executes_with(Uses::ROW_COUNT);
         let is_near =
             session.diagnostics.row_count < 0 && known == Some(0) && session.rows_of_a_query().is_none();
         asks && known != Some(session.diagnostics.row_count)
@@ -145,13 +145,5 @@ impl Known {
             && self.row_count != Some(session.diagnostics.row_count)
             && (session.diagnostics.row_count > 0
                 || session.diagnostics.row_count < 0 && session.rows_of_a_query().is_none())
-    }
-}
-
-impl Execution {
-    /// Whether its statement runs code of which the text is not seen, and which may ask for anything.
-    pub(crate) fn runs_code(&self) -> bool {
-        matches!(self.kind, CommandKind::Query | CommandKind::Execute)
-            && self.statement.effects.contains(Effects::ROUTINE)
     }
 }

@@ -15,10 +15,10 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind, Uses};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::SavedWarnings;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::turns::News;
 use crate::server::connection::Asked;
 use crate::server::connection::Expected;
@@ -177,7 +177,7 @@ impl Work<'_> {
     /// What the lease knows of its session is fetched before a command that ends it there. True if it has to be waited for.
     pub(crate) fn saves_first(&mut self, key: ConnectionKey) -> bool {
         let session = &*self.session;
-        let ends = match session.execution.kind {
+        let ends = match session.execution.plan.kind() {
             // It stays over a reset, behind which the connection does not know it.
             CommandKind::Reset => Retained::FOUND_ROWS,
             // A query of Weir's own.
@@ -220,7 +220,7 @@ impl Work<'_> {
     /// that the session had before: they are fetched first, and then the statement is begun again.
     pub(crate) fn fetches_from_elsewhere(&mut self) -> bool {
         let session = &*self.session;
-        let uses = session.execution.statement.uses;
+        let uses = session.execution.plan.statement().uses;
         let mut wanted = Retained::empty();
         wanted.set(Retained::WARNINGS, uses.contains(Uses::DIAGNOSTICS));
         wanted.set(Retained::FOUND_ROWS, uses.contains(Uses::FOUND_ROWS));
@@ -288,9 +288,9 @@ impl Work<'_> {
         let session = &*self.session;
         let execution = &session.execution;
         let asks = |uses| {
-            execution.statement.uses.contains(uses)
-                && !execution.statement.multi
-                && execution.kind != CommandKind::Prepare
+            execution.plan.statement().uses.contains(uses)
+                && !execution.plan.statement().multi
+                && execution.plan.kind() != CommandKind::Prepare
         };
         let message = if session.diagnostics.is_insert_id_lost && asks(Uses::LAST_INSERT_ID) {
             "LAST_INSERT_ID() is lost: the connection that knew it is gone"
@@ -382,8 +382,8 @@ impl Session {
     /// Whether LAST_INSERT_ID() must be the session's where its statement runs.
     pub(crate) fn needs_insert_id(&self, ctx: &Context) -> bool {
         let may_ask = ctx.snapshot.variables.reset_after_hidden_code
-            && self.execution.statement.hidden_code
-            && matches!(self.execution.kind, CommandKind::Query | CommandKind::Execute);
+            && self.execution.plan.statement().hidden_code
+            && matches!(self.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
         may_ask || self.depends_on_insert_id()
     }
 
@@ -401,7 +401,7 @@ impl Session {
 impl Session {
     /// Whether statements of this kind leave older warnings where they are (MariaDB 10.11).
     pub(crate) fn kind_leaves_warnings(&self) -> bool {
-        match self.execution.statement.kind {
+        match self.execution.plan.statement().kind {
             Kind::Empty
             | Kind::Use
             | Kind::SetTransaction
@@ -472,7 +472,7 @@ impl Pools {
         warnings: u16,
         has_rows: bool,
     ) {
-        let statement = session.execution.statement;
+        let statement = session.execution.plan.statement();
         let is_hidden = session.runs_several() || statement.effects.contains(Effects::ROUTINE);
         // The id in an OK packet is not always LAST_INSERT_ID(): an explicit id is there, too. And an OK behind
         // rows has none.
@@ -486,7 +486,7 @@ impl Pools {
         }
         // MySQL's answer to COM_INIT_DB repeats the number of whatever statement ran last on the connection.
         let has_warned = warnings > 0 || session.execution.reply.has_warned;
-        if has_warned && session.execution.kind != CommandKind::InitDb {
+        if has_warned && session.execution.plan.kind() != CommandKind::InitDb {
             self.retain_warnings(session);
         } else if self.has_asked_conditions_away(ctx, session) {
             self.drop_outdated(session, Retained::WARNINGS);
@@ -498,10 +498,10 @@ impl Pools {
     /// every statement of MySQL (9.7) does but those that show it.
     fn has_asked_conditions_away(&self, ctx: &Context, session: &Session) -> bool {
         let execution = &session.execution;
-        execution.statement.uses.contains(Uses::DIAGNOSTICS)
-            && matches!(execution.kind, CommandKind::Query | CommandKind::Execute)
+        execution.plan.statement().uses.contains(Uses::DIAGNOSTICS)
+            && matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
             && !matches!(
-                execution.statement.kind,
+                execution.plan.statement().kind,
                 Kind::ShowWarnings
                     | Kind::ShowErrors
                     | Kind::ShowCountWarnings
@@ -567,10 +567,11 @@ impl Pools {
         let has_some = session.diagnostics.retained.contains(Retained::WARNINGS)
             || session.diagnostics.saved_warnings.is_some();
         let runs_code = matches!(
-            session.execution.statement.kind,
+            session.execution.plan.statement().kind,
             Kind::Call | Kind::Execute | Kind::ExecuteImmediate | Kind::Compound
         );
-        let may_end = session.execution.kind != CommandKind::Prepare && (session.runs_several() || runs_code);
+        let may_end =
+            session.execution.plan.kind() != CommandKind::Prepare && (session.runs_several() || runs_code);
         if has_some && may_end && !self.has_own_conditions(session, key) {
             self.drop_outdated(session, Retained::WARNINGS);
             session.diagnostics.saved_warnings = Some(Box::default());
@@ -580,15 +581,15 @@ impl Pools {
     /// Whether the session's statement leaves older warnings where they are, as those do on MariaDB (10.11) that use
     /// no table and raise none.
     pub(crate) fn leaves_warnings(&self, ctx: &Context, session: &Session) -> bool {
-        let statement = session.execution.statement;
+        let statement = session.execution.plan.statement();
         if session.runs_several() {
             // Not if one of them changes rows. Else the connection has the answer.
             let kinds = || weir_sql::kinds(session.statement_text(), session.tracked.dialect);
             return self.speaks_mariadb(ctx, session) && !kinds().into_iter().any(Kind::may_run_triggers);
         }
-        if (session.execution.kind.is_harmless()
-            && !matches!(session.execution.kind, CommandKind::Prepare | CommandKind::FieldList))
-            || session.execution.kind == CommandKind::InitDb
+        if (session.execution.plan.kind().is_harmless()
+            && !matches!(session.execution.plan.kind(), CommandKind::Prepare | CommandKind::FieldList))
+            || session.execution.plan.kind() == CommandKind::InitDb
             || statement.uses.intersects(Uses::DIAGNOSTICS)
         {
             return true;

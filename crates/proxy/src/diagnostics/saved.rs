@@ -99,7 +99,7 @@ impl Pools {
     /// Weir's own error is what the session's SHOW WARNINGS shows from now on, unless it is that of a question for what
     /// there is.
     pub(crate) fn keep_own_error(&mut self, session: &mut Session, error: ServerError, message: &str) {
-        if session.execution.statement.uses.intersects(Uses::DIAGNOSTICS) {
+        if session.execution.plan.statement().uses.intersects(Uses::DIAGNOSTICS) {
             return;
         }
         self.drop_outdated(session, Retained::WARNINGS);

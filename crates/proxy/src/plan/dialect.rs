@@ -106,7 +106,7 @@ impl Pools {
         if let Some(reading) = ctx.learnt.reads_as {
             return reading;
         }
-        let hostgroup = session.execution.decision.hostgroup.unwrap_or(session.home_hostgroup());
+        let hostgroup = session.execution.plan.decision().hostgroup.unwrap_or(session.home_hostgroup());
         self.reading_in(hostgroup)
     }
 

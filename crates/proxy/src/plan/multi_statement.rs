@@ -59,7 +59,7 @@ impl Pools {
     /// Several statements, of which one asks for warnings or errors. Those that the session has from before are shown
     /// by their own statement only; without any the connection is to have none either.
     pub(crate) fn several_ask(&mut self, ctx: &mut Context, session: &mut Session) -> Option<Outcome> {
-        let statement = session.execution.statement;
+        let statement = session.execution.plan.statement();
         if !session.runs_several()
             || !statement.uses.contains(Uses::DIAGNOSTICS)
             || session.diagnostics.retained.contains(Retained::WARNINGS)

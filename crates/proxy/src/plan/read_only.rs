@@ -14,9 +14,9 @@ use weir_session::pin::Pins;
 use weir_sql::{Access, Effects, Kind};
 
 use crate::client::own_replies::Outcome;
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Expected;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::work::Work;
@@ -121,8 +121,8 @@ impl Work<'_> {
 
 impl Session {
     fn on_reader(&self) -> OnReader {
-        let statement = self.execution.statement;
-        match self.execution.kind {
+        let statement = self.execution.plan.statement();
+        match self.execution.plan.kind() {
             CommandKind::Query | CommandKind::Execute => {}
             // A reset ends what holds the session here.
             CommandKind::Reset => return OnReader::Stays,
@@ -193,7 +193,7 @@ fn has_word(text: &[u8], word: &str) -> bool {
 impl Session {
     /// Whether a read of the session may go to a reader although it begins a transaction (autocommit=0).
     pub(crate) fn may_begin_on_reader(&self, ctx: &Context) -> bool {
-        self.execution.begins_read_only
+        self.execution.plan.begins_read_only()
             || (self.tracked.begins_read_only() && !self.has_read_only_on_writer(ctx))
     }
 
@@ -209,7 +209,7 @@ impl Session {
 impl Session {
     /// Looks whether the session's statement begins a transaction that a reader may have.
     pub(crate) fn plan_read_only(&mut self, ctx: &Context) {
-        let statement = self.execution.statement;
+        let statement = self.execution.plan.statement();
         if self.input.upload.is_some() || statement.multi || !self.tracked.is_text_certain {
             return;
         }
@@ -220,26 +220,23 @@ impl Session {
                 true => b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
                 false => b"START TRANSACTION READ ONLY",
             };
-            let execution = &mut self.execution;
-            execution.statement.kind = Kind::StartTransactionReadOnly;
-            execution.text.rewritten = Some(text.to_vec());
+            self.execution.plan = self.execution.plan.as_read_only_begin();
+            self.execution.text.rewritten = Some(text.to_vec());
         }
-        let begins = self.execution.statement.kind == Kind::StartTransactionReadOnly
+        let begins = self.execution.plan.statement().kind == Kind::StartTransactionReadOnly
             || (is_plain_begin && self.tracked.begins_read_only());
-        if matches!(self.execution.statement.kind, Kind::StartTransactionReadOnly | Kind::Begin) {
+        if matches!(self.execution.plan.statement().kind, Kind::StartTransactionReadOnly | Kind::Begin) {
             // What was announced is in the statement, or the statement says otherwise.
             self.transaction.is_next_read_only = false;
         }
         if begins && self.lease.is_none() && !self.has_read_only_on_writer(ctx) {
-            let execution = &mut self.execution;
-            execution.begins_read_only = true;
-            execution.is_read = true;
+            self.execution.plan = self.execution.plan.beginning_on_reader();
         }
     }
 
     /// Whether a query may have FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE, none of which a sure read has.
     fn may_lock_rows(&self) -> bool {
-        let statement = self.execution.statement;
+        let statement = self.execution.plan.statement();
         let is_query = matches!(statement.kind, Kind::Select | Kind::With | Kind::Values | Kind::Table);
         let text = self.statement_text();
         is_query && statement.access != Access::Read && (has_word(text, "UPDATE") || has_word(text, "SHARE"))
@@ -268,7 +265,7 @@ impl Pools {
         ctx: &mut Context,
         session: &mut Session,
     ) -> Option<Outcome> {
-        if session.execution.statement.kind != Kind::SetTransaction
+        if session.execution.plan.statement().kind != Kind::SetTransaction
             || session.lease.is_some()
             || session.track.is_some()
             || !has_words(session.command_text(), &["SET", "TRANSACTION", "READ", "ONLY"])

@@ -13,9 +13,9 @@ use weir_session::prepared::Prepared;
 use weir_session::state::State;
 
 use crate::client::command::COMMAND_BYTES_KEPT;
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::snapshot::Snapshot;
 use crate::worker::keys::Nanos;
 use crate::worker::work::Work;
@@ -48,7 +48,7 @@ impl Work<'_> {
         let session = &mut *self.session;
         if let Some(decision) = session.place.decided.take() {
             // The same command, looked at anew.
-            session.execution.decision = *decision;
+            session.execution.plan = session.execution.plan.decided(*decision);
             return Routed::GoesOn;
         }
         if session.is_bound() {
@@ -83,7 +83,7 @@ impl Work<'_> {
         let random = &mut self.ctx.random;
         let verdict = self.ctx.router.decide(scope, &facts, hints, &mut || random.next());
         session.place.next_flag_in = verdict.decision.next_flag_in.unwrap_or(0);
-        session.execution.decision = verdict.decision;
+        session.execution.plan = session.execution.plan.decided(verdict.decision);
         if prepared.is_some() {
             // What was to be replaced was replaced in the text that was prepared.
             return self.decided();
@@ -105,9 +105,9 @@ impl Work<'_> {
     fn decided(&mut self) -> Routed {
         let default_delay = self.ctx.snapshot.variables.default_query_delay.as_nanos() as Nanos;
         let session = &mut *self.session;
-        let decision = session.execution.decision;
+        let decision = session.execution.plan.decision();
         // An OK is no answer to a PREPARE: what is prepared is answered when it is executed.
-        let ok = decision.ok.filter(|_| session.execution.kind != CommandKind::Prepare);
+        let ok = decision.ok.filter(|_| session.execution.plan.kind() != CommandKind::Prepare);
         if let Some(rule) = ok {
             self.session.reply_ok_message(self.ctx, rule);
             self.answered_here();
@@ -177,7 +177,7 @@ impl Session {
 
     /// The pin of rules with multiplex 0 and 1, once the statement has run.
     pub(crate) fn apply_multiplex(&mut self) {
-        match self.execution.decision.multiplex {
+        match self.execution.plan.decision().multiplex {
             Some(Multiplex::Off) => self.pins.insert(Pins::QUERY_RULE),
             Some(Multiplex::On) => self.pins.remove(Pins::QUERY_RULE),
             Some(Multiplex::NotForVariables) | None => {}
@@ -200,7 +200,8 @@ impl Context {
         let default = self.snapshot.variables.default_query_timeout.as_nanos() as Nanos;
         session
             .execution
-            .decision
+            .plan
+            .decision()
             .timeout_ms
             .map_or(default, |timeout_ms| Nanos::from(timeout_ms) * NS_PER_MS)
     }

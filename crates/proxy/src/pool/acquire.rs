@@ -6,8 +6,8 @@ use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
 use weir_sql::{Kind, Uses};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::GroupMember;
 use crate::pool::balance::Load;
 use crate::pool::balance::choose;
@@ -37,7 +37,7 @@ impl Work<'_> {
         }
         self.pools.outdate_warnings(self.ctx, self.session);
         let session = &mut *self.session;
-        let is_answered = session.execution.kind != crate::client::session::CommandKind::LongData;
+        let is_answered = session.execution.plan.kind() != crate::plan::execution_plan::CommandKind::LongData;
         if is_answered && let Some(owed) = session.farewell.owed_error.take() {
             self.pools.reply_error(self.ctx, self.session, owed.0, &owed.1);
             self.answered_here();
@@ -49,7 +49,7 @@ impl Work<'_> {
             return false;
         }
         session.execution.hostgroup =
-            session.execution.decision.hostgroup.unwrap_or(session.home_hostgroup());
+            session.execution.plan.decision().hostgroup.unwrap_or(session.home_hostgroup());
         session.go_where_it_was();
         self.place();
         false
@@ -87,17 +87,18 @@ impl Work<'_> {
         let writer = session.execution.hostgroup;
         let uses_connection = session
             .execution
-            .statement
+            .plan
+            .statement()
             .uses
             .intersects(Uses::LAST_INSERT_ID | Uses::DIAGNOSTICS | Uses::FOUND_ROWS)
             && (!session.diagnostics.retained.is_empty() || session.diagnostics.last_insert_id != 0);
         // Where a rule or a hint sends a statement, it goes.
-        let may_leave_writer = session.execution.decision.hostgroup.is_none()
-            && session.execution.is_read
+        let may_leave_writer = session.execution.plan.decision().hostgroup.is_none()
+            && session.execution.plan.is_read()
             && (session.transaction.is_autocommit || self.session.may_begin_on_reader(self.ctx))
             && !session.execution.writer_only
             // What was announced is sent in front, and may outlast a read that uses no table.
-            && (!session.transaction.is_next_read_only || session.execution.begins_read_only)
+            && (!session.transaction.is_next_read_only || session.execution.plan.begins_read_only())
             && !uses_connection;
         let reader = self.pools.groups.get(&writer).and_then(|group| group.reader_hostgroup);
         if uses_connection && let Some(retained_on) = session.diagnostics.retained_on {
@@ -140,7 +141,7 @@ impl Work<'_> {
 
     /// No server can be had: the session looks again when the first may be tried again, or in a moment.
     fn park(&mut self, hostgroup: u32) {
-        if self.session.execution.kind == CommandKind::LoginSchema {
+        if self.session.execution.plan.kind() == CommandKind::LoginSchema {
             // Nobody is there to ask.
             self.session.login_done(self.ctx);
             return self.answered_here();
@@ -199,7 +200,8 @@ impl Work<'_> {
         self.pools.take_over_retained(self.ctx, self.session, connection);
         let session = &*self.session;
         // A rule that sends more than reads to a server means it to be written to.
-        let is_sent_to_write = session.execution.decision.hostgroup.is_some() && !session.execution.is_read;
+        let is_sent_to_write =
+            session.execution.plan.decision().hostgroup.is_some() && !session.execution.plan.is_read();
         let is_writer = is_sent_to_write || self.pools.is_member(connection, session.home_hostgroup());
         let session = &mut *self.session;
         session.is_pinned_to_reader = !is_writer && !session.is_bound() && session.carried().is_none();
@@ -258,7 +260,7 @@ impl Session {
         self.phase = Phase::Idle;
         self.input.command_bytes = 0;
         self.input.upload = None;
-        self.place.decided = Some(Box::new(self.execution.decision));
+        self.place.decided = Some(Box::new(*self.execution.plan.decision()));
         if self.diagnostics.fetching == 0 {
             ctx.runnable.push_back((self.key, self.socket));
         }
@@ -297,7 +299,7 @@ impl ServerConnection {
         }
 
         (self.traces.is_suspect && self.traces.last_holder != Some(session.socket))
-            || ((session.execution.asks_for_hidden_state()
+            || ((session.execution.plan.asks_for_hidden_state()
                 || session.carried().is_some()
                 || ctx.snapshot.variables.reset_after_hidden_code)
                 && self.traces.hidden_code_of.is_of_another(session.socket))
@@ -307,9 +309,15 @@ impl ServerConnection {
 impl Pools {
     /// Whether a session is pinned to a reader with a statement that may write, and no rule sends it there.
     fn must_not_run_on(&self, session: &Session, lease: ConnectionKey) -> bool {
-        let is_sent_there =
-            || session.execution.decision.hostgroup.is_some_and(|hostgroup| self.is_member(lease, hostgroup));
-        session.is_pinned_to_reader && !session.execution.is_read && !is_sent_there()
+        let is_sent_there = || {
+            session
+                .execution
+                .plan
+                .decision()
+                .hostgroup
+                .is_some_and(|hostgroup| self.is_member(lease, hostgroup))
+        };
+        session.is_pinned_to_reader && !session.execution.plan.is_read() && !is_sent_there()
     }
 
     /// Whether the session's statement may run where this connection leads: what may write only on a writer.
@@ -320,10 +328,10 @@ impl Pools {
         let is_in =
             |group: &crate::pool::pools::Group| group.members.iter().any(|member| member.server == server);
         let only_shows = matches!(
-            execution.statement.kind,
+            execution.plan.statement().kind,
             Kind::ShowWarnings | Kind::ShowErrors | Kind::ShowCountWarnings | Kind::ShowCountErrors
-        ) && !execution.statement.multi;
-        let leaves_nothing = execution.is_read || only_shows;
+        ) && !execution.plan.statement().multi;
+        let leaves_nothing = execution.plan.is_read() || only_shows;
         let reader = group(execution.hostgroup).and_then(|writers| writers.reader_hostgroup).and_then(group);
         let may_send = self.may_send(ctx, server, execution);
         may_send && group(execution.hostgroup).is_some_and(is_in)
@@ -351,7 +359,7 @@ impl Pools {
         let now = ctx.now;
         let group = self.groups.get_mut(&hostgroup)?;
         let servers = &self.servers;
-        let has_effects = session.execution.may_have_effects();
+        let has_effects = session.execution.plan.may_have_effects();
         // Also for writes: a writer that has just taken over may not have applied this session's last one yet.
         let written_at = session.must_see();
         let must_cover = group.is_replicated && written_at != 0;

@@ -17,10 +17,10 @@ use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 use weir_sql::{Effects, Kind, Uses};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::Retained;
 use crate::server::replies::LEASE_LOST;
 use crate::worker::keys::ConnectionKey;
@@ -119,13 +119,13 @@ impl Session {
         let execution = &self.execution;
         let has_own =
             || self.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some());
-        execution.is_read
-            && !execution.begins_read_only
+        execution.plan.is_read()
+            && !execution.plan.begins_read_only()
             && !execution.text.wants_cursor
-            && !execution.statement.multi
-            && execution.statement.effects.is_empty()
-            && !execution.statement.uses.intersects(OF_CONNECTION)
-            && match execution.kind {
+            && !execution.plan.statement().multi
+            && execution.plan.statement().effects.is_empty()
+            && !execution.plan.statement().uses.intersects(OF_CONNECTION)
+            && match execution.plan.kind() {
                 CommandKind::Query => true,
                 CommandKind::Execute => !has_own(),
                 _ => false,
@@ -160,7 +160,7 @@ impl Session {
 
     /// Whether a statement that was answered in a transaction is one that can't have committed anything.
     pub(crate) fn is_surely_uncommitted(&self) -> bool {
-        let statement = self.execution.statement;
+        let statement = self.execution.plan.statement();
         let is_plain = matches!(
             statement.kind,
             Kind::Select | Kind::With | Kind::Insert | Kind::Replace | Kind::Update | Kind::Delete
@@ -203,8 +203,12 @@ impl Pools {
     /// Puts the lease aside if the session's statement is a sure read that a rule or a hint sends to another hostgroup,
     /// and needs nothing that only the lease has. In doubt it stays.
     pub(crate) fn begin_detour(&self, session: &mut Session, lease: ConnectionKey) -> bool {
-        let leads_away =
-            session.execution.decision.hostgroup.is_some_and(|hostgroup| !self.is_member(lease, hostgroup));
+        let leads_away = session
+            .execution
+            .plan
+            .decision()
+            .hostgroup
+            .is_some_and(|hostgroup| !self.is_member(lease, hostgroup));
         if !leads_away || !session.may_leave_lease() || !session.is_independent_read() {
             return false;
         }

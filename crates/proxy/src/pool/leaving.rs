@@ -87,7 +87,8 @@ impl Work<'_> {
     fn end_read(&mut self, connection: ConnectionKey) {
         let session = &*self.session;
         let execution = &session.execution;
-        if session.lease != Some(connection) || !execution.is_read || execution.statement.multi {
+        if session.lease != Some(connection) || !execution.plan.is_read() || execution.plan.statement().multi
+        {
             return;
         }
         let server = self.pools.connections[connection].server;
@@ -141,7 +142,7 @@ impl Worker {
             let because = self.sessions.writes_because(&self.pools, key).filter(|_| is_of_it(connection))?;
             let session = self.sessions.get(connection.holder?)?;
             // It may be a reader now.
-            let only_reads = session.execution.is_read && session.all_pins().is_empty();
+            let only_reads = session.execution.plan.is_read() && session.all_pins().is_empty();
             (!only_reads).then_some((connection.holder?, because))
         };
         let writers: Vec<(SessionKey, String)> = self.pools.connections.iter().filter_map(is_there).collect();

@@ -124,7 +124,7 @@ impl Pools {
     ///
     /// Changes of the tables in the schema mysql do not count: they take effect with FLUSH PRIVILEGES.
     pub(crate) fn note_renewal(&self, session: &Session) {
-        let kind = session.execution.statement.kind;
+        let kind = session.execution.plan.statement().kind;
         let is_due = changes_beginnings(kind, session.statement_text(), session.tracked.dialect);
         if is_due {
             tracing::debug!(session = session.id, "accounts or defaults may have changed");

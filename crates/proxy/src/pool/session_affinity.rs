@@ -7,8 +7,8 @@ use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_config::ListenerMode;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::keys::ConnectionKey;
 use crate::worker::keys::ServerIndex;
 
@@ -50,9 +50,11 @@ impl Pools {
         }
         let Some(hostgroup) = session.stay.stays_in else { return false };
         let execution = &session.execution;
-        let is_sent_away = execution.decision.hostgroup.is_some_and(|wanted| !self.is_member(lease, wanted));
-        let is_write_on_reader =
-            session.is_pinned_to_reader && !execution.is_read && execution.kind != CommandKind::Reset;
+        let is_sent_away =
+            execution.plan.decision().hostgroup.is_some_and(|wanted| !self.is_member(lease, wanted));
+        let is_write_on_reader = session.is_pinned_to_reader
+            && !execution.plan.is_read()
+            && execution.plan.kind() != CommandKind::Reset;
         !self.is_member(lease, hostgroup) || is_sent_away || is_write_on_reader
     }
 

@@ -91,7 +91,7 @@ impl Work<'_> {
     pub(crate) fn is_hinted_nowhere(&mut self) -> bool {
         let execution = &self.session.execution;
         let hostgroup = execution.hostgroup;
-        if !execution.decision.is_hinted || self.pools.groups.contains_key(&hostgroup) {
+        if !execution.plan.decision().is_hinted || self.pools.groups.contains_key(&hostgroup) {
             return false;
         }
         let message = format!(

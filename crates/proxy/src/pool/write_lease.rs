@@ -19,7 +19,6 @@ use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_sql::Kind;
 
 use crate::client::session::Execution;
 use crate::client::session::Phase;
@@ -47,24 +46,9 @@ const LATE_BYTES: Duration = Duration::from_millis(1);
 pub(crate) const NO_WRITE_LEASE: &str = "it could not be confirmed in time that it still is the writer (weir.topology, or with auto_failover the servers themselves), another Weir may have moved the role";
 
 impl Execution {
-    /// Whether it may change something on a server.
-    pub(crate) fn may_have_effects(&self) -> bool {
-        let only_undoes = self.statement.kind == Kind::Rollback && !self.statement.multi;
-        !self.is_read && !self.kind.is_harmless() && !only_undoes
-    }
-
-    /// Whether it begins or ends a transaction. Where none is open, that begins one that is lost with the connection, or
-    /// ends none.
-    pub(crate) fn is_boundary(&self) -> bool {
-        let kind = self.statement.kind;
-        let begins_or_ends =
-            matches!(kind, Kind::Begin | Kind::StartTransactionReadOnly | Kind::Commit | Kind::Rollback);
-        begins_or_ends && !self.statement.multi
-    }
-
     /// Whether the client's statement may have had an effect on the server that has not answered it.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.tries.is_sent && !self.is_read && !self.kind.is_harmless()
+        self.tries.is_sent && !self.plan.is_read() && !self.plan.kind().is_harmless()
     }
 }
 
@@ -102,7 +86,7 @@ impl Worker {
             is_owed
                 && session.lease == Some(lease)
                 && session.execution.tries.is_sent
-                && session.execution.may_have_effects()
+                && session.execution.plan.may_have_effects()
         };
         let of_server = self.pools.connections.iter().filter(|(_, connection)| connection.server == server);
         let held = of_server.filter_map(|(lease, connection)| Some((lease, connection.holder?)));
@@ -189,7 +173,7 @@ impl Work<'_> {
 impl Pools {
     /// Whether the session's statement may be sent to a server now.
     pub(crate) fn may_send(&self, ctx: &Context, server: ServerIndex, execution: &Execution) -> bool {
-        self.servers[server].server.shared.may_write_at(ctx.now) || !execution.may_have_effects()
+        self.servers[server].server.shared.may_write_at(ctx.now) || !execution.plan.may_have_effects()
     }
 }
 

@@ -10,10 +10,10 @@ use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 use weir_sql::Effects;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Phase;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::recovery::retry::Lost;
 use crate::server::connection::Expected;
 use crate::server::replies::LEASE_LOST;
@@ -47,7 +47,7 @@ impl Work<'_> {
             }
             // What was to be given up is gone.
             Phase::Running
-                if session.execution.kind == CommandKind::Reset
+                if session.execution.plan.kind() == CommandKind::Reset
                     && !session.execution.reply.is_answering
                     && !session.pins.pins().intersects(Pins::OUTLIVE_RESET) =>
             {
@@ -87,7 +87,7 @@ impl Work<'_> {
         let pins = session.all_pins();
         let is_answering = session.execution.reply.is_answering;
         let may_have_run =
-            session.execution.may_have_run() && !(pins.is_empty() && session.execution.is_boundary());
+            session.execution.may_have_run() && !(pins.is_empty() && session.execution.plan.is_boundary());
         let state = if pins.is_empty() { String::new() } else { format!(", and with it: {}", pins.words()) };
         let (error, fate) = match (may_have_run, is_answering) {
             (true, _) => (OUTCOME_UNKNOWN, "it may or may not have taken effect"),
@@ -208,7 +208,7 @@ impl Session {
     /// been told of it.
     fn forget_what_was_unseen(&mut self) {
         let is_plain = !self.runs_several()
-            && !self.execution.statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
+            && !self.execution.plan.statement().effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);
         if is_plain {
             self.pins.remove(Pins::UNKNOWN_AFTER_ERROR);
         }

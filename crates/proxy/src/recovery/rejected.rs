@@ -25,10 +25,10 @@ use weir_protocol::ok::ErrPacket;
 use weir_session::pin::Pins;
 use weir_sql::{Effects, Kind};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Refusal;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::DiscardReason;
 use crate::server::replies::LEASE_LOST;
 use crate::server::replies::OUTCOME_UNKNOWN;
@@ -101,7 +101,8 @@ impl Work<'_> {
         if self.session.pins.pins().contains(Pins::TRANSACTION) {
             return self.transaction_refused(key, &format!("{endpoint} {because}"));
         }
-        let may_have_left_something = self.session.execution.statement.effects.contains(Effects::ROUTINE);
+        let may_have_left_something =
+            self.session.execution.plan.statement().effects.contains(Effects::ROUTINE);
         if may_have_left_something {
             self.session.lose_lease();
             self.pools.connections[key].holder = None;
@@ -191,8 +192,8 @@ fn is_handing_over(code: u16, message: &[u8]) -> bool {
 
 /// Whether a command is a single statement that runs no others, so that an error at its begin is one before anything.
 fn is_one_statement(session: &Session) -> bool {
-    let statement = session.execution.statement;
-    matches!(session.execution.kind, CommandKind::Query | CommandKind::Execute)
+    let statement = session.execution.plan.statement();
+    matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
         && !statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN)
         && !matches!(statement.kind, Kind::Call | Kind::Compound | Kind::Execute | Kind::ExecuteImmediate)
 }
@@ -200,8 +201,8 @@ fn is_one_statement(session: &Session) -> bool {
 /// Whether a command runs other statements, so that some of them may have run, and may have committed, before the one
 /// that a server refuses.
 fn runs_others(session: &Session) -> bool {
-    let statement = session.execution.statement;
-    let is_statement = matches!(session.execution.kind, CommandKind::Query | CommandKind::Execute);
+    let statement = session.execution.plan.statement();
+    let is_statement = matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute);
     let may_run_others = matches!(
         statement.kind,
         Kind::Call
@@ -212,7 +213,7 @@ fn runs_others(session: &Session) -> bool {
             | Kind::Other
     );
     let is_uncertain = !session.tracked.is_text_certain || statement.effects.contains(Effects::UNKNOWN);
-    is_statement && (may_run_others || (is_uncertain && !session.execution.is_read))
+    is_statement && (may_run_others || (is_uncertain && !session.execution.plan.is_read()))
 }
 
 /// Whether a statement of those that are undone as a whole commits the transaction in which it is begun.
@@ -230,7 +231,7 @@ fn commits_first(kind: Kind) -> bool {
 
 /// Whether a statement that fails has left nothing behind, neither in tables nor in its session.
 fn is_undone_as_a_whole(session: &Session) -> bool {
-    let statement = session.execution.statement;
+    let statement = session.execution.plan.statement();
     let is_whole = matches!(
         statement.kind,
         Kind::Insert
@@ -249,7 +250,7 @@ fn is_undone_as_a_whole(session: &Session) -> bool {
     );
     let leaves = Effects::LAST_INSERT_ID_SET | Effects::TABLE_DROPPED;
     is_whole
-        && matches!(session.execution.kind, CommandKind::Query | CommandKind::Execute)
+        && matches!(session.execution.plan.kind(), CommandKind::Query | CommandKind::Execute)
         && (statement.effects - leaves).is_empty()
 }
 
@@ -261,10 +262,10 @@ impl Context {
     /// Whether a session's statement may run at another server in place of this one.
     fn can_move(&self, session: &Session) -> bool {
         (session.pins.is_empty() || session.is_in_transaction_only())
-            && !session.execution.statement.multi
+            && !session.execution.plan.statement().multi
             && session.input.upload.is_none()
             && session.execution.tries.attempts <= self.snapshot.variables.connect_retries_on_failure
-            && session.execution.kind != CommandKind::Reset
+            && session.execution.plan.kind() != CommandKind::Reset
     }
 }
 
@@ -281,7 +282,9 @@ impl Pools {
             return None;
         }
         let err = ErrPacket::parse(payload).ok()?;
-        if session.execution.kind == CommandKind::Prepare && self.connections[key].can_make_room(err.code) {
+        if session.execution.plan.kind() == CommandKind::Prepare
+            && self.connections[key].can_make_room(err.code)
+        {
             return Some(Refusal::StatementsFull);
         }
         let group = self.groups.get(&session.execution.hostgroup)?;
@@ -315,7 +318,7 @@ impl Pools {
             && is_undone_as_a_whole(session)
             && is_read_only(err.code, err.message)
         {
-            let ends_another = is_in_transaction && commits_first(session.execution.statement.kind);
+            let ends_another = is_in_transaction && commits_first(session.execution.plan.statement().kind);
             Some(if ends_another { Refusal::ReadOnlyAmid } else { Refusal::ReadOnly })
         } else {
             None

@@ -9,11 +9,10 @@ use crate::client::session::Session;
 use crate::client::session::Tries;
 use crate::server::connection::ServerConnection;
 use crate::worker::context::Context;
-use weir_sql::{Access, Kind, Uses};
+use weir_sql::Kind;
 
-use crate::client::session::CommandKind;
-use crate::client::session::Execution;
 use crate::client::session::Phase;
+use crate::plan::execution_plan::CommandKind;
 use crate::worker::keys::Nanos;
 use crate::worker::keys::ServerIndex;
 use crate::worker::work::Work;
@@ -32,38 +31,6 @@ const DYING_NS: Nanos = 2_000_000_000;
 pub(crate) struct Lost {
     pub server: ServerIndex,
     pub opened_at: Nanos,
-}
-
-impl Execution {
-    /// Whether its kind alone tells that it changes nothing but the connection on which it runs, if anything.
-    fn leaves_with_connection(&self) -> bool {
-        match self.kind {
-            CommandKind::Prepare
-            | CommandKind::InitDb
-            | CommandKind::FieldList
-            | CommandKind::LoginSchema => true,
-            CommandKind::Query => self.is_read || self.is_boundary() || self.is_use(),
-            CommandKind::Execute => self.is_read || self.is_boundary(),
-            CommandKind::Track => self.statement.effects.is_empty(),
-            CommandKind::Reset
-            | CommandKind::SetOption
-            | CommandKind::LongData
-            | CommandKind::Fetch
-            | CommandKind::StmtReset => false,
-        }
-    }
-
-    fn is_use(&self) -> bool {
-        self.statement.kind == Kind::Use && !self.statement.multi
-    }
-
-    /// Whether it is a read but for its system variables, which may differ from server to server.
-    fn asks_variables(&self) -> bool {
-        let statement = &self.statement;
-        statement.access == Access::Inspect
-            && matches!(statement.kind, Kind::Select | Kind::With | Kind::Values | Kind::Table)
-            && Uses::SYSTEM_VARIABLE.union(Uses::USER_VARIABLE).contains(statement.uses)
-    }
 }
 
 impl Work<'_> {
@@ -106,23 +73,23 @@ impl Session {
             // It is not run again, but for the first time.
             return has_seen_nothing && execution.tries.attempts <= in_all;
         }
-        let usual = match execution.is_boundary() {
+        let usual = match execution.plan.is_boundary() {
             // It does nothing by itself, so no server dies of it.
             true => in_all,
             false => variables.query_retries_on_failure,
         };
-        let retries = execution.decision.retries.unwrap_or(usual);
+        let retries = execution.plan.decision().retries.unwrap_or(usual);
         has_seen_nothing
             && execution.tries.failures_with(lost, ctx.now) <= retries
             && execution.tries.times_sent <= retries.max(in_all)
             && self.input.upload.is_none()
-            && (execution.leaves_with_connection() || self.text_leaves_with_connection(ctx))
+            && (execution.plan.leaves_with_connection() || self.text_leaves_with_connection(ctx))
     }
 
     /// The same by the text of a statement.
     fn text_leaves_with_connection(&self, ctx: &Context) -> bool {
-        let statement = self.execution.statement;
-        let is_certain = self.execution.kind == CommandKind::Query && self.is_surely_read(ctx);
+        let statement = self.execution.plan.statement();
+        let is_certain = self.execution.plan.kind() == CommandKind::Query && self.is_surely_read(ctx);
         if !is_certain || statement.multi || !statement.effects.is_empty() {
             return false;
         }
@@ -130,7 +97,7 @@ impl Session {
             Kind::Set | Kind::SetTransaction | Kind::Show => {
                 weir_sql::stays_in_session(self.command_text(), self.tracked.dialect)
             }
-            _ => self.execution.asks_variables(),
+            _ => self.execution.plan.asks_variables(),
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::client::session::Session;
 use crate::server::connection::ServerConnection;
 use weir_sql::{Effects, Kind};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 
 /// The value as servers report it.
 pub(crate) const RELEASE: &str = "RELEASE";
@@ -35,15 +35,15 @@ impl ServerConnection {
     /// Whether the server closes this connection behind the statement that it has just answered.
     pub(crate) fn closes(&self, session: &Session) -> Closes {
         let execution = &session.execution;
-        if !matches!(execution.kind, CommandKind::Query | CommandKind::Execute) {
+        if !matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute) {
             return Closes::No;
         }
         let has_succeeded = matches!(execution.ending, Ending::Ok { .. });
-        if execution.statement.effects.contains(Effects::DISCONNECT) && has_succeeded {
+        if execution.plan.statement().effects.contains(Effects::DISCONNECT) && has_succeeded {
             // COMMIT or ROLLBACK with RELEASE.
             return Closes::Yes;
         }
-        let statement = execution.statement;
+        let statement = execution.plan.statement();
         let may_hide_more = statement.multi
             || session.input.upload.is_some()
             || statement.effects.intersects(Effects::ROUTINE | Effects::UNKNOWN);

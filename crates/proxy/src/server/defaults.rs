@@ -16,8 +16,8 @@ use weir_topology::SessionVariables;
 use weir_topology::session_variables::{NULL, SEPARATOR};
 
 use crate::client::own_replies::apply_sql_mode;
-use crate::client::session::CommandKind;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pool;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
@@ -137,8 +137,8 @@ impl Work<'_> {
                 self.pools.connections[key].adopt_defaults(self.ctx, self.session);
                 let session = &*self.session;
                 // Without its text there is nothing to be looked at, and it means the same in every mode.
-                let is_looked_at =
-                    session.execution.kind != CommandKind::LoginSchema && session.input.upload.is_none();
+                let is_looked_at = session.execution.plan.kind() != CommandKind::LoginSchema
+                    && session.input.upload.is_none();
                 let is_as_before =
                     !is_looked_at || before == (session.tracked.dialect, session.transaction.is_autocommit);
                 // What init_connect had set before the servers were asked may differ.

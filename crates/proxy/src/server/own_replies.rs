@@ -246,7 +246,7 @@ impl Work<'_> {
             return self.acquire();
         }
         let session = &mut *self.session;
-        let goes_to_writer = session.execution.is_read && !session.execution.writer_only;
+        let goes_to_writer = session.execution.plan.is_read() && !session.execution.writer_only;
         let is_schema = matches!(error.code, 1044 | 1049);
         tracing::info!(
             session = session.id,

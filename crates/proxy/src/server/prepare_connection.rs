@@ -15,8 +15,8 @@ use weir_session::prepared::{ClientStatement, LongData};
 use weir_session::state::{Difference, State, difference_above};
 use weir_sql::{Access, Kind};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::{Expected, Relayed};
 use crate::worker::keys::ConnectionKey;
 use crate::worker::work::Work;
@@ -75,9 +75,9 @@ impl Work<'_> {
             return self.run(key);
         }
         let execution = &session.execution;
-        let is_safe = execution.is_read
+        let is_safe = execution.plan.is_read()
             && session.input.upload.is_none()
-            && execution.kind == CommandKind::Query
+            && execution.plan.kind() == CommandKind::Query
             && session.carried().is_none()
             && !self.session.needs_insert_id(self.ctx)
             && !self.pools.needs_found_rows(self.ctx, self.session)
@@ -95,7 +95,7 @@ impl Work<'_> {
         let has_own = || {
             session.prepared.all.get(&execution.text.statement_id).is_some_and(|found| found.own.is_some())
         };
-        if !matches!(execution.kind, CommandKind::Execute | CommandKind::LongData) || has_own() {
+        if !matches!(execution.plan.kind(), CommandKind::Execute | CommandKind::LongData) || has_own() {
             return false;
         }
         let Some(prepared) = execution
@@ -175,14 +175,14 @@ impl Work<'_> {
 
     /// Sends the session's command on a connection whose state is (or is about to be) the session's.
     fn run(&mut self, key: ConnectionKey) {
-        if self.session.execution.kind == CommandKind::LongData {
+        if self.session.execution.plan.kind() == CommandKind::LongData {
             return self.send_long_data(key);
         }
         let session = &mut *self.session;
         let connection = &mut self.pools.connections[key];
         let Some(buffer) = self.ctx.out.buffer(connection.socket) else { return };
         let queued = buffer.len();
-        if matches!(session.execution.kind, CommandKind::Fetch | CommandKind::StmtReset) {
+        if matches!(session.execution.plan.kind(), CommandKind::Fetch | CommandKind::StmtReset) {
             let statement = session.prepared.all.get(&session.execution.text.statement_id);
             let Some(own) = statement.and_then(|statement| statement.own.as_ref()) else { return };
             crate::client::long_data::put_packets(
@@ -190,7 +190,7 @@ impl Work<'_> {
                 own.id,
                 buffer,
             );
-        } else if session.execution.kind == CommandKind::Execute {
+        } else if session.execution.plan.kind() == CommandKind::Execute {
             let packet = &session.input.inbox[..session.input.command_bytes.min(session.input.inbox.len())];
             let capabilities = session.capabilities;
             let statements = &mut session.prepared.all;
@@ -200,7 +200,7 @@ impl Work<'_> {
                 upload.make_room(added);
             }
         } else if let Some(text) = &session.execution.text.rewritten {
-            match session.execution.kind {
+            match session.execution.plan.kind() {
                 CommandKind::Prepare => command::put_stmt_prepare(buffer, text),
                 CommandKind::LoginSchema => command::put_init_db(buffer, text),
                 _ => session.put_query(text, buffer),
@@ -211,7 +211,7 @@ impl Work<'_> {
         let counts = self.pools.servers[connection.server].counts.of(connection.hostgroup);
         counts.queries += 1;
         counts.bytes_sent += buffer.len().saturating_sub(queued) as u64;
-        match session.execution.kind {
+        match session.execution.plan.kind() {
             CommandKind::Prepare => self.ctx.statistics.totals.server_prepares += 1,
             CommandKind::Execute => self.ctx.statistics.totals.server_executes += 1,
             _ => {}
@@ -224,14 +224,14 @@ impl Work<'_> {
         let is_long = session.input.upload.is_some();
         // Whatever ends a transaction may commit it.
         let is_protected = session.transaction.is_read_only && session.is_pinned_to_reader;
-        session.execution.may_have_written = !session.execution.kind.is_harmless()
+        session.execution.may_have_written = !session.execution.plan.kind().is_harmless()
             && !is_protected
-            && !session.execution.begins_read_only
+            && !session.execution.plan.begins_read_only()
             && (is_long
-                || session.execution.statement.access == Access::Write
+                || session.execution.plan.statement().access == Access::Write
                 || session.pins.pins().contains(Pins::TRANSACTION));
         self.session.watch(self.ctx);
-        let kind = self.session.execution.kind.reply();
+        let kind = self.session.execution.plan.kind().reply();
         self.pools.servers[self.pools.connections[key].server].running += 1;
         self.pools.connections[key].expect(self.ctx, Expected::Relay(Relayed::new(kind)));
         if is_long {
@@ -322,10 +322,10 @@ impl ServerConnection {
     /// The state that a connection must be in for its holder's work.
     fn state_to_run_in(&self, ctx: &mut Context, session: &Session) -> Rc<State> {
         let execution = &session.execution;
-        let leaves_schema = matches!(execution.kind, CommandKind::InitDb | CommandKind::LoginSchema)
-            || (execution.kind == CommandKind::Query
-                && execution.statement.kind == Kind::Use
-                && !execution.statement.multi);
+        let leaves_schema = matches!(execution.plan.kind(), CommandKind::InitDb | CommandKind::LoginSchema)
+            || (execution.plan.kind() == CommandKind::Query
+                && execution.plan.statement().kind == Kind::Use
+                && !execution.plan.statement().multi);
         if leaves_schema && self.state.schema() != session.tracked.state.schema() {
             // The schema that it leaves may be gone, and USE is the way out of that.
             let state = session.tracked.state.with_schema(self.state.schema());

@@ -19,8 +19,8 @@ use weir_session::pin::Pins;
 use weir_session::state::{State, is_restorable};
 use weir_sql::{Effects, Kind, Statement};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::reported_state::Explanation;
 use crate::server::reported_state::Reported;
 use crate::server::reported_state::explain;
@@ -39,7 +39,7 @@ pub(crate) struct Words {
 impl Work<'_> {
     /// One step of a relayed reply.
     pub(crate) fn relay(&mut self, key: ConnectionKey, step: Step, bytes: &[u8]) -> Result<(), BrokenReply> {
-        if self.session.execution.kind == CommandKind::Track {
+        if self.session.execution.plan.kind() == CommandKind::Track {
             return self.pools.take_track_reply(self.ctx, self.session, key, step, bytes);
         }
         match step {
@@ -76,7 +76,7 @@ impl Work<'_> {
         if control == Control::LocalInfile {
             return self.file_wanted(key, bytes);
         }
-        if self.session.execution.kind == CommandKind::LoginSchema {
+        if self.session.execution.plan.kind() == CommandKind::LoginSchema {
             return self.pools.take_login_reply(self.ctx, self.session, key, control, bytes);
         }
         let session = &mut *self.session;
@@ -163,8 +163,11 @@ impl Session {
     /// The statement that the present result answers: of several in one text, each has a result of its own.
     fn statement_answered(&mut self) -> Statement {
         let execution = &self.execution;
-        let whole = execution.statement;
-        if !whole.multi || execution.kind != CommandKind::Query || whole.effects.contains(Effects::ROUTINE) {
+        let whole = execution.plan.statement();
+        if !whole.multi
+            || execution.plan.kind() != CommandKind::Query
+            || whole.effects.contains(Effects::ROUTINE)
+        {
             return whole;
         }
         let (mut several, index) = (execution.reply.several, execution.reply.results as usize);
@@ -196,7 +199,7 @@ impl ServerConnection {
     ) -> Result<(), BrokenReply> {
         let payload = &bytes[HEADER_LEN..];
         let prepare = StmtPrepareOk::parse(payload).map_err(|_| BrokenReply::Malformed)?;
-        debug_assert_eq!(session.execution.kind, CommandKind::Prepare);
+        debug_assert_eq!(session.execution.plan.kind(), CommandKind::Prepare);
         let id = self.register_statement(ctx, session, prepare.stmt_id, prepare.params);
         session.execution.ending =
             Ending::Ok { affected_rows: 0, insert_id: 0, warnings: prepare.warnings, has_rows: false };
@@ -251,7 +254,7 @@ impl Pools {
         }
         session.take_status(ok.status, ctx.now);
         if ok.status.contains(StatusFlags::MORE_RESULTS_EXISTS) {
-            session.execution.note_unseen_statements();
+            session.execution.plan = session.execution.plan.with_unseen_statements();
         }
         session.execution.ending = Ending::Ok {
             affected_rows: ok.affected_rows,
@@ -335,7 +338,7 @@ impl Pools {
         key: ConnectionKey,
         ok: &OkPacket<'_>,
     ) -> Result<Reported, BrokenReply> {
-        let statement = session.execution.statement;
+        let statement = session.execution.plan.statement();
         // What SET STATEMENT sets is over when its OK comes, which still reports it (seen on MariaDB 10.11).
         let may_hide_one = statement.multi && session.words().statement;
         if may_hide_one {

@@ -14,11 +14,11 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Dialect, Effects, Kind};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Execution;
 use crate::client::session::Phase;
 use crate::client::session::Settle;
+use crate::plan::execution_plan::CommandKind;
 use crate::recovery::rejected::is_wsrep_refusal;
 use crate::server::completion_type::Closes;
 use crate::server::connection::DiscardReason;
@@ -68,7 +68,7 @@ impl Work<'_> {
         if let Some(refusal) = session.execution.reply.refusal.take() {
             return self.refused(key, refusal);
         }
-        if session.execution.kind == CommandKind::Reset {
+        if session.execution.plan.kind() == CommandKind::Reset {
             return self.finish_reset_on(key);
         }
         self.pools.count_statement(self.ctx, self.session, key);
@@ -86,7 +86,8 @@ impl Work<'_> {
                 session.writes.last_commit_at = self.ctx.now;
             }
         }
-        let (kind, is_ok) = (session.execution.kind, matches!(session.execution.ending, Ending::Ok { .. }));
+        let (kind, is_ok) =
+            (session.execution.plan.kind(), matches!(session.execution.ending, Ending::Ok { .. }));
         if kind == CommandKind::Track && is_ok && !self.tracked(key) {
             return;
         }
@@ -100,16 +101,16 @@ impl Work<'_> {
             _ => {}
         }
         let session = &mut *self.session;
-        if session.execution.statement.hidden_code && !session.execution.kind.is_harmless() {
+        if session.execution.plan.statement().hidden_code && !session.execution.plan.kind().is_harmless() {
             self.pools.connections[key].traces.hidden_code_of.note(session.socket);
         }
         session.apply_multiplex();
         match session.execution.ending {
             // The answer is Weir's.
-            Ending::Ok { .. } if session.execution.kind == CommandKind::Track => {}
+            Ending::Ok { .. } if session.execution.plan.kind() == CommandKind::Track => {}
             // A PREPARE leaves ROW_COUNT() and the rest alone (MariaDB 10.11).
-            Ending::Ok { warnings, .. } if session.execution.kind.is_harmless() => {
-                if session.execution.kind == CommandKind::SetOption {
+            Ending::Ok { warnings, .. } if session.execution.plan.kind().is_harmless() => {
+                if session.execution.plan.kind() == CommandKind::SetOption {
                     self.pools.take_option(self.session, key);
                 }
                 if warnings > 0 {
@@ -118,7 +119,7 @@ impl Work<'_> {
                 }
             }
             Ending::Ok { affected_rows, insert_id, warnings, has_rows } => {
-                let statement = session.execution.statement;
+                let statement = session.execution.plan.statement();
                 let count = if has_rows { -1 } else { i64::try_from(affected_rows).unwrap_or(i64::MAX) };
                 session.diagnostics.row_count = match statement.kind {
                     // It leaves the count alone, unless there is no such condition, of which the OK warns.
@@ -145,7 +146,7 @@ impl Work<'_> {
             Ending::Err(_) => {
                 session.undo_tracking();
                 if let (CommandKind::Execute, Some(prepared)) =
-                    (session.execution.kind, &session.execution.text.prepared)
+                    (session.execution.plan.kind(), &session.execution.text.prepared)
                 {
                     self.pools.connections[key].statements.forget_types(prepared);
                 }
@@ -352,7 +353,7 @@ impl Work<'_> {
 /// Whether a statement may have changed its session before it failed: the code that it has run, the statements before the
 /// one that failed, or the first items of a list of SET, of which the last ones (PASSWORD, say) may fail on their own.
 fn may_have_changed_before_error(execution: &Execution, is_several: bool) -> bool {
-    let statement = &execution.statement;
+    let statement = &execution.plan.statement();
     let is_certain = matches!(execution.ending, Ending::Err(code) if code == PARSE_ERROR.code)
         && !statement.effects.intersects(Effects::ROUTINE);
     let runs_code =
@@ -365,8 +366,8 @@ fn may_have_changed_before_error(execution: &Execution, is_several: bool) -> boo
 fn effects_before_error(execution: &Execution, is_several: bool) -> Effects {
     const BEGUN: Effects = Effects::USER_VARIABLE.union(Effects::LOCK_ACQUIRED).union(Effects::SEQUENCE);
     let Ending::Err(code) = execution.ending else { return Effects::empty() };
-    let statement = &execution.statement;
-    if execution.kind == CommandKind::Prepare || (REFUSED.contains(&code) && !is_several) {
+    let statement = &execution.plan.statement();
+    if execution.plan.kind() == CommandKind::Prepare || (REFUSED.contains(&code) && !is_several) {
         return Effects::empty();
     }
     // SET assigns everything or nothing (MariaDB 10.11).
@@ -397,7 +398,7 @@ impl Session {
     /// Pins by the statement's text.
     pub(crate) fn apply_effects(&mut self, is_mariadb: bool) {
         let execution = &self.execution;
-        let (statement, kind) = (execution.statement, execution.kind);
+        let (statement, kind) = (execution.plan.statement(), execution.plan.kind());
         if self.input.upload.is_some() && kind == CommandKind::Query {
             self.pins.insert(Pins::UNSCANNED_STATEMENT);
         }
@@ -436,8 +437,9 @@ impl Session {
     }
 
     fn set_names_text(&self) -> Option<&[u8]> {
-        let statement = self.execution.statement;
-        if self.execution.kind != CommandKind::Query || statement.kind != Kind::Set || statement.multi {
+        let statement = self.execution.plan.statement();
+        if self.execution.plan.kind() != CommandKind::Query || statement.kind != Kind::Set || statement.multi
+        {
             return None;
         }
         let text = self
@@ -499,7 +501,7 @@ impl ServerConnection {
     fn what_to_settle(&mut self, ctx: &mut Context, session: &mut Session) -> Settle {
         let pins = session.pins.pins();
         let may_have_ended =
-            session.execution.kind != CommandKind::Prepare || pins.contains(Pins::TRANSACTION);
+            session.execution.plan.kind() != CommandKind::Prepare || pins.contains(Pins::TRANSACTION);
         if matches!(session.execution.ending, Ending::Err(_)) && may_have_ended {
             // Where other reasons hold the session anyway, the pending changes can wait as well.
             let is_only_unknown = pins == Pins::UNKNOWN_AFTER_ERROR;
@@ -567,7 +569,7 @@ impl Pools {
     /// After an ERR the state of the lease is unknown until proven.
     fn note_error(&mut self, ctx: &Context, session: &mut Session) {
         session.diagnostics.row_count = -1;
-        let (statement, is_several) = (session.execution.statement, session.runs_several());
+        let (statement, is_several) = (session.execution.plan.statement(), session.runs_several());
         self.retain_warnings(session);
         if is_several || statement.effects.intersects(Effects::LAST_INSERT_ID_SET | Effects::ROUTINE) {
             // A row before the one that failed has set it.
@@ -577,7 +579,7 @@ impl Pools {
             let counted = self.counted_before_error(ctx, session);
             self.note_found_rows(session, lease, counted);
         }
-        if session.input.upload.is_some() && session.execution.kind == CommandKind::Query {
+        if session.input.upload.is_some() && session.execution.plan.kind() == CommandKind::Query {
             session.pins.insert(Pins::UNSCANNED_STATEMENT);
         }
         let happened = effects_before_error(&session.execution, is_several);
@@ -585,7 +587,7 @@ impl Pools {
         if happened.contains(Effects::USER_VARIABLE) {
             session.pins.note_variables(None);
         }
-        if session.execution.kind == CommandKind::Prepare {
+        if session.execution.plan.kind() == CommandKind::Prepare {
             return;
         }
         if may_have_changed_before_error(&session.execution, is_several) {
@@ -624,7 +626,7 @@ impl Pools {
         key: ConnectionKey,
         ok: &OkPacket<'_>,
     ) {
-        let is_over = session.execution.statement.kind == Kind::SetStatement;
+        let is_over = session.execution.plan.statement().kind == Kind::SetStatement;
         let has_own_change = ok
             .session_tracks()
             .flatten()

@@ -13,8 +13,8 @@ use weir_protocol::wire::Reader;
 use weir_session::pin::Pins;
 use weir_sql::{Kind, Scope};
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::DiscardReason;
 use crate::server::connection::Expected;
 use crate::worker::keys::ConnectionKey;
@@ -198,10 +198,10 @@ impl Traces {
     /// tracking off on this connection. The session stays here, and leaves the connection to be wiped.
     pub(crate) fn check_tracking(&mut self, session: &mut Session) {
         let execution = &session.execution;
-        if !self.is_tracked || execution.statement.multi {
+        if !self.is_tracked || execution.plan.statement().multi {
             return;
         }
-        let is_untold = match (execution.kind, execution.statement.kind) {
+        let is_untold = match (execution.plan.kind(), execution.plan.statement().kind) {
             (CommandKind::InitDb, _) | (CommandKind::Query | CommandKind::Execute, Kind::Use) => {
                 !execution.reply.reported.schema
             }

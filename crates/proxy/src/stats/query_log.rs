@@ -11,9 +11,9 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_query_log::{AuditEvent, AuditKind, Command as LoggedAs, Feed, Statement};
 use weir_sql::Kind;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
 use crate::client::session::Session;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::balance::Dice;
 use crate::worker::Worker;
 use crate::worker::keys::Nanos;
@@ -117,7 +117,7 @@ impl Work<'_> {
             if execution.reply.answered_at > 0 { execution.reply.answered_at } else { self.ctx.now };
         let is_slow = self.ctx.query_log.has_slow
             && self.ctx.query_log.is_long(ended_ns.saturating_sub(execution.record.begun_at));
-        let is_wanted = execution.decision.log.unwrap_or(self.ctx.query_log.logs_by_default);
+        let is_wanted = execution.plan.decision().log.unwrap_or(self.ctx.query_log.logs_by_default);
         let is_event = self.ctx.query_log.has_events && is_wanted && self.ctx.query_log.is_drawn();
         if !is_event && !is_slow {
             return;
@@ -201,7 +201,7 @@ impl Session {
 impl Session {
     /// The text of a long command is about to be passed on.
     pub(crate) fn note_long_text(&mut self, ctx: &mut Context) {
-        if !ctx.query_log.watches_statements || self.execution.kind != CommandKind::Query {
+        if !ctx.query_log.watches_statements || self.execution.plan.kind() != CommandKind::Query {
             return;
         }
         let text = self.input.inbox.get(HEADER_LEN + 1..self.input.command_bytes).unwrap_or_default();
@@ -236,8 +236,8 @@ impl Session {
     /// A statement or command has succeeded; it may have given the session another schema.
     pub(crate) fn audit_schema(&self, ctx: &mut Context) {
         let execution = &self.execution;
-        let is_use = execution.statement.kind == Kind::Use && !execution.statement.multi;
-        if is_use || execution.kind == CommandKind::InitDb {
+        let is_use = execution.plan.statement().kind == Kind::Use && !execution.plan.statement().multi;
+        if is_use || execution.plan.kind() == CommandKind::InitDb {
             self.audit(ctx, AuditKind::InitDb, "");
         }
     }

@@ -13,8 +13,8 @@ use weir_session::state::State;
 use weir_sql::{Digest, DigestOptions};
 
 use crate::client::connection::USER_LIMIT_REACHED;
-use crate::client::session::CommandKind;
 use crate::client::session::Ending;
+use crate::plan::execution_plan::CommandKind;
 use crate::server::connection::ServerConnection;
 use crate::snapshot::Snapshot;
 use crate::stats::{Caller, CallerId, DigestKey, ErrorKey, Execution, Histogram};
@@ -149,11 +149,11 @@ impl Session {
         }
         execution.record.is_counted = true;
         let took_ns = ctx.now.saturating_sub(execution.record.begun_at);
-        ctx.statistics.commands.count(execution.statement.kind, took_ns);
+        ctx.statistics.commands.count(execution.plan.statement().kind, took_ns);
         ctx.statistics.totals.slow_queries += u64::from(ctx.query_log.is_long(took_ns));
         let Some(digest) = execution.digest else { return };
         let sent_to = (execution.tries.times_sent > 0).then_some(execution.served_by);
-        let wanted = sent_to.or(execution.decision.hostgroup);
+        let wanted = sent_to.or(execution.plan.decision().hostgroup);
         let hostgroup = wanted.unwrap_or_else(|| self.home_hostgroup());
         let row = DigestKey { hostgroup, caller: self.caller(ctx), digest };
         ctx.statistics.count(row, &Execution { took_ns, ..Execution::default() }, ctx.now);
@@ -238,12 +238,12 @@ impl Pools {
     pub(crate) fn count_statement(&mut self, ctx: &mut Context, session: &mut Session, key: ConnectionKey) {
         self.connections[key].replies.note_answer(ctx, session);
         let execution = &mut session.execution;
-        if !matches!(execution.kind, CommandKind::Query | CommandKind::Execute) {
+        if !matches!(execution.plan.kind(), CommandKind::Query | CommandKind::Execute) {
             return;
         }
         execution.record.is_counted = true;
         let took_ns = ctx.now.saturating_sub(execution.record.begun_at);
-        ctx.statistics.commands.count(execution.statement.kind, took_ns);
+        ctx.statistics.commands.count(execution.plan.statement().kind, took_ns);
         ctx.statistics.totals.slow_queries += u64::from(ctx.query_log.is_long(took_ns));
         let server = self.connections[key].server;
         let on_server_ns = ctx.now.saturating_sub(execution.tries.started_at);
@@ -251,7 +251,7 @@ impl Pools {
         let counts = self.servers[server].counts.of(self.connections[key].hostgroup);
         counts.latency.record(on_server_ns / 1000);
         counts.latency_sum_us = counts.latency_sum_us.saturating_add(on_server_ns / 1000);
-        if let Some(rule_id) = execution.decision.rule_id {
+        if let Some(rule_id) = execution.plan.decision().rule_id {
             ctx.statistics.rules.count(rule_id, took_ns);
         }
         let Some(digest) = execution.digest else { return };

@@ -8,10 +8,10 @@ use weir_protocol::frame::HEADER_LEN;
 use weir_session::pin::Pins;
 use weir_sql::Kind;
 
-use crate::client::session::CommandKind;
 use crate::client::session::Phase;
 use crate::client::session::Session;
 use crate::client::sessions::Sessions;
+use crate::plan::execution_plan::CommandKind;
 use crate::pool::pools::Pool;
 use crate::server::connection::ServerConnection;
 use crate::server::connection::Stage;
@@ -113,11 +113,11 @@ impl Worker {
 
 /// What SHOW PROCESSLIST calls it.
 fn command_word(session: &Session) -> &'static str {
-    match (&session.phase, session.execution.kind) {
+    match (&session.phase, session.execution.plan.kind()) {
         (Phase::Login(_), _) => "Connect",
         (Phase::Idle, _) => "Sleep",
         (Phase::Closing, _) => "Quit",
-        (_, CommandKind::Query) if session.execution.statement.kind == Kind::Use => "Init DB",
+        (_, CommandKind::Query) if session.execution.plan.statement().kind == Kind::Use => "Init DB",
         (_, CommandKind::Query | CommandKind::Track) => "Query",
         (_, CommandKind::InitDb | CommandKind::LoginSchema) => "Init DB",
         (_, CommandKind::Prepare) => "Prepare",
@@ -233,7 +233,7 @@ impl Session {
 
     /// The beginning of the statement that a session runs.
     fn running_text(&self) -> Vec<u8> {
-        let text = match (&self.execution.text.prepared, self.execution.kind) {
+        let text = match (&self.execution.text.prepared, self.execution.plan.kind()) {
             (Some(prepared), CommandKind::Execute) => prepared.text(),
             (_, CommandKind::Query | CommandKind::Prepare | CommandKind::Track) => {
                 let end = self.input.command_bytes.min(self.input.inbox.len());
