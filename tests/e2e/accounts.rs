@@ -77,8 +77,7 @@ impl Stage {
         }
         config.variable("threads", 1);
         config.variable("free_connections_pct", 100);
-        config.variable("monitor_username", Account::MONITOR.user);
-        config.variable("monitor_password", Account::MONITOR.password);
+        config.monitor(Account::MONITOR);
         let weir = env.weir_with(&config)?;
         eventually("a statement runs", Duration::from_secs(20), || {
             Ok(Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0")).is_ok())
@@ -419,8 +418,7 @@ fn settings_aside(env: &Env) -> CaseResult {
     config.user_column(Account::APP.user, "transaction_persistent", 0);
     config.variable("threads", 1);
     config.variable("free_connections_pct", 100);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     let rule = format!("match_pattern = 'elsewhere', destination_hostgroup = {ELSEWHERE}, apply = 1");
     add_rules(&mut config, &[&rule]);
     let weir = env.weir_with(&config)?;

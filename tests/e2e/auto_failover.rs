@@ -54,8 +54,7 @@ fn weir(env: &Env, servers: &[std::net::SocketAddrV4]) -> Result<Weir, Box<dyn E
             ("replication_password", REPLICATION.password.into()),
         ],
     );
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
     config.variable("monitor_connect_timeout", 300);
     config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);

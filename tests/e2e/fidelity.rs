@@ -59,7 +59,7 @@ fn played(env: &Env, family: Family, io: IoDriver) -> CaseResult {
             reset_after_hidden_code: false,
             progress: |_| {},
             list: None,
-            cancel: Default::default(),
+            stop: Default::default(),
         },
     )?;
     ensure!(has_played(&report), "next to nothing was played:\n{}", report.summary());

@@ -53,8 +53,7 @@ fn config(env: &Env, name: &str, port: u16) -> Result<WeirConfig, Box<dyn Error>
     config.server(env.cluster()?.node(3).addr(), OTHERS, &[]);
     config.user(Account::APP, HOSTGROUP, &[]);
     config.user(Account::APP2, OTHERS, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     // Every second.
     config.variable("monitor_local_dns_cache_refresh_interval", 0);
     config.variable("monitor_local_dns_cache_ttl", 0);

@@ -48,8 +48,7 @@ pub(crate) fn weir_with_connections(env: &Env, connections: i64, threads: i64) -
     config.server(env.cluster()?.node(1).addr(), 1, &[("max_connections", connections.into())]);
     config.user(Account::APP, 1, &[]).user(Account::APP2, 1, &[]);
     config.variable("threads", threads);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     env.weir_with(&config)
 }
 

@@ -75,8 +75,7 @@ pub(crate) fn weir_with(
     }
     let table = if group { "mysql_group_replication_hostgroups" } else { "mysql_replication_hostgroups" };
     config.push(table, &row).user(Account::APP, hostgroup::WRITER, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     config.variable("monitor_writer_is_also_reader", false);
     config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
     change(&mut config);

@@ -34,8 +34,7 @@ fn config(env: &Env, mysql: &Mysql, use_ssl: i64) -> Result<WeirConfig, String> 
     let mut config = WeirConfig::new(env.free_address()?);
     config.server(mysql.source().addr(), hostgroup::WRITER, &[("use_ssl", use_ssl.into())]);
     config.user(Account::APP, hostgroup::WRITER, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     Ok(config)
 }
 
@@ -303,8 +302,7 @@ fn identity_verified(env: &Env, resolver: &OwnResolver, port: u16, ca: &str) -> 
         ];
         config.push("mysql_servers", &server);
         config.user(Account::APP, hostgroup::WRITER, &[]);
-        config.variable("monitor_username", Account::MONITOR.user);
-        config.variable("monitor_password", Account::MONITOR.password);
+        config.monitor(Account::MONITOR);
         config.variable("ssl_p2s_ca", ca).variable("ssl_p2s_verify_identity", true);
         config.variable("connect_timeout_server_max", 1500);
         let weir = Weir::start_with_resolver(resolver, &weir_binary()?, &config, env.dir()?, host)?;

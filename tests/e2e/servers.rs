@@ -41,8 +41,7 @@ fn config(env: &Env, nodes: &[usize]) -> Result<WeirConfig, String> {
         config.server(env.cluster()?.node(*node).addr(), HOSTGROUP, &[]);
     }
     config.user(Account::APP, HOSTGROUP, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     config.variable("threads", 1);
     Ok(config)
 }

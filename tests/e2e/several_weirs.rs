@@ -71,7 +71,7 @@ impl Weirs {
         let mut config = WeirConfig::for_servers(&servers, env.free_address()?);
         config.user(account, 100, &[]);
         config.variable("threads", 2).variable("connect_timeout_server_max", 3000);
-        config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+        config.monitor(account);
         config.push(
             "weir_topology",
             &[("writer_hostgroup", 100.into()), ("unconfirmed_failover_ms", UNCONFIRMED_MS.into())],
@@ -452,7 +452,7 @@ fn two_clusters(env: &Env) -> CaseResult {
     let account = env.account()?;
     let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
     config.user(account, 100, &[]).variable("threads", 2);
-    config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+    config.monitor(account);
     for _ in 0..2 {
         config.server(env.free_address()?, 200, &[]);
     }

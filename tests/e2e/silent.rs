@@ -43,7 +43,7 @@ fn weir(env: &Env, silences: usize, account: Option<Account>) -> Result<(Weir, F
     if let Some(account) = account {
         // One that may keep the epoch row: then the old writer is left for good.
         config.user(account, hostgroup::WRITER, &[]);
-        config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+        config.monitor(account);
     }
     let weir = env.weir_with(&config)?;
     wait_writer(&weir)?;

@@ -138,7 +138,7 @@ fn failed_start(env: &Env) -> CaseResult {
 fn clean_stop(env: &Env) -> CaseResult {
     let account = env.account()?;
     let weir = env.weir(|config| {
-        config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+        config.monitor(account);
     })?;
     let instance = fs::read_to_string(weir.datadir().join("instance"))?;
     let count = format!(

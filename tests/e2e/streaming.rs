@@ -4,10 +4,10 @@ mod large;
 mod multi;
 
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::Usage;
 use weir_protocol::frame;
 use weir_protocol::ok::{ErrPacket, OK_AS_EOF_HEADER};
 use weir_protocol::wire::Reader;
@@ -33,20 +33,11 @@ const GROWTH_MAX_KIB: u64 = 12 << 10;
 
 /// The most memory that a process had while `run` ran, above what it had before, KiB.
 pub(crate) fn growth_kib(process: &Process, run: impl FnOnce() -> CaseResult) -> Result<u64, Box<dyn Error>> {
-    let before = process.rss_kib()?;
-    let (stop, most) = (AtomicBool::new(false), AtomicU64::new(before));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                most.fetch_max(process.rss_kib().unwrap_or(0), Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let result = run();
-        stop.store(true, Ordering::Relaxed);
-        result
-    })?;
-    Ok(most.load(Ordering::Relaxed) - before)
+    let usage = Usage::of(process.pid());
+    let before = usage.rss_kib()?;
+    let (most, result) = usage.with_peak(run);
+    result?;
+    Ok(most.saturating_sub(before))
 }
 
 /// Rows of one megabyte, each with its number at its start.

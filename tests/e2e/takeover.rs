@@ -288,7 +288,7 @@ fn writer_stays(env: &Env) -> CaseResult {
     for account in [Some(own), None] {
         let mut config = WeirConfig::for_cluster(env.cluster()?, env.free_address()?);
         if let Some(account) = account {
-            config.variable("monitor_username", account.user).variable("monitor_password", account.password);
+            config.monitor(account);
         }
         let first = env.weir_with(&config)?;
         wait_writer(&first)?;

@@ -155,8 +155,7 @@ impl Env {
 
     /// An address of 127.0.0.1 that nobody uses.
     pub fn free_address(&self) -> Result<SocketAddrV4, String> {
-        let port = preflight::free_port(Ipv4Addr::LOCALHOST).map_err(|error| error.to_string())?;
-        Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+        preflight::free_address(Ipv4Addr::LOCALHOST).map_err(|error| error.to_string())
     }
 
     /// Makes a schema for one case, and returns its name when all nodes have it.

@@ -1,12 +1,12 @@
 use std::path::PathBuf;
 
-use clap::Parser;
-use clap::value_parser;
+use clap::{Parser, value_parser};
 use serde::Serialize;
+use weir_lab::Error;
+use weir_lab::servers::ServerArgs;
 use weir_testkit::preflight;
 
 use crate::bench::progress;
-use crate::error::BenchError;
 use crate::peer::{Kind, Wanted};
 use crate::relay;
 use crate::row::{Layout, Row};
@@ -50,14 +50,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(crate) markdown: Option<PathBuf>,
-    /// The weir binary [default: WEIR_BIN, or the one beside weir-bench]
-    #[arg(long, value_name = "FILE")]
+    #[command(flatten)]
     #[serde(skip)]
-    weir: Option<PathBuf>,
-    /// Keep the directory with the servers' data, configurations and logs
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) keep: bool,
+    pub(crate) servers: ServerArgs,
 }
 
 /// How much of everything.
@@ -176,7 +171,7 @@ impl Args {
     }
 
     /// The peers, each with what it needs: what is missing is said before anything is started.
-    pub(crate) fn wanted(&self) -> Result<Vec<Wanted>, BenchError> {
+    pub(crate) fn wanted(&self) -> Result<Vec<Wanted>, Error> {
         let proxysql = || preflight::program("proxysql", "proxysql");
         let kinds = match (&self.peers[..], self.smoke) {
             ([], true) => vec![Kind::HaProxy, Kind::Relay, Kind::Weir],
@@ -193,18 +188,11 @@ impl Args {
                 Kind::HaProxy => Wanted::HaProxy,
                 Kind::Relay => Wanted::Relay,
                 Kind::ProxySql => Wanted::ProxySql(proxysql()?),
-                Kind::Weir => Wanted::Weir(self.weir_binary()?),
-                Kind::WeirEpoll => Wanted::WeirEpoll(self.weir_binary()?),
+                Kind::Weir => Wanted::Weir(self.servers.weir_binary()?),
+                Kind::WeirEpoll => Wanted::WeirEpoll(self.servers.weir_binary()?),
             })
         };
         kinds.into_iter().filter(|&kind| can_be_had(kind)).map(wanted).collect()
-    }
-
-    fn weir_binary(&self) -> Result<PathBuf, BenchError> {
-        match &self.weir {
-            Some(binary) => Ok(binary.clone()),
-            None => Ok(weir_testkit::weir_binary()?),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A certificate authority for one run, and what it has signed: for the servers, for the proxies, and for sysbench.
+//! Makes a certificate authority for one run, and what it signs: for the servers, for the proxies, and for sysbench.
 
 use std::fs;
 use std::io;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use weir_client::Tls;
+use weir_lab::Error;
 use weir_testkit::RunDir;
-
-use crate::error::BenchError;
 
 /// Files and settings for TLS. The files' names are those that sysbench looks for in its current directory.
 #[derive(Debug)]
@@ -23,12 +23,13 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// Makes them for the loopback addresses that are used.
-    pub(crate) fn make(addresses: &[Ipv4Addr]) -> Result<Certificates, BenchError> {
+    pub(crate) fn make(addresses: &[Ipv4Addr]) -> Result<Certificates, Error> {
         let dir = RunDir::create("bench-tls", false)?;
-        let (issuer, server, client) = sign(addresses).map_err(BenchError::Certificate)?;
+        let (issuer, server, client) = sign(addresses)
+            .map_err(|error| Error::Impossible(format!("certificates can't be made: {error}")))?;
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
-            write_readable(&path, text).map_err(BenchError::io(format!("write {}", path.display())))
+            write_readable(&path, text).map_err(Error::io(format!("write {}", path.display())))
         };
         write("cacert.pem", &issuer.pem())?;
         write("server-cert.pem", &server.0)?;
@@ -37,7 +38,7 @@ impl Certificates {
         write("client-key.pem", &client.1)?;
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from(issuer.der().to_vec());
-        roots.add(authority).map_err(BenchError::Tls)?;
+        roots.add(authority).map_err(|error| Error::Impossible(format!("TLS can't be set up: {error}")))?;
         let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         Ok(Certificates { dir, client: Arc::new(client) })
     }
@@ -62,9 +63,9 @@ impl Certificates {
         self.dir.path().join("server-key.pem")
     }
 
-    /// For clients of our own: trusts this authority only.
-    pub(crate) fn client(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.client)
+    /// For clients of our own at this address: trusts this authority only.
+    pub(crate) fn client(&self, server: Ipv4Addr) -> Tls {
+        Tls::new(Arc::clone(&self.client), ServerName::from(IpAddr::from(server)))
     }
 
     /// Lines for the servers' configuration: TLS for clients only. The script of Galera's state transfer would take

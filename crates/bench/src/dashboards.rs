@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::client::Login;
-use crate::error::{BenchError, ClientError};
+use weir_lab::{ClientError, Error};
+
+use crate::bench::admin_login;
 
 /// What each admin connection reads, one table after the other.
 const TABLES: [&str; 4] = [
@@ -37,10 +38,7 @@ impl Dashboards {
     ///
     /// # Errors
     /// Also if one of them could not look.
-    pub(crate) fn during<T>(
-        self,
-        work: impl FnOnce() -> Result<T, BenchError>,
-    ) -> Result<(T, u64), BenchError> {
+    pub(crate) fn during<T>(self, work: impl FnOnce() -> Result<T, Error>) -> Result<(T, u64), Error> {
         let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             let mut lookers = Vec::new();
@@ -53,7 +51,7 @@ impl Dashboards {
             is_over.store(true, Ordering::Relaxed);
             let failed = lookers.into_iter().find_map(|looker| looker.join().ok().and_then(Result::err));
             match failed {
-                Some(cause) => Err(BenchError::client("looking at statistics".to_owned())(cause)),
+                Some(cause) => Err(Error::client("looking at statistics")(cause)),
                 None => Ok((result?, looks.load(Ordering::Relaxed))),
             }
         })
@@ -68,7 +66,7 @@ fn read_tables(
 ) -> Result<(), ClientError> {
     // Not all in the same moment, which no dashboards do.
     pause(PAUSE * (number % 20) / 20, is_over);
-    let mut client = Login::admin(admin).connect()?;
+    let mut client = admin_login(admin).connect()?;
     while !is_over.load(Ordering::Relaxed) {
         for table in TABLES {
             client.query(table)?;

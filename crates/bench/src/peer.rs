@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use weir_lab::{Error, Usage, servers};
 use weir_testkit::{
     Account, Galera, HaProxy, HaProxyOptions, Process, ProxySql, ProxySqlOptions, TestkitError, Weir,
     WeirConfig, hostgroup, preflight,
 };
 
 use crate::certificates::Certificates;
-use crate::error::BenchError;
 use crate::relay;
 use crate::row::Layout;
 use crate::rules::{self, Column};
@@ -43,16 +43,23 @@ pub(crate) enum Kind {
     WeirEpoll,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Kind {
+    /// As on the command line and in the report.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             Kind::Direct => "direct",
             Kind::HaProxy => "haproxy",
             Kind::Relay => "relay",
             Kind::ProxySql => "proxysql",
             Kind::Weir => "weir",
             Kind::WeirEpoll => "weir-epoll",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -109,7 +116,7 @@ enum Proxy {
 
 impl Peer {
     /// The proxy's process; `None` without a proxy.
-    pub(crate) fn process(&self) -> Option<&Process> {
+    fn process(&self) -> Option<&Process> {
         match &self.proxy {
             Proxy::None => None,
             Proxy::HaProxy(haproxy) => Some(haproxy.process()),
@@ -120,8 +127,13 @@ impl Peer {
     }
 
     /// CPU time that the proxy has used so far, all its threads, user and system; `None` without a proxy.
-    pub(crate) fn cpu_time(&self) -> Result<Option<Duration>, TestkitError> {
-        self.process().map(Process::cpu_time).transpose()
+    pub(crate) fn cpu_time(&self) -> Result<Option<Duration>, Error> {
+        self.usage().map(Usage::cpu_time).transpose()
+    }
+
+    /// What the proxy takes; `None` without a proxy.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.process().map(servers::usage)
     }
 
     /// Address and configuration, for the reader who wants to know what was compared.
@@ -151,11 +163,11 @@ pub(crate) struct Start<'a> {
 
 impl Start<'_> {
     /// Starts the wanted proxies.
-    pub(crate) fn all(&self, wanted: &[Wanted]) -> Result<Vec<Peer>, BenchError> {
+    pub(crate) fn all(&self, wanted: &[Wanted]) -> Result<Vec<Peer>, Error> {
         wanted.iter().map(|wanted| self.one(wanted)).collect()
     }
 
-    fn one(&self, wanted: &Wanted) -> Result<Peer, BenchError> {
+    fn one(&self, wanted: &Wanted) -> Result<Peer, Error> {
         match wanted {
             Wanted::Direct => Ok(self.direct()),
             Wanted::HaProxy => self.haproxy(),
@@ -186,7 +198,7 @@ impl Start<'_> {
         Peer { kind: Kind::Direct, addr, proxy: Proxy::None, config_text: String::new() }
     }
 
-    fn haproxy(&self) -> Result<Peer, BenchError> {
+    fn haproxy(&self) -> Result<Peer, Error> {
         let (servers, balance) = match self.layout {
             Layout::Replicas => (self.readers(), "roundrobin"),
             Layout::Primary => (self.all_nodes(), "first"),
@@ -206,7 +218,7 @@ impl Start<'_> {
         Ok(Peer { kind: Kind::HaProxy, addr: haproxy.addr(), config_text, proxy: Proxy::HaProxy(haproxy) })
     }
 
-    fn relay(&self) -> Result<Peer, BenchError> {
+    fn relay(&self) -> Result<Peer, Error> {
         let to = match self.layout {
             Layout::Replicas => self.readers(),
             _ => vec![self.node(1)],
@@ -217,7 +229,7 @@ impl Start<'_> {
         Ok(Peer { kind: Kind::Relay, addr: options.listen, config_text, proxy: Proxy::Relay(process) })
     }
 
-    fn proxysql(&self, program: &Path) -> Result<Peer, BenchError> {
+    fn proxysql(&self, program: &Path) -> Result<Peer, Error> {
         let group = hostgroup::WRITER;
         let servers = match self.layout {
             Layout::Replicas => self.readers().into_iter().map(|server| (group, server, None)).collect(),
@@ -252,8 +264,8 @@ impl Start<'_> {
 
     /// ProxySQL makes its own, which sysbench would not trust, unless it finds some
     /// (<https://proxysql.com/documentation/ssl-support/>).
-    fn proxysql_certificates(&self, datadir: &Path) -> Result<(), BenchError> {
-        let doing = || BenchError::io(format!("write to {}", datadir.display()));
+    fn proxysql_certificates(&self, datadir: &Path) -> Result<(), Error> {
+        let doing = || Error::io(format!("write to {}", datadir.display()));
         fs::create_dir_all(datadir).map_err(doing())?;
         let files = [
             ("proxysql-ca.pem", self.certificates.authority()),
@@ -266,7 +278,7 @@ impl Start<'_> {
         Ok(())
     }
 
-    fn weir(&self, binary: &Path, kind: Kind) -> Result<Peer, BenchError> {
+    fn weir(&self, binary: &Path, kind: Kind) -> Result<Peer, Error> {
         let listen = free_address()?;
         let (mut config, addr) = self.weir_config(listen)?;
         if kind == Kind::WeirEpoll {
@@ -285,7 +297,7 @@ impl Start<'_> {
         binary: &Path,
         name: &str,
         change: impl FnOnce(&mut WeirConfig),
-    ) -> Result<(Peer, Duration), BenchError> {
+    ) -> Result<(Peer, Duration), Error> {
         let listen = free_address()?;
         let mut config = one_node_config(self.node(1), listen, None);
         self.set_up(&mut config);
@@ -333,8 +345,7 @@ fn one_node_config(server: SocketAddrV4, listen: SocketAddrV4, connections_max: 
         connections_max.map(|max| ("max_connections", i64::from(max).into())).into_iter().collect();
     config.server(server, hostgroup::WRITER, &more);
     config.user(Account::APP, hostgroup::WRITER, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     config
 }
 
@@ -360,8 +371,7 @@ fn proxysql_column(column: &Column) -> (&'static str, weir_testkit::ProxySqlValu
 
 /// An address of this machine where nobody listens.
 pub(crate) fn free_address() -> Result<SocketAddrV4, TestkitError> {
-    let ip = Ipv4Addr::LOCALHOST;
-    Ok(SocketAddrV4::new(ip, preflight::free_port(ip)?))
+    preflight::free_address(Ipv4Addr::LOCALHOST)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::metric::{Goal, Metric};
+use weir_lab::measure::{Goal, Metric};
 
 /// One row, or group of rows, of the report. Each can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_more_clients_the_more_is_hoped_for() {
-        let bound = |threads| Row::PointSelect.goals(threads)[0].text();
+        let bound = |threads| Row::PointSelect.goals(threads)[0].text("HAProxy");
         assert!(bound(16).contains("<= 1.00"));
         assert!(bound(64).contains("<= 0.85"));
         assert!(bound(256).contains("<= 0.80"));

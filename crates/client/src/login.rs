@@ -169,7 +169,6 @@ fn capabilities(options: &Options, server: Capabilities) -> Capabilities {
     let impossible = Capabilities::SSL
         | Capabilities::COMPRESS
         | Capabilities::ZSTD_COMPRESSION_ALGORITHM
-        | Capabilities::LOCAL_FILES
         | Capabilities::MARIADB_PROGRESS
         | Capabilities::MARIADB_CACHE_METADATA
         | Capabilities::OPTIONAL_RESULTSET_METADATA

@@ -40,7 +40,8 @@ pub struct Options {
     pub read_timeout: Option<Duration>,
     /// How the connection is encrypted; none (default): not at all. A server without TLS is an error.
     pub tls: Option<Tls>,
-    /// Capabilities to use beside the client's own, where the server has them.
+    /// Capabilities to use beside the client's own, where the server has them. LOCAL_FILES is for a [`crate::RawStream`]:
+    /// a [`crate::Connection`] that is asked for a file is broken.
     pub capabilities: Capabilities,
     /// Capabilities not to use although the client would.
     pub without: Capabilities,

@@ -48,7 +48,7 @@ impl Deadline {
 }
 
 #[derive(Debug)]
-enum Socket {
+pub(crate) enum Socket {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -61,14 +61,14 @@ impl Socket {
         }
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(stream) => stream.read(buffer),
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes),
             // Once it has taken bytes, they are on their way: what the socket does not take now goes with what
@@ -141,6 +141,15 @@ impl PacketStream {
             .map_err(|error| Error::Io { action: "starting TLS", cause: io::Error::other(error) })?;
         let socket = Socket::Tls(Box::new(StreamOwned::new(connection, socket)));
         Ok(Self { socket, buffer: Vec::new(), start: 0, seq: self.seq, timeout: self.timeout })
+    }
+
+    /// The socket between two exchanges, with this limit for each read and each write.
+    pub(crate) fn into_socket(mut self, timeout: Option<Duration>) -> Result<Socket, Error> {
+        if self.buffer.len() > self.start {
+            return Err(Error::Protocol("bytes that nobody asked for".to_owned()));
+        }
+        self.set_timeouts(timeout).map_err(|cause| Error::Io { action: "setting a time-out", cause })?;
+        Ok(self.socket)
     }
 
     pub(crate) fn peer_addr(&self) -> Result<SocketAddr, Error> {

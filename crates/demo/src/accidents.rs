@@ -1,13 +1,12 @@
-//! The script: a reader is stopped and comes back, then the writer.
+//! Plays the script: a reader is stopped and comes back, then the writer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::{Error, Stop};
 use weir_testkit::{Galera, TestkitError};
 
-use crate::DemoError;
 use crate::servers::ServerWatch;
 use crate::stats::{Pauses, Stats};
 
@@ -37,26 +36,26 @@ impl Accidents {
         self.lock().clone()
     }
 
-    /// Plays the whole script; returns early when `cancel` is raised.
+    /// Plays the whole script; returns early when `stop` is raised.
     pub(crate) fn play(
         &self,
         cluster: &Galera,
         watch: &ServerWatch,
         stats: &Stats,
-        cancel: &AtomicBool,
-    ) -> Result<(), DemoError> {
-        if !wait(QUIET, cancel) {
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        if stop.sleep(QUIET).is_err() {
             return Ok(());
         }
         for role in ["reader", "writer"] {
             let index = if role == "reader" { watch.reader() } else { watch.writer() };
             let node = cluster.node(index);
-            self.observe(stats, cancel, format!("{} ({role}) stopped with SIGTERM", node.name()), || {
+            self.observe(stats, stop, format!("{} ({role}) stopped with SIGTERM", node.name()), || {
                 node.stop()
             })?;
             let back = format!("{} started again, joins the cluster", node.name());
-            self.observe(stats, cancel, back, || cluster.start_node(index))?;
-            if cancel.load(Ordering::Relaxed) {
+            self.observe(stats, stop, back, || cluster.start_node(index))?;
+            if stop.is_raised() {
                 return Ok(());
             }
         }
@@ -67,10 +66,10 @@ impl Accidents {
     fn observe(
         &self,
         stats: &Stats,
-        cancel: &AtomicBool,
+        stop: &Stop,
         what: String,
         happen: impl FnOnce() -> Result<(), TestkitError> + Send,
-    ) -> Result<(), DemoError> {
+    ) -> Result<(), Error> {
         let errors_before = stats.totals().errors;
         stats.take_pauses();
         self.lock().push(Accident { at: stats.elapsed(), what, pauses: Pauses::default(), errors: 0 });
@@ -91,7 +90,7 @@ impl Accidents {
             happening.join().unwrap_or_else(|_| Err(TestkitError::Options("an accident panicked".to_owned())))
         })?;
         let end = Instant::now() + QUIET;
-        while Instant::now() < end && wait(Duration::from_millis(100), cancel) {
+        while Instant::now() < end && stop.sleep(Duration::from_millis(100)).is_ok() {
             update();
         }
         Ok(())
@@ -100,16 +99,4 @@ impl Accidents {
     fn lock(&self) -> MutexGuard<'_, Vec<Accident>> {
         self.happened.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Sleeps; returns false as soon as `cancel` is raised.
-fn wait(time: Duration, cancel: &AtomicBool) -> bool {
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        if cancel.load(Ordering::Relaxed) {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(20).min(time));
-    }
-    true
 }

@@ -1,4 +1,4 @@
-//! Connections that write numbered rows and read them.
+//! Runs connections that write numbered rows and read them.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_client::{Connection, Error, Options, QueryResult};
+use weir_client::{Connection, Error, QueryResult};
+use weir_lab::probe::meaning;
+use weir_lab::record::{Kind as Fate, RowId};
+use weir_lab::rows::Ledger;
 use weir_testkit::Account;
 
-use crate::ledger::{Ledger, TABLE};
+use crate::ledger::TABLE;
 use crate::stats::{Kind, Stats};
 
 /// Every so many rows, two are written in a transaction.
@@ -67,9 +70,9 @@ impl<'a> Load<'a> {
 
     fn write(self, worker: u32, written: &[AtomicU64]) -> Ledger {
         let mut session = Session::new(self);
-        let mut ledger = Ledger::new(worker);
+        let mut ledger = Rows { worker, next: 1, ledger: Ledger::default() };
         while !self.is_finished() {
-            let acknowledged = if ledger.next_number().is_multiple_of(TRANSACTION_EVERY) {
+            let acknowledged = if ledger.next.is_multiple_of(TRANSACTION_EVERY) {
                 session.write_transaction(&mut ledger)
             } else {
                 session.write_row(&mut ledger)
@@ -83,11 +86,43 @@ impl<'a> Load<'a> {
                 let _ = session.run(Kind::Read, &select(worker, spread(number + i, number)));
             }
         }
-        ledger
+        ledger.ledger
     }
 
     fn is_finished(self) -> bool {
         self.finished.load(Ordering::Relaxed)
+    }
+}
+
+/// The rows of one writing connection.
+struct Rows {
+    worker: u32,
+    next: u64,
+    ledger: Ledger,
+}
+
+impl Rows {
+    fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn acknowledged(&mut self, number: u64) {
+        let id = self.id(number);
+        self.ledger.acknowledged.insert(id);
+    }
+
+    fn failed(&mut self, number: u64, in_doubt: bool) {
+        if in_doubt {
+            let id = self.id(number);
+            self.ledger.unknown.insert(id);
+        } else {
+            self.ledger.refused += 1;
+        }
+    }
+
+    fn id(&self, number: u64) -> RowId {
+        RowId { stream: u8::try_from(self.worker).unwrap_or(u8::MAX), number }
     }
 }
 
@@ -103,11 +138,11 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the next row by itself; returns its number if that was acknowledged.
-    fn write_row(&mut self, ledger: &mut Ledger) -> Option<u64> {
+    fn write_row(&mut self, ledger: &mut Rows) -> Option<u64> {
         // Without a connection nothing can have been written.
         self.connected()?;
         let number = ledger.take_number();
-        match self.run(Kind::Write, &insert(ledger.worker(), number)) {
+        match self.run(Kind::Write, &insert(ledger.worker, number)) {
             Ok(_) => {
                 ledger.acknowledged(number);
                 Some(number)
@@ -120,11 +155,11 @@ impl<'a> Session<'a> {
     }
 
     /// Writes the next two rows in a transaction; returns the second one's number if the commit was acknowledged.
-    fn write_transaction(&mut self, ledger: &mut Ledger) -> Option<u64> {
+    fn write_transaction(&mut self, ledger: &mut Rows) -> Option<u64> {
         self.connected()?;
         let rows = [ledger.take_number(), ledger.take_number()];
         let prepared = self.run(Kind::Write, "BEGIN").and_then(|_| {
-            rows.iter().try_for_each(|row| self.run(Kind::Write, &insert(ledger.worker(), *row)).map(drop))
+            rows.iter().try_for_each(|row| self.run(Kind::Write, &insert(ledger.worker, *row)).map(drop))
         });
         let (result, in_doubt) = match prepared {
             // Whatever happened before a COMMIT was sent, nothing is committed.
@@ -175,14 +210,8 @@ impl<'a> Session<'a> {
     fn connected(&mut self) -> Option<&mut Connection> {
         if self.connection.is_none() {
             let Load { server, stats, .. } = self.load;
-            let options = Options::new(
-                &server.ip().to_string(),
-                server.port(),
-                Account::APP.user,
-                Account::APP.password,
-            )
-            .schema("test")
-            .timeouts(ANSWER_TIMEOUT, ANSWER_TIMEOUT);
+            let account = weir_lab::Account::from(Account::APP);
+            let options = account.at(server).schema("test").timeouts(ANSWER_TIMEOUT, ANSWER_TIMEOUT);
             match Connection::connect(&options) {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
@@ -198,11 +227,8 @@ impl<'a> Session<'a> {
 /// Whether a write that failed so may nevertheless have been executed: the answer was lost, or the service says that
 /// it does not know (SQLSTATE 08007, "transaction resolution unknown").
 fn may_have_happened(error: &Error) -> bool {
-    match error {
-        Error::Server { sqlstate, .. } => sqlstate == "08007",
-        Error::Closed => false,
-        _ => true,
-    }
+    // Without a connection nothing was sent.
+    !matches!(error, Error::Closed) && meaning(error, Fate::Unknown) == Fate::Unknown
 }
 
 fn insert(worker: u32, number: u64) -> String {

@@ -12,17 +12,16 @@ mod view;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use weir_testkit::{Galera, GaleraOptions, TestkitError, Weir, WeirConfig, preflight, weir_binary};
+use weir_lab::rows::Ledger;
+use weir_lab::{Error, Stop, exit_status};
+use weir_testkit::{Galera, GaleraOptions, Weir, WeirConfig, preflight, weir_binary};
 
 use accidents::Accidents;
-use ledger::Ledger;
 use load::Load;
 use servers::ServerWatch;
 use stats::Stats;
@@ -47,50 +46,18 @@ struct Arguments {
     readers: u32,
 }
 
-/// Why the demo ended early, or with a bad result.
-#[derive(Debug, thiserror::Error)]
-enum DemoError {
-    /// A server could not be started, stopped or asked.
-    #[error(transparent)]
-    Testkit(#[from] TestkitError),
-    /// A statement of the demo itself failed.
-    #[error("{doing}: {source}")]
-    Client {
-        /// What it was for.
-        doing: &'static str,
-        /// The client's error.
-        source: weir_client::Error,
-    },
-    /// What must hold does not.
-    #[error("{0}")]
-    Failed(String),
-    /// Signals can't be handled.
-    #[error("can't handle signals: {0}")]
-    Signals(std::io::Error),
-}
-
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(DemoError::Testkit(TestkitError::Cancelled)) => {
-            eprintln!("interrupted; everything is stopped and removed");
-            ExitCode::from(130)
-        }
-        Err(error) => {
-            eprintln!("demo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_status("demo", run(&Arguments::parse()).map(|()| true))
 }
 
-fn run(arguments: &Arguments) -> Result<(), DemoError> {
-    let cancel = handle_signals()?;
+fn run(arguments: &Arguments) -> Result<(), Error> {
+    let stop = Stop::on_signals()?;
     let started = Instant::now();
     let binary = weir_binary()?;
     preflight::port_is_free(LISTEN)?;
     let cluster = Galera::start(GaleraOptions {
         progress: |line| println!("{line}"),
-        cancel: Arc::clone(&cancel),
+        cancel: stop.flag(),
         ..GaleraOptions::demo()
     })?;
     println!("starting Weir on {LISTEN}");
@@ -103,15 +70,13 @@ fn run(arguments: &Arguments) -> Result<(), DemoError> {
     );
     println!();
 
-    let ledgers = show(arguments, &cluster, &cancel)?;
-    if cancel.load(Ordering::Relaxed) {
-        return Err(TestkitError::Cancelled.into());
-    }
-    println!("{}", ledger::verify(&cluster, &ledgers)?);
+    let ledger = show(arguments, &cluster, &stop)?;
+    stop.check()?;
+    println!("{}", ledger::verify(&cluster, &ledger)?);
     show_commands(arguments.keep)?;
     if arguments.keep {
         println!("cluster and Weir keep running until Ctrl-C");
-        while !cancel.load(Ordering::Relaxed) {
+        while !stop.is_raised() {
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -120,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<(), DemoError> {
 }
 
 /// Runs the load, the accidents and the view side by side; returns what was written.
-fn show(arguments: &Arguments, cluster: &Galera, cancel: &AtomicBool) -> Result<Vec<Ledger>, DemoError> {
+fn show(arguments: &Arguments, cluster: &Galera, stop: &Stop) -> Result<Ledger, Error> {
     ledger::create_table(LISTEN)?;
     let stats = Stats::new();
     let watch = ServerWatch::new(cluster);
@@ -130,7 +95,7 @@ fn show(arguments: &Arguments, cluster: &Galera, cancel: &AtomicBool) -> Result<
         let load = Load { server: LISTEN, stats: &stats, finished: &finished };
         let workers = load.spawn(scope, arguments.writers, arguments.readers);
         scope.spawn(|| watch.run(cluster, &finished));
-        let script = scope.spawn(|| accidents.play(cluster, &watch, &stats, cancel));
+        let script = scope.spawn(|| accidents.play(cluster, &watch, &stats, stop));
         let view = View {
             listen: LISTEN,
             connections: arguments.writers + arguments.readers,
@@ -144,37 +109,23 @@ fn show(arguments: &Arguments, cluster: &Galera, cancel: &AtomicBool) -> Result<
             screen.draw(&view);
         }
         finished.store(true, Ordering::Relaxed);
-        let ledgers = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();
-        let played =
-            script.join().unwrap_or_else(|_| Err(DemoError::Failed("the script panicked".to_owned())));
+        let ledgers = workers.into_iter().filter_map(|worker| worker.join().ok());
+        let ledger = ledgers.fold(Ledger::default(), Ledger::and);
+        let played = script.join().unwrap_or_else(|_| Err(Error::panicked("the script")));
         screen.finish(&view);
-        played.map(|()| ledgers)
+        played.map(|()| ledger)
     })
 }
 
-/// A second Ctrl-C ends the program at once; the next run then cleans up.
-fn handle_signals() -> Result<Arc<AtomicBool>, DemoError> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The order matters: the first signal must find the flag down.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&cancel))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
-            .map_err(DemoError::Signals)?;
-    }
-    Ok(cancel)
-}
-
 /// Prints commands that work as they stand: the first is run to make sure.
-fn show_commands(keep: bool) -> Result<(), DemoError> {
+fn show_commands(keep: bool) -> Result<(), Error> {
     let connect = format!("mariadb -h{} -P{} -uapp -papp --skip-ssl test", LISTEN.ip(), LISTEN.port());
     let checked = format!("{connect} -e 'SELECT COUNT(*) FROM {}'", ledger::TABLE);
-    let output = Command::new("sh")
-        .args(["-c", &checked])
-        .output()
-        .map_err(TestkitError::io("run the mariadb client".to_owned()))?;
+    let output =
+        Command::new("sh").args(["-c", &checked]).output().map_err(Error::io("run the mariadb client"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(DemoError::Failed(format!("`{checked}` failed: {said}")));
+        return Err(Error::Failed(format!("`{checked}` failed: {said}")));
     }
     println!();
     println!("{}", if keep { "Connect with:" } else { "To connect yourself, run `make demo KEEP=1`, then:" });

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_client::{Connection, Options};
+use weir_client::Connection;
 use weir_testkit::{Account, Galera, Node};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -149,8 +149,7 @@ impl<'a> Probe<'a> {
 
     fn ask(&mut self) -> Option<(String, Counters)> {
         if self.connection.is_none() {
-            let (address, Account { user, password }) = (self.node.addr(), Account::APP);
-            let options = Options::new(&address.ip().to_string(), address.port(), user, password);
+            let options = weir_lab::Account::from(Account::APP).at(self.node.addr());
             self.connection = Connection::connect(&options.timeouts(TIMEOUT, TIMEOUT)).ok();
         }
         let result = self.connection.as_mut()?.query(STATUS_SQL).ok()?;

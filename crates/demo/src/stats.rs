@@ -1,13 +1,11 @@
-//! Counters of the load, shared by its connections, the view and the script.
+//! Counts what the load does, shared by its connections, the view and the script.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use weir_lab::Latencies;
 
-/// Longer latencies are counted as this one, µs.
-const LATENCY_MAX_US: u64 = 60_000_000;
 /// Messages of errors that are kept to be shown.
 const MESSAGES_MAX: usize = 3;
 
@@ -52,21 +50,13 @@ pub(crate) struct Stats {
     stale: AtomicU64,
     reads: Flow,
     writes: Flow,
-    latencies: Mutex<Latencies>,
+    recent: Mutex<Latencies>,
+    earlier: Mutex<Latencies>,
     messages: Mutex<Vec<String>>,
-}
-
-struct Latencies {
-    recent: Histogram<u64>,
-    all: Histogram<u64>,
 }
 
 impl Stats {
     pub(crate) fn new() -> Stats {
-        let histogram = || {
-            // Fails for bounds out of order or more than 5 digits only.
-            Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).unwrap_or_else(|_| unreachable!("fixed bounds"))
-        };
         Stats {
             started: Instant::now(),
             statements: AtomicU64::new(0),
@@ -74,7 +64,8 @@ impl Stats {
             stale: AtomicU64::new(0),
             reads: Flow::default(),
             writes: Flow::default(),
-            latencies: Mutex::new(Latencies { recent: histogram(), all: histogram() }),
+            recent: Mutex::default(),
+            earlier: Mutex::default(),
             messages: Mutex::default(),
         }
     }
@@ -88,8 +79,7 @@ impl Stats {
     pub(crate) fn acknowledged(&self, kind: Kind, latency: Duration) {
         self.statements.fetch_add(1, Ordering::Relaxed);
         self.flow(kind).acknowledged(self.now_us());
-        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        lock(&self.latencies).recent.saturating_record(latency_us.clamp(1, LATENCY_MAX_US));
+        lock(&self.recent).record(latency);
     }
 
     /// A statement failed, or a connection could not be made.
@@ -127,18 +117,15 @@ impl Stats {
 
     /// The latencies since this was last asked.
     pub(crate) fn take_recent_latency(&self) -> Latency {
-        let mut latencies = lock(&self.latencies);
-        let latency = percentiles(&latencies.recent);
-        let Latencies { recent, all } = &mut *latencies;
-        // Fails only if `all` could not hold a value of `recent`: they have the same bounds.
-        let _ = all.add(&*recent);
-        recent.reset();
+        let mut recent = lock(&self.recent);
+        let latency = percentiles(&recent);
+        recent.move_to(&mut lock(&self.earlier));
         latency
     }
 
     /// The latencies of everything that [`Stats::take_recent_latency`] has returned.
     pub(crate) fn latency(&self) -> Latency {
-        percentiles(&lock(&self.latencies).all)
+        percentiles(&lock(&self.earlier))
     }
 
     fn flow(&self, kind: Kind) -> &Flow {
@@ -173,16 +160,9 @@ impl Flow {
     }
 }
 
-fn percentiles(histogram: &Histogram<u64>) -> Latency {
-    let ms = |value_us: u64| value_us as f64 / 1000.0;
-    if histogram.is_empty() {
-        return Latency::default();
-    }
-    Latency {
-        p50_ms: ms(histogram.value_at_quantile(0.5)),
-        p99_ms: ms(histogram.value_at_quantile(0.99)),
-        max_ms: ms(histogram.max()),
-    }
+fn percentiles(latencies: &Latencies) -> Latency {
+    let ms = |percent| latencies.percentile_ms(percent).unwrap_or_default();
+    Latency { p50_ms: ms(50.0), p99_ms: ms(99.0), max_ms: ms(100.0) }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,4 +1,4 @@
-//! The live view: redrawn in place on a terminal, a plain line per second elsewhere.
+//! Draws the live view: in place on a terminal, a plain line per second elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};

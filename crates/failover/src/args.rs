@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Parser, value_parser};
 use serde::Serialize;
+use weir_lab::servers::ServerArgs;
 
-use crate::error::FailoverError;
 use crate::load::Amount;
 use crate::peer::PeerKind;
 use crate::scenario::Scenario;
@@ -59,14 +59,9 @@ pub(crate) struct Args {
     /// Further wsrep_provider_options of the Galera nodes, separated by semicolons
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     pub(crate) provider_options: String,
-    /// The weir binary [default: WEIR_BIN, or the one beside weir-failover]
-    #[arg(long, value_name = "FILE")]
+    #[command(flatten)]
     #[serde(skip)]
-    weir: Option<PathBuf>,
-    /// Keep the directory with the servers' data, configurations and logs
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) keep: bool,
+    pub(crate) servers: ServerArgs,
 }
 
 /// How much of everything.
@@ -146,14 +141,6 @@ impl Args {
                 ..scale.load
             },
             ..scale
-        }
-    }
-
-    /// The binary to start.
-    pub(crate) fn weir_binary(&self) -> Result<PathBuf, FailoverError> {
-        match &self.weir {
-            Some(binary) => Ok(binary.clone()),
-            None => Ok(weir_testkit::weir_binary()?),
         }
     }
 }

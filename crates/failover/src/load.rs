@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use weir_lab::probe::{Target, meaning_of, of_commit};
+use weir_lab::record::{Failure, Kind};
+use weir_lab::{Error, Moment};
 use weir_testkit::{Sysbench, SysbenchRun};
-
-use crate::clock::Moment;
-use crate::error::FailoverError;
-use crate::probe::{Target, meaning_of, of_commit};
-use crate::record::{Failure, Kind};
 
 /// sysbench's transaction, and the errors told one by one.
 const SCRIPT: &str = include_str!("scripts/load.lua");
@@ -47,12 +45,12 @@ impl Amount {
     }
 
     /// Starts the load; `None` if there shall be none.
-    pub(crate) fn start(self, target: Target, dir: &Path, name: &str) -> Result<Option<Load>, FailoverError> {
+    pub(crate) fn start(self, target: Target, dir: &Path, name: &str) -> Result<Option<Load>, Error> {
         if self.threads == 0 {
             return Ok(None);
         }
         let script = dir.join("load.lua");
-        fs::write(&script, SCRIPT).map_err(FailoverError::io(format!("write {}", script.display())))?;
+        fs::write(&script, SCRIPT).map_err(Error::io(format!("write {}", script.display())))?;
         let sysbench = self.sysbench(&script.display().to_string(), target);
         Ok(Some(Load { run: sysbench.start(dir, name)? }))
     }
@@ -75,7 +73,7 @@ pub(crate) struct LoadSeen {
 
 impl Load {
     /// Ends it.
-    pub(crate) fn finish(self) -> Result<LoadSeen, FailoverError> {
+    pub(crate) fn finish(self) -> Result<LoadSeen, Error> {
         Ok(LoadSeen::parse(&self.run.stop()?))
     }
 }

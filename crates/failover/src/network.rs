@@ -14,9 +14,8 @@ use std::process::Command;
 
 use rustix::fd::AsFd;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use weir_lab::Error;
 use weir_testkit::Place;
-
-use crate::error::FailoverError;
 
 const SERVERS: u8 = 3;
 const PROXIES: u8 = 2;
@@ -42,16 +41,16 @@ pub(crate) enum Member {
 }
 
 impl Network {
-    /// Makes it. [`FailoverError::Impossible`] where the machine, or the user, may not.
-    pub(crate) fn create() -> Result<Network, FailoverError> {
+    /// Makes it. [`Error::Impossible`] where the machine, or the user, may not.
+    pub(crate) fn create() -> Result<Network, Error> {
         let network = Network { prefix: format!("weir-{}", std::process::id()) };
-        network.build().map_err(|error| {
-            FailoverError::Impossible(format!("network namespaces can't be made here: {error}"))
-        })?;
+        network
+            .build()
+            .map_err(|error| Error::Impossible(format!("network namespaces can't be made here: {error}")))?;
         Ok(network)
     }
 
-    fn build(&self) -> Result<(), FailoverError> {
+    fn build(&self) -> Result<(), Error> {
         let hub = self.hub();
         ip(&["netns", "add", &hub])?;
         ip(&["-n", &hub, "link", "set", "lo", "up"])?;
@@ -72,7 +71,7 @@ impl Network {
     }
 
     /// A namespace with a link to the switch.
-    fn plug_in(&self, member: Member) -> Result<(), FailoverError> {
+    fn plug_in(&self, member: Member) -> Result<(), Error> {
         let (hub, name, link) = (self.hub(), self.namespace(member), member.link());
         ip(&["netns", "add", &name])?;
         ip(&["-n", &name, "link", "set", "lo", "up"])?;
@@ -83,7 +82,7 @@ impl Network {
     }
 
     /// The link between clients and a proxy.
-    fn lay_cable(&self, proxy: u8) -> Result<(), FailoverError> {
+    fn lay_cable(&self, proxy: u8) -> Result<(), Error> {
         let (hub, name, link) = (self.hub(), self.namespace(Member::Proxy(proxy)), format!("client{proxy}"));
         ip(&["-n", &hub, "link", "add", &link, "type", "veth", "peer", "name", "eth1", "netns", &name])?;
         ip(&["-n", &hub, "address", "add", &format!("10.214.{proxy}.1/30"), "dev", &link])?;
@@ -93,11 +92,11 @@ impl Network {
     }
 
     /// Moves the calling thread into the hub, and with it every thread and process that it starts.
-    pub(crate) fn enter(&self) -> Result<(), FailoverError> {
+    pub(crate) fn enter(&self) -> Result<(), Error> {
         let path = format!("/run/netns/{}", self.hub());
-        let file = File::open(&path).map_err(FailoverError::io(format!("open {path}")))?;
+        let file = File::open(&path).map_err(Error::io(format!("open {path}")))?;
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| FailoverError::io(format!("enter {path}"))(error.into()))
+            .map_err(Error::io(format!("enter {path}")))
     }
 
     /// Where the servers stand.
@@ -115,23 +114,23 @@ impl Network {
     }
 
     /// Cuts these off from all others, together.
-    pub(crate) fn cut_off(&self, members: &[Member]) -> Result<(), FailoverError> {
+    pub(crate) fn cut_off(&self, members: &[Member]) -> Result<(), Error> {
         self.move_to(OTHER_SWITCH, members)
     }
 
     /// Ends that.
-    pub(crate) fn join(&self, members: &[Member]) -> Result<(), FailoverError> {
+    pub(crate) fn join(&self, members: &[Member]) -> Result<(), Error> {
         self.move_to(SWITCH, members)
     }
 
-    fn move_to(&self, switch: &str, members: &[Member]) -> Result<(), FailoverError> {
+    fn move_to(&self, switch: &str, members: &[Member]) -> Result<(), Error> {
         members
             .iter()
             .try_for_each(|member| ip(&["-n", &self.hub(), "link", "set", &member.link(), "master", switch]))
     }
 
     /// From now on what these two send each other is lost without a word, both ways; nothing else is.
-    pub(crate) fn break_path(&self, one: Member, other: Member) -> Result<(), FailoverError> {
+    pub(crate) fn break_path(&self, one: Member, other: Member) -> Result<(), Error> {
         for (from, to) in [(one, other), (other, one)] {
             let (name, address) = (self.namespace(from), to.address().to_string());
             ip(&[
@@ -152,7 +151,7 @@ impl Network {
     }
 
     /// Ends that.
-    pub(crate) fn mend_path(&self, one: Member, other: Member) -> Result<(), FailoverError> {
+    pub(crate) fn mend_path(&self, one: Member, other: Member) -> Result<(), Error> {
         for (from, to) in [(one, other), (other, one)] {
             let (name, address) = (self.namespace(from), to.address().to_string());
             ip(&["-n", &name, "neighbor", "delete", &address, "dev", "eth0"])?;
@@ -199,11 +198,11 @@ pub(crate) fn client_address(proxy: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 214, proxy, 2)
 }
 
-fn ip(arguments: &[&str]) -> Result<(), FailoverError> {
-    let output = Command::new("ip").args(arguments).output().map_err(FailoverError::io("run ip"))?;
+fn ip(arguments: &[&str]) -> Result<(), Error> {
+    let output = Command::new("ip").args(arguments).output().map_err(Error::io("run ip"))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(FailoverError::Answer {
+        false => Err(Error::Answer {
             what: format!("ip {}", arguments.join(" ")),
             answer: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }),

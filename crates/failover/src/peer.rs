@@ -1,22 +1,22 @@
 //! The proxies that are compared.
 
 use std::fmt;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::Command;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use weir_lab::Error;
+use weir_lab::probe::Target;
 use weir_testkit::{
-    Account, HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, Process, TestkitError,
-    Weir, WeirConfig, hostgroup,
+    HaProxy, HaProxyCheck, HaProxyOptions, MysqlRouter, MysqlRouterOptions, Process, TestkitError, Weir,
+    WeirConfig, hostgroup, preflight,
 };
 
-use crate::error::FailoverError;
 use crate::network::{Member, client_address};
-use crate::probe::Target;
 use crate::servers::Servers;
-use crate::stage::{CHECK_USER, Stage, free_address};
+use crate::stage::{CHECK_USER, Stage};
 
 /// Where a proxy in a namespace listens.
 const PORT: u16 = 6033;
@@ -65,7 +65,7 @@ pub(crate) enum Peer {
 
 impl Peer {
     /// Starts one in front of the stage's cluster.
-    pub(crate) fn start(kind: PeerKind, stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+    pub(crate) fn start(kind: PeerKind, stage: &Stage<'_>) -> Result<Peer, Error> {
         match kind {
             PeerKind::Weir => Ok(Peer::Weir(WeirPeer::start(stage, |_| {})?)),
             PeerKind::HaProxy => haproxy(stage),
@@ -118,11 +118,8 @@ pub(crate) struct Told {
 
 impl WeirPeer {
     /// Starts one in front of the stage's servers; `change` may change its configuration.
-    pub(crate) fn start(
-        stage: &Stage<'_>,
-        change: impl FnOnce(&mut WeirConfig),
-    ) -> Result<WeirPeer, FailoverError> {
-        let listen = free_address()?;
+    pub(crate) fn start(stage: &Stage<'_>, change: impl FnOnce(&mut WeirConfig)) -> Result<WeirPeer, Error> {
+        let listen = preflight::free_address(Ipv4Addr::LOCALHOST)?;
         let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
         let mut config = match stage.servers()? {
             Servers::Galera(_) => WeirConfig::for_servers(&servers, listen),
@@ -131,29 +128,29 @@ impl WeirPeer {
         };
         change(&mut config);
         let name = format!("weir-{}", stage.number());
-        let binary = stage.args.weir_binary()?;
+        let binary = stage.args.servers.weir_binary()?;
         let weir = Weir::start(&binary, &config, stage.dir()?, &name)?;
         WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
     }
 
     /// Starts proxy `k` of the stage's network.
-    pub(crate) fn start_in_network(stage: &Stage<'_>, k: u8) -> Result<WeirPeer, FailoverError> {
+    pub(crate) fn start_in_network(stage: &Stage<'_>, k: u8) -> Result<WeirPeer, Error> {
         let servers: Vec<SocketAddrV4> = stage.servers()?.all().iter().map(|server| server.address).collect();
         let config = WeirConfig::for_servers(&servers, SocketAddrV4::new(client_address(k), PORT));
         let namespace = stage.network()?.namespace(Member::Proxy(k));
         let name = format!("weir-{}", stage.number());
-        let binary = stage.args.weir_binary()?;
+        let binary = stage.args.servers.weir_binary()?;
         let weir = Weir::start_in(&namespace, &binary, &config, stage.dir()?, &name)?;
         WeirPeer { weir, binary, log_path: stage.dir()?.join(format!("{name}.log")) }.ready(stage)
     }
 
-    fn ready(self, stage: &Stage<'_>) -> Result<WeirPeer, FailoverError> {
-        stage.wait("a writer in Weir's roles", READY_TIMEOUT_S, || Ok(self.writer()?.is_some()))?;
+    fn ready(self, stage: &Stage<'_>) -> Result<WeirPeer, Error> {
+        stage.stop.wait("a writer in Weir's roles", READY_TIMEOUT_S, || Ok(self.writer()?.is_some()))?;
         Ok(self)
     }
 
     /// Kills it and starts it again with the same configuration, at once.
-    pub(crate) fn restart(self, stage: &Stage<'_>) -> Result<WeirPeer, FailoverError> {
+    pub(crate) fn restart(self, stage: &Stage<'_>) -> Result<WeirPeer, Error> {
         let WeirPeer { weir, binary, log_path } = self;
         WeirPeer { weir: weir.restart(&binary)?, binary, log_path }.ready(stage)
     }
@@ -179,10 +176,10 @@ impl WeirPeer {
     }
 
     /// Runs `weir ARGUMENTS` with its configuration.
-    pub(crate) fn tell(&self, arguments: &[&str]) -> Result<Told, FailoverError> {
+    pub(crate) fn tell(&self, arguments: &[&str]) -> Result<Told, Error> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("-c").arg(self.weir.config_path());
-        let output = command.output().map_err(FailoverError::io("run weir"))?;
+        let output = command.output().map_err(Error::io("run weir"))?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {
             text.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -191,30 +188,30 @@ impl WeirPeer {
     }
 
     /// `weir status --json`.
-    pub(crate) fn status(&self) -> Result<serde_json::Value, FailoverError> {
+    pub(crate) fn status(&self) -> Result<serde_json::Value, Error> {
         let told = self.tell(&["status", "--json"])?;
         serde_json::from_str(&told.text)
-            .map_err(|_| FailoverError::Answer { what: "weir status --json".to_owned(), answer: told.text })
+            .map_err(|_| Error::Answer { what: "weir status --json".to_owned(), answer: told.text })
     }
 
     /// The writer of the first cluster, if there is one now.
-    pub(crate) fn writer(&self) -> Result<Option<SocketAddrV4>, FailoverError> {
+    pub(crate) fn writer(&self) -> Result<Option<SocketAddrV4>, Error> {
         let status = self.status()?;
         let writer = status["clusters"][0]["writers"][0].as_str();
         Ok(writer.and_then(|text| text.parse().ok()))
     }
 
     /// `weir donor`: what a node that joins has as its `wsrep_sst_donor`.
-    pub(crate) fn donors(&self) -> Result<String, FailoverError> {
+    pub(crate) fn donors(&self) -> Result<String, Error> {
         let told = self.tell(&["donor", &WeirPeer::hostgroup()])?;
         match told.succeeded {
             true => Ok(told.text),
-            false => Err(FailoverError::Answer { what: "weir donor".to_owned(), answer: told.text }),
+            false => Err(Error::Answer { what: "weir donor".to_owned(), answer: told.text }),
         }
     }
 
     /// Servers that read now.
-    pub(crate) fn readers(&self) -> Result<Vec<SocketAddrV4>, FailoverError> {
+    pub(crate) fn readers(&self) -> Result<Vec<SocketAddrV4>, Error> {
         let status = self.status()?;
         let servers = status["servers"].as_array().cloned().unwrap_or_default();
         let reads = |server: &&serde_json::Value| {
@@ -239,7 +236,7 @@ fn group_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
         ("reader_hostgroup", hostgroup::READER.into()),
         ("offline_hostgroup", hostgroup::OFFLINE.into()),
     ];
-    let mut config = split_config(servers, listen);
+    let mut config = WeirConfig::for_plain_servers(servers, listen);
     config.push("mysql_group_replication_hostgroups", &row);
     config
 }
@@ -248,31 +245,19 @@ fn group_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
 fn replication_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
     let row =
         [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
-    let mut config = split_config(servers, listen);
+    let mut config = WeirConfig::for_plain_servers(servers, listen);
     config.push("mysql_replication_hostgroups", &row).variable("monitor_writer_is_also_reader", false);
     config
 }
 
-/// The servers, the application's user and the monitor's.
-fn split_config(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
-    let mut config = WeirConfig::new(listen);
-    for server in servers {
-        config.server(*server, hostgroup::WRITER, &[]);
-    }
-    config.user(Account::APP, hostgroup::WRITER, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
-    config
-}
-
 /// As its users have it in front of Galera: one active node and two backups for writes, all nodes for reads.
-fn haproxy(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+fn haproxy(stage: &Stage<'_>) -> Result<Peer, Error> {
     let cluster = stage.cluster()?;
     let servers: Vec<SocketAddrV4> = cluster.nodes().iter().map(|node| node.addr()).collect();
-    let start = |name: &str, balance, backups| -> Result<HaProxy, FailoverError> {
+    let start = |name: &str, balance, backups| -> Result<HaProxy, Error> {
         let options = HaProxyOptions {
             name: format!("{name}-{}", stage.number()),
-            listen: free_address()?,
+            listen: preflight::free_address(Ipv4Addr::LOCALHOST)?,
             servers: servers.clone(),
             threads: 2,
             connections_max: 1000,
@@ -288,18 +273,18 @@ fn haproxy(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
 }
 
 /// A port for the primary, and one for the secondaries in turn.
-fn mysql_router(stage: &Stage<'_>) -> Result<Peer, FailoverError> {
+fn mysql_router(stage: &Stage<'_>) -> Result<Peer, Error> {
     let Servers::Group(group) = stage.servers()? else {
-        return Err(FailoverError::Impossible("MySQL Router is for groups".to_owned()));
+        return Err(Error::Impossible("MySQL Router is for groups".to_owned()));
     };
     let options = MysqlRouterOptions {
         name: format!("mysqlrouter-{}", stage.number()),
-        writes: free_address()?,
-        reads: free_address()?,
+        writes: preflight::free_address(Ipv4Addr::LOCALHOST)?,
+        reads: preflight::free_address(Ipv4Addr::LOCALHOST)?,
     };
     match MysqlRouter::start(group, options) {
         Ok(router) => Ok(Peer::MysqlRouter(router)),
-        Err(error @ TestkitError::NoMysql { .. }) => Err(FailoverError::Impossible(error.to_string())),
+        Err(error @ TestkitError::NoMysql { .. }) => Err(Error::Impossible(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }

@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use weir_testkit::report::{Machine, aligned, markdown};
+use weir_lab::Error;
+use weir_lab::figures::Figures;
+use weir_lab::judge::{Check, Verdict};
+use weir_lab::report::{self as lab, Machine, aligned, capitalised, markdown};
 
 use crate::args::{Args, Scale};
-use crate::error::FailoverError;
-use crate::trial::{Check, Figures, Measured, Outcome, Trial, Verdict};
+use crate::trial::{Measured, Outcome, Trial};
 
 /// Counts up when a field changes its meaning.
 const FORMAT: u32 = 1;
@@ -24,17 +26,15 @@ pub(crate) struct Output {
 
 impl Output {
     /// Makes it.
-    pub(crate) fn create(dir: &Path) -> Result<Output, FailoverError> {
-        fs::create_dir_all(dir).map_err(FailoverError::io(format!("make {}", dir.display())))?;
-        let output = Output { dir: dir.to_owned() };
-        output.write("report.md", "")?;
-        Ok(output)
+    pub(crate) fn create(dir: &Path) -> Result<Output, Error> {
+        fs::create_dir_all(dir).map_err(Error::io(format!("make {}", dir.display())))?;
+        lab::claim(&dir.join("report.md"))?;
+        Ok(Output { dir: dir.to_owned() })
     }
 
     /// Writes a file of it.
-    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), FailoverError> {
-        let path = self.dir.join(name);
-        fs::write(&path, text).map_err(FailoverError::io(format!("write {}", path.display())))
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        lab::write(&self.dir.join(name), text)
     }
 
     /// Where it is.
@@ -76,9 +76,8 @@ impl<'a> Report<'a> {
     }
 
     /// Writes both forms; called after every scenario, so that an interrupted run leaves what it has.
-    pub(crate) fn write(&self, output: &Output) -> Result<(), FailoverError> {
-        let json = serde_json::to_string_pretty(self).map_err(std::io::Error::from);
-        output.write("report.json", &json.map_err(FailoverError::io("write the figures"))?)?;
+    pub(crate) fn write(&self, output: &Output) -> Result<(), Error> {
+        lab::write_json(&output.dir.join("report.json"), self)?;
         output.write("report.md", &self.document())
     }
 
@@ -253,18 +252,13 @@ pub(crate) fn check_line(check: &Check) -> String {
     format!("{mark} {}: {}", check.goal, check.measured)
 }
 
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::peer::PeerKind;
     use crate::scenario::Scenario;
-    use crate::trial::Judge;
     use clap::Parser;
+    use weir_lab::judge::Judge;
 
     #[test]
     fn the_report_says_what_was_missed_and_what_was_not_run() {

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
+use weir_lab::probe::{Probes, Target};
+use weir_lab::record::{Mark, Recording, Source};
+use weir_lab::watch::{Log, Watch};
+use weir_lab::{Error, Moment};
+use weir_testkit::Account;
+
 use crate::load::{Amount, Load};
-use crate::probe::{Probes, Target};
-use crate::record::{Mark, Recording, Source};
 use crate::stage::Stage;
-use crate::watch::{Log, Watch};
 
 /// A run that is going on.
 #[derive(Debug)]
@@ -31,11 +32,11 @@ impl Run {
         dir: &Path,
         stage: &Stage<'_>,
         threads: u32,
-    ) -> Result<Run, FailoverError> {
+    ) -> Result<Run, Error> {
         let amount = Amount { threads, ..stage.scale.load };
         let load = amount.start(target, dir, &format!("sysbench-{table}"))?;
         let watch = Watch::start(logs);
-        let probes = Probes::start(target, &table);
+        let probes = Probes::start(target, &Account::APP.into(), &table);
         Ok(Run { begun: Moment::now(), table, threads, probes, load, watch, marks: Vec::new() })
     }
 
@@ -68,17 +69,17 @@ impl Run {
         stage: &Stage<'_>,
         moment: Moment,
         timeout_s: u64,
-    ) -> Result<bool, FailoverError> {
+    ) -> Result<bool, Error> {
         let answered = || Ok(self.probes.all_answered_since(moment));
-        match stage.wait("answers", timeout_s, answered) {
+        match stage.stop.wait("answers", timeout_s, answered) {
             Ok(()) => Ok(true),
-            Err(FailoverError::Timeout { .. }) => Ok(false),
+            Err(Error::Timeout { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Ends everything and gives what was seen.
-    pub(crate) fn finish(self) -> Result<Recording, FailoverError> {
+    pub(crate) fn finish(self) -> Result<Recording, Error> {
         let ended = Moment::now();
         // The load first: killed clients have no errors, and probes that wait for a server need not wait longer.
         let load = self.load.map(Load::finish).transpose()?.unwrap_or_default();

@@ -5,10 +5,8 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weir_lab::{Error, rows};
 use weir_testkit::{Galera, Mysql, TestkitError};
-
-use crate::error::FailoverError;
-use crate::rows;
 
 /// The longest that a group may take to be whole again.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(90);
@@ -39,11 +37,11 @@ pub(crate) struct Server {
 
 impl Servers {
     /// The Galera cluster.
-    pub(crate) fn galera(&self) -> Result<&Galera, FailoverError> {
+    pub(crate) fn galera(&self) -> Result<&Galera, Error> {
         match self {
             Servers::Galera(galera) => Ok(galera),
             Servers::Group(_) | Servers::Replication(_) => {
-                Err(FailoverError::Impossible("this is no Galera cluster".to_owned()))
+                Err(Error::Impossible("this is no Galera cluster".to_owned()))
             }
         }
     }
@@ -95,9 +93,9 @@ impl Servers {
     }
 
     /// The one with this address.
-    pub(crate) fn at(&self, address: SocketAddrV4) -> Result<Server, FailoverError> {
+    pub(crate) fn at(&self, address: SocketAddrV4) -> Result<Server, Error> {
         let server = self.all().into_iter().find(|server| server.address == address);
-        server.ok_or_else(|| FailoverError::Impossible(format!("{address} is none of the servers")))
+        server.ok_or_else(|| Error::Impossible(format!("{address} is none of the servers")))
     }
 
     /// Its error log.
@@ -127,7 +125,7 @@ impl Servers {
     }
 
     /// Waits until the replicas of a source have everything that it has.
-    pub(crate) fn wait_alike(&self) -> Result<(), FailoverError> {
+    pub(crate) fn wait_alike(&self) -> Result<(), Error> {
         match self {
             Servers::Galera(_) | Servers::Group(_) => Ok(()),
             Servers::Replication(mysql) => Ok(mysql.wait_replicated_from(self.source()?.index)?),
@@ -135,16 +133,16 @@ impl Servers {
     }
 
     /// The server that is not read-only.
-    fn source(&self) -> Result<Server, FailoverError> {
+    fn source(&self) -> Result<Server, Error> {
         let writes = |server: &Server| {
             self.root_query(server.index, "SELECT @@GLOBAL.read_only").is_ok_and(|rows| rows == [["0"]])
         };
         let source = self.awake().into_iter().find(writes);
-        source.ok_or_else(|| FailoverError::Impossible("every server is read_only".to_owned()))
+        source.ok_or_else(|| Error::Impossible("every server is read_only".to_owned()))
     }
 
     /// Those of which the first that does not refuse it makes a table for all.
-    pub(crate) fn makers(&self) -> Result<Vec<Server>, FailoverError> {
+    pub(crate) fn makers(&self) -> Result<Vec<Server>, Error> {
         match self {
             Servers::Galera(_) | Servers::Group(_) => Ok(self.awake()),
             // root may write on a replica, too, and nobody else would get it.
@@ -153,7 +151,7 @@ impl Servers {
     }
 
     /// Starts one that was stopped or killed, and waits until it has joined the others.
-    pub(crate) fn start(&self, index: usize) -> Result<(), FailoverError> {
+    pub(crate) fn start(&self, index: usize) -> Result<(), Error> {
         match self {
             Servers::Galera(galera) => galera.start_node(index)?,
             Servers::Group(_) => self.repair()?,
@@ -180,7 +178,7 @@ impl Servers {
     }
 
     /// Everything runs, is well, and has its own number in the table `node`.
-    pub(crate) fn repair(&self) -> Result<(), FailoverError> {
+    pub(crate) fn repair(&self) -> Result<(), Error> {
         match self {
             Servers::Galera(galera) => galera.repair()?,
             Servers::Group(group) => repair_group(group)?,
@@ -194,7 +192,7 @@ impl Servers {
     }
 
     /// Writes a server's number into its own table `node`, and nobody else's.
-    pub(crate) fn number(&self, index: usize) -> Result<(), FailoverError> {
+    pub(crate) fn number(&self, index: usize) -> Result<(), Error> {
         let causal = self.causal().map(|causal| format!("{causal}; ")).unwrap_or_default();
         self.root_query(index, &format!("{causal}SELECT COUNT(*) FROM {}.node", rows::SCHEMA))?;
         let sql = match self {
@@ -218,7 +216,7 @@ impl Servers {
 }
 
 /// Members that are down are started and join; one that its group has expelled joins again.
-fn repair_group(group: &Mysql) -> Result<(), FailoverError> {
+fn repair_group(group: &Mysql) -> Result<(), Error> {
     for server in group.servers() {
         // One that was told to end may still be about it, and let nobody in.
         if server.process().is_some() && server.root_query("SELECT 1").is_err() {
@@ -243,14 +241,14 @@ fn repair_group(group: &Mysql) -> Result<(), FailoverError> {
     Ok(())
 }
 
-fn wait_online(server: &weir_testkit::MysqlServer) -> Result<(), FailoverError> {
+fn wait_online(server: &weir_testkit::MysqlServer) -> Result<(), Error> {
     let deadline = std::time::Instant::now() + GROUP_TIMEOUT;
     let state = "SELECT MEMBER_STATE FROM performance_schema.replication_group_members \
                  WHERE MEMBER_ID = @@GLOBAL.server_uuid";
     while server.root_query(state)?.concat().concat() != "ONLINE" {
         if std::time::Instant::now() > deadline {
             let what = format!("{} in its group", server.name());
-            return Err(FailoverError::Timeout { what, timeout_s: GROUP_TIMEOUT.as_secs() });
+            return Err(Error::Timeout { what, timeout_s: GROUP_TIMEOUT.as_secs() });
         }
         std::thread::sleep(Duration::from_millis(50));
     }

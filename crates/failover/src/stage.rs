@@ -3,28 +3,24 @@
 use std::cell::{Cell, OnceCell};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use weir_testkit::report::Machine;
-use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench, preflight};
+use weir_lab::figures::Figures;
+use weir_lab::probe::Target;
+use weir_lab::record::{Recording, Source};
+use weir_lab::report::Machine;
+use weir_lab::rows::{self, Audit, Rows};
+use weir_lab::servers::machine;
+use weir_lab::watch::Log;
+use weir_lab::{Error, Stop};
+use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench};
 
 use crate::args::{Args, Scale};
-use crate::error::FailoverError;
 use crate::network::Network;
 use crate::peer::{Peer, PeerKind};
-use crate::probe::Target;
-use crate::record::{Recording, Source};
-use crate::rows::{self, Audit, Rows};
 use crate::run::Run;
 use crate::scenario::Place;
 use crate::servers::{Server, Servers};
-use crate::watch::Log;
 
-/// How quickly a Ctrl-C is noticed.
-const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest that a proxy may take to serve writes and reads.
 const READY_TIMEOUT_S: u64 = 60;
 /// The longest until a server tells which rows it has.
@@ -49,8 +45,9 @@ pub(crate) struct Stage<'a> {
     pub(crate) args: &'a Args,
     /// How much of everything.
     pub(crate) scale: Scale,
+    /// Raised by Ctrl-C.
+    pub(crate) stop: Stop,
     place: Place,
-    cancel: Arc<AtomicBool>,
     // Dropped in this order: servers before the network that they are in.
     servers: OnceCell<Servers>,
     network: OnceCell<Network>,
@@ -61,12 +58,12 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Nothing is started yet.
-    pub(crate) fn new(args: &'a Args, place: Place, cancel: Arc<AtomicBool>) -> Stage<'a> {
+    pub(crate) fn new(args: &'a Args, place: Place, stop: Stop) -> Stage<'a> {
         Stage {
             args,
             scale: args.scale(),
             place,
-            cancel,
+            stop,
             servers: OnceCell::new(),
             network: OnceCell::new(),
             machine: OnceCell::new(),
@@ -76,23 +73,23 @@ impl<'a> Stage<'a> {
     }
 
     /// The servers; the first caller waits for them.
-    pub(crate) fn servers(&self) -> Result<&Servers, FailoverError> {
+    pub(crate) fn servers(&self) -> Result<&Servers, Error> {
         if self.servers.get().is_none() {
             let servers = self.start()?;
             // Nobody else has set it meanwhile: a stage belongs to one thread.
             let _ = self.servers.set(servers);
         }
-        self.servers.get().ok_or_else(|| FailoverError::Impossible("there are no servers".to_owned()))
+        self.servers.get().ok_or_else(|| Error::Impossible("there are no servers".to_owned()))
     }
 
     /// The Galera cluster.
-    pub(crate) fn cluster(&self) -> Result<&Galera, FailoverError> {
+    pub(crate) fn cluster(&self) -> Result<&Galera, Error> {
         self.servers()?.galera()
     }
 
     /// The network of namespaces that the servers are in.
-    pub(crate) fn network(&self) -> Result<&Network, FailoverError> {
-        self.network.get().ok_or_else(|| FailoverError::Impossible("the servers are on loopback".to_owned()))
+    pub(crate) fn network(&self) -> Result<&Network, Error> {
+        self.network.get().ok_or_else(|| Error::Impossible("the servers are on loopback".to_owned()))
     }
 
     /// What it runs on, once servers were started.
@@ -105,7 +102,7 @@ impl<'a> Stage<'a> {
         self.group_priority.get().copied()
     }
 
-    fn start(&self) -> Result<Servers, FailoverError> {
+    fn start(&self) -> Result<Servers, Error> {
         let servers = match self.place {
             Place::Galera => Servers::Galera(self.start_galera(Vec::new())?),
             Place::Namespaces => {
@@ -122,7 +119,7 @@ impl<'a> Stage<'a> {
         };
         progress("filling sysbench's tables");
         let first = servers.all().first().map(|server| server.address);
-        let first = first.ok_or_else(|| FailoverError::Impossible("there are no servers".to_owned()))?;
+        let first = first.ok_or_else(|| Error::Impossible("there are no servers".to_owned()))?;
         let amount = self.scale.load;
         let direct = Target { writes: first, reads: first };
         Sysbench { threads: amount.tables, ..amount.sysbench("oltp_read_write", direct) }.prepare()?;
@@ -131,11 +128,11 @@ impl<'a> Stage<'a> {
         Ok(servers)
     }
 
-    fn start_galera(&self, places: Vec<weir_testkit::Place>) -> Result<Galera, FailoverError> {
+    fn start_galera(&self, places: Vec<weir_testkit::Place>) -> Result<Galera, Error> {
         let cluster = Galera::start(GaleraOptions {
-            keep: self.args.keep,
+            keep: self.args.servers.keep,
             progress,
-            cancel: Arc::clone(&self.cancel),
+            cancel: self.stop.flag(),
             extra_cnf: SERVER_SETTINGS.to_owned(),
             provider_options: format!("{PROVIDER_OPTIONS};{}", self.args.provider_options),
             places,
@@ -143,7 +140,7 @@ impl<'a> Stage<'a> {
             group_priority: !self.args.no_group_priority,
             ..GaleraOptions::new("failover", self.args.address)
         })?;
-        let _ = self.machine.set(Machine::observe(&cluster)?);
+        let _ = self.machine.set(machine(&cluster)?);
         let _ = self.group_priority.set(cluster.has_group_priority());
         let Account { user, .. } = Account::MONITOR;
         // For the table by which several Weirs agree.
@@ -152,7 +149,7 @@ impl<'a> Stage<'a> {
         Ok(cluster)
     }
 
-    fn start_group(&self) -> Result<Mysql, FailoverError> {
+    fn start_group(&self) -> Result<Mysql, Error> {
         progress("starting a group of three MySQL servers");
         let first = Ipv4Addr::from_bits(self.args.address.to_bits() | 1 << 16);
         let group = Mysql::start(&MysqlOptions {
@@ -161,15 +158,13 @@ impl<'a> Stage<'a> {
             first_address: first,
             group: true,
             root: self.args.data_dir.clone(),
-            keep: self.args.keep,
+            keep: self.args.servers.keep,
             progress,
-            cancel: Arc::clone(&self.cancel),
+            cancel: self.stop.flag(),
             ..MysqlOptions::tests()
         });
         let group = group.map_err(|error| match error {
-            error @ weir_testkit::TestkitError::NoMysql { .. } => {
-                FailoverError::Impossible(error.to_string())
-            }
+            error @ weir_testkit::TestkitError::NoMysql { .. } => Error::Impossible(error.to_string()),
             error => error.into(),
         })?;
         let Account { user, .. } = Account::MONITOR;
@@ -178,7 +173,7 @@ impl<'a> Stage<'a> {
         Ok(group)
     }
 
-    fn start_replication(&self) -> Result<Mysql, FailoverError> {
+    fn start_replication(&self) -> Result<Mysql, Error> {
         progress("starting three MariaDB servers with asynchronous replication");
         let mysql = Mysql::start(&MysqlOptions {
             purpose: "failoverar".to_owned(),
@@ -187,9 +182,9 @@ impl<'a> Stage<'a> {
             first_address: Ipv4Addr::from_bits(self.args.address.to_bits() | 2 << 16),
             extra_cnf: format!("{SERVER_SETTINGS}\n{REPLICATION_SETTINGS}"),
             root: self.args.data_dir.clone(),
-            keep: self.args.keep,
+            keep: self.args.servers.keep,
             progress,
-            cancel: Arc::clone(&self.cancel),
+            cancel: self.stop.flag(),
             ..MysqlOptions::tests()
         })?;
         let Account { user, .. } = Account::MONITOR;
@@ -203,14 +198,14 @@ impl<'a> Stage<'a> {
     }
 
     /// All servers up and well.
-    pub(crate) fn healthy(&self) -> Result<&Servers, FailoverError> {
+    pub(crate) fn healthy(&self) -> Result<&Servers, Error> {
         let servers = self.servers()?;
         servers.repair()?;
         Ok(servers)
     }
 
     /// A table for a run's rows, on all servers that run. `writer` is one that can write.
-    fn table(&self) -> Result<String, FailoverError> {
+    fn table(&self) -> Result<String, Error> {
         let table = format!("rows_{}", self.number());
         let servers = self.servers()?;
         let sql = rows::table_sql(&table);
@@ -227,7 +222,7 @@ impl<'a> Stage<'a> {
             return Err(error.into());
         }
         let addresses: Vec<SocketAddrV4> = servers.awake().iter().map(|server| server.address).collect();
-        rows::wait_for_table(&addresses, &table)?;
+        rows::wait_for_table(&addresses, &Account::APP.into(), &table)?;
         Ok(table)
     }
 
@@ -238,7 +233,7 @@ impl<'a> Stage<'a> {
 
     /// Starts a proxy in front of healthy servers, and a run through it that is under load and undisturbed for a
     /// moment.
-    pub(crate) fn begin(&self, kind: PeerKind) -> Result<(Peer, Run), FailoverError> {
+    pub(crate) fn begin(&self, kind: PeerKind) -> Result<(Peer, Run), Error> {
         self.healthy()?;
         let peer = Peer::start(kind, self)?;
         let run = self.run(&[&peer], true)?;
@@ -247,13 +242,13 @@ impl<'a> Stage<'a> {
 
     /// A run through the first of these proxies, with load or with probes alone. All of them and the servers are
     /// watched.
-    pub(crate) fn run(&self, peers: &[&Peer], has_load: bool) -> Result<Run, FailoverError> {
+    pub(crate) fn run(&self, peers: &[&Peer], has_load: bool) -> Result<Run, Error> {
         self.run_with(peers, if has_load { self.scale.load.threads } else { 0 })
     }
 
     /// The same with so many threads of sysbench.
-    pub(crate) fn run_with(&self, peers: &[&Peer], threads: u32) -> Result<Run, FailoverError> {
-        let first = peers.first().ok_or_else(|| FailoverError::Impossible("no proxy".to_owned()))?;
+    pub(crate) fn run_with(&self, peers: &[&Peer], threads: u32) -> Result<Run, Error> {
+        let first = peers.first().ok_or_else(|| Error::Impossible("no proxy".to_owned()))?;
         let servers = self.servers()?;
         let table = self.table()?;
         let log = |server: &Server| Log {
@@ -265,13 +260,17 @@ impl<'a> Stage<'a> {
             Some(Log { source: Source::Proxy(number), path: peer.log_path()? })
         }));
         let run = Run::start(first.target(), table, logs, servers.dir(), self, threads)?;
-        self.wait("writes and reads through the proxy", READY_TIMEOUT_S, || Ok(run.probes_answered()))?;
-        self.pause(self.scale.warm_up)?;
+        self.stop.wait(
+            "writes and reads through the proxy",
+            READY_TIMEOUT_S,
+            || Ok(run.probes_answered()),
+        )?;
+        self.stop.sleep(self.scale.warm_up)?;
         Ok(run)
     }
 
     /// Ends a run, and compares what was acknowledged with what every server that runs has.
-    pub(crate) fn finish(&self, run: Run) -> Result<Finished, FailoverError> {
+    pub(crate) fn finish(&self, run: Run) -> Result<Finished, Error> {
         let (table, threads) = (run.table().to_owned(), run.threads());
         let recording = run.finish()?;
         let servers = self.servers()?;
@@ -279,55 +278,23 @@ impl<'a> Stage<'a> {
         let mut found: Vec<(String, Rows)> = Vec::new();
         for server in servers.awake() {
             // A node that has just come back may need a moment.
-            let mut rows = Err(FailoverError::Impossible("nobody was asked".to_owned()));
-            let asked = self.wait("an answer about the rows", ROWS_TIMEOUT_S, || {
-                rows = rows::rows(server.address, &table, servers.causal());
+            let mut rows = Err(Error::Impossible("nobody was asked".to_owned()));
+            let asked = self.stop.wait("an answer about the rows", ROWS_TIMEOUT_S, || {
+                rows = rows::rows(server.address, &Account::APP.into(), &table, servers.causal());
                 Ok(rows.is_ok())
             });
             match (asked, rows) {
-                (Err(FailoverError::Interrupted), _) => return Err(FailoverError::Interrupted),
+                (Err(Error::Interrupted), _) => return Err(Error::Interrupted),
                 (_, rows) => found.push((server.name, rows?)),
             }
         }
-        let audit = Audit::of(&recording, &found);
+        let audit = Audit::of(&recording.ledger(), &found);
         let rows = found.into_iter().next().map(|(_, rows)| rows).unwrap_or_default();
         Ok(Finished { recording, audit, rows, threads })
     }
 
-    /// Waits, unless somebody presses Ctrl-C.
-    pub(crate) fn pause(&self, time: Duration) -> Result<(), FailoverError> {
-        let deadline = Instant::now() + time;
-        loop {
-            if self.cancel.load(Ordering::Relaxed) {
-                return Err(FailoverError::Interrupted);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
-            thread::sleep(left.min(CANCEL_POLL_INTERVAL));
-        }
-    }
-
-    /// Waits until `condition` holds.
-    pub(crate) fn wait(
-        &self,
-        what: &str,
-        timeout_s: u64,
-        mut condition: impl FnMut() -> Result<bool, FailoverError>,
-    ) -> Result<(), FailoverError> {
-        let deadline = Instant::now() + Duration::from_secs(timeout_s);
-        while !condition()? {
-            if Instant::now() > deadline {
-                return Err(FailoverError::Timeout { what: what.to_owned(), timeout_s });
-            }
-            self.pause(CANCEL_POLL_INTERVAL)?;
-        }
-        Ok(())
-    }
-
     /// The directory of the servers' data and logs; proxies put theirs beside them.
-    pub(crate) fn dir(&self) -> Result<&Path, FailoverError> {
+    pub(crate) fn dir(&self) -> Result<&Path, Error> {
         Ok(self.servers()?.dir())
     }
 }
@@ -342,12 +309,14 @@ pub(crate) struct Finished {
     /// The rows as one server has them.
     pub(crate) rows: Rows,
     /// sysbench's threads.
-    pub(crate) threads: u32,
+    threads: u32,
 }
 
-/// An address of 127.0.0.1 that nobody uses.
-pub(crate) fn free_address() -> Result<SocketAddrV4, FailoverError> {
-    Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, preflight::free_port(Ipv4Addr::LOCALHOST)?))
+impl Finished {
+    /// What clients saw.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures::new(&self.recording, &self.audit, self.threads)
+    }
 }
 
 /// A line for whoever waits.

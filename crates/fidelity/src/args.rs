@@ -1,10 +1,10 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, ValueEnum, value_parser};
-use weir_fidelity::{FidelityError, IoDriver, Pattern, server_cnf};
+use weir_fidelity::{IoDriver, Pattern, server_cnf};
+use weir_lab::Stop;
+use weir_lab::servers::ServerArgs;
 use weir_testkit::{Family, MysqlOptions};
 
 /// Plays all ways to change a session x all that can be changed, at a server and through Weir with one connection, and
@@ -36,12 +36,8 @@ pub(crate) struct Args {
     /// The address of the server and of the Weirs
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.71")]
     pub(crate) address: Ipv4Addr,
-    /// The weir binary [default: WEIR_BIN, or the one beside weir-fidelity]
-    #[arg(long, value_name = "FILE")]
-    weir: Option<PathBuf>,
-    /// Keep the directories with the server's data, configurations and logs
-    #[arg(long)]
-    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) servers: ServerArgs,
 }
 
 /// Whose server.
@@ -74,7 +70,7 @@ impl From<Io> for IoDriver {
 
 impl Args {
     /// The server to start.
-    pub(crate) fn server_options(&self, cancel: &Arc<AtomicBool>) -> MysqlOptions {
+    pub(crate) fn server_options(&self, stop: &Stop) -> MysqlOptions {
         let family = match self.server {
             Server::Mariadb => Family::Mariadb,
             Server::Mysql => Family::Mysql,
@@ -85,23 +81,15 @@ impl Args {
             servers: 1,
             first_address: self.address,
             extra_cnf: server_cnf(family).to_owned(),
-            keep: self.keep,
+            keep: self.servers.keep,
             progress: |line| eprintln!("{line}"),
-            cancel: Arc::clone(cancel),
+            cancel: stop.flag(),
             ..MysqlOptions::tests()
         }
     }
 
     pub(crate) fn stages(&self) -> usize {
         usize::from(self.stages)
-    }
-
-    /// The binary to start.
-    pub(crate) fn weir_binary(&self) -> Result<PathBuf, FidelityError> {
-        match &self.weir {
-            Some(binary) => Ok(binary.clone()),
-            None => Ok(weir_testkit::weir_binary()?),
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Prepares a server for the stages that play there.
 
+use weir_lab::Error;
 use weir_testkit::{Account, Family, Mysql, MysqlServer};
 
 use crate::client::{Client, Who};
-use crate::error::FidelityError;
 use crate::look::Looker;
 use crate::names::Names;
 use crate::stage::{done, who};
@@ -22,7 +22,7 @@ pub(crate) struct Ground {
 
 impl Ground {
     /// Makes accounts and schemas for `stages` stages.
-    pub(crate) fn lay(mysql: &Mysql, stages: usize) -> Result<Ground, FidelityError> {
+    pub(crate) fn lay(mysql: &Mysql, stages: usize) -> Result<Ground, Error> {
         let (server, family) = (mysql.source(), mysql.family());
         let control = Who { user: CONTROL.user.to_owned(), password: CONTROL.password.to_owned() };
         account(mysql, CONTROL.user)?;
@@ -60,7 +60,7 @@ impl Ground {
 }
 
 /// With all rights: that a session lacks some must not hide what it sees. Its name is its password.
-fn account(mysql: &Mysql, user: &str) -> Result<(), FidelityError> {
+fn account(mysql: &Mysql, user: &str) -> Result<(), Error> {
     mysql.source().root_query(&format!(
         "CREATE USER {user}@'%' IDENTIFIED BY '{user}'; GRANT ALL ON *.* TO {user}@'%' WITH GRANT OPTION"
     ))?;
@@ -95,7 +95,7 @@ fn schemas(family: Family) -> Vec<String> {
 }
 
 /// The first random number after both seeds were 77.
-fn seeded(server: &MysqlServer, who: &Who) -> Result<String, FidelityError> {
+fn seeded(server: &MysqlServer, who: &Who) -> Result<String, Error> {
     let mut client = Client::open(server.addr(), who, "test")?;
     done(&mut client, "SET rand_seed1 = 77, rand_seed2 = 77")?;
     let number = rows(&mut client, "SELECT RAND()")?.concat().concat();

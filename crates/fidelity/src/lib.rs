@@ -1,4 +1,4 @@
-//! All ways to change a session x everything that a session can change: each cell is played at the server and through a
+//! Plays all ways to change a session x everything that a session can change: each cell is played at the server and through a
 //! Weir that has one connection to it, by the same sessions in the same order, and everything that they see is
 //! compared.
 //!
@@ -6,7 +6,6 @@
 //! [`verdict`] what is made of it, [`limits`] which differences have a reason.
 
 mod client;
-mod error;
 mod ground;
 mod limits;
 mod look;
@@ -23,10 +22,9 @@ mod way;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-pub use error::FidelityError;
+use weir_lab::{Error, Stop};
+
 pub use pattern::Pattern;
 pub use report::{Cell, Report};
 pub use run::run;
@@ -74,15 +72,13 @@ pub struct Options {
     /// Holds what is wrong so far, while it runs and afterwards.
     pub list: Option<PathBuf>,
     /// Raised to give up.
-    pub cancel: Arc<AtomicBool>,
+    pub stop: Stop,
 }
 
 impl Options {
-    fn found(&self, cells: &[Cell]) -> Result<(), FidelityError> {
+    fn found(&self, cells: &[Cell]) -> Result<(), Error> {
         let Some(path) = &self.list else { return Ok(()) };
-        let doing = || format!("write {}", path.display());
-        std::fs::write(path, report::wrong(cells))
-            .map_err(|source| FidelityError::Io { doing: doing(), source })
+        weir_lab::report::write(path, &report::wrong(cells))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Finds where the rows of unqualified INSERTs land, and their values.
 
+use weir_lab::Error;
+
 use crate::client::Client;
-use crate::error::FidelityError;
 use crate::names::Names;
 use crate::variables::rows;
 
@@ -29,7 +30,7 @@ impl Marks {
     }
 
     /// The rows that have come since the last call, as in "b: B"; the control sees also those that are not committed.
-    pub(crate) fn found(&mut self, control: &mut Client) -> Result<String, FidelityError> {
+    pub(crate) fn found(&mut self, control: &mut Client) -> Result<String, Error> {
         let one = |at: usize| {
             let zero = if self.zero[at] { "" } else { " OR id = 0" };
             format!(

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use weir_testkit::report::aligned;
+use weir_lab::report::aligned;
 
-use crate::limits;
 use crate::verdict::{Finding, Verdict};
-use crate::{IoDriver, Options};
+use crate::{IoDriver, Options, limits};
 
 /// Counts up when a field changes its meaning.
 const FORMAT: u32 = 2;

@@ -5,11 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::Error;
 use weir_testkit::Mysql;
 
-use crate::error::FidelityError;
 use crate::ground::Ground;
-use crate::limits;
 use crate::look::{Looker, Looks, Value};
 use crate::report::{Cell, Report};
 use crate::stage::{Plan, Play, Side, Stage, who};
@@ -17,7 +16,7 @@ use crate::state::{State, catalogue as states};
 use crate::variables::discover;
 use crate::verdict::{Finding, Judge, Scene, Verdict};
 use crate::way::{Script, Way, catalogue as ways};
-use crate::{Options, Pattern};
+use crate::{Options, Pattern, limits};
 
 /// Cells with differences are played so often again, to tell what happens each time from what happened once.
 const AGAIN: usize = 2;
@@ -30,7 +29,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// If a server or Weir does not do what every cell needs. A Weir that does something wrong is no error.
-pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
+pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, Error> {
     let begun = Instant::now();
     let family = mysql.family();
     let ground = Ground::lay(mysql, options.stages.max(1))?;
@@ -46,7 +45,7 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
     };
     all.retain(|state| ways.iter().any(|way| is_wanted(way, state)));
     if all.is_empty() {
-        return Err(FidelityError::Options("no cell has such a name".to_owned()));
+        return Err(Error::Failed("no cell has such a name".to_owned()));
     }
     let plan = Plan {
         server,
@@ -62,7 +61,7 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
     let desk =
         Desk { next: AtomicUsize::new(0), cells: Mutex::new(Vec::new()), spoke: Mutex::new(begun), begun };
     let mut own = Vec::new();
-    let play = |names: &crate::names::Names| -> Result<_, FidelityError> {
+    let play = |names: &crate::names::Names| -> Result<_, Error> {
         let mut stage = Stage::new(plan, names.clone(), &looks)?;
         loop {
             let place = desk.next.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +78,7 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, FidelityError> {
     });
     let mut first = None;
     for result in results {
-        match result.unwrap_or_else(|_| Err(FidelityError::Options("a stage has panicked".to_owned()))) {
+        match result.unwrap_or_else(|_| Err(Error::panicked("a stage"))) {
             Ok(masks) => {
                 own = masks.into_iter().map(|(label, value)| format!("{label}: {value:?}")).collect()
             }
@@ -112,7 +111,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn progress(&self, states: usize, options: &Options) -> Result<(), FidelityError> {
+    fn progress(&self, states: usize, options: &Options) -> Result<(), Error> {
         let mut spoke = self.spoke.lock().unwrap_or_else(PoisonError::into_inner);
         if spoke.elapsed() < PROGRESS_INTERVAL {
             return Ok(());
@@ -136,23 +135,29 @@ fn play_state(
     ways: &[Way],
     desk: &Desk,
     options: &Options,
-) -> Result<(), FidelityError> {
+) -> Result<(), Error> {
     // What the same sessions see at the server if A does nothing.
     let mut fresh = Vec::new();
     for play in Play::ALL {
         fresh.push((play, stage.play(Side::Direct, play, state, &[])?));
     }
     for (number, way) in ways.iter().enumerate() {
-        if options.cancel.load(Ordering::Relaxed) {
-            return Err(FidelityError::Interrupted);
-        }
+        options.stop.check()?;
         let plays =
             if state.setting.is_some() { Play::some(place + number).to_vec() } else { Play::ALL.to_vec() };
         let cell = play_cell(stage, state, way, &fresh, &plays)
-            .map_err(|error| error.during(&format!("{}/{}", way.name, state.name)))?;
+            .map_err(|error| during(error, &format!("{}/{}", way.name, state.name)))?;
         desk.cells.lock().unwrap_or_else(PoisonError::into_inner).push(cell);
     }
     Ok(())
+}
+
+/// Says which cell it was.
+fn during(error: Error, cell: &str) -> Error {
+    match error {
+        Error::Interrupted => error,
+        error => Error::Answer { what: cell.to_owned(), answer: error.to_string() },
+    }
 }
 
 fn play_cell(
@@ -161,7 +166,7 @@ fn play_cell(
     way: &Way,
     fresh: &[(Play, Vec<Scene>)],
     plays: &[Play],
-) -> Result<Cell, FidelityError> {
+) -> Result<Cell, Error> {
     let mut limit = None;
     let cell = |verdict, limit, findings, once| Cell {
         way: way.name,
@@ -203,7 +208,7 @@ fn compare(
     script: &Script,
     fresh: &[(Play, Vec<Scene>)],
     plays: &[Play],
-) -> Result<Vec<Finding>, FidelityError> {
+) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
     for play in plays {
         let direct = stage.play(Side::Direct, *play, state, &script.steps)?;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::Error;
 use weir_testkit::{Family, MysqlServer, Weir, WeirConfig, preflight};
 
 use crate::IoDriver;
 use crate::client::{Client, Heard, Step, Who};
-use crate::error::FidelityError;
 use crate::look::{Looker, Looks, Masks, Seen, Value, answered, is_over, masks, shown};
 use crate::marks::Marks;
 use crate::names::Names;
@@ -98,7 +98,7 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Starts its Weir and learns what a new one shows. Its schemas and accounts are there ([`crate::ground`]).
-    pub(crate) fn new(plan: Plan<'a>, names: Names, looks: &'a Looks) -> Result<Stage<'a>, FidelityError> {
+    pub(crate) fn new(plan: Plan<'a>, names: Names, looks: &'a Looks) -> Result<Stage<'a>, Error> {
         let server = plan.server.addr();
         let mut control = Client::open(server, plan.control, &names.schema('s'))?;
         done(&mut control, "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")?;
@@ -131,7 +131,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Makes a cell's routines; whether the server lets them be made.
-    pub(crate) fn set_up(&mut self, script: &Script) -> Result<bool, FidelityError> {
+    pub(crate) fn set_up(&mut self, script: &Script) -> Result<bool, Error> {
         for sql in &script.setup {
             let sql = self.names.fill(sql);
             let mut heard = self.maker.text(&sql);
@@ -142,7 +142,7 @@ impl<'a> Stage<'a> {
             match heard.last() {
                 Some(Heard::Done) => {}
                 Some(Heard::Error { .. }) => return Ok(false),
-                other => return Err(FidelityError::Answer { sql, answer: format!("{other:?}") }),
+                other => return Err(Error::Answer { what: sql, answer: format!("{other:?}") }),
             }
         }
         Ok(true)
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
         play: Play,
         state: &State,
         steps: &[Step],
-    ) -> Result<Vec<Scene>, FidelityError> {
+    ) -> Result<Vec<Scene>, Error> {
         self.clean(state)?;
         let mut scenes = Vec::new();
         let a = self.enter(side, Looker::A);
@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
         match performed {
             Ok(()) => {}
             // A session that can't be opened through Weir is something that was seen.
-            Err(FidelityError::Server(error)) if side == Side::Weir => {
+            Err(Error::Server(error)) if side == Side::Weir => {
                 let seen = vec![("the login".to_owned(), Value::Plain(format!("closed: {error}")))];
                 scenes.push(Scene { who: Looker::D, moment: Moment::Gone, turn: u8::MAX, seen });
             }
@@ -185,7 +185,7 @@ impl<'a> Stage<'a> {
         state: &State,
         steps: &[Step],
         scenes: &mut Vec<Scene>,
-    ) -> Result<(), FidelityError> {
+    ) -> Result<(), Error> {
         let mut b = self.enter(side, Looker::B)?;
         let mut c = self.enter(side, Looker::C)?;
         scenes.push(self.act(&mut a, steps));
@@ -218,7 +218,7 @@ impl<'a> Stage<'a> {
         state: &State,
         steps: &[Step],
         scenes: &mut Vec<Scene>,
-    ) -> Result<(), FidelityError> {
+    ) -> Result<(), Error> {
         let mut others: Vec<(Looker, Client)> = Vec::new();
         for looker in [Looker::B, Looker::C] {
             others.push((looker, self.enter(side, looker)?));
@@ -241,7 +241,7 @@ impl<'a> Stage<'a> {
         Scene { who: Looker::A, moment: Moment::Acts, turn: 0, seen: acts.collect() }
     }
 
-    fn leave(&mut self, side: Side, a: Client) -> Result<(), FidelityError> {
+    fn leave(&mut self, side: Side, a: Client) -> Result<(), Error> {
         let id = a.id();
         a.quit();
         match side {
@@ -257,7 +257,7 @@ impl<'a> Stage<'a> {
         (who, moment, turn): (Looker, Moment, u8),
         state: &State,
         scenes: &mut Vec<Scene>,
-    ) -> Result<bool, FidelityError> {
+    ) -> Result<bool, Error> {
         let mut seen = self.looks.take(client, state, &self.names);
         if !is_over(&seen) {
             let heard = client.text(&format!("INSERT INTO mark (who) VALUES ('{who:?}')"));
@@ -280,7 +280,7 @@ impl<'a> Stage<'a> {
         (who, turn): (Looker, u8),
         state: &State,
         scenes: &mut Vec<Scene>,
-    ) -> Result<(), FidelityError> {
+    ) -> Result<(), Error> {
         let begun = Instant::now();
         while self.look(client, (who, Moment::Gone, turn), state, scenes)? && begun.elapsed() < BACK_TIMEOUT {
             scenes.pop();
@@ -288,13 +288,13 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn open(&self, side: Side, looker: Looker) -> Result<Client, FidelityError> {
+    fn open(&self, side: Side, looker: Looker) -> Result<Client, Error> {
         let schema = self.names.schema(looker.letter());
         Ok(Client::open(self.address(side), &who(&self.names, looker), &schema)?)
     }
 
     /// A session that has been served already.
-    fn enter(&self, side: Side, looker: Looker) -> Result<Client, FidelityError> {
+    fn enter(&self, side: Side, looker: Looker) -> Result<Client, Error> {
         let mut client = self.open(side, looker)?;
         let begun = Instant::now();
         loop {
@@ -303,10 +303,7 @@ impl<'a> Stage<'a> {
                 return Ok(client);
             }
             if begun.elapsed() > BACK_TIMEOUT {
-                return Err(FidelityError::Answer {
-                    sql: "SELECT 1".to_owned(),
-                    answer: format!("{heard:?}"),
-                });
+                return Err(Error::Answer { what: "SELECT 1".to_owned(), answer: format!("{heard:?}") });
             }
         }
     }
@@ -329,7 +326,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Takes away what an earlier cell has committed.
-    fn clean(&mut self, state: &State) -> Result<(), FidelityError> {
+    fn clean(&mut self, state: &State) -> Result<(), Error> {
         if state.statements.iter().chain(&state.looks).any(|sql| sql.contains("<s>.moved")) {
             let sql = self.names.fill("DELETE FROM <s>.moved");
             if locked(&self.control.text(&sql)) {
@@ -341,7 +338,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Empties the tables that INSERTs land in.
-    fn sweep(&mut self) -> Result<(), FidelityError> {
+    fn sweep(&mut self) -> Result<(), Error> {
         for sql in self.marks.sweep() {
             if locked(&self.control.text(&sql)) {
                 self.expel()?;
@@ -352,7 +349,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Has the server end every connection of the stage's Weir.
-    pub(crate) fn expel(&mut self) -> Result<(), FidelityError> {
+    pub(crate) fn expel(&mut self) -> Result<(), Error> {
         let (a, c) = (self.names.user('a'), self.names.user('c'));
         let sql = format!("SELECT id, db FROM information_schema.processlist WHERE user IN ('{a}', '{c}')");
         let keep = [self.maker.id().to_string(), self.holder.id().to_string()];
@@ -366,7 +363,7 @@ impl<'a> Stage<'a> {
     }
 
     /// After something was wrong: a clean connection, and a new Weir if that does not do.
-    pub(crate) fn recover(&mut self) -> Result<(), FidelityError> {
+    pub(crate) fn recover(&mut self) -> Result<(), Error> {
         self.expel()?;
         self.sweep()?;
         let looks_new = self.virgin_look(Side::Weir).is_ok_and(|seen| seen == self.virgin);
@@ -377,28 +374,28 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn virgin_look(&mut self, side: Side) -> Result<Seen, FidelityError> {
+    fn virgin_look(&mut self, side: Side) -> Result<Seen, Error> {
         let mut client = self.enter(side, Looker::B)?;
         let seen = self.looks.take(&mut client, &State::default(), &self.names);
         client.quit();
         Ok(seen)
     }
 
-    fn wait_gone(&mut self, id: u32) -> Result<(), FidelityError> {
+    fn wait_gone(&mut self, id: u32) -> Result<(), Error> {
         let sql = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {id}");
         let begun = Instant::now();
         while crate::variables::rows(&mut self.control, &sql)?.concat() != ["0"] {
             if begun.elapsed() > END_TIMEOUT {
-                return Err(FidelityError::Answer { sql, answer: "the connection does not end".to_owned() });
+                return Err(Error::Answer { what: sql, answer: "the connection does not end".to_owned() });
             }
         }
         Ok(())
     }
 
-    fn start_weir(&mut self) -> Result<(), FidelityError> {
+    fn start_weir(&mut self) -> Result<(), Error> {
         self.weir = None;
         self.starts += 1;
-        let listen = SocketAddrV4::new(self.plan.address, preflight::free_port(self.plan.address)?);
+        let listen = preflight::free_address(self.plan.address)?;
         let mut config = WeirConfig::new(listen);
         config.server(self.plan.server.addr(), HOSTGROUP, &[("max_connections", 1.into())]);
         for letter in ['a', 'c'] {
@@ -456,9 +453,9 @@ fn locked(heard: &[Heard]) -> bool {
 }
 
 /// A statement that must not fail.
-pub(crate) fn done(client: &mut Client, sql: &str) -> Result<(), FidelityError> {
+pub(crate) fn done(client: &mut Client, sql: &str) -> Result<(), Error> {
     match client.text(sql).last() {
         Some(Heard::Done | Heard::Rows(_)) => Ok(()),
-        other => Err(FidelityError::Answer { sql: sql.to_owned(), answer: format!("{other:?}") }),
+        other => Err(Error::Answer { what: sql.to_owned(), answer: format!("{other:?}") }),
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
 
+use weir_lab::Error;
 use weir_testkit::Family;
 
 use crate::client::{Client, Heard, Who};
-use crate::error::FidelityError;
 use crate::names::Names;
 use crate::state::Setting;
 
@@ -118,7 +118,7 @@ pub(crate) fn discover(
     family: Family,
     who: &Who,
     names: &Names,
-) -> Result<Variables, FidelityError> {
+) -> Result<Variables, Error> {
     let schema = names.schema('a');
     let mut client = Client::open(server, who, &schema)?;
     let described = match family {
@@ -143,7 +143,7 @@ pub(crate) fn discover(
     Ok(found)
 }
 
-fn described_by_mariadb(client: &mut Client) -> Result<Vec<Described>, FidelityError> {
+fn described_by_mariadb(client: &mut Client) -> Result<Vec<Described>, Error> {
     let sql = "SELECT LOWER(VARIABLE_NAME), VARIABLE_TYPE, SESSION_VALUE, NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, \
                NUMERIC_BLOCK_SIZE, ENUM_VALUE_LIST FROM information_schema.SYSTEM_VARIABLES \
                WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME";
@@ -163,7 +163,7 @@ fn described_by_mariadb(client: &mut Client) -> Result<Vec<Described>, FidelityE
 }
 
 /// SHOW VARIABLES shows all of them: those of the session are those that can be read as such.
-fn described_by_mysql(client: &mut Client) -> Result<Vec<Described>, FidelityError> {
+fn described_by_mysql(client: &mut Client) -> Result<Vec<Described>, Error> {
     let mut described = Vec::new();
     for row in rows(client, "SHOW SESSION VARIABLES")? {
         let Some(name) = row.into_iter().next() else { continue };
@@ -181,7 +181,7 @@ fn volatile(
     who: &Who,
     schema: &str,
     read: &[String],
-) -> Result<BTreeSet<String>, FidelityError> {
+) -> Result<BTreeSet<String>, Error> {
     let sql = select(read);
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -259,9 +259,9 @@ fn value(client: &mut Client, variable: &str) -> Option<String> {
 }
 
 /// The rows of a statement that must give some.
-pub(crate) fn rows(client: &mut Client, sql: &str) -> Result<Vec<Vec<String>>, FidelityError> {
+pub(crate) fn rows(client: &mut Client, sql: &str) -> Result<Vec<Vec<String>>, Error> {
     match client.text(sql).pop() {
         Some(Heard::Rows(rows)) => Ok(rows),
-        other => Err(FidelityError::Answer { sql: sql.to_owned(), answer: format!("{other:?}") }),
+        other => Err(Error::Answer { what: sql.to_owned(), answer: format!("{other:?}") }),
     }
 }

@@ -208,7 +208,7 @@ impl FakeServer {
 
     fn start(opening: Opening) -> Result<FakeServer, TestkitError> {
         let ip = Ipv4Addr::LOCALHOST;
-        let address = SocketAddrV4::new(ip, preflight::free_port(ip)?);
+        let address = preflight::free_address(ip)?;
         let doing = || TestkitError::io(format!("listen on {address}"));
         let listener = TcpListener::bind(address).map_err(doing())?;
         // So that the thread looks at the stop flag now and then.

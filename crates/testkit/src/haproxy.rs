@@ -1,6 +1,6 @@
 //! HAProxy in TCP mode, the yardstick of the benchmark.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::TestkitError;
 use crate::preflight;
-use crate::process::{Process, wait_for_port};
+use crate::process::Process;
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -96,15 +96,12 @@ impl HaProxy {
         preflight::port_is_free(options.listen)?;
         let config_path = dir.join(format!("{}.cfg", options.name));
         let log_path = dir.join(format!("{}.log", options.name));
-        let doing = |path: &Path| TestkitError::io(format!("write {}", path.display()));
-        fs::write(&config_path, options.render()).map_err(doing(&config_path))?;
-        let log = File::create(&log_path).map_err(doing(&log_path))?;
+        let doing = TestkitError::io(format!("write {}", config_path.display()));
+        fs::write(&config_path, options.render()).map_err(doing)?;
         let mut command = Command::new(program);
         // -db: stay in the foreground, so that the process started is the one that serves.
         command.arg("-db").arg("-f").arg(&config_path);
-        let stdout = log.try_clone().map_err(doing(&log_path))?;
-        let process = Process::spawn(&options.name, command.stdout(stdout).stderr(log))?;
-        wait_for_port(options.listen, &process, &log_path, START_TIMEOUT)?;
+        let process = Process::serve(&options.name, &mut command, options.listen, &log_path, START_TIMEOUT)?;
         Ok(HaProxy { process, listen: options.listen, config_path })
     }
 
@@ -137,7 +134,7 @@ mod tests {
         let ip = Ipv4Addr::LOCALHOST;
         let options = HaProxyOptions {
             name: "haproxy".to_owned(),
-            listen: SocketAddrV4::new(ip, preflight::free_port(ip).unwrap()),
+            listen: preflight::free_address(ip).unwrap(),
             servers: vec![SocketAddrV4::new(ip, 1)],
             threads: 2,
             connections_max: 100,
@@ -145,7 +142,7 @@ mod tests {
             check: None,
         };
         let haproxy = HaProxy::start(&options, dir.path()).unwrap();
-        assert!(haproxy.process().rss_kib().unwrap() > 0);
+        assert!(haproxy.process().exit_status().is_none());
         let second = HaProxy::start(&options, dir.path()).unwrap_err();
         assert!(matches!(second, TestkitError::PortInUse { .. }), "{second}");
         drop(haproxy);

@@ -7,7 +7,6 @@
 //! - [`Sysbench`]: load, and its report as numbers.
 //! - [`FakeServer`]: a MySQL server that follows a script, for what real ones can't be made to do on command.
 //! - [`wire`]: a client that sends exactly what it is told, for what real ones never send.
-//! - [`report`]: what the programs that measure have in common.
 //!
 //! Servers are children of the calling process and end with the value that stands for them. What a crashed run
 //! leaves behind is ended by the next one (see [`RunDir`]). Everything listens on 127.0.0.0/8 only.
@@ -21,7 +20,6 @@ mod not_run;
 pub mod preflight;
 mod process;
 mod proxysql;
-pub mod report;
 mod resolver;
 mod run_dir;
 mod sysbench;
@@ -35,7 +33,7 @@ pub use galera::{Account, Galera, GaleraOptions, Node, Place};
 pub use haproxy::{HaProxy, HaProxyCheck, HaProxyOptions};
 pub use mysql::{Family, Mysql, MysqlOptions, MysqlRouter, MysqlRouterOptions, MysqlServer};
 pub use not_run::{NOT_RUN_FILE, not_run};
-pub use process::{Process, wait_for_port};
+pub use process::Process;
 pub use proxysql::{ProxySql, ProxySqlOptions, ProxySqlValue};
 pub use resolver::OwnResolver;
 pub use run_dir::{ROOT, RunDir, clean};

@@ -61,7 +61,7 @@ fn claim(address: SocketAddrV4) -> Result<OwnedFd, Errno> {
 ///
 /// It stays claimed until this process ends, so that the kernel doesn't use it for somebody's outgoing connection,
 /// not even while a server on it is restarted.
-pub fn free_port(ip: Ipv4Addr) -> Result<u16, TestkitError> {
+fn free_port(ip: Ipv4Addr) -> Result<u16, TestkitError> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -77,6 +77,11 @@ pub fn free_port(ip: Ipv4Addr) -> Result<u16, TestkitError> {
         }
     }
     Err(TestkitError::Options(format!("no free port on {ip} between {FIRST} and {}", FIRST + COUNT)))
+}
+
+/// An address with such a port.
+pub fn free_address(ip: Ipv4Addr) -> Result<SocketAddrV4, TestkitError> {
+    Ok(SocketAddrV4::new(ip, free_port(ip)?))
 }
 
 /// Fails if less than `needed_mib` of memory is available for `what`.

@@ -1,6 +1,6 @@
 //! Child processes that are ended by the id they were started with, never by name.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::net::{SocketAddrV4, TcpStream};
 use std::path::Path;
@@ -43,6 +43,27 @@ impl Process {
             .spawn()
             .map_err(TestkitError::io(format!("start {name}")))?;
         Ok(Process { name, pid: child.id(), started, child: Mutex::new(child) })
+    }
+
+    /// The same with everything that it prints at the end of the file `log`, which is made if it is not there.
+    pub fn spawn_logged(name: &str, command: &mut Command, log: &Path) -> Result<Process, TestkitError> {
+        let doing = || TestkitError::io(format!("write {}", log.display()));
+        let file = File::options().append(true).create(true).open(log).map_err(doing())?;
+        let stdout = file.try_clone().map_err(doing())?;
+        Process::spawn(name, command.stdout(stdout).stderr(file))
+    }
+
+    /// The same, and waits until it accepts connections at `listen`.
+    pub fn serve(
+        name: &str,
+        command: &mut Command,
+        listen: SocketAddrV4,
+        log: &Path,
+        timeout: Duration,
+    ) -> Result<Process, TestkitError> {
+        let process = Process::spawn_logged(name, command, log)?;
+        wait_for_port(listen, &process, log, timeout)?;
+        Ok(process)
     }
 
     /// What errors call this process.
@@ -123,42 +144,6 @@ impl Process {
     /// How long ago it was started.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    /// Resident memory, KiB (`VmRSS` of /proc/PID/status).
-    pub fn rss_kib(&self) -> Result<u64, TestkitError> {
-        let status = self.proc_file("status")?;
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
-            .ok_or_else(|| TestkitError::NotRunning(self.name.clone()))
-    }
-
-    /// CPU time used so far by all threads, user and system (`utime` + `stime` of /proc/PID/stat).
-    /// Its resolution is the kernel's clock tick, 10 ms.
-    pub fn cpu_time(&self) -> Result<Duration, TestkitError> {
-        let stat = self.proc_file("stat")?;
-        cpu_time(&stat).ok_or_else(|| TestkitError::NotRunning(self.name.clone()))
-    }
-
-    /// The same of the threads whose names begin so; those that have ended are left out.
-    pub fn cpu_time_of(&self, threads: &str) -> Result<Duration, TestkitError> {
-        let path = format!("/proc/{}/task", self.pid);
-        let tasks = fs::read_dir(&path).map_err(TestkitError::io(format!("read {path}")))?;
-        let mut sum = Duration::ZERO;
-        for task in tasks.filter_map(Result::ok) {
-            let Ok(stat) = fs::read_to_string(task.path().join("stat")) else { continue };
-            let name = stat.split_once('(').map(|(_, rest)| rest).unwrap_or_default();
-            if name.starts_with(threads) {
-                sum += cpu_time(&stat).unwrap_or_default();
-            }
-        }
-        Ok(sum)
-    }
-
-    fn proc_file(&self, file: &str) -> Result<String, TestkitError> {
-        let path = format!("/proc/{}/{file}", self.pid);
-        fs::read_to_string(&path).map_err(TestkitError::io(format!("read {path}")))
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {
@@ -253,7 +238,7 @@ pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool)
 }
 
 /// Waits until `process` accepts connections at `address`; fails with the end of its log if it ends before.
-pub fn wait_for_port(
+pub(crate) fn wait_for_port(
     address: SocketAddrV4,
     process: &Process,
     log: &Path,
@@ -305,15 +290,6 @@ pub(crate) fn start_time_ticks(pid: u32) -> Option<u64> {
     stat_fields(&stat).get(19)?.parse().ok()
 }
 
-/// User and system time of a process or thread, by its `stat`.
-fn cpu_time(stat: &str) -> Option<Duration> {
-    let fields = stat_fields(stat);
-    // proc(5): utime and stime are fields 14 and 15; the slice starts at field 3.
-    let (user, system) = fields.get(11).zip(fields.get(12))?;
-    let ticks = user.parse::<u64>().ok()? + system.parse::<u64>().ok()?;
-    Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100))
-}
-
 /// The fields of /proc/PID/stat from the third on: the second, the name, may itself contain spaces.
 fn stat_fields(stat: &str) -> Vec<&str> {
     stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default()
@@ -327,8 +303,6 @@ mod tests {
     fn a_process_is_ended_by_its_id_and_reaped() {
         let process = Process::spawn("sleep", Command::new("sleep").arg("60")).unwrap();
         assert!(process.exit_status().is_none());
-        assert!(process.rss_kib().unwrap() > 0);
-        assert!(process.cpu_time().unwrap() < Duration::from_secs(1));
         let status = process.terminate(Duration::from_secs(5)).unwrap();
         assert!(!status.success());
         assert!(matches!(process.signal(Signal::TERM), Err(TestkitError::NotRunning(_))));

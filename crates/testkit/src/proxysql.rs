@@ -1,13 +1,13 @@
 //! ProxySQL, where it is installed: the other layer-7 proxy of the benchmark.
 
 use std::fmt::{self, Write as _};
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::{Process, wait_for_port};
+use crate::process::Process;
 use crate::{Account, TestkitError, preflight};
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
@@ -147,16 +147,13 @@ impl ProxySql {
         let config_path = dir.join(format!("{}.cnf", options.name));
         let log_path = dir.join(format!("{}.log", options.name));
         fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
-        let doing = |path: &Path| TestkitError::io(format!("write {}", path.display()));
-        fs::write(&config_path, options.render()).map_err(doing(&config_path))?;
-        let log = File::create(&log_path).map_err(doing(&log_path))?;
-        let stdout = log.try_clone().map_err(doing(&log_path))?;
+        let doing = TestkitError::io(format!("write {}", config_path.display()));
+        fs::write(&config_path, options.render()).map_err(doing)?;
         let mut command = Command::new(program);
         // In the foreground, from the file and not from an earlier database, without asking for newer versions.
         command.args(["--initial", "-f", "--no-version-check", "-D"]).arg(&datadir);
         command.arg("-c").arg(&config_path);
-        let process = Process::spawn(&options.name, command.stdout(stdout).stderr(log))?;
-        wait_for_port(options.listen, &process, &log_path, START_TIMEOUT)?;
+        let process = Process::serve(&options.name, &mut command, options.listen, &log_path, START_TIMEOUT)?;
         Ok(ProxySql { process, listen: options.listen, config_path })
     }
 

@@ -78,10 +78,9 @@ impl Sysbench {
     pub fn start(&self, dir: &Path, name: &str) -> Result<SysbenchRun, TestkitError> {
         let log_path = dir.join(format!("{name}.log"));
         let doing = || TestkitError::io(format!("write {}", log_path.display()));
-        let log = File::create(&log_path).map_err(doing())?;
-        let stdout = log.try_clone().map_err(doing())?;
+        File::create(&log_path).map_err(doing())?;
         let mut command = self.command()?;
-        let process = Process::spawn(name, command.arg("run").stdout(stdout).stderr(log))?;
+        let process = Process::spawn_logged(name, command.arg("run"), &log_path)?;
         Ok(SysbenchRun { process, log_path, time_s: self.time_s })
     }
 

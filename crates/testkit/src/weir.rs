@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-use crate::process::{Process, log_tail, poll_until, wait_for_port};
+use crate::process::{Process, log_tail, poll_until};
 use crate::{Account, Galera, OwnResolver, Signal, TestkitError, preflight};
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
@@ -89,9 +89,23 @@ impl WeirConfig {
         for account in [Account::APP, Account::APP2, Account::LIMITED] {
             config.user(account, hostgroup::WRITER, &[]);
         }
-        config.variable("monitor_username", Account::MONITOR.user);
-        config.variable("monitor_password", Account::MONITOR.password);
+        config.monitor(Account::MONITOR);
         config
+    }
+
+    /// One hostgroup of plain servers, for the user app.
+    pub fn for_plain_servers(servers: &[SocketAddrV4], listen: SocketAddrV4) -> WeirConfig {
+        let mut config = WeirConfig::new(listen);
+        for server in servers {
+            config.server(*server, hostgroup::WRITER, &[]);
+        }
+        config.user(Account::APP, hostgroup::WRITER, &[]).monitor(Account::MONITOR);
+        config
+    }
+
+    /// Names the account that looks at the servers.
+    pub fn monitor(&mut self, account: Account) -> &mut Self {
+        self.variable("monitor_username", account.user).variable("monitor_password", account.password)
     }
 
     /// Adds a row of `mysql_servers`; `more` are further columns.
@@ -253,7 +267,7 @@ impl Weir {
         preflight::port_is_free(listen)?;
         let (datadir, log_path) = (dir.join(format!("{name}-data")), dir.join(format!("{name}.log")));
         fs::create_dir_all(&datadir).map_err(TestkitError::io(format!("make {}", datadir.display())))?;
-        File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
+        make_log(&log_path)?;
         let arguments = vec!["--datadir".to_owned(), datadir.display().to_string()];
         let files = Files { config_path: file.to_owned(), log_path, datadir, arguments, io_driver: None };
         files.serve(Command::new(binary), name, listen)
@@ -265,7 +279,7 @@ impl Weir {
         let config_path = dir.join(format!("{name}.toml"));
         let log_path = dir.join(format!("{name}.log"));
         write_config(&config_path, config, &datadir)?;
-        File::create(&log_path).map_err(TestkitError::io(format!("write {}", log_path.display())))?;
+        make_log(&log_path)?;
         let (arguments, io_driver) = (config.arguments.clone(), config.io_driver());
         let files = Files { config_path, log_path, datadir, arguments, io_driver };
         files.serve(command, name, config.listen())
@@ -309,12 +323,11 @@ impl Weir {
         }
         let name = format!("{}+", self.process.name());
         let log_path = self.log_path.with_file_name(format!("{name}.log"));
-        let doing = || TestkitError::io(format!("write {}", log_path.display()));
-        let log = File::create(&log_path).map_err(doing())?;
         let mut command = Command::new(binary);
         command.args(["serve", "--takeover", "-c"]).arg(&self.config_path).args(&self.arguments);
-        let stdout = log.try_clone().map_err(doing())?;
-        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
+        // Whoever follows looks into it for what this one says.
+        make_log(&log_path)?;
+        let process = Process::spawn_logged(&name, &mut command, &log_path)?;
         let listen = config.map_or(self.listen, WeirConfig::listen);
         let (config_path, datadir) = (self.config_path.clone(), self.datadir.clone());
         let arguments = self.arguments.clone();
@@ -386,16 +399,6 @@ impl Weir {
             details: format!("; the end of its log:\n{}", log_tail(&self.log_path, 15)),
         })
     }
-
-    /// Resident memory, KiB.
-    pub fn rss_kib(&self) -> Result<u64, TestkitError> {
-        self.process.rss_kib()
-    }
-
-    /// CPU time used so far by all threads.
-    pub fn cpu_time(&self) -> Result<Duration, TestkitError> {
-        self.process.cpu_time()
-    }
 }
 
 /// What a Weir is started with.
@@ -411,14 +414,15 @@ impl Files {
     /// Starts a Weir and waits until it accepts connections.
     fn serve(self, mut command: Command, name: &str, listen: SocketAddrV4) -> Result<Weir, TestkitError> {
         let Files { config_path, log_path, datadir, arguments, io_driver } = self;
-        let doing = || TestkitError::io(format!("write {}", log_path.display()));
-        let log = File::options().append(true).open(&log_path).map_err(doing())?;
         command.arg("serve").arg("-c").arg(&config_path).args(&arguments);
-        let stdout = log.try_clone().map_err(doing())?;
-        let process = Process::spawn(name, command.stdout(stdout).stderr(log))?;
-        wait_for_port(listen, &process, &log_path, START_TIMEOUT)?;
+        let process = Process::serve(name, &mut command, listen, &log_path, START_TIMEOUT)?;
         Ok(Weir { process, listen, config_path, log_path, datadir, arguments, io_driver })
     }
+}
+
+/// An empty log, whatever was there before.
+fn make_log(path: &Path) -> Result<(), TestkitError> {
+    File::create(path).map(drop).map_err(TestkitError::io(format!("write {}", path.display())))
 }
 
 fn write_config(path: &Path, config: &WeirConfig, datadir: &Path) -> Result<(), TestkitError> {

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use weir_testkit::Account;
+use weir_lab::Usage;
+use weir_testkit::{Account, Weir};
 use weir_tests::{CaseResult, Env, Session, ensure, eventually};
 
 use super::{Admin, PATIENCE, start};
@@ -68,15 +69,20 @@ pub(super) fn bombs(env: &Env) -> CaseResult {
     // However deep: answered or refused.
     admin.output(&format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)))?;
     ensure!(admin.run("SELECT 1")? == ["1"], "the port is gone");
-    ensure!(weir.rss_kib()? < 1 << 20, "Weir has {} KiB", weir.rss_kib()?);
+    let taken = rss_kib(&weir)?;
+    ensure!(taken < 1 << 20, "Weir has {taken} KiB");
     Ok(())
+}
+
+fn rss_kib(weir: &Weir) -> Result<u64, weir_lab::Error> {
+    Usage::of(weir.process().pid()).rss_kib()
 }
 
 /// Connections that say nothing, or announce what never comes.
 pub(super) fn silent(env: &Env) -> CaseResult {
     let (weir, admin) = start(env, |_| {})?;
     eventually("the admin port is there", PATIENCE, || Ok(admin.run("SELECT 1").is_ok()))?;
-    let before = weir.rss_kib()?;
+    let before = rss_kib(&weir)?;
     let mut crowd = Vec::new();
     for at in 0..400_u32 {
         let mut stream = TcpStream::connect(admin.addr)?;
@@ -90,7 +96,7 @@ pub(super) fn silent(env: &Env) -> CaseResult {
     for _ in 0..20 {
         Session::open(weir.addr(), "test")?.value("SELECT 1")?;
     }
-    let grown = weir.rss_kib()?.saturating_sub(before);
+    let grown = rss_kib(&weir)?.saturating_sub(before);
     ensure!(grown < 256 << 10, "{grown} KiB for connections that say nothing");
     drop(crowd);
     eventually("an admin comes in again", PATIENCE, || Ok(admin.run("SELECT 1").is_ok()))?;

@@ -24,8 +24,7 @@ fn config(env: &Env, server: std::net::SocketAddrV4) -> Result<WeirConfig, Strin
     let mut config = WeirConfig::new(env.free_address()?);
     config.server(server, 7, &[]);
     config.user(Account::APP, 7, &[]);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     config.variable("connect_timeout_server_max", 1000);
     config.variable("threads", 2);
     Ok(config)

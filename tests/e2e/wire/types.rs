@@ -50,8 +50,7 @@ fn extended(env: &Env) -> CaseResult {
     let mut config = WeirConfig::new(env.free_address()?);
     config.server(node.addr(), 1, &[("max_connections", 2.into())]);
     config.user(Account::APP, 1, &[]).variable("server_version", version);
-    config.variable("monitor_username", Account::MONITOR.user);
-    config.variable("monitor_password", Account::MONITOR.password);
+    config.monitor(Account::MONITOR);
     let weir = env.weir_with(&config)?;
     let plain = Login::new(Account::APP).schema(&env.schema()?).without(Capabilities::LONG_PASSWORD);
     let asking = plain.clone().with(Capabilities::MARIADB_EXTENDED_METADATA);

@@ -6,7 +6,6 @@
 mod worker;
 
 use std::env;
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::path::Path;
@@ -17,11 +16,11 @@ use std::time::Duration;
 
 use clap::{Parser, value_parser};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use weir_testkit::{Process, wait_for_port};
+use weir_lab::Error;
+use weir_testkit::Process;
 use weir_uring::Ring;
 
 use crate::bench::progress;
-use crate::error::BenchError;
 use worker::{Mailbox, Worker};
 
 /// Until it takes clients.
@@ -55,14 +54,12 @@ impl Options {
     }
 
     /// Starts it as a process and waits until it takes clients. The log goes into `dir`.
-    pub(crate) fn start(&self, dir: &Path) -> Result<Process, BenchError> {
+    pub(crate) fn start(&self, dir: &Path) -> Result<Process, Error> {
         let log_path = dir.join("relay.log");
-        let doing = || BenchError::io(format!("write {}", log_path.display()));
-        let log = File::create(&log_path).map_err(doing())?;
-        let program = env::current_exe().map_err(BenchError::io("find weir-bench itself".to_owned()))?;
-        let process = Process::spawn("relay", Command::new(program).args(self.words()).stderr(log))?;
-        wait_for_port(self.listen, &process, &log_path, START_TIMEOUT)?;
-        Ok(process)
+        let program = env::current_exe().map_err(Error::io("find weir-bench itself"))?;
+        let mut command = Command::new(program);
+        command.args(self.words());
+        Ok(Process::serve("relay", &mut command, self.listen, &log_path, START_TIMEOUT)?)
     }
 }
 
@@ -72,12 +69,12 @@ pub(crate) fn check() -> io::Result<()> {
 }
 
 /// Relays until it is killed, or whoever started it has ended.
-pub(crate) fn run(options: &Options) -> Result<(), BenchError> {
+pub(crate) fn run(options: &Options) -> Result<(), Error> {
     set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| BenchError::io("end with the benchmark".to_owned())(error.into()))?;
-    let doing = || BenchError::io(format!("listen at {}", options.listen));
+        .map_err(|error| Error::io("end with the benchmark")(error))?;
+    let doing = || Error::io(format!("listen at {}", options.listen));
     let listener = TcpListener::bind(options.listen).map_err(doing())?;
-    let doing = || BenchError::io("relay with io_uring".to_owned());
+    let doing = || Error::io("relay with io_uring");
     let mailboxes = start_workers(options.threads).map_err(doing())?;
     serve(&listener, &options.to, &mailboxes).map_err(doing())
 }

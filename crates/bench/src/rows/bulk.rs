@@ -1,17 +1,14 @@
 //! A gigabyte in one piece, either way.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_testkit::Process;
+use weir_lab::client::Client;
+use weir_lab::measure::{Metric, Sample};
+use weir_lab::{ClientError, Error};
 
-use crate::bench::{Bench, empty_case, progress};
-use crate::client::{Client, Login};
-use crate::error::{BenchError, ClientError};
-use crate::metric::{Metric, Sample};
+use crate::bench::{Bench, empty_case, login, progress};
 use crate::peer::{Kind, Peer};
-use crate::results::Case;
+use crate::report::Case;
 use crate::row::{Layout, Row};
 
 const KINDS: [Kind; 5] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
@@ -24,12 +21,10 @@ const ROW_BYTES: u64 = 1000;
 const READ_BYTES: usize = 256 * 1024;
 /// Lines in a packet of the file: near 64 KB, as clients send.
 const LINES_PER_PACKET: usize = 64;
-/// How often memory is looked at meanwhile.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Sent before the first round, so that no peer pays for cold caches, MiB.
 const WARM_UP_MIB: u32 = 4;
 
-pub(super) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchError> {
+pub(super) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, Error> {
     let peers = bench.peers(Layout::OneNode, CLIENTS, &KINDS)?;
     let mib = bench.scale.bulk_mib;
     let mut case = empty_case(row, &format!("{mib} MiB"), row.goals(1), &peers);
@@ -43,15 +38,15 @@ pub(super) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchErr
     Ok(vec![case])
 }
 
-fn visit(peer: &Peer, row: Row, mib: u32) -> Result<Sample, BenchError> {
-    let Some(process) = peer.process() else {
+fn visit(peer: &Peer, row: Row, mib: u32) -> Result<Sample, Error> {
+    let Some(usage) = peer.usage() else {
         let (bytes, took) = transfer(peer, row, mib)?;
         return Ok(speed(bytes, took));
     };
-    let (cpu_before, memory_before_kib) = (process.cpu_time()?, process.rss_kib()?);
-    let (peak_kib, transferred) = with_peak(process, || transfer(peer, row, mib));
+    let (cpu_before, memory_before_kib) = (usage.cpu_time()?, usage.rss_kib()?);
+    let (peak_kib, transferred) = usage.with_peak(|| transfer(peer, row, mib));
     let (bytes, took) = transferred?;
-    let cpu = process.cpu_time()?.saturating_sub(cpu_before);
+    let cpu = usage.cpu_time()?.saturating_sub(cpu_before);
     let growth_kib = peak_kib.saturating_sub(memory_before_kib);
     let gib = bytes as f64 / (1024 * MIB) as f64;
     Ok(speed(bytes, took)
@@ -64,9 +59,10 @@ fn speed(bytes: u64, took: Duration) -> Sample {
 }
 
 /// Sends or receives so much; gives the bytes that passed and the time they took.
-fn transfer(peer: &Peer, row: Row, mib: u32) -> Result<(u64, Duration), BenchError> {
-    let doing = || BenchError::client(format!("{row} via {}", peer.kind));
-    let login = Login { local_files: row == Row::LocalInfile, ..Login::new(peer.addr) };
+fn transfer(peer: &Peer, row: Row, mib: u32) -> Result<(u64, Duration), Error> {
+    let doing = || Error::client(format!("{row} via {}", peer.kind));
+    let login = login(peer.addr);
+    let login = if row == Row::LocalInfile { login.local_files() } else { login };
     let mut client = login.connect().map_err(doing())?;
     let started = Instant::now();
     let rows = u64::from(mib) * MIB / ROW_BYTES;
@@ -99,39 +95,4 @@ fn send_file(client: &mut Client, lines: u64) -> Result<u64, ClientError> {
     client.send_packet(&mut sequence, b"")?;
     client.reply(&mut buffer, sequence)?;
     Ok(packets * packet.len() as u64)
-}
-
-/// Does something and gives the most resident memory that the process had meanwhile, KiB, too.
-fn with_peak<T>(process: &Process, work: impl FnOnce() -> T) -> (u64, T) {
-    let is_done = AtomicBool::new(false);
-    let peak_kib = AtomicU64::new(0);
-    let look = || peak_kib.fetch_max(process.rss_kib().unwrap_or_default(), Ordering::Relaxed);
-    let result = thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                look();
-                thread::sleep(LOOK_INTERVAL);
-            }
-        });
-        let result = work();
-        is_done.store(true, Ordering::Relaxed);
-        result
-    });
-    look();
-    (peak_kib.load(Ordering::Relaxed), result)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn the_peak_is_at_least_what_is_there() {
-        let process = Process::spawn("sleep", Command::new("sleep").arg("60")).unwrap();
-        let (peak_kib, result) = with_peak(&process, || 7);
-        assert_eq!(result, 7);
-        assert!(peak_kib > 0);
-    }
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::measure::{Metric, Sample};
+use weir_lab::{ClientError, Error};
+
 use super::scale::memory_mib;
-use crate::bench::{Bench, progress};
-use crate::client::Login;
+use crate::bench::{Bench, admin_login, login, progress};
 use crate::dashboards::scrape_once;
-use crate::error::{BenchError, ClientError};
-use crate::metric::{Metric, Sample};
 use crate::peer::Peer;
 
 /// Clients that run statements of different digests.
@@ -25,17 +25,17 @@ const BESIDE: &str = "SELECT * FROM stats_mysql_global";
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs many statements, each of a digest of its own: how fast, and what they add to memory.
-pub(super) fn run(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> {
+pub(super) fn run(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, Error> {
     let digests = bench.scale.digests;
     progress(&format!("running statements of {digests} digests"));
     let (before_mib, begun) = (memory_mib(peer)?, Instant::now());
-    let doing = || BenchError::client("a statement of its own digest".to_owned());
+    let doing = || Error::client("a statement of its own digest");
     thread::scope(|scope| {
         let run = |caller: u32| {
-            let mut client = Login::new(peer.addr).connect().map_err(doing())?;
+            let mut client = login(peer.addr).connect().map_err(doing())?;
             for digest in (caller..digests).step_by(CALLERS as usize) {
                 if digest % 1024 == caller {
-                    bench.check_cancel()?;
+                    bench.stop.check()?;
                 }
                 client
                     .query(&format!("SELECT c FROM sbtest1 AS digest_{digest} WHERE id = 1"))
@@ -44,7 +44,7 @@ pub(super) fn run(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> 
             Ok(())
         };
         let callers: Vec<_> = (0..CALLERS).map(|caller| scope.spawn(move || run(caller))).collect();
-        callers.into_iter().try_for_each(|caller| caller.join().unwrap_or(Err(BenchError::Interrupted)))
+        callers.into_iter().try_for_each(|caller| caller.join().unwrap_or(Err(Error::Interrupted)))
     })?;
     let took = begun.elapsed();
     let grown_mib = memory_mib(peer)? - before_mib;
@@ -55,14 +55,14 @@ pub(super) fn run(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> 
 }
 
 /// Reads all of them, while others look at metrics and at other tables.
-pub(super) fn read(admin: SocketAddrV4, web: SocketAddrV4) -> Result<Sample, BenchError> {
-    let doing = || BenchError::client("reading all digests".to_owned());
-    let mut client = Login::admin(admin).connect().map_err(doing())?;
+pub(super) fn read(admin: SocketAddrV4, web: SocketAddrV4) -> Result<Sample, Error> {
+    let doing = || Error::client("reading all digests");
+    let mut client = admin_login(admin).connect().map_err(doing())?;
     let is_over = AtomicBool::new(false);
     let (read, scrape, beside) = thread::scope(|scope| {
         let scrapes = scope.spawn(|| longest(&is_over, || scrape_once(web)));
         let others = scope.spawn(|| {
-            let mut client = Login::admin(admin).connect()?;
+            let mut client = admin_login(admin).connect()?;
             longest(&is_over, || client.query(BESIDE))
         });
         let begun = Instant::now();
@@ -77,9 +77,9 @@ pub(super) fn read(admin: SocketAddrV4, web: SocketAddrV4) -> Result<Sample, Ben
 }
 
 /// Reads all of them once more, and they begin again.
-pub(super) fn begin_again(admin: SocketAddrV4) -> Result<Sample, BenchError> {
-    let doing = || BenchError::client("reading all digests, which begin again".to_owned());
-    let mut client = Login::admin(admin).connect().map_err(doing())?;
+pub(super) fn begin_again(admin: SocketAddrV4) -> Result<Sample, Error> {
+    let doing = || Error::client("reading all digests, which begin again");
+    let mut client = admin_login(admin).connect().map_err(doing())?;
     let begun = Instant::now();
     client.query(RESET).map_err(doing())?;
     Ok(Sample::default().with(Metric::DigestsResetMs, ms(begun.elapsed())))

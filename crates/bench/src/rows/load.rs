@@ -5,20 +5,20 @@ use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_lab::Error;
+use weir_lab::measure::{Metric, Sample};
 use weir_testkit::{Sysbench, SysbenchReport};
 
 use crate::bench::{Bench, empty_case, progress};
-use crate::error::BenchError;
-use crate::metric::{Metric, Sample};
 use crate::peer::{Kind, Peer};
-use crate::results::Case;
+use crate::report::Case;
 use crate::row::{Load, Row, Workload};
 
 /// Our script for sysbench, part of this program so that it is there wherever the program is.
 const RECONNECT_LUA: &str = include_str!("../scripts/reconnect.lua");
 const KINDS: [Kind; 5] = [Kind::Direct, Kind::HaProxy, Kind::ProxySql, Kind::Weir, Kind::WeirEpoll];
 
-pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Case>, BenchError> {
+pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Case>, Error> {
     let threads = bench.args.threads(row);
     let most = threads.iter().copied().max().unwrap_or(1);
     let kinds: Vec<Kind> = KINDS.into_iter().chain(row.has_relay().then_some(Kind::Relay)).collect();
@@ -57,7 +57,7 @@ pub(super) fn measure(bench: &Bench<'_>, row: Row, load: Load) -> Result<Vec<Cas
 }
 
 /// One visit of point selects.
-pub(super) fn point_select(bench: &Bench<'_>, peer: &Peer, threads: u32) -> Result<Sample, BenchError> {
+pub(super) fn point_select(bench: &Bench<'_>, peer: &Peer, threads: u32) -> Result<Sample, Error> {
     let load = Sysbench {
         tables: bench.scale.tables,
         table_rows: bench.scale.table_rows,
@@ -69,33 +69,33 @@ pub(super) fn point_select(bench: &Bench<'_>, peer: &Peer, threads: u32) -> Resu
 }
 
 /// The name of sysbench's workload, or the path of a script of ours.
-fn workload(bench: &Bench<'_>, workload: Workload) -> Result<String, BenchError> {
+fn workload(bench: &Bench<'_>, workload: Workload) -> Result<String, Error> {
     match workload {
         Workload::Own(name) => Ok(name.to_owned()),
         Workload::Reconnect => {
             let path: PathBuf = bench.cluster.dir().join("reconnect.lua");
-            let doing = BenchError::io(format!("write {}", path.display()));
+            let doing = Error::io(format!("write {}", path.display()));
             fs::write(&path, RECONNECT_LUA).map_err(doing)?;
             Ok(path.display().to_string())
         }
     }
 }
 
-fn visit(bench: &Bench<'_>, peer: &Peer, load: &Sysbench) -> Result<Sample, BenchError> {
+fn visit(bench: &Bench<'_>, peer: &Peer, load: &Sysbench) -> Result<Sample, Error> {
     let before = (peer.cpu_time()?, bench.servers_cpu_time()?);
     let report = run(bench, load)?;
     let after = (peer.cpu_time()?, bench.servers_cpu_time()?);
     let cpu = before.0.zip(after.0).map(|(before, after)| after.saturating_sub(before));
     let servers = after.1.saturating_sub(before.1);
     sample(&report, cpu, servers)
-        .ok_or_else(|| BenchError::NoStatements(format!("{} via {}", load.workload, peer.kind)))
+        .ok_or_else(|| Error::NoStatements(format!("{} via {}", load.workload, peer.kind)))
 }
 
 /// Runs sysbench to its end, or only until somebody presses Ctrl-C.
-fn run(bench: &Bench<'_>, load: &Sysbench) -> Result<SysbenchReport, BenchError> {
+fn run(bench: &Bench<'_>, load: &Sysbench) -> Result<SysbenchReport, Error> {
     // Dropped, and so killed, if we leave early.
     let running = load.start(bench.cluster.dir(), "sysbench")?;
-    bench.sleep(Duration::from_secs(u64::from(load.time_s)))?;
+    bench.stop.sleep(Duration::from_secs(u64::from(load.time_s)))?;
     Ok(running.wait()?)
 }
 

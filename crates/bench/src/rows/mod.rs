@@ -9,13 +9,14 @@ mod load;
 mod scale;
 mod watched;
 
+use weir_lab::Error;
+
 use crate::bench::Bench;
-use crate::error::BenchError;
-use crate::results::Case;
+use crate::report::Case;
 use crate::row::Row;
 
 /// Measures a row, with proxies of its own.
-pub(crate) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, BenchError> {
+pub(crate) fn measure(bench: &Bench<'_>, row: Row) -> Result<Vec<Case>, Error> {
     match row {
         Row::IdleMemory => idle::memory(bench),
         Row::IdleCpu => idle::cpu(bench),

@@ -4,16 +4,16 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_lab::client::Client;
+use weir_lab::measure::{Goal, Metric, Sample};
+use weir_lab::{ClientError, Error, Usage};
 use weir_testkit::{WeirConfig, hostgroup};
 
 use super::watched::open_doors;
 use super::{digests, load};
-use crate::bench::{Bench, empty_case, progress};
-use crate::client::{Client, Login};
-use crate::error::{BenchError, ClientError};
-use crate::metric::{Goal, Metric, Sample};
+use crate::bench::{Bench, admin_login, empty_case, login, progress};
 use crate::peer::{Peer, free_address};
-use crate::results::Case;
+use crate::report::Case;
 use crate::row::Row;
 
 /// sysbench's connections.
@@ -44,7 +44,7 @@ struct Size {
     users: u32,
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, Error> {
     let large = if bench.args.smoke {
         Size { rules: 100, servers: 10, users: 500 }
     } else {
@@ -99,7 +99,7 @@ fn name(bench: &Bench<'_>, size: Size) -> String {
 type Large = (Peer, SocketAddrV4, SocketAddrV4);
 
 /// Starts a Weir of this size; how long until it took clients, and its memory then.
-fn start(bench: &Bench<'_>, size: Size) -> Result<(Large, Sample), BenchError> {
+fn start(bench: &Bench<'_>, size: Size) -> Result<(Large, Sample), Error> {
     let Size { rules, servers, users } = size;
     progress(&format!("starting Weir with {rules} rules, {servers} more servers, {users} more users"));
     let begun = Instant::now();
@@ -114,7 +114,7 @@ fn start(bench: &Bench<'_>, size: Size) -> Result<(Large, Sample), BenchError> {
         took.as_millis(),
         written.as_millis()
     ));
-    bench.sleep(SETTLE)?;
+    bench.stop.sleep(SETTLE)?;
     let sample = Sample::default()
         .with(Metric::StartMs, took.as_secs_f64() * 1000.0)
         .with(Metric::MemoryMib, memory_mib(&peer)?);
@@ -164,10 +164,10 @@ fn fill(config: &mut WeirConfig, size: Size) {
 }
 
 /// Makes the first rule active: how long until all connections that are kept go by it, and until LOAD is answered.
-fn load_rules(addr: SocketAddrV4, admin: SocketAddrV4) -> Result<Sample, BenchError> {
-    let doing = || BenchError::client("LOAD MYSQL QUERY RULES".to_owned());
-    let mut admin = Login::admin(admin).connect().map_err(doing())?;
-    let kept: Result<Vec<Client>, ClientError> = (0..KEPT).map(|_| Login::new(addr).connect()).collect();
+fn load_rules(addr: SocketAddrV4, admin: SocketAddrV4) -> Result<Sample, Error> {
+    let doing = || Error::client("LOAD MYSQL QUERY RULES");
+    let mut admin = admin_login(admin).connect().map_err(doing())?;
+    let kept: Result<Vec<Client>, ClientError> = (0..KEPT).map(|_| login(addr).connect()).collect();
     let mut kept = kept.map_err(doing())?;
     kept.iter_mut().try_for_each(|client| client.query(PROBE)).map_err(doing())?;
     let mut load = |active: u32| {
@@ -206,8 +206,8 @@ fn until_refused(client: &mut Client) -> Result<Instant, ClientError> {
 }
 
 /// The process's resident memory.
-pub(super) fn memory_mib(peer: &Peer) -> Result<f64, BenchError> {
-    let kib = peer.process().map(|process| process.rss_kib()).transpose()?;
+pub(super) fn memory_mib(peer: &Peer) -> Result<f64, Error> {
+    let kib = peer.usage().map(Usage::rss_kib).transpose()?;
     Ok(kib.unwrap_or_default() as f64 / 1024.0)
 }
 

@@ -2,15 +2,15 @@
 
 use std::net::SocketAddrV4;
 
+use weir_lab::Error;
+use weir_lab::measure::{Goal, Metric, Sample};
 use weir_testkit::WeirConfig;
 
 use super::load;
 use crate::bench::{Bench, empty_case};
 use crate::dashboards::Dashboards;
-use crate::error::BenchError;
-use crate::metric::{Goal, Metric, Sample};
 use crate::peer::{Peer, free_address};
-use crate::results::Case;
+use crate::report::Case;
 use crate::row::Row;
 
 /// sysbench's connections.
@@ -20,7 +20,7 @@ const CONNECTIONS: u32 = 100;
 /// What a worker may spend more on a statement while somebody looks at statistics.
 const WORKER_CPU_MAX: f64 = 1.05;
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, BenchError> {
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Case>, Error> {
     let connections = if bench.args.smoke { 5 } else { CONNECTIONS };
     let (admin, web) = (free_address()?, free_address()?);
     let (peer, _) = bench.weir_with("watched", |config| open_doors(config, admin, web))?;
@@ -63,8 +63,8 @@ pub(super) fn open_doors(config: &mut WeirConfig, admin: SocketAddrV4, web: Sock
 }
 
 /// One visit of point selects, with the CPU time of the threads that serve clients.
-fn visit(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, BenchError> {
-    let workers = || peer.process().map(|process| process.cpu_time_of("worker-")).transpose();
+fn visit(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, Error> {
+    let workers = || peer.usage().map(|usage| usage.cpu_time_of("worker-")).transpose();
     let before = workers()?.unwrap_or_default();
     let sample = load::point_select(bench, peer, THREADS)?;
     let took = workers()?.unwrap_or_default().saturating_sub(before);

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
+use weir_lab::figures::Figures;
+use weir_lab::judge::Judge;
+use weir_lab::record::Recording;
+use weir_lab::{Error, Moment};
+
 use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
-use crate::record::Recording;
 use crate::run::Run;
 use crate::scenarios::Seen;
 use crate::scenarios::lost::{OWN_SHARE_MS, writer, writes_on, yes};
 use crate::servers::Server;
 use crate::stage::{Finished, Stage};
-use crate::trial::{Figures, Judge};
 
 /// Longer than statements are held (10 s by default), so that the error is seen.
 const BROKEN: Duration = Duration::from_secs(16);
@@ -36,13 +37,13 @@ struct Two {
 }
 
 impl Two {
-    fn begin(stage: &Stage<'_>) -> Result<Two, FailoverError> {
+    fn begin(stage: &Stage<'_>) -> Result<Two, Error> {
         stage.healthy()?;
         let blind = Peer::Weir(WeirPeer::start_in_network(stage, BLIND)?);
         let seeing = Peer::Weir(WeirPeer::start_in_network(stage, SEEING)?);
         let victim = writer(stage, &seeing)?;
         if writer(stage, &blind)? != victim {
-            return Err(FailoverError::Answer {
+            return Err(Error::Answer {
                 what: "two Weirs, asked for the writer".to_owned(),
                 answer: "do not agree".to_owned(),
             });
@@ -58,16 +59,16 @@ impl Two {
     }
 
     /// Waits until everybody is served, and ends both runs.
-    fn end(self, stage: &Stage<'_>, since: Moment) -> Result<Ended, FailoverError> {
+    fn end(self, stage: &Stage<'_>, since: Moment) -> Result<Ended, Error> {
         let answered = [
             self.blind_run.wait_answers(stage, since, RECOVERY_TIMEOUT_S)?,
             self.seeing_run.wait_answers(stage, since, RECOVERY_TIMEOUT_S)?,
         ];
-        stage.pause(stage.scale.settle)?;
+        stage.stop.sleep(stage.scale.settle)?;
         stage.cluster()?.repair()?;
         let (blind, seeing) = (stage.finish(self.blind_run)?, stage.finish(self.seeing_run)?);
         drop((self.blind, self.seeing));
-        let (blind_figures, mut seeing_figures) = (Figures::of(&blind), Figures::of(&seeing));
+        let (blind_figures, mut seeing_figures) = (blind.figures(), seeing.figures());
         if seeing_figures.own_share_ms.is_none() {
             seeing_figures.group_ms = None;
         }
@@ -84,14 +85,14 @@ struct Ended {
 }
 
 /// One Weir no longer reaches the writer, which everybody else does.
-pub(super) fn path(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+pub(super) fn path(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     let mut two = Two::begin(stage)?;
     let victim = two.victim.clone();
     let (proxy, server) = (Member::Proxy(BLIND), Member::Server(victim.index));
     let network = stage.network()?;
     let broken = two.mark(&format!("no path between Weir {BLIND} and {}", victim.name));
     network.break_path(proxy, server)?;
-    stage.pause(BROKEN)?;
+    stage.stop.sleep(BROKEN)?;
     let mended = two.mark("the path is mended");
     network.mend_path(proxy, server)?;
     let mut ended = two.end(stage, mended)?;
@@ -115,7 +116,7 @@ pub(super) fn path(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
 }
 
 /// The writer and one Weir are cut off from the two other nodes and the other Weir.
-pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     let mut two = Two::begin(stage)?;
     let victim = two.victim.clone();
     let minority = [Member::Proxy(BLIND), Member::Server(victim.index)];
@@ -123,7 +124,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
     // The commands may wait for a while until they do something.
     network.cut_off(&minority)?;
     let cut = two.mark(&format!("{} and Weir {BLIND} are cut off", victim.name));
-    stage.pause(BROKEN)?;
+    stage.stop.sleep(BROKEN)?;
     let joined = two.mark("the network is whole again");
     network.join(&minority)?;
     let mut ended = two.end(stage, joined)?;
@@ -174,12 +175,12 @@ fn writes_elsewhere(finished: &Finished, server: &Server, from: Moment, to: Mome
     let samples = finished.recording.samples.iter();
     let writes = samples.filter(|s| s.stream.writes() && s.sent > from && s.done < to);
     let node = |stream: u8, number: u64| {
-        finished.rows.get(&crate::record::RowId { stream, number }).map(|row| usize::from(row.node))
+        finished.rows.get(&weir_lab::record::RowId { stream, number }).map(|row| usize::from(row.node))
     };
     writes.filter(|s| node(s.stream.number(), s.number).is_some_and(|node| node != server.index)).count()
 }
 
 fn failures_until(recording: &Recording, moment: Moment) -> usize {
-    let outside = |failure: &&crate::record::Failure| failure.kind == crate::record::Kind::Outside;
+    let outside = |failure: &&weir_lab::record::Failure| failure.kind == weir_lab::record::Kind::Outside;
     recording.failures.iter().filter(outside).filter(|failure| failure.at < moment).count()
 }

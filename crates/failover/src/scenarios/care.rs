@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::error::FailoverError;
+use weir_lab::Error;
+use weir_lab::judge::Judge;
+
 use crate::peer::{PeerKind, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
@@ -14,7 +16,6 @@ use crate::scenarios::lost::writer;
 use crate::scenarios::reader::order;
 use crate::servers::Server;
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
 
 /// How long each state lasts.
 const STATE: Duration = Duration::from_secs(3);
@@ -27,9 +28,9 @@ const MOVE_TIMEOUT_S: u64 = 30;
 /// In good order the role moves when the writer becomes read-only, when it is drained, and when it is the donor.
 const WRITERS_MAX: usize = 3;
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
-    let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+    let weir = peer.weir().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
     let stop = AtomicBool::new(false);
     let (done, empty) = thread::scope(|scope| {
         let looker = scope.spawn(|| times_without_readers(weir, &stop));
@@ -38,9 +39,9 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
         (done, looker.join().unwrap_or(usize::MAX))
     });
     done?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
     let mut judge = Judge::new(stage.args.smoke);
     judge.none("errors outside transactions", figures.outside);
@@ -62,16 +63,16 @@ fn all_states(
     peer: &crate::peer::Peer,
     weir: &WeirPeer,
     run: &mut Run,
-) -> Result<(), FailoverError> {
+) -> Result<(), Error> {
     let servers = stage.servers()?;
     let reader = |writer: &Server| {
         let other = servers.all().into_iter().rfind(|server| server.index != writer.index);
-        other.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))
+        other.ok_or_else(|| Error::Impossible("no reader".to_owned()))
     };
     let target = reader(&writer(stage, peer)?)?;
     run.mark(format!("{} is desynced", target.name));
     servers.root_query(target.index, "SET GLOBAL wsrep_desync = ON")?;
-    stage.pause(STATE)?;
+    stage.stop.sleep(STATE)?;
     servers.root_query(target.index, "SET GLOBAL wsrep_desync = OFF")?;
 
     run.mark(format!("{}'s applier stands still", target.name));
@@ -81,36 +82,36 @@ fn all_states(
         &format!("FLUSH TABLES WITH READ LOCK; SELECT SLEEP({seconds}); UNLOCK TABLES"),
     )?;
     run.mark("it goes on");
-    stage.pause(STATE)?;
+    stage.stop.sleep(STATE)?;
 
     let old = writer(stage, peer)?;
     run.mark(format!("{} becomes read-only", old.name));
     servers.root_query(old.index, "SET GLOBAL read_only = ON")?;
     wait_moved(stage, weir, &old)?;
     servers.root_query(old.index, "SET GLOBAL read_only = OFF")?;
-    stage.pause(STATE)?;
+    stage.stop.sleep(STATE)?;
 
     let old = writer(stage, peer)?;
     run.mark(format!("the writer {} is drained", old.name));
     order(weir, &["drain", &old.address.to_string()])?;
     wait_moved(stage, weir, &old)?;
     order(weir, &["undrain", &old.address.to_string()])?;
-    stage.pause(STATE)?;
+    stage.stop.sleep(STATE)?;
 
     let target = reader(&writer(stage, peer)?)?;
     servers.stop(target.index)?;
     // Without it the node gets everything anew, and its donor is busy for longer.
     let state = servers.dir().join(&target.name).join("grastate.dat");
-    fs::remove_file(&state).map_err(FailoverError::io(format!("remove {}", state.display())))?;
+    fs::remove_file(&state).map_err(Error::io(format!("remove {}", state.display())))?;
     run.mark(format!("{} starts and needs a donor", target.name));
     stage.cluster()?.start_node(target.index)?;
     servers.number(target.index)?;
     run.mark(format!("{} is Synced", target.name));
-    stage.pause(STATE)
+    stage.stop.sleep(STATE)
 }
 
-fn wait_moved(stage: &Stage<'_>, weir: &WeirPeer, old: &Server) -> Result<(), FailoverError> {
-    stage.wait("another writer", MOVE_TIMEOUT_S, || {
+fn wait_moved(stage: &Stage<'_>, weir: &WeirPeer, old: &Server) -> Result<(), Error> {
+    stage.stop.wait("another writer", MOVE_TIMEOUT_S, || {
         Ok(weir.writer()?.is_some_and(|writer| writer != old.address))
     })
 }

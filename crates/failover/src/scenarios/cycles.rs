@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use weir_testkit::report::{Spread, percentile};
+use weir_lab::figures::{Figures, own_share_ms};
+use weir_lab::judge::Judge;
+use weir_lab::record::{Pause, Source};
+use weir_lab::report::{Spread, percentile};
+use weir_lab::watch::{LOST_QUORUM, VIEW};
+use weir_lab::{Error, Moment};
 use weir_testkit::{Account, hostgroup};
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{Peer, WeirPeer};
-use crate::record::{Pause, Source};
 use crate::scenarios::lost::writer;
 use crate::scenarios::rejoin::STALL_MS;
 use crate::scenarios::{Seen, story};
 use crate::stage::{Finished, Stage, progress};
-use crate::trial::{Figures, Judge, own_share_ms};
-use crate::watch::{LOST_QUORUM, VIEW};
 
 /// The longest that clients may have to wait after a kill.
 const RECOVERY_TIMEOUT_S: u64 = 40;
@@ -72,7 +72,7 @@ struct Cycles {
     last: Option<Finished>,
 }
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     let mut seen = Vec::new();
     for assist in ["dead", OFF] {
         let mut cycles = Cycles::default();
@@ -93,7 +93,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
 }
 
 impl Cycles {
-    fn batch(&mut self, stage: &Stage<'_>, assist: &str, count: u32) -> Result<(), FailoverError> {
+    fn batch(&mut self, stage: &Stage<'_>, assist: &str, count: u32) -> Result<(), Error> {
         let servers = stage.healthy()?;
         let weir = WeirPeer::start(stage, |config| {
             let Account { user, password } = Account::APP;
@@ -108,7 +108,9 @@ impl Cycles {
             config.push("weir_topology", row.get(..wanted).unwrap_or_default());
         })?;
         if assist != OFF {
-            stage.wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || Ok(weir.has_logged(ASSIST_ON)))?;
+            stage
+                .stop
+                .wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || Ok(weir.has_logged(ASSIST_ON)))?;
         }
         let peer = Peer::Weir(weir);
         let mut run = stage.run(&[&peer], true)?;
@@ -120,18 +122,18 @@ impl Cycles {
             if !run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)? {
                 self.named.push(format!("After the kill of {} some client was not served.", victim.name));
             }
-            stage.pause(CALM)?;
+            stage.stop.sleep(CALM)?;
             let started = run.mark(format!("start of {}", victim.name));
             let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
             stage.cluster()?.start_node_from(victim.index, &donors)?;
             servers.number(victim.index)?;
-            stage.wait("the node reads again", READER_TIMEOUT_S, || {
-                let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+            stage.stop.wait("the node reads again", READER_TIMEOUT_S, || {
+                let weir = peer.weir().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
                 Ok(weir.readers()?.contains(&victim.address))
             })?;
             kills.push(Cycle { victim: victim.index, killed: event, started, returned: Moment::now() });
             // The next kill's pause is none of this return's.
-            stage.pause(CALM)?;
+            stage.stop.sleep(CALM)?;
             for server in servers.all() {
                 let list = stage.cluster()?.node(server.index).status("wsrep_evs_evict_list")?;
                 self.left_in_lists += usize::from(!list.trim().is_empty());
@@ -177,7 +179,7 @@ impl Cycles {
             told.sort_by(|a, b| b.0.total_cmp(&a.0));
             told.truncate(SLOWEST);
         }
-        self.figures.add(&Figures::of(&finished));
+        self.figures.add(&finished.figures());
         self.named.extend(finished.audit.named.iter().cloned());
         self.last = Some(finished);
     }
@@ -207,11 +209,11 @@ impl Cycles {
         )
     }
 
-    fn seen(mut self, stage: &Stage<'_>, assist: &str) -> Result<Seen, FailoverError> {
-        let finished = self.last.take().ok_or_else(|| FailoverError::Impossible("no cycles".to_owned()))?;
+    fn seen(mut self, stage: &Stage<'_>, assist: &str) -> Result<Seen, Error> {
+        let finished = self.last.take().ok_or_else(|| Error::Impossible("no cycles".to_owned()))?;
         self.stalls_ms.sort_by(f64::total_cmp);
         let Spread { median, max, min } = Spread::of(self.stalls_ms.iter().copied())
-            .ok_or_else(|| FailoverError::Impossible("no cycles".to_owned()))?;
+            .ok_or_else(|| Error::Impossible("no cycles".to_owned()))?;
         let mut judge = Judge::new(stage.args.smoke);
         judge.none("errors outside transactions", self.figures.outside);
         judge.none("acknowledged rows lost", self.figures.lost);

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
+use weir_lab::judge::Judge;
+use weir_lab::record::{RowId, Source};
+use weir_lab::watch::SYNCED;
+use weir_lab::{Error, Moment};
 use weir_testkit::Signal;
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{Peer, PeerKind};
-use crate::record::{RowId, Source};
 use crate::scenarios::Seen;
 use crate::servers::Server;
 use crate::stage::{Finished, Stage};
-use crate::trial::{Figures, Judge};
-use crate::watch::SYNCED;
 
 /// The longest that clients may have to wait for answers.
 pub(super) const RECOVERY_TIMEOUT_S: u64 = 40;
@@ -35,7 +34,7 @@ pub(super) enum End {
 }
 
 /// The writer of a cluster, or the primary of a group, goes and stays away.
-pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, FailoverError> {
+pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(kind)?;
     let victim = writer(stage, &peer)?;
     let servers = stage.servers()?;
@@ -52,9 +51,9 @@ pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, 
         }
     };
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    let figures = Figures::of(&finished);
+    let figures = finished.figures();
     let mut judge = Judge::new(stage.args.smoke);
     if kind == PeerKind::Weir {
         judge.must("every client is served again", yes(answered), answered);
@@ -74,26 +73,25 @@ pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, 
 }
 
 /// SIGSTOP: its sockets stay open and nothing comes; later it goes on as if nothing had been.
-pub(super) fn hung(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn hung(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
     let victim = writer(stage, &peer)?;
     let cluster = stage.cluster()?;
     let node = cluster.node(victim.index);
-    let process =
-        node.process().ok_or_else(|| FailoverError::Impossible("the writer does not run".to_owned()))?;
+    let process = node.process().ok_or_else(|| Error::Impossible("the writer does not run".to_owned()))?;
     let event = run.mark(format!("SIGSTOP of {}", victim.name));
     node.pause()?;
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
-    stage.pause(HUNG)?;
+    stage.stop.sleep(HUNG)?;
     let back = run.mark(format!("SIGCONT of {}", victim.name));
     // Not before its mark, and whatever the node thinks of itself.
     node.resume()?;
     let went_on = process.signal(Signal::CONT).is_ok();
     // It says Synced until it has seen that the others have gone on without it; they tell when it is back.
     cluster.wait_synced(SYNCED_TIMEOUT)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    let figures = Figures::of(&finished);
+    let figures = finished.figures();
     let mut judge = Judge::new(stage.args.smoke);
     judge.must("every client is served again", yes(answered && went_on), answered && went_on);
     judge.none("errors outside transactions", figures.outside);
@@ -128,7 +126,7 @@ pub(super) fn reads_before_synced(finished: &Finished, server: &Server, back: Mo
 }
 
 /// The server that gets the writes: Weir says it; HAProxy's first one is the first; Router's is the primary.
-pub(super) fn writer(stage: &Stage<'_>, peer: &Peer) -> Result<Server, FailoverError> {
+pub(super) fn writer(stage: &Stage<'_>, peer: &Peer) -> Result<Server, Error> {
     let servers = stage.servers()?;
     let first = || servers.all().into_iter().next();
     let server = match peer {
@@ -136,7 +134,7 @@ pub(super) fn writer(stage: &Stage<'_>, peer: &Peer) -> Result<Server, FailoverE
         Peer::HaProxy { .. } => first(),
         Peer::MysqlRouter(_) => servers.primary(),
     };
-    server.ok_or_else(|| FailoverError::Impossible("there is no writer".to_owned()))
+    server.ok_or_else(|| Error::Impossible("there is no writer".to_owned()))
 }
 
 pub(super) fn yes(holds: bool) -> &'static str {

@@ -6,17 +6,17 @@ mod refused;
 
 use std::time::Duration;
 
-use weir_testkit::report::percentile;
+use weir_lab::figures::Figures;
+use weir_lab::judge::Judge;
+use weir_lab::record::Recording;
+use weir_lab::report::percentile;
+use weir_lab::{Error, Moment};
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{Told, WeirPeer};
-use crate::record::Recording;
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::servers::{Server, Servers};
 use crate::stage::{Finished, Stage, progress};
-use crate::trial::{Figures, Judge};
 use pair::{Pair, Runs};
 
 /// Between two orders.
@@ -82,7 +82,7 @@ struct Ordered {
 }
 
 /// On Galera, or on a source with its replicas.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     stage.healthy()?;
     let pair = Pair::start(stage)?;
     let mut runs = pair.runs(stage)?;
@@ -113,7 +113,7 @@ impl Ordered {
         order: Order,
         round: usize,
         by: usize,
-    ) -> Result<(), FailoverError> {
+    ) -> Result<(), Error> {
         let writer = pair.ready(stage, by)?;
         let target = if order.is_of_writer() { writer } else { pair.reader(stage, &writer, round)? };
         let text = format!("{} {} by Weir {}", order.name(), target.name, by + 1);
@@ -122,15 +122,15 @@ impl Ordered {
         if order.holds(stage.servers()?) {
             let back = take_back(stage, pair, order, by, &target)?;
             self.note((order, false), by, from, if told.succeeded { back } else { told });
-            return stage.pause(GAP);
+            return stage.stop.sleep(GAP);
         }
         self.note((order, false), by, from, told);
-        stage.pause(GAP)?;
+        stage.stop.sleep(GAP)?;
         if order != Order::Switchover {
             let from = runs.mark(&format!("{} is back", target.name));
             let told = take_back(stage, pair, order, by, &target)?;
             self.note((order, true), by, from, told);
-            stage.pause(GAP)?;
+            stage.stop.sleep(GAP)?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Ordered {
 
     /// What the clients of one of the two have seen.
     fn seen(&self, stage: &Stage<'_>, finished: Finished, weir: usize) -> Seen {
-        let mut figures = Figures::of(&finished);
+        let mut figures = finished.figures();
         // Each server stays where it is: there is no new view.
         (figures.group_ms, figures.own_share_ms) = (None, None);
         let mut judge = Judge::new(stage.args.smoke);
@@ -212,7 +212,7 @@ fn carry_out(
     order: Order,
     by: usize,
     target: &Server,
-) -> Result<Told, FailoverError> {
+) -> Result<Told, Error> {
     let (weir, address) = (pair.weir(by)?, target.address.to_string());
     match order {
         Order::Switchover => {
@@ -238,7 +238,7 @@ fn take_back(
     order: Order,
     by: usize,
     target: &Server,
-) -> Result<Told, FailoverError> {
+) -> Result<Told, Error> {
     match order {
         Order::Switchover => {}
         Order::DrainWriter | Order::DrainReader => {

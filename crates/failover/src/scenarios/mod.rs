@@ -12,15 +12,16 @@ mod silent;
 mod switchover;
 mod weir_killed;
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
+use weir_lab::figures::Figures;
+use weir_lab::judge::{Check, Judge};
+use weir_lab::record::{Pause, Recording};
+use weir_lab::{Error, Moment, timeline};
+
 use crate::peer::PeerKind;
-use crate::record::{Pause, Recording};
 use crate::report::{Output, check_line};
 use crate::scenario::Scenario;
 use crate::stage::{Finished, Stage, progress};
-use crate::svg;
-use crate::trial::{Check, Figures, Judge, Measured, Outcome, Trial};
+use crate::trial::{Measured, Outcome, Trial};
 use lost::End;
 
 /// From so long before an event on: the moments of marks and answers are not exact.
@@ -81,11 +82,7 @@ fn story(recording: &Recording, event: Moment, pause: Option<Pause>) -> String {
 }
 
 /// Runs a scenario through every proxy that it is for and that takes part.
-pub(crate) fn run(
-    stage: &Stage<'_>,
-    scenario: Scenario,
-    output: &Output,
-) -> Result<Vec<Trial>, FailoverError> {
+pub(crate) fn run(stage: &Stage<'_>, scenario: Scenario, output: &Output) -> Result<Vec<Trial>, Error> {
     let mut trials = Vec::new();
     for &peer in peers(scenario) {
         if !stage.args.has(peer) {
@@ -99,8 +96,8 @@ pub(crate) fn run(
                 }
                 continue;
             }
-            Err(FailoverError::Interrupted) => return Err(FailoverError::Interrupted),
-            Err(FailoverError::Impossible(why)) => {
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(Error::Impossible(why)) => {
                 weir_testkit::not_run(&format!("weir-failover {scenario} through {peer}"), &why);
                 Outcome::NotRun(why)
             }
@@ -123,7 +120,7 @@ fn peers(scenario: Scenario) -> &'static [PeerKind] {
     }
 }
 
-fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen>, FailoverError> {
+fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen>, Error> {
     let seen = match scenario {
         Scenario::Switchover | Scenario::GroupSwitchover => switchover::run(stage)?,
         Scenario::Reader => reader::run(stage)?,
@@ -144,12 +141,12 @@ fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen
     Ok(vec![seen])
 }
 
-fn measured(scenario: Scenario, peer: PeerKind, seen: Seen, output: &Output) -> Result<Trial, FailoverError> {
+fn measured(scenario: Scenario, peer: PeerKind, seen: Seen, output: &Output) -> Result<Trial, Error> {
     let Seen { variant, recording, figures, checks, notes } = seen;
     let dash = if variant.is_empty() { "" } else { "-" };
     let name = format!("{scenario}-{peer}{dash}{}.svg", variant.replace(' ', "-"));
     let through = if variant.is_empty() { peer.to_string() } else { format!("{peer} ({variant})") };
-    output.write(&name, &svg::plot(&recording, &format!("{}, through {through}", scenario.title())))?;
+    output.write(&name, &timeline::plot(&recording, &format!("{}, through {through}", scenario.title())))?;
     for check in &checks {
         progress(&format!("  {}", check_line(check)));
     }

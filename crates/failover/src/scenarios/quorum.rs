@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::error::FailoverError;
+use weir_lab::Error;
+use weir_lab::judge::Judge;
+use weir_lab::watch::LOST_QUORUM;
+
 use crate::peer::PeerKind;
 use crate::scenarios::Seen;
 use crate::scenarios::lost::{writer, yes};
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
-use crate::watch::LOST_QUORUM;
 
 /// Longer than statements are held (10 s by default), so that the error is seen.
 const DOWN: Duration = Duration::from_secs(15);
@@ -19,32 +20,32 @@ const NOTICED_MS: u64 = 1_500;
 /// The longest from the nodes' start to the first answers.
 const BACK_TIMEOUT_S: u64 = 60;
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
     let victim = writer(stage, &peer)?;
     let servers = stage.servers()?;
     let other = servers.all().into_iter().rfind(|server| server.index != victim.index);
-    let other = other.ok_or_else(|| FailoverError::Impossible("no second node".to_owned()))?;
+    let other = other.ok_or_else(|| Error::Impossible("no second node".to_owned()))?;
     let event = run.mark(format!("SIGKILL of {} and {}", victim.name, other.name));
     servers.kill(victim.index)?;
     servers.kill(other.index)?;
-    stage.pause(DOWN)?;
+    stage.stop.sleep(DOWN)?;
     let started = run.mark("both are started again");
     for index in [victim.index, other.index] {
         stage.cluster()?.spawn_node(index)?;
     }
     let answered = run.wait_answers(stage, started, BACK_TIMEOUT_S)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     // The rows are looked for on all three, which Galera may need a moment for.
     servers.repair()?;
     let finished = stage.finish(run)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
     let mut judge = Judge::new(stage.args.smoke);
     let is_clear = |text: &str| text.contains("hostgroup");
     let outside: Vec<_> = (finished.recording.failures.iter())
-        .filter(|failure| failure.kind == crate::record::Kind::Outside)
+        .filter(|failure| failure.kind == weir_lab::record::Kind::Outside)
         .collect();
     let early = outside.iter().filter(|failure| failure.at.ms_since(event) < HELD_MS).count();
     judge.none(&format!("errors outside transactions in the first {} s", HELD_MS / 1000.0), early);

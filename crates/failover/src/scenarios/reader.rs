@@ -2,14 +2,13 @@
 
 use std::thread;
 
-use weir_testkit::Node;
+use weir_lab::judge::Judge;
+use weir_lab::{Error, rows};
+use weir_testkit::{Account, Node};
 
-use crate::error::FailoverError;
 use crate::peer::{PeerKind, WeirPeer};
-use crate::rows;
 use crate::scenarios::Seen;
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
 
 /// Large results that are on their way when the reader is drained, over all readers.
 const LARGE_RESULTS: usize = 4;
@@ -18,32 +17,36 @@ const LARGE_ROWS: usize = 300_000;
 /// The longest that a drained reader may keep a connection busy.
 const DRAIN_TIMEOUT_S: u64 = 60;
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
-    let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+    let weir = peer.weir().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
     let cluster = stage.cluster()?;
     let writer = weir.writer()?;
     let reader = cluster.nodes().iter().rfind(|node| Some(node.addr()) != writer);
-    let reader = reader.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))?;
+    let reader = reader.ok_or_else(|| Error::Impossible("no reader".to_owned()))?;
     let address = reader.addr().to_string();
 
     let target = weir.target();
     let large: Vec<_> =
         (0..LARGE_RESULTS).map(|_| thread::spawn(move || large_result(target.reads))).collect();
-    stage.pause(std::time::Duration::from_millis(200))?;
+    stage.stop.sleep(std::time::Duration::from_millis(200))?;
     let drained = run.mark(format!("drain {}", reader.name()));
     order(weir, &["drain", &address])?;
-    stage.wait("the end of the work of a drained reader", DRAIN_TIMEOUT_S, || is_idle(weir, &address))?;
+    stage
+        .stop
+        .wait("the end of the work of a drained reader", DRAIN_TIMEOUT_S, || is_idle(weir, &address))?;
     let idle = run.mark(format!("{} is idle: SIGTERM", reader.name()));
     Node::stop(reader)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     run.mark(format!("start {}", reader.name()));
     cluster.start_node(reader.index())?;
     stage.servers()?.number(reader.index())?;
     run.mark(format!("undrain {}", reader.name()));
     order(weir, &["undrain", &address])?;
-    stage.wait("the reader reads again", DRAIN_TIMEOUT_S, || Ok(weir.readers()?.contains(&reader.addr())))?;
-    stage.pause(stage.scale.settle)?;
+    stage
+        .stop
+        .wait("the reader reads again", DRAIN_TIMEOUT_S, || Ok(weir.readers()?.contains(&reader.addr())))?;
+    stage.stop.sleep(stage.scale.settle)?;
     let mut cut = Vec::new();
     for result in large {
         cut.extend(
@@ -51,7 +54,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
         );
     }
     let finished = stage.finish(run)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
     let mut judge = Judge::new(stage.args.smoke);
@@ -72,8 +75,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
 
 /// Reads many rows through the proxy, and counts them.
 fn large_result(server: std::net::SocketAddrV4) -> Result<(), String> {
-    let told = |error: FailoverError| error.to_string();
-    let mut connection = rows::connect(server).map_err(told)?;
+    let told = |error: Error| error.to_string();
+    let mut connection = rows::connect(server, &Account::APP.into()).map_err(told)?;
     let sql =
         format!("SELECT a.number, REPEAT('x', 100) FROM numbers a, numbers b, numbers c LIMIT {LARGE_ROWS}");
     let result = connection.query(&sql).map_err(|error| format!("A large result: {error}"))?;
@@ -83,18 +86,16 @@ fn large_result(server: std::net::SocketAddrV4) -> Result<(), String> {
     }
 }
 
-pub(super) fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), FailoverError> {
+pub(super) fn order(weir: &WeirPeer, arguments: &[&str]) -> Result<(), Error> {
     let told = weir.tell(arguments)?;
     match told.succeeded {
         true => Ok(()),
-        false => {
-            Err(FailoverError::Answer { what: format!("weir {}", arguments.join(" ")), answer: told.text })
-        }
+        false => Err(Error::Answer { what: format!("weir {}", arguments.join(" ")), answer: told.text }),
     }
 }
 
 /// Whether no connection to a server is lent to a session.
-fn is_idle(weir: &WeirPeer, address: &str) -> Result<bool, FailoverError> {
+fn is_idle(weir: &WeirPeer, address: &str) -> Result<bool, Error> {
     let status = weir.status()?;
     let servers = status["servers"].as_array().cloned().unwrap_or_default();
     let used = servers.iter().filter(|server| server["server"].as_str() == Some(address));

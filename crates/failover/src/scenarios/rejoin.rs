@@ -2,40 +2,41 @@
 
 use std::time::Duration;
 
-use crate::error::FailoverError;
+use weir_lab::Error;
+use weir_lab::judge::Judge;
+use weir_lab::record::{Pause, Source};
+use weir_lab::watch::DONOR;
+
 use crate::peer::{PeerKind, WeirPeer};
-use crate::record::{Pause, Source};
 use crate::scenarios::lost::writer;
 use crate::scenarios::{Seen, story};
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
-use crate::watch::DONOR;
 
 /// How long it is away.
 const AWAY: Duration = Duration::from_secs(10);
 /// The longest that writes may stall meanwhile.
 pub(super) const STALL_MS: f64 = 200.0;
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     stage.healthy()?;
     let peer = crate::peer::Peer::start(PeerKind::Weir, stage)?;
     // The writer's failover is another scenario: here a reader goes before the run, and misses what follows.
     let victim = writer(stage, &peer)?;
     let servers = stage.servers()?;
     let reader = servers.all().into_iter().rfind(|server| server.index != victim.index);
-    let reader = reader.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))?;
+    let reader = reader.ok_or_else(|| Error::Impossible("no reader".to_owned()))?;
     servers.kill(reader.index)?;
     let mut run = stage.run(&[&peer], true)?;
-    stage.pause(AWAY)?;
+    stage.stop.sleep(AWAY)?;
     // As an operator does: the writer is not to be the donor.
     let donors = peer.weir().map(WeirPeer::donors).transpose()?.unwrap_or_default();
     let writes = writer(stage, &peer)?;
     let started = run.mark(format!("start of {}", reader.name));
     stage.cluster()?.start_node_from(reader.index, &donors)?;
     let synced = run.mark(format!("{} is Synced", reader.name));
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
     let stall = finished.recording.pauses(true, started, finished.recording.ended);
     let longest = Pause::longest(&stall);

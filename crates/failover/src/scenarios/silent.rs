@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
+use weir_lab::judge::Judge;
+use weir_lab::{Error, Moment};
+
 use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
 use crate::run::Run;
@@ -13,7 +14,6 @@ use crate::scenarios::lost::{
 };
 use crate::servers::Server;
 use crate::stage::{Finished, Stage};
-use crate::trial::{Figures, Judge};
 
 /// Of the two proxies of the network, the one that takes part.
 const PROXY: u8 = 1;
@@ -23,11 +23,11 @@ const SILENT: Duration = Duration::from_secs(6);
 const READ_PAUSE_MS: f64 = 4_000.0;
 
 /// The writer falls silent.
-pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, run) = begin(stage)?;
     let victim = lost::writer(stage, &peer)?;
     let Ended { finished, answered, silent, back } = silence(stage, run, &victim)?;
-    let figures = Figures::of(&finished);
+    let figures = finished.figures();
     let mut judge = Judge::new(stage.args.smoke);
     judge.must("every client is served again", yes(answered), answered);
     judge.none("errors outside transactions", figures.outside);
@@ -40,13 +40,13 @@ pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
 }
 
 /// A reader falls silent. Its cluster commits nothing until it has given it up, so that writes wait, too.
-pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, run) = begin(stage)?;
     let writer = lost::writer(stage, &peer)?;
     let victim = stage.servers()?.all().into_iter().rfind(|server| *server != writer);
-    let victim = victim.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))?;
+    let victim = victim.ok_or_else(|| Error::Impossible("no reader".to_owned()))?;
     let Ended { finished, answered, back, .. } = silence(stage, run, &victim)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
     let mut judge = Judge::new(stage.args.smoke);
     judge.must("every client is served again", yes(answered), answered);
@@ -59,7 +59,7 @@ pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
     Ok(Seen::new(finished, figures, judge))
 }
 
-fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), FailoverError> {
+fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), Error> {
     stage.healthy()?;
     let peer = Peer::Weir(WeirPeer::start_in_network(stage, PROXY)?);
     let run = stage.run(&[&peer], true)?;
@@ -75,18 +75,18 @@ struct Ended {
 }
 
 /// From a server's last word over its return to the end of the run.
-fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, FailoverError> {
+fn silence(stage: &Stage<'_>, mut run: Run, victim: &Server) -> Result<Ended, Error> {
     let member = [Member::Server(victim.index)];
     let network = stage.network()?;
     // The command may wait for a while until it does something.
     network.cut_off(&member)?;
     let silent = run.mark(format!("{} has fallen silent", victim.name));
     let answered = run.wait_answers(stage, silent, RECOVERY_TIMEOUT_S)?;
-    stage.pause(SILENT)?;
+    stage.stop.sleep(SILENT)?;
     let back = run.mark(format!("{} is heard again", victim.name));
     network.join(&member)?;
     stage.cluster()?.wait_synced(SYNCED_TIMEOUT)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
     Ok(Ended { finished, answered, silent, back })
 }

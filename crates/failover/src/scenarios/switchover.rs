@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use weir_testkit::report::percentile;
+use weir_lab::judge::Judge;
+use weir_lab::record::{Pause, Recording};
+use weir_lab::report::percentile;
+use weir_lab::watch::VIEW;
+use weir_lab::{Error, Moment};
 
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{PeerKind, WeirPeer};
-use crate::record::{Pause, Recording};
 use crate::scenarios::Seen;
 use crate::servers::Servers;
 use crate::stage::{Stage, progress};
-use crate::trial::{Figures, Judge};
-use crate::watch::VIEW;
 
 /// Between two switchovers.
 const GAP: Duration = Duration::from_millis(500);
@@ -26,21 +25,21 @@ const TARGET_TIMEOUT_S: u64 = 30;
 const GRACE_MS: &str = "5000";
 
 /// On Galera or on a group.
-pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, mut run) = stage.begin(PeerKind::Weir)?;
-    let weir = peer.weir().ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))?;
+    let weir = peer.weir().ok_or_else(|| Error::Impossible("no Weir".to_owned()))?;
     let hostgroup = WeirPeer::hostgroup();
     let count = stage.scale.switchovers;
     let (mut spans, mut undone) = (Vec::new(), Vec::new());
     for number in 1..=count {
         let mut said = String::new();
-        let could = stage.wait("a target for the next switchover", TARGET_TIMEOUT_S, || {
+        let could = stage.stop.wait("a target for the next switchover", TARGET_TIMEOUT_S, || {
             let told = weir.tell(&["switchover", &hostgroup, "--dry-run"])?;
             said = told.text;
             Ok(told.succeeded)
         });
-        if let Err(FailoverError::Timeout { what, .. }) = could {
-            return Err(FailoverError::Answer { what, answer: said });
+        if let Err(Error::Timeout { what, .. }) = could {
+            return Err(Error::Answer { what, answer: said });
         }
         could?;
         let from = run.mark(format!("switchover {number}"));
@@ -52,11 +51,11 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, FailoverError> {
         if number % 10 == 0 {
             progress(&format!("  {number} of {count}"));
         }
-        stage.pause(GAP)?;
+        stage.stop.sleep(GAP)?;
     }
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
-    let mut figures = Figures::of(&finished);
+    let mut figures = finished.figures();
     // Each member of the cluster stays where it is: there is no new view.
     (figures.group_ms, figures.own_share_ms) = (None, None);
 

@@ -1,36 +1,36 @@
 //! Weir is killed under load, and started again at once; another one stands beside it.
 
+use weir_lab::Error;
+use weir_lab::judge::Judge;
+use weir_lab::record::Pause;
 use weir_testkit::Process;
 
-use crate::error::FailoverError;
 use crate::peer::{Peer, PeerKind, WeirPeer};
-use crate::record::Pause;
 use crate::scenarios::Seen;
 use crate::scenarios::lost::yes;
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
 
 /// The longest that clients of the killed one may need to be served again.
 const RECOVERY_TIMEOUT_S: u64 = 30;
 /// The longest pause of the other one's clients: the machine starts a program meanwhile.
 const OTHERS_PAUSE_MS: f64 = 200.0;
 
-pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     stage.healthy()?;
     let (first, second) = (Peer::start(PeerKind::Weir, stage)?, Peer::start(PeerKind::Weir, stage)?);
     let mut beside = stage.run(&[&second, &first], false)?;
     let mut run = stage.run(&[&first, &second], true)?;
-    let Peer::Weir(weir) = first else { return Err(FailoverError::Impossible("no Weir".to_owned())) };
+    let Peer::Weir(weir) = first else { return Err(Error::Impossible("no Weir".to_owned())) };
     let event = run.mark("SIGKILL of the first Weir");
     beside.mark("SIGKILL of the other Weir");
     Process::kill(weir.process());
     let weir: WeirPeer = weir.restart(stage)?;
     run.mark("it is started again");
     let answered = run.wait_answers(stage, event, RECOVERY_TIMEOUT_S)?;
-    stage.pause(stage.scale.settle)?;
+    stage.stop.sleep(stage.scale.settle)?;
     let (finished, beside) = (stage.finish(run)?, stage.finish(beside)?);
     drop(weir);
-    let (mut figures, mut others) = (Figures::of(&finished), Figures::of(&beside));
+    let (mut figures, mut others) = (finished.figures(), beside.figures());
     for figures in [&mut figures, &mut others] {
         (figures.group_ms, figures.own_share_ms) = (None, None);
     }

@@ -4,7 +4,7 @@
 //! Of that metadata Router reads some views of the schema `mysql_innodb_cluster_metadata` (its log names each that is
 //! missing): here is a schema with what they have to tell.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -65,11 +65,8 @@ impl MysqlRouter {
             options.render(&dir, &cache_dir()?.join("mysql/usr/lib/mysqlrouter/plugin")),
         )?;
         let log_path = dir.join("mysqlrouter.log");
-        let log = File::create(&log_path).map_err(doing(&log_path))?;
-        let stdout = log.try_clone().map_err(doing(&log_path))?;
         let mut command = Command::new(program);
-        let process =
-            Process::spawn(&options.name, command.arg("-c").arg(&config_path).stdout(stdout).stderr(log))?;
+        let process = Process::spawn_logged(&options.name, command.arg("-c").arg(&config_path), &log_path)?;
         for address in [options.writes, options.reads] {
             wait_for_port(address, &process, &log_path, START_TIMEOUT)?;
         }

@@ -1,19 +1,18 @@
 //! Two Weirs in front of one cluster, each with an admin port and clients of its own.
 
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use serde_json::Value;
 use weir_client::{Connection, Options};
-use weir_testkit::hostgroup;
+use weir_lab::{Error, Moment};
+use weir_testkit::{hostgroup, preflight};
 
 use super::GRACE_MS;
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{Peer, Told, WeirPeer};
 use crate::run::Run;
 use crate::servers::{Server, Servers};
-use crate::stage::{Finished, Stage, free_address};
+use crate::stage::{Finished, Stage};
 
 /// The longest until both Weirs know each other, see all servers well, and could move the role.
 const READY_TIMEOUT_S: u64 = 60;
@@ -35,8 +34,9 @@ pub(super) struct Runs([Run; 2]);
 
 impl Pair {
     /// Returns when they know each other.
-    pub(super) fn start(stage: &Stage<'_>) -> Result<Pair, FailoverError> {
-        let admins = [free_address()?, free_address()?];
+    pub(super) fn start(stage: &Stage<'_>) -> Result<Pair, Error> {
+        let admins =
+            [preflight::free_address(Ipv4Addr::LOCALHOST)?, preflight::free_address(Ipv4Addr::LOCALHOST)?];
         let is_replication = matches!(stage.servers()?, Servers::Replication(_));
         let start = |admin: SocketAddrV4| {
             let started = WeirPeer::start(stage, |config| {
@@ -50,7 +50,7 @@ impl Pair {
                 }
                 config.admin(admin).push("weir_topology", &row);
             })?;
-            Ok::<_, FailoverError>(Peer::Weir(started))
+            Ok::<_, Error>(Peer::Weir(started))
         };
         let pair = Pair { weirs: [start(admins[0])?, start(admins[1])?], admins };
         pair.ready(stage, 0)?;
@@ -58,28 +58,28 @@ impl Pair {
     }
 
     /// Load and probes through each of them.
-    pub(super) fn runs(&self, stage: &Stage<'_>) -> Result<Runs, FailoverError> {
+    pub(super) fn runs(&self, stage: &Stage<'_>) -> Result<Runs, Error> {
         let [one, two] = &self.weirs;
         let threads = stage.scale.load.threads.div_ceil(2);
         Ok(Runs([stage.run_with(&[one, two], threads)?, stage.run_with(&[two, one], threads)?]))
     }
 
     /// One of them, counted from 0.
-    pub(super) fn weir(&self, at: usize) -> Result<&WeirPeer, FailoverError> {
+    pub(super) fn weir(&self, at: usize) -> Result<&WeirPeer, Error> {
         let weir = self.weirs.get(at).and_then(Peer::weir);
-        weir.ok_or_else(|| FailoverError::Impossible("no Weir".to_owned()))
+        weir.ok_or_else(|| Error::Impossible("no Weir".to_owned()))
     }
 
-    fn both(&self) -> Result<[&WeirPeer; 2], FailoverError> {
+    fn both(&self) -> Result<[&WeirPeer; 2], Error> {
         Ok([self.weir(0)?, self.weir(1)?])
     }
 
     /// Waits until both agree on the writer, read from all others, and `by` could move the role. Returns the writer.
-    pub(super) fn ready(&self, stage: &Stage<'_>, by: usize) -> Result<Server, FailoverError> {
+    pub(super) fn ready(&self, stage: &Stage<'_>, by: usize) -> Result<Server, Error> {
         let servers = stage.servers()?;
         let mut last = String::new();
         let mut writer = None;
-        let waited = stage.wait("two Weirs that see everything well", READY_TIMEOUT_S, || {
+        let waited = stage.stop.wait("two Weirs that see everything well", READY_TIMEOUT_S, || {
             writer = self.agreed()?;
             let Some(address) = writer else { return look_again(stage) };
             for weir in self.both()? {
@@ -99,36 +99,29 @@ impl Pair {
         });
         match (waited, writer) {
             (Ok(()), Some(writer)) => servers.at(writer),
-            (Err(FailoverError::Timeout { what, .. }), _) => {
-                Err(FailoverError::Answer { what, answer: last })
-            }
+            (Err(Error::Timeout { what, .. }), _) => Err(Error::Answer { what, answer: last }),
             (Err(error), _) => Err(error),
-            (Ok(()), None) => Err(FailoverError::Impossible("there is no writer".to_owned())),
+            (Ok(()), None) => Err(Error::Impossible("there is no writer".to_owned())),
         }
     }
 
     /// The writer, if both have the same one.
-    fn agreed(&self) -> Result<Option<SocketAddrV4>, FailoverError> {
+    fn agreed(&self) -> Result<Option<SocketAddrV4>, Error> {
         let [one, two] = self.both()?;
         let writer = one.writer()?;
         Ok(writer.filter(|writer| two.writer().is_ok_and(|other| other == Some(*writer))))
     }
 
     /// One that does not write: another one each round.
-    pub(super) fn reader(
-        &self,
-        stage: &Stage<'_>,
-        writer: &Server,
-        round: usize,
-    ) -> Result<Server, FailoverError> {
+    pub(super) fn reader(&self, stage: &Stage<'_>, writer: &Server, round: usize) -> Result<Server, Error> {
         let readers: Vec<Server> =
             stage.servers()?.awake().into_iter().filter(|server| server.index != writer.index).collect();
         let reader = readers.get(round % readers.len().max(1)).cloned();
-        reader.ok_or_else(|| FailoverError::Impossible("no reader".to_owned()))
+        reader.ok_or_else(|| Error::Impossible("no reader".to_owned()))
     }
 
     /// `mysql_servers.status` of a server, at one of them, as its user types it.
-    pub(super) fn set_status(&self, at: usize, server: &Server, status: &str) -> Result<(), FailoverError> {
+    pub(super) fn set_status(&self, at: usize, server: &Server, status: &str) -> Result<(), Error> {
         let admin = self.admins[at];
         let options = Options::new(&admin.ip().to_string(), admin.port(), ADMIN, ADMIN);
         let mut connection = Connection::connect(&options)?;
@@ -141,7 +134,7 @@ impl Pair {
     }
 
     /// Waits until a server that was taken out gets nothing new at either, and no session is left there.
-    pub(super) fn wait_empty(&self, stage: &Stage<'_>, server: &Server) -> Result<Told, FailoverError> {
+    pub(super) fn wait_empty(&self, stage: &Stage<'_>, server: &Server) -> Result<Told, Error> {
         self.wait_empty_at(stage, server, &self.both()?)
     }
 
@@ -151,14 +144,14 @@ impl Pair {
         stage: &Stage<'_>,
         server: &Server,
         weirs: &[&WeirPeer],
-    ) -> Result<Told, FailoverError> {
+    ) -> Result<Told, Error> {
         wait(stage, server, weirs, "is out and empty", |place| {
             place["status"] == "OFFLINE_SOFT" && place["used"].as_u64() == Some(0)
         })
     }
 
     /// Waits until a server works again at both.
-    pub(super) fn wait_back(&self, stage: &Stage<'_>, server: &Server) -> Result<Told, FailoverError> {
+    pub(super) fn wait_back(&self, stage: &Stage<'_>, server: &Server) -> Result<Told, Error> {
         wait(stage, server, &self.both()?, "works again", |place| place["status"] != "OFFLINE_SOFT")
     }
 }
@@ -169,10 +162,10 @@ fn wait(
     weirs: &[&WeirPeer],
     what: &str,
     is_so: impl Fn(&Value) -> bool,
-) -> Result<Told, FailoverError> {
+) -> Result<Told, Error> {
     let name = server.address.to_string();
     let mut last = String::new();
-    let waited = stage.wait(what, READY_TIMEOUT_S, || {
+    let waited = stage.stop.wait(what, READY_TIMEOUT_S, || {
         for weir in weirs {
             let status = weir.status()?;
             let places = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -186,7 +179,7 @@ fn wait(
     });
     match waited {
         Ok(()) => Ok(Told { succeeded: true, text: String::new() }),
-        Err(FailoverError::Timeout { timeout_s, .. }) => {
+        Err(Error::Timeout { timeout_s, .. }) => {
             let text = format!("it was not seen within {timeout_s} s that {name} {what}: {last}");
             Ok(Told { succeeded: false, text })
         }
@@ -194,8 +187,8 @@ fn wait(
     }
 }
 
-fn look_again(stage: &Stage<'_>) -> Result<bool, FailoverError> {
-    stage.pause(LOOK)?;
+fn look_again(stage: &Stage<'_>) -> Result<bool, Error> {
+    stage.stop.sleep(LOOK)?;
     Ok(false)
 }
 
@@ -208,8 +201,8 @@ impl Runs {
     }
 
     /// Waits until everything is as usual, and ends both.
-    pub(super) fn finish(self, stage: &Stage<'_>) -> Result<[Finished; 2], FailoverError> {
-        stage.pause(stage.scale.settle)?;
+    pub(super) fn finish(self, stage: &Stage<'_>) -> Result<[Finished; 2], Error> {
+        stage.stop.sleep(stage.scale.settle)?;
         let Runs([one, two]) = self;
         Ok([stage.finish(one)?, stage.finish(two)?])
     }

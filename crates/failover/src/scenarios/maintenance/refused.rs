@@ -3,18 +3,18 @@
 use std::thread;
 use std::time::Duration;
 
+use weir_lab::judge::Judge;
+use weir_lab::record::{Mark, Recording, Source};
+use weir_lab::{Error, Moment, rows};
+use weir_testkit::Account;
+
 use super::pair::{Pair, Runs};
 use super::{AFTERMATH_MS, GAP, spread, undisturbed};
-use crate::clock::Moment;
-use crate::error::FailoverError;
 use crate::peer::{Told, WeirPeer};
-use crate::record::{Mark, Recording, Source};
-use crate::rows;
 use crate::scenarios::Seen;
 use crate::scenarios::switchover::{calm_pauses, sorted_pauses};
 use crate::servers::Server;
 use crate::stage::Stage;
-use crate::trial::{Figures, Judge};
 
 /// The longest time without an answer while an order is refused. A machine that makes more than half of it by itself may
 /// make twice as much.
@@ -60,7 +60,7 @@ struct Refusals<'a> {
     all: Vec<Refused>,
 }
 
-pub(super) fn run(stage: &Stage<'_>, pair: &Pair) -> Result<Seen, FailoverError> {
+pub(super) fn run(stage: &Stage<'_>, pair: &Pair) -> Result<Seen, Error> {
     let writer = pair.ready(stage, 0)?;
     let runs = pair.runs(stage)?;
     let mut refusals = Refusals { stage, pair, runs, all: Vec::new() };
@@ -72,7 +72,7 @@ pub(super) fn run(stage: &Stage<'_>, pair: &Pair) -> Result<Seen, FailoverError>
 
 impl Refusals<'_> {
     /// What can never be.
-    fn nonsense(&mut self, writer: &Server) -> Result<(), FailoverError> {
+    fn nonsense(&mut self, writer: &Server) -> Result<(), Error> {
         let hostgroup = WeirPeer::hostgroup();
         let address = writer.address.to_string();
         let orders: [(&[&str], &str); 4] = [
@@ -85,7 +85,7 @@ impl Refusals<'_> {
     }
 
     /// One reader is drained, then it is down, then the other one is drained, too.
-    fn without_a_server(&mut self, writer: &Server) -> Result<(), FailoverError> {
+    fn without_a_server(&mut self, writer: &Server) -> Result<(), Error> {
         let (stage, pair) = (self.stage, self.pair);
         let hostgroup = WeirPeer::hostgroup();
         let [one, two] = [pair.reader(stage, writer, 0)?, pair.reader(stage, writer, 1)?];
@@ -104,23 +104,24 @@ impl Refusals<'_> {
         self.runs.mark(&format!("{} is started", one.name));
         stage.servers()?.start(one.index)?;
         pair.ready(stage, 0)?;
-        stage.pause(GAP)
+        stage.stop.sleep(GAP)
     }
 
     /// A session keeps a switchover waiting, which meanwhile holds statements; nothing else may be done then. Whether the
     /// switchover is done once the session has gone.
-    fn during_another(&mut self) -> Result<Option<String>, FailoverError> {
+    fn during_another(&mut self) -> Result<Option<String>, Error> {
         let (stage, pair) = (self.stage, self.pair);
         let weir = pair.weir(0)?;
         let reader = pair.reader(stage, &pair.ready(stage, 0)?, 0)?.address.to_string();
-        let mut session = rows::connect(weir.target().writes)?;
+        let mut session = rows::connect(weir.target().writes, &Account::APP.into())?;
         session.query("CREATE TEMPORARY TABLE kept (id INT)")?;
         let hostgroup = WeirPeer::hostgroup();
         let before = weir.times_logged(BEGINS);
         self.runs.mark("switchover that waits for a session");
-        let told = thread::scope(|scope| -> Result<Told, FailoverError> {
+        let told = thread::scope(|scope| -> Result<Told, Error> {
             let first = scope.spawn(|| weir.tell(&["switchover", &hostgroup, "--grace-ms", LONG_GRACE_MS]));
             let held = stage
+                .stop
                 .wait("statements that are held", HOLD_TIMEOUT_S, || Ok(weir.times_logged(BEGINS) > before));
             let refused = held.and_then(|()| {
                 for order in [&["switchover", hostgroup.as_str()][..], &["drain", reader.as_str()][..]] {
@@ -131,7 +132,7 @@ impl Refusals<'_> {
             // Its temporary table goes with it.
             drop(session);
             let first = first.join().unwrap_or_else(|_| {
-                Err(FailoverError::Impossible("the switchover's thread has panicked".to_owned()))
+                Err(Error::Impossible("the switchover's thread has panicked".to_owned()))
             });
             refused.and(first)
         })?;
@@ -139,31 +140,31 @@ impl Refusals<'_> {
     }
 
     /// Something that is carried out, so that something else can't be.
-    fn prepare(&mut self, order: &[&str]) -> Result<(), FailoverError> {
+    fn prepare(&mut self, order: &[&str]) -> Result<(), Error> {
         self.runs.mark(&order.join(" "));
         super::super::reader::order(self.pair.weir(0)?, order)?;
         // The other one has to know it, too.
-        self.stage.pause(4 * GAP)
+        self.stage.stop.sleep(4 * GAP)
     }
 
-    fn both(&mut self, order: &[&str], says: &'static str) -> Result<(), FailoverError> {
+    fn both(&mut self, order: &[&str], says: &'static str) -> Result<(), Error> {
         self.order(0, order, says)?;
         self.order(1, order, says)
     }
 
-    fn order(&mut self, by: usize, order: &[&str], says: &'static str) -> Result<(), FailoverError> {
+    fn order(&mut self, by: usize, order: &[&str], says: &'static str) -> Result<(), Error> {
         let what = format!("{} by Weir {}", order.join(" "), by + 1);
         let from = self.runs.mark(&what);
         let told = self.pair.weir(by)?.tell(order)?;
         self.all.push(Refused { what, time: (from, Moment::now().plus_ms(AFTERMATH_MS)), told, says });
-        self.stage.pause(Duration::from_millis(2 * AFTERMATH_MS))
+        self.stage.stop.sleep(Duration::from_millis(2 * AFTERMATH_MS))
     }
 
-    fn seen(self, not_done: Option<String>) -> Result<Seen, FailoverError> {
+    fn seen(self, not_done: Option<String>) -> Result<Seen, Error> {
         let Refusals { stage, runs, all, .. } = self;
         let [one, two] = runs.finish(stage)?;
-        let mut figures = Figures::of(&one);
-        let others = Figures::of(&two);
+        let mut figures = one.figures();
+        let others = two.figures();
         figures.add(&others);
         figures.clients += others.clients;
         (figures.group_ms, figures.own_share_ms, figures.writers) = (None, None, None);

@@ -1,4 +1,4 @@
-//! Clients that write and read numbered rows every 5 ms and remember every answer.
+//! Runs clients that write and read numbered rows every 5 ms and remember every answer.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -7,11 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use weir_client::{Connection, Error, Options};
-use weir_testkit::Account;
 
-use crate::clock::Moment;
 use crate::record::{Failure, Kind, RowId, Sample, Stream};
 use crate::rows::SCHEMA;
+use crate::{Account, Moment};
 
 /// How often each probe has something to do.
 const INTERVAL_MS: u64 = 5;
@@ -33,16 +32,16 @@ const READ_NUMBER: u64 = 17;
 
 /// Where clients of a proxy connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// For everything that writes.
-    pub(crate) writes: SocketAddrV4,
+    pub writes: SocketAddrV4,
     /// For reads alone; the same where the proxy tells them apart.
-    pub(crate) reads: SocketAddrV4,
+    pub reads: SocketAddrV4,
 }
 
 /// Running probes.
 #[derive(Debug)]
-pub(crate) struct Probes {
+pub struct Probes {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Seen>>,
 }
@@ -56,36 +55,36 @@ struct Shared {
 
 /// What a probe has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// Answered statements.
-    pub(crate) samples: Vec<Sample>,
+    pub samples: Vec<Sample>,
     /// Errors.
-    pub(crate) failures: Vec<Failure>,
+    pub failures: Vec<Failure>,
     /// Rows that may be there.
-    pub(crate) unknown: Vec<RowId>,
+    pub unknown: Vec<RowId>,
 }
 
 impl Probes {
     /// Starts one probe per stream; rows go to `table`.
-    pub(crate) fn start(target: Target, table: &str) -> Probes {
+    pub fn start(target: Target, account: &Account, table: &str) -> Probes {
         let shared = Arc::new(Shared::default());
         let start = |(at, stream): (usize, Stream)| {
             let shared = Arc::clone(&shared);
             let address = if stream.writes() { target.writes } else { target.reads };
-            let table = table.to_owned();
-            thread::spawn(move || Probe::new(stream, at, address, table).work(&shared))
+            let (options, table) = (account.at(address), table.to_owned());
+            thread::spawn(move || Probe::new(stream, at, options, table).work(&shared))
         };
         let threads = Stream::ALL.into_iter().enumerate().map(start).collect();
         Probes { shared, threads }
     }
 
     /// Whether every stream has had an answer to something that was sent after `moment`, or nearly so.
-    pub(crate) fn all_answered_since(&self, moment: Moment) -> bool {
+    pub fn all_answered_since(&self, moment: Moment) -> bool {
         self.shared.answered.iter().all(|at| at.load(Ordering::Relaxed) > moment.0)
     }
 
     /// Lets every probe end its statement, and collects what they have seen.
-    pub(crate) fn finish(self) -> Seen {
+    pub fn finish(self) -> Seen {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut all = Seen::default();
         for thread in self.threads {
@@ -113,11 +112,8 @@ struct Probe {
 type Failed = (Kind, Error);
 
 impl Probe {
-    fn new(stream: Stream, at: usize, address: SocketAddrV4, table: String) -> Probe {
-        let Account { user, password } = Account::APP;
-        let options = Options::new(&address.ip().to_string(), address.port(), user, password)
-            .schema(SCHEMA)
-            .timeouts(TIMEOUT, TIMEOUT);
+    fn new(stream: Stream, at: usize, options: Options, table: String) -> Probe {
+        let options = options.schema(SCHEMA).timeouts(TIMEOUT, TIMEOUT);
         Probe { stream, at, options, table, connection: None, seen: Seen::default() }
     }
 
@@ -237,7 +233,7 @@ fn ends_connection(error: &Error) -> bool {
 }
 
 /// What an error means for a statement whose lost connection would mean `lost`.
-fn meaning(error: &Error, lost: Kind) -> Kind {
+pub fn meaning(error: &Error, lost: Kind) -> Kind {
     match error {
         Error::Server { code, sqlstate, .. } => meaning_of(*code, sqlstate, lost),
         _ => lost,
@@ -249,7 +245,7 @@ fn code_of(error: &Error) -> u16 {
 }
 
 /// Server's errors: whether they say that the statement, or its transaction, has had no effect.
-pub(crate) fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
+pub fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
     match (code, sqlstate, lost) {
         // ER_LOCK_DEADLOCK: only a transaction can be repeated by its application.
         (1213, _, Kind::Inside) => Kind::Deadlock,
@@ -261,7 +257,7 @@ pub(crate) fn meaning_of(code: u16, sqlstate: &str, lost: Kind) -> Kind {
 }
 
 /// What it means for a transaction: a COMMIT that was refused is its end.
-pub(crate) fn of_commit(kind: Kind, code: u16, lost: Kind) -> Kind {
+pub fn of_commit(kind: Kind, code: u16, lost: Kind) -> Kind {
     match kind {
         Kind::Outside if lost == Kind::Unknown && code == 1213 => Kind::Deadlock,
         Kind::Outside if lost == Kind::Unknown => Kind::Inside,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::Moment;
 use crate::record::{Mark, Source};
 
 /// How exactly a line's time is known.
@@ -21,23 +21,23 @@ const MARKS_MAX: usize = 5_000;
 
 /// A log that grows.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     /// Whose.
-    pub(crate) source: Source,
+    pub source: Source,
     /// Where.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// A thread that reads logs from their present ends on.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Vec<Mark>>>,
 }
 
 impl Watch {
     /// Starts it.
-    pub(crate) fn start(logs: Vec<Log>) -> Watch {
+    pub fn start(logs: Vec<Log>) -> Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let stop = Arc::clone(&stop);
@@ -56,7 +56,7 @@ impl Watch {
     }
 
     /// What was said, in the order of time.
-    pub(crate) fn finish(mut self) -> Vec<Mark> {
+    pub fn finish(mut self) -> Vec<Mark> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -110,13 +110,13 @@ impl Tail {
 }
 
 /// The text of a mark for a view of the group: with quorum, and without.
-pub(crate) const VIEW: &str = "new view";
+pub const VIEW: &str = "new view";
 /// The same without quorum.
-pub(crate) const LOST_QUORUM: &str = "no quorum";
+pub const LOST_QUORUM: &str = "no quorum";
 /// The text of a mark for a node that has caught up.
-pub(crate) const SYNCED: &str = "synced";
+pub const SYNCED: &str = "synced";
 /// The same for one that gives its data to another.
-pub(crate) const DONOR: &str = "donor";
+pub const DONOR: &str = "donor";
 
 /// What is worth a mark in the log of a MariaDB or MySQL server.
 fn server_says(line: &str) -> Option<String> {
@@ -136,6 +136,11 @@ fn server_says(line: &str) -> Option<String> {
     }
     // Group Replication: the member that becomes primary says so when it has applied everything (MY-011510).
     line.contains("This server is working as primary member").then(|| format!("{VIEW}: primary"))
+}
+
+/// Whether it is "hostgroup 100 127.0.0.52:3306: writer: ...", as Weir logs it.
+pub fn is_new_writer(text: &str) -> bool {
+    text.starts_with("hostgroup ") && text.contains(": writer: ")
 }
 
 /// The parts of Weir that decide about servers.

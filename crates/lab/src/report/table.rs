@@ -1,4 +1,4 @@
-//! Rows of cells, the first of them headings, as text.
+//! Lays out rows of cells, the first of them headings, as text.
 
 use std::fmt::Write as _;
 
@@ -43,6 +43,17 @@ pub fn markdown(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The same with a capital at the begin, but for the name of a program or workload, which has a `_`.
+pub fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if !text.split(' ').next().unwrap_or_default().contains('_') => {
+            first.to_uppercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +66,12 @@ mod tests {
     fn columns_are_aligned_and_bars_in_cells_are_none() {
         assert_eq!(aligned(&rows(), 1), "what    ms\na|b   10.5\n");
         assert_eq!(markdown(&rows()), "| what | ms |\n| --- | --- |\n| a\\|b | 10.5 |\n");
+    }
+
+    #[test]
+    fn titles_begin_with_a_capital_but_for_names() {
+        assert_eq!(capitalised("planned switchovers"), "Planned switchovers");
+        assert_eq!(capitalised("oltp_read_only, text protocol"), "oltp_read_only, text protocol");
+        assert_eq!(capitalised(""), "");
     }
 }

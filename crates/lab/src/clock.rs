@@ -1,31 +1,31 @@
-//! One clock for everything in a recording: the kernel's monotonic one, which other programs can read, too.
+//! Reads the one clock of everything in a recording: the kernel's monotonic one, which other programs can read, too.
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) struct Moment(pub(crate) u64);
+pub struct Moment(pub u64);
 
 impl Moment {
     /// Now.
-    pub(crate) fn now() -> Moment {
+    pub fn now() -> Moment {
         let time = clock_gettime(ClockId::Monotonic);
         let part = |part: i64| u64::try_from(part).unwrap_or(0);
         Moment(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
     }
 
     /// Milliseconds from `earlier` to this one; 0 if it is later.
-    pub(crate) fn ms_since(self, earlier: Moment) -> f64 {
+    pub fn ms_since(self, earlier: Moment) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1e6
     }
 
     /// So much later.
-    pub(crate) fn plus_ms(self, ms: u64) -> Moment {
+    pub fn plus_ms(self, ms: u64) -> Moment {
         Moment(self.0 + ms * 1_000_000)
     }
 
     /// So much earlier.
-    pub(crate) fn minus_ms(self, ms: u64) -> Moment {
+    pub fn minus_ms(self, ms: u64) -> Moment {
         Moment(self.0.saturating_sub(ms * 1_000_000))
     }
 }

@@ -2,13 +2,10 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-use crate::{Galera, TestkitError, preflight};
 use serde::Serialize;
-
-/// The programs that are compared or that compare, and the option that makes them tell their version.
-const PROGRAMS: [(&str, &str); 3] = [("haproxy", "-v"), ("proxysql", "--version"), ("sysbench", "--version")];
 
 /// The machine and the versions of everything that is compared.
 #[derive(Debug, Clone, Serialize)]
@@ -26,16 +23,16 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Asks the system, the cluster and the programs.
-    pub fn observe(cluster: &Galera) -> Result<Machine, TestkitError> {
-        let rows = cluster.node(1).root_query("SELECT VERSION()")?;
-        Ok(Machine {
+    /// Asks the system and the programs, each with the option that makes it tell its version; `mariadb` is what the
+    /// servers say of theirs.
+    pub fn observe<'p>(mariadb: &str, programs: impl IntoIterator<Item = (&'p Path, &'p str)>) -> Machine {
+        Machine {
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             cpu: cpu_name(),
             kernel: kernel_release(),
-            mariadb: rows.into_iter().flatten().next().unwrap_or_default(),
-            versions: PROGRAMS.iter().filter_map(|(program, option)| first_line(program, option)).collect(),
-        })
+            mariadb: mariadb.to_owned(),
+            versions: programs.into_iter().filter_map(|(path, option)| first_line(path, option)).collect(),
+        }
     }
 }
 
@@ -57,9 +54,8 @@ fn cpu_name() -> String {
 }
 
 /// `None` if the program can't be asked: a version is worth no failure.
-fn first_line(program: &str, option: &str) -> Option<String> {
-    let path = preflight::program(program, "").ok()?;
-    let output = Command::new(path).arg(option).output().ok()?;
+fn first_line(program: &Path, option: &str) -> Option<String> {
+    let output = Command::new(program).arg(option).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     // HAProxy adds its address.
     let line = text.lines().next()?.split(" - https").next()?;

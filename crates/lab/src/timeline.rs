@@ -1,11 +1,10 @@
-//! The time-line of a run: what was answered, what failed, what happened.
+//! Draws the time-line of a recording: what was answered, what failed, what happened.
 
 use std::fmt::Write as _;
 
-use crate::clock::Moment;
+use crate::Moment;
 use crate::record::{Failure, Kind, Mark, Recording, Source};
-use crate::trial::is_new_writer;
-use crate::watch::{LOST_QUORUM, SYNCED, VIEW};
+use crate::watch::{LOST_QUORUM, SYNCED, VIEW, is_new_writer};
 
 /// Answers are counted per so many milliseconds, or a multiple of it where that would be less than a point.
 const BUCKET_MS: u64 = 10;
@@ -25,7 +24,7 @@ const BEFORE_MS: u64 = 1_500;
 const SPAN_MS: u64 = 120_000;
 
 /// The whole picture as an SVG document.
-pub(crate) fn plot(recording: &Recording, title: &str) -> String {
+pub fn plot(recording: &Recording, title: &str) -> String {
     let frame = Frame::of(recording);
     let events = frame.events(recording);
     let rows = events.iter().map(|event| event.row + 1).max().unwrap_or(0).min(EVENT_ROWS);

@@ -1,11 +1,14 @@
-//! Open files: ten thousand clients are more than a shell allows by default.
+//! Raises the limit of open files: ten thousand clients are more than a shell allows by default.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::error::BenchError;
+use crate::Error;
 
-/// Raises the limit of open files to what is needed; proxies started later inherit it.
-pub(crate) fn allow_open_files(needed: u64) -> Result<(), BenchError> {
+/// Raises the limit of open files to what is needed; programs started later inherit it.
+///
+/// # Errors
+/// If it can't be raised so far.
+pub fn allow_open_files(needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
@@ -14,7 +17,7 @@ pub(crate) fn allow_open_files(needed: u64) -> Result<(), BenchError> {
     if raised.is_ok() && limit.maximum.is_none_or(|maximum| maximum >= needed) {
         return Ok(());
     }
-    Err(BenchError::Limit(format!(
+    Err(Error::Impossible(format!(
         "{needed} open files are needed, and the limit is {}: raise it (ulimit -Hn)",
         limit.maximum.unwrap_or_default()
     )))

@@ -4,12 +4,13 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::clock::Moment;
+use crate::Moment;
+use crate::rows::Ledger;
 
 /// A probe: what it sends, every 5 ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Stream {
+pub enum Stream {
     /// An INSERT on a kept connection.
     WriteKept,
     /// Connect, an INSERT, disconnect.
@@ -24,11 +25,11 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// All of them.
-    pub(crate) const ALL: [Stream; 5] =
+    pub const ALL: [Stream; 5] =
         [Stream::WriteKept, Stream::WriteNew, Stream::WriteTransaction, Stream::ReadKept, Stream::ReadNew];
 
     /// What its rows have in the column `stream`.
-    pub(crate) fn number(self) -> u8 {
+    pub fn number(self) -> u8 {
         match self {
             Stream::WriteKept => 1,
             Stream::WriteNew => 2,
@@ -39,17 +40,17 @@ impl Stream {
     }
 
     /// Whether it inserts rows.
-    pub(crate) fn writes(self) -> bool {
+    pub fn writes(self) -> bool {
         matches!(self, Stream::WriteKept | Stream::WriteNew | Stream::WriteTransaction)
     }
 
     /// Whether each statement has a connection of its own.
-    pub(crate) fn is_new(self) -> bool {
+    pub fn is_new(self) -> bool {
         matches!(self, Stream::WriteNew | Stream::ReadNew)
     }
 
     /// Whether the longest time without an answer on it is a pause of the report: its statements are single ones.
-    pub(crate) fn is_timed(self) -> bool {
+    pub fn is_timed(self) -> bool {
         self != Stream::WriteTransaction
     }
 }
@@ -69,7 +70,7 @@ impl fmt::Display for Stream {
 /// What an error means to the application that gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A connection, a read or a write outside of transactions has failed, and has had no effect.
     Outside,
     /// A transaction is lost, and has had no effect.
@@ -96,57 +97,57 @@ impl fmt::Display for Kind {
 
 /// An error that a client has got.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// When.
-    pub(crate) at: Moment,
+    pub at: Moment,
     /// What it means.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// In the words of the server, or the system.
-    pub(crate) text: String,
+    pub text: String,
     /// Whether one of sysbench's threads has got it, and not a probe.
-    pub(crate) is_load: bool,
+    pub is_load: bool,
 }
 
 /// A statement of a probe that was answered as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// Which probe.
-    pub(crate) stream: Stream,
+    pub stream: Stream,
     /// The row's number.
-    pub(crate) number: u64,
+    pub number: u64,
     /// When it was begun (with the connection, on new ones).
-    pub(crate) sent: Moment,
+    pub sent: Moment,
     /// When it was acknowledged.
-    pub(crate) done: Moment,
+    pub done: Moment,
     /// The node that answered; 0 where only the row tells.
-    pub(crate) node: u8,
+    pub node: u8,
 }
 
 /// A row whose statement has failed in a way that leaves open whether it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowId {
+pub struct RowId {
     /// [`Stream::number`].
-    pub(crate) stream: u8,
+    pub stream: u8,
     /// The row's number.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// Something that happened, for the time-line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// When.
     #[serde(skip)]
-    pub(crate) at: Moment,
+    pub at: Moment,
     /// What.
-    pub(crate) text: String,
+    pub text: String,
     /// Who did or said it.
-    pub(crate) source: Source,
+    pub source: Source,
 }
 
 /// Who has done or said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Source {
+pub enum Source {
     /// This program.
     Scenario,
     /// A server, in its log.
@@ -167,47 +168,55 @@ impl fmt::Display for Source {
 
 /// Everything that was seen while a scenario ran.
 #[derive(Debug, Default)]
-pub(crate) struct Recording {
+pub struct Recording {
     /// When it began.
-    pub(crate) begun: Moment,
+    pub begun: Moment,
     /// When it ended.
-    pub(crate) ended: Moment,
+    pub ended: Moment,
     /// In the order of their ends, per stream.
-    pub(crate) samples: Vec<Sample>,
+    pub samples: Vec<Sample>,
     /// Errors of probes and load.
-    pub(crate) failures: Vec<Failure>,
+    pub failures: Vec<Failure>,
     /// Rows that may be there or not.
-    pub(crate) unknown: Vec<RowId>,
+    pub unknown: Vec<RowId>,
     /// In the order of time.
-    pub(crate) marks: Vec<Mark>,
+    pub marks: Vec<Mark>,
     /// Transactions per second of sysbench, one figure for each of its seconds.
-    pub(crate) load_tps: Vec<f64>,
+    pub load_tps: Vec<f64>,
 }
 
 impl Recording {
+    /// What became of the rows.
+    pub fn ledger(&self) -> Ledger {
+        let writes = self.samples.iter().filter(|sample| sample.stream.writes());
+        let acknowledged =
+            writes.map(|sample| RowId { stream: sample.stream.number(), number: sample.number }).collect();
+        Ledger { acknowledged, unknown: self.unknown.iter().copied().collect(), refused: 0 }
+    }
+
     /// The first mark of the scenario itself: what was done to the servers.
-    pub(crate) fn event(&self) -> Moment {
+    pub fn event(&self) -> Moment {
         self.scenario_marks().next().map_or(self.begun, |mark| mark.at)
     }
 
     /// What this program did, in order.
-    pub(crate) fn scenario_marks(&self) -> impl Iterator<Item = &Mark> {
+    pub fn scenario_marks(&self) -> impl Iterator<Item = &Mark> {
         self.marks.iter().filter(|mark| mark.source == Source::Scenario)
     }
 
     /// Times of the answers of one stream, ascending.
-    pub(crate) fn answers(&self, stream: Stream) -> impl Iterator<Item = Moment> {
+    pub fn answers(&self, stream: Stream) -> impl Iterator<Item = Moment> {
         self.samples.iter().filter(move |sample| sample.stream == stream).map(|sample| sample.done)
     }
 
     /// The longest times without an answer that overlap `from..to`: per timed stream that writes, or reads.
-    pub(crate) fn pauses(&self, writes: bool, from: Moment, to: Moment) -> Vec<Pause> {
+    pub fn pauses(&self, writes: bool, from: Moment, to: Moment) -> Vec<Pause> {
         let streams = Stream::ALL.into_iter().filter(|s| s.is_timed() && s.writes() == writes);
         streams.filter_map(|stream| self.pause(stream, from, to)).collect()
     }
 
     /// The longest time between two answers that both came within `from..to`, milliseconds.
-    pub(crate) fn longest_within(&self, writes: bool, from: Moment, to: Moment) -> f64 {
+    pub fn longest_within(&self, writes: bool, from: Moment, to: Moment) -> f64 {
         let streams = Stream::ALL.into_iter().filter(|s| s.is_timed() && s.writes() == writes);
         let longest = |stream| {
             let answers: Vec<Moment> = self.answers(stream).filter(|at| (from..=to).contains(at)).collect();
@@ -233,25 +242,25 @@ impl Recording {
 
 /// A time without an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pause {
+pub struct Pause {
     /// On which stream.
-    pub(crate) stream: Stream,
+    pub stream: Stream,
     /// The answer before.
-    pub(crate) from: Moment,
+    pub from: Moment,
     /// The answer after, or the end of the recording.
-    pub(crate) to: Moment,
+    pub to: Moment,
     /// Whether there was an answer after it.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
 impl Pause {
     /// Its length.
-    pub(crate) fn ms(&self) -> f64 {
+    pub fn ms(&self) -> f64 {
         self.to.ms_since(self.from)
     }
 
     /// The longest of some.
-    pub(crate) fn longest(pauses: &[Pause]) -> Option<Pause> {
+    pub fn longest(pauses: &[Pause]) -> Option<Pause> {
         pauses.iter().copied().max_by(|a, b| a.ms().total_cmp(&b.ms()))
     }
 }

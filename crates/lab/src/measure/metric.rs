@@ -1,4 +1,4 @@
-//! Metrics and their goals.
+//! Names the figures of a visit, and what is hoped for.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A figure of a visit. The order is that of the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Metric {
+pub enum Metric {
     /// The load generator's own count over its own time.
     StatementsPerS,
     /// User and system time of the proxy's process, all threads, over the statements, µs.
@@ -71,7 +71,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// The column's heading.
-    pub(crate) fn heading(self) -> &'static str {
+    pub fn heading(self) -> &'static str {
         match self {
             Metric::StatementsPerS => "statements/s",
             Metric::CpuUsPerStatement => "CPU us/statement",
@@ -106,7 +106,7 @@ impl Metric {
     }
 
     /// Decimals that are worth showing.
-    pub(crate) fn decimals(self) -> usize {
+    pub fn decimals(self) -> usize {
         match self {
             Metric::CpuUsPerStatement | Metric::AllCpuUsPerStatement | Metric::PeakGrowthMib => 1,
             Metric::MemoryMib | Metric::DigestsMib => 1,
@@ -135,8 +135,8 @@ impl Metric {
         }
     }
 
-    /// Whether the ratio to HAProxy's has a column of its own.
-    pub(crate) fn has_ratio(self) -> bool {
+    /// Whether the ratio to the baseline's has a column of its own.
+    pub fn has_ratio(self) -> bool {
         matches!(
             self,
             Metric::StatementsPerS
@@ -152,19 +152,19 @@ impl Metric {
 /// The figures of one visit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Sample(BTreeMap<Metric, f64>);
+pub struct Sample(BTreeMap<Metric, f64>);
 
 impl Sample {
     /// The same with one figure more.
     #[must_use]
-    pub(crate) fn with(mut self, metric: Metric, value: f64) -> Sample {
+    pub fn with(mut self, metric: Metric, value: f64) -> Sample {
         self.0.insert(metric, value);
         self
     }
 
     /// The same with one figure more if there is one.
     #[must_use]
-    pub(crate) fn with_some(self, metric: Metric, value: Option<f64>) -> Sample {
+    pub fn with_some(self, metric: Metric, value: Option<f64>) -> Sample {
         match value {
             Some(value) => self.with(metric, value),
             None => self,
@@ -173,23 +173,23 @@ impl Sample {
 
     /// The same with all figures of another.
     #[must_use]
-    pub(crate) fn and(mut self, other: &Sample) -> Sample {
+    pub fn and(mut self, other: &Sample) -> Sample {
         self.0.extend(&other.0);
         self
     }
 
     /// A figure, if it was measured.
-    pub(crate) fn value(&self, metric: Metric) -> Option<f64> {
+    pub fn value(&self, metric: Metric) -> Option<f64> {
         self.0.get(&metric).copied()
     }
 
     /// What was measured, in the order of the columns.
-    pub(crate) fn metrics(&self) -> impl Iterator<Item = Metric> {
+    pub fn metrics(&self) -> impl Iterator<Item = Metric> {
         self.0.keys().copied()
     }
 
     /// For the progress line: "9000 statements/s, 12.3 CPU us/statement".
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let figure = |(metric, value): (&Metric, &f64)| {
             format!("{value:.decimals$} {}", metric.heading(), decimals = metric.decimals())
         };
@@ -197,21 +197,21 @@ impl Sample {
     }
 }
 
-/// A bound for the median of Weir's figures, or of their ratio to HAProxy's.
+/// A bound for the median of a peer's figures, or of their ratio to the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Goal {
+pub struct Goal {
     /// Of what.
-    pub(crate) metric: Metric,
-    /// Whether the bound is for the ratio to HAProxy's figure of the same round.
-    pub(crate) is_ratio: bool,
+    pub metric: Metric,
+    /// Whether the bound is for the ratio to the baseline's figure of the same round.
+    pub is_ratio: bool,
     /// How much.
-    pub(crate) bound: Bound,
+    pub bound: Bound,
 }
 
 /// One end of what is good.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Bound {
+pub enum Bound {
     /// Less is better.
     AtMost(f64),
     /// More is better.
@@ -219,41 +219,41 @@ pub(crate) enum Bound {
 }
 
 impl Goal {
-    /// At most so many times HAProxy's figure.
-    pub(crate) fn ratio_at_most(metric: Metric, bound: f64) -> Goal {
+    /// At most so many times the baseline's figure.
+    pub fn ratio_at_most(metric: Metric, bound: f64) -> Goal {
         Goal { metric, is_ratio: true, bound: Bound::AtMost(bound) }
     }
 
-    /// At least so many times HAProxy's figure.
-    pub(crate) fn ratio_at_least(metric: Metric, bound: f64) -> Goal {
+    /// At least so many times the baseline's figure.
+    pub fn ratio_at_least(metric: Metric, bound: f64) -> Goal {
         Goal { metric, is_ratio: true, bound: Bound::AtLeast(bound) }
     }
 
     /// At least so much.
-    pub(crate) fn at_least(metric: Metric, bound: f64) -> Goal {
+    pub fn at_least(metric: Metric, bound: f64) -> Goal {
         Goal { metric, is_ratio: false, bound: Bound::AtLeast(bound) }
     }
 
     /// At most so much.
-    pub(crate) fn at_most(metric: Metric, bound: f64) -> Goal {
+    pub fn at_most(metric: Metric, bound: f64) -> Goal {
         Goal { metric, is_ratio: false, bound: Bound::AtMost(bound) }
     }
 
     /// Whether a figure reaches it.
-    pub(crate) fn is_met_by(self, value: f64) -> bool {
+    pub fn is_met_by(self, value: f64) -> bool {
         match self.bound {
             Bound::AtMost(bound) => value <= bound,
             Bound::AtLeast(bound) => value >= bound,
         }
     }
 
-    /// As in "CPU us/statement <= 0.85 x HAProxy's".
-    pub(crate) fn text(self) -> String {
+    /// As in "CPU us/statement <= 0.85 x HAProxy's"; `baseline` is the baseline's title.
+    pub fn text(self, baseline: &str) -> String {
         let (sign, bound) = match self.bound {
             Bound::AtMost(bound) => ("<=", bound),
             Bound::AtLeast(bound) => (">=", bound),
         };
-        let of = if self.is_ratio { " x HAProxy's" } else { "" };
+        let of = if self.is_ratio { format!(" x {baseline}'s") } else { String::new() };
         let bound = if self.is_ratio { format!("{bound:.2}") } else { bound.to_string() };
         format!("{} {sign} {bound}{of}", self.metric.heading())
     }
@@ -266,11 +266,11 @@ mod tests {
     #[test]
     fn goals_say_what_they_want_and_judge_by_it() {
         let goal = Goal::ratio_at_most(Metric::CpuUsPerStatement, 0.85);
-        assert_eq!(goal.text(), "CPU us/statement <= 0.85 x HAProxy's");
+        assert_eq!(goal.text("HAProxy"), "CPU us/statement <= 0.85 x HAProxy's");
         assert!(goal.is_met_by(0.85) && !goal.is_met_by(0.86));
         let goal = Goal::ratio_at_least(Metric::StatementsPerS, 1.3);
         assert!(goal.is_met_by(1.31) && !goal.is_met_by(1.2));
-        assert_eq!(Goal::at_most(Metric::KibPerClient, 4.0).text(), "KiB/client <= 4");
+        assert_eq!(Goal::at_most(Metric::KibPerClient, 4.0).text("HAProxy"), "KiB/client <= 4");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Middle, ends and percentiles.
+//! Works out middles, ends and percentiles.
 
 use serde::Serialize;
 

@@ -1,0 +1,42 @@
+//! The laboratory: what the programs that measure have in common.
+//!
+//! - [`Stop`]: a run ends early, in order, by Ctrl-C.
+//! - [`client`], [`crowd`]: clients of a load, one by one or by the thousand; [`Latencies`] counts what they wait.
+//! - [`probe`]: clients that write and read numbered rows and remember every answer; [`watch`] reads logs meanwhile.
+//!   [`record`] is what was seen, [`rows`] what is in the database afterwards, [`figures`] what is made of both, [`judge`]
+//!   whether that is as it should be, [`timeline`] the picture of it.
+//! - [`measure`]: visits of peers in turn, and the figures, ratios and goals that come of them.
+//! - [`Usage`]: memory and CPU time of a process.
+//! - [`report`]: machine, tables and files.
+//!
+//! All of it takes addresses and accounts, whoever has started the servers. `servers`, behind the feature of that name,
+//! is what the programs of this workspace share that start servers of their own, with `weir_testkit`.
+
+mod account;
+pub mod client;
+mod clock;
+pub mod crowd;
+mod error;
+pub mod figures;
+pub mod judge;
+mod latencies;
+mod limits;
+pub mod measure;
+pub mod probe;
+pub mod record;
+pub mod report;
+pub mod rows;
+#[cfg(feature = "servers")]
+pub mod servers;
+mod stop;
+pub mod timeline;
+mod usage;
+pub mod watch;
+
+pub use account::Account;
+pub use clock::Moment;
+pub use error::{ClientError, Error};
+pub use latencies::Latencies;
+pub use limits::allow_open_files;
+pub use stop::{Stop, exit_status};
+pub use usage::Usage;
