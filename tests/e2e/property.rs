@@ -1,6 +1,6 @@
 //! Sessions that do anything, in any order, see through Weir what they would see straight at the server.
 //!
-//! Random sequences of statements run on several sessions at Weir, which share few connections, and on as many
+//! random sequences of statements run on several sessions at Weir, which share few connections, and on as many
 //! straight at the writer (or at a MySQL server), in a copy of the schemas. Every answer is compared. `SEED` and `SEQUENCES` choose other or
 //! more sequences; a failure prints the seed and the shortest sequence found that still fails.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_tests::{Case, CaseResult, Env, ensure};
 
-use generate::{Random, Step, sequence};
+use generate::{Step, random, sequence};
 use target::Family;
 use twins::{Mismatch, Stage};
 
@@ -44,7 +44,7 @@ fn same_as_straight(env: &Env, family: Family) -> CaseResult {
     let mut stage = Stage::new(env, family)?;
     let mut statistics = (0, 0);
     for seed in first..first + wanted.unwrap_or(SEQUENCES) {
-        let mut steps = sequence(&mut Random::new(seed), STEPS);
+        let mut steps = sequence(&mut random(seed), STEPS);
         if family == Family::Mysql {
             steps.iter_mut().for_each(Step::adapt_to_mysql);
         }

@@ -14,8 +14,8 @@ pub(crate) use self::set::{Assignment, Scope};
 pub(crate) use self::show::{Filter, Show, Variables};
 pub(crate) use self::words::VARIABLE;
 use crate::error::SqlError;
-use crate::suggest::nearest;
 use crate::tokens::{Cursor, Kind, Token, tokens};
+use weir_config::nearest;
 
 /// A statement, understood.
 #[derive(Clone, Debug, PartialEq)]

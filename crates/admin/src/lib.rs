@@ -31,7 +31,6 @@ mod session;
 mod settings;
 mod shelf;
 mod sqlite;
-mod suggest;
 mod tokens;
 mod variables;
 mod wire;

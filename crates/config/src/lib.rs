@@ -63,6 +63,7 @@ pub use table::tables;
 pub use table::variable::{Effect, Variable};
 pub use value::password::{Password, Secret};
 pub use value::rows::{Cell, TableRow, TableRows};
+pub use value::suggest::nearest;
 
 /// Reads and checks a configuration. `file_name` is only used in messages.
 ///

@@ -9,6 +9,7 @@ use weir_protocol::auth::crypt::Sha2Crypt;
 use weir_protocol::auth::rsa;
 use weir_protocol::frame;
 use weir_protocol::handshake::{CACHING_SHA2_PASSWORD, Greeting};
+use weir_seeds::SplitMix;
 use weir_testkit::wire::{Login, PacketStream, RawClient};
 use weir_testkit::{Account, Weir};
 use weir_tests::session::Prepared;
@@ -30,26 +31,6 @@ pub(super) fn trials() -> Vec<Case> {
         Case::parallel("hostile::a_client_that_talks_while_its_password_is_checked", talks_while_checked),
         Case::parallel("hostile::odd_texts", odd_texts),
     ]
-}
-
-/// Pseudo-random numbers (xorshift64*), the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 16) as usize % limit.max(1)
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| (self.next() >> 24) as u8).collect()
-    }
 }
 
 /// Runs `hostile` against a Weir of one worker, with bystanders in it.
@@ -93,7 +74,7 @@ fn ends(packets: &mut PacketStream, what: &str) -> CaseResult {
 
 fn garbage_instead_of_login(env: &Env) -> CaseResult {
     beside_bystanders(env, |weir, _| {
-        let mut random = Random(11);
+        let mut random = SplitMix::new(11);
         for round in 0..60 {
             let mut packets = greeted(weir.addr())?;
             let len = 1 + random.below(300);
@@ -122,7 +103,7 @@ fn garbage_instead_of_login(env: &Env) -> CaseResult {
 
 fn damaged_logins(env: &Env) -> CaseResult {
     beside_bystanders(env, |weir, schema| {
-        let mut random = Random(12);
+        let mut random = SplitMix::new(12);
         for round in 0..200 {
             let client = RawClient::connect(weir.addr())?;
             let mut payload = Login::new(Account::APP).schema(schema).response(&client.greeting().scramble);
@@ -199,7 +180,7 @@ fn wrong_sequence_ids(env: &Env) -> CaseResult {
 
 fn random_commands(env: &Env) -> CaseResult {
     beside_bystanders(env, |weir, schema| {
-        let mut random = Random(13);
+        let mut random = SplitMix::new(13);
         let login = Login::new(Account::APP).schema(schema);
         let mut client = RawClient::login(weir.addr(), &login)?;
         for round in 0..600_usize {
@@ -370,7 +351,7 @@ fn flood(env: &Env) -> CaseResult {
 
 fn broken_tls(env: &Env) -> CaseResult {
     beside_bystanders(env, |weir, _| {
-        let mut random = Random(14);
+        let mut random = SplitMix::new(14);
         // Capabilities with SSL, largest packet, collation, filler.
         let mut request = vec![0; 32];
         request[..4].copy_from_slice(&0x000F_AA85_u32.to_le_bytes());
@@ -408,7 +389,7 @@ fn broken_tls(env: &Env) -> CaseResult {
 
 fn odd_texts(env: &Env) -> CaseResult {
     beside_bystanders(env, |weir, schema| {
-        let mut random = Random(15);
+        let mut random = SplitMix::new(15);
         let login = Login::new(Account::APP).schema(schema);
         let mut through = RawClient::login(weir.addr(), &login)?;
         let node = env.cluster()?.node(1).addr();

@@ -1,7 +1,8 @@
-//! Random sequences of what sessions do.
+//! SplitMix sequences of what sessions do.
 
 use std::fmt;
 
+use weir_seeds::SplitMix;
 use weir_tests::session::Param;
 
 /// Sessions of a sequence.
@@ -74,30 +75,9 @@ impl fmt::Display for Step {
     }
 }
 
-/// SplitMix64: good enough for choices, and the same everywhere.
-#[derive(Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x2545_F491_4F6C_DD1D))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
+/// The numbers of a seed.
+pub(super) fn random(seed: u64) -> SplitMix {
+    SplitMix::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D))
 }
 
 /// A group of texts: how likely it is, and whether it ties its session to a connection.
@@ -408,7 +388,7 @@ struct Memory {
 }
 
 /// A sequence of so many steps.
-pub(super) fn sequence(random: &mut Random, steps: usize) -> Vec<Step> {
+pub(super) fn sequence(random: &mut SplitMix, steps: usize) -> Vec<Step> {
     let mut memory: Vec<Memory> = vec![Memory::default(); SESSIONS];
     // Sequences differ in what they are mostly about.
     let mut weights: Vec<usize> = GROUPS.iter().map(|group| group.weight).collect();
@@ -424,11 +404,11 @@ pub(super) fn sequence(random: &mut Random, steps: usize) -> Vec<Step> {
         .collect()
 }
 
-fn action(random: &mut Random, weights: &[usize], session: usize, memory: &mut [Memory]) -> Action {
+fn action(random: &mut SplitMix, weights: &[usize], session: usize, memory: &mut [Memory]) -> Action {
     match random.below(100) {
         0..70 => text(random, weights, session, memory),
         70..90 => prepared(random, session, memory),
-        90..93 => Action::InitDb(random.one(&["{p}a", "{p}b", NOWHERE]).to_owned()),
+        90..93 => Action::InitDb(random.pick(&["{p}a", "{p}b", NOWHERE]).to_owned()),
         93 => Action::Ping,
         94..97 => {
             memory[session] = Memory::default();
@@ -436,7 +416,7 @@ fn action(random: &mut Random, weights: &[usize], session: usize, memory: &mut [
         }
         97..99 => {
             memory[session] = Memory::default();
-            Action::ChangeUser(random.one(&["{p}a", "{p}b"]).to_owned())
+            Action::ChangeUser(random.pick(&["{p}a", "{p}b"]).to_owned())
         }
         _ => {
             memory[session] = Memory::default();
@@ -445,7 +425,7 @@ fn action(random: &mut Random, weights: &[usize], session: usize, memory: &mut [
     }
 }
 
-fn text(random: &mut Random, weights: &[usize], session: usize, memory: &mut [Memory]) -> Action {
+fn text(random: &mut SplitMix, weights: &[usize], session: usize, memory: &mut [Memory]) -> Action {
     let mut left = random.below(weights.iter().sum());
     let mut at = 0;
     while left >= weights[at] {
@@ -459,16 +439,16 @@ fn text(random: &mut Random, weights: &[usize], session: usize, memory: &mut [Me
         return Action::Ping;
     }
     memory[session].ties |= group.ties;
-    let text = random.one(group.texts);
+    let text = random.pick(group.texts);
     Action::Query(fill(random, text, session))
 }
 
-fn fill(random: &mut Random, text: &str, session: usize) -> String {
+fn fill(random: &mut SplitMix, text: &str, session: usize) -> String {
     let (one, two) = (1 + random.below(9), 1 + random.below(9));
     text.replace('#', &session.to_string()).replace("%1", &one.to_string()).replace("%2", &two.to_string())
 }
 
-fn prepared(random: &mut Random, session: usize, memory: &mut [Memory]) -> Action {
+fn prepared(random: &mut SplitMix, session: usize, memory: &mut [Memory]) -> Action {
     let slot = random.below(SLOTS);
     match (memory[session].slots[slot], random.below(10)) {
         (Some(at), 0..8) => {
@@ -491,7 +471,7 @@ fn prepared(random: &mut Random, session: usize, memory: &mut [Memory]) -> Actio
     }
 }
 
-fn param(random: &mut Random) -> Param {
+fn param(random: &mut SplitMix) -> Param {
     match random.below(6) {
         0 => Param::Null,
         1 => Param::Text("+03:00".to_owned()),

@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use rusqlite::Connection;
+use weir_config::nearest;
 use weir_protocol::error;
 use weir_store::{GLOBAL_VARIABLES, MAIN, MONITOR, STATS, STATS_HISTORY, Store, TableDef, Value, table};
 
@@ -16,7 +17,6 @@ use crate::reply::{Reply, RowFormat};
 use crate::session::Session;
 use crate::shelf::Question;
 use crate::sqlite::{self, Outline, SharedFacts};
-use crate::suggest::nearest;
 use crate::variables::{all, bare, system};
 
 /// A query of the engine's tables.

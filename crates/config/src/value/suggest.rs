@@ -2,6 +2,8 @@
 
 /// Names longer than this are not compared: the distance takes time quadratic in the length.
 const NAME_CHARS_MAX: usize = 80;
+/// More edits make another name of the longest.
+const EDITS_MAX: usize = 8;
 
 /// What is said of a key that nobody knows.
 pub(crate) fn unknown_key(name: &str, known: impl Iterator<Item = &'static str>) -> String {
@@ -14,22 +16,24 @@ pub(crate) fn unknown_key(name: &str, known: impl Iterator<Item = &'static str>)
 /// What is said of a word that is none of `allowed`.
 pub(crate) fn unknown_word(word: &str, allowed: &[&'static str]) -> String {
     let word = quotable(word);
-    match nearest(&word.to_ascii_uppercase(), allowed.iter().copied())
-        .or_else(|| nearest(&word, allowed.iter().copied()))
-    {
+    match nearest(&word, allowed.iter().copied()) {
         Some(nearest) => format!("unknown word \"{word}\", did you mean \"{nearest}\"?"),
         None => format!("unknown word \"{word}\" (one of: {})", allowed.join(", ")),
     }
 }
 
-/// The known name with the fewest edits, if they are few for its length; the first of several.
-pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    if name.chars().count() > NAME_CHARS_MAX {
+/// The known name with the fewest edits, letter case aside, if they are few for its length; the first of several.
+pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let count = name.chars().count();
+    if count > NAME_CHARS_MAX {
         return None;
     }
-    let edits_max = (name.chars().count() / 3).clamp(1, 6);
+    let name = name.to_lowercase();
+    let edits_max = (count / 3).clamp(1, EDITS_MAX);
     known
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        .into_iter()
+        .filter(|candidate| candidate.chars().count().abs_diff(count) <= edits_max)
+        .map(|candidate| (strsim::damerau_levenshtein(&name, &candidate.to_lowercase()), candidate))
         .filter(|(edits, _)| *edits <= edits_max)
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate)
@@ -46,4 +50,18 @@ pub(crate) fn quotable(text: &str) -> String {
         out.push_str("...");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_edits_are_needed() {
+        let known = ["LOAD MYSQL USERS TO RUNTIME", "mysql-threads"];
+        assert_eq!(nearest("load mysql user to runtime", known), Some(known[0]));
+        assert_eq!(nearest("mysql-thread", known), Some(known[1]));
+        assert_eq!(nearest("DROP DATABASE", known), None);
+        assert_eq!(nearest(&"x".repeat(10_000), known), None);
+    }
 }

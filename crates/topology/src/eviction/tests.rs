@@ -318,14 +318,8 @@ fn the_next_in_rank_acts_if_the_first_does_not() {
 /// Whatever the nodes say: an eviction names only the proven dead, leaves a majority, and asks the group's speaker.
 #[test]
 fn whatever_the_nodes_say() {
-    let mut state = 1_u64;
-    let mut random = |below: u64| {
-        // xorshift64: any sequence will do, as long as it is always the same.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = weir_seeds::SplitMix::new(1);
+    let mut random = |below: u64| numbers.within(0..below);
     let mut evictions = 0;
     for _ in 0..200_000 {
         let size = usize::try_from(2 + random(5)).unwrap();

@@ -51,7 +51,7 @@ impl Tables {
             says: Announcement {
                 epoch: random.within(0..3),
                 lease_ms: random.within(0..5000),
-                sees_writer: random.chance(50),
+                sees_writer: random.percent(50),
                 clear_of: 0,
             },
         };
@@ -255,7 +255,7 @@ impl World {
         if servers.is_empty() {
             return;
         }
-        let node = self.context.random.one_of(&servers);
+        let node = self.context.random.pick(&servers);
         if let Some(proposal) = &entry.proposal {
             self.context.note(|| format!("    weir {weir} proposes on n{node}: {proposal:?}"));
         }

@@ -246,7 +246,7 @@ impl Breach {
             Self::IgnoresHistory => Action::SetApart(node),
             Self::IgnoresTimeouts => Action::Hang(node),
             // One that has not heard of the next epoch yet.
-            Self::AwaitsNoLease if random.chance(60) => {
+            Self::AwaitsNoLease if random.percent(60) => {
                 Action::StopWeir(weir, random.within(100 * MS..2500 * MS))
             }
             Self::ComparesNothing | Self::AwaitsNoLease | Self::IgnoresPeers => {

@@ -75,10 +75,10 @@ pub(crate) struct Chaos {
 impl Action {
     /// What ends a disturbance, and when, if it does not last.
     pub(crate) fn undo(self, random: &mut Random) -> Option<(Time, Self)> {
-        if random.chance(30) {
+        if random.percent(30) {
             return None;
         }
-        let soon = random.chance(40);
+        let soon = random.percent(40);
         let delay = if soon { random.within(5 * MS..700 * MS) } else { random.within(500 * MS..9000 * MS) };
         let undo = match self {
             Action::Kill(node) | Action::Leave(node) => Action::Start(node),
@@ -119,7 +119,7 @@ impl Context {
                 return None;
             }
             self.chaos.left = self.random.within(1..6);
-            self.chaos.repairs = self.random.chance(repairs);
+            self.chaos.repairs = self.random.percent(repairs);
         }
         self.chaos.left -= 1;
         Some(self.chaos.left == 0 && self.chaos.repairs)
@@ -129,7 +129,7 @@ impl Context {
     pub(crate) fn plan_disturbance(&mut self, quiet: (Time, u64)) {
         if self.chaos.left == 0 {
             self.chaos.burst_ended_at = self.now;
-            self.chaos.awaits_quiet = self.random.chance(quiet.1);
+            self.chaos.awaits_quiet = self.random.percent(quiet.1);
         }
         let random = &mut self.random;
         let pause = match random.within(0..10) {
@@ -148,7 +148,7 @@ impl Context {
     /// Of a server and the writer of a Weir, often the one that matters.
     pub(crate) fn aim(&mut self, node: usize, weir: &Weir) -> usize {
         match weir.writer {
-            Some(writer) if self.random.chance(50) => writer,
+            Some(writer) if self.random.percent(50) => writer,
             _ => node,
         }
     }

@@ -97,7 +97,7 @@ pub(crate) struct Path {
 impl Path {
     /// One that breaks, in one direction or both.
     pub(crate) fn any_broken(random: &mut Random) -> Self {
-        let (there_broken, back_broken) = random.one_of(&[(true, true), (true, false), (false, true)]);
+        let (there_broken, back_broken) = random.pick(&[(true, true), (true, false), (false, true)]);
         Self { there_broken, back_broken, delay: 0 }
     }
 

@@ -226,8 +226,8 @@ impl Cluster {
         if donors.is_empty() {
             return context.within(100 * MS..400 * MS, Event::Join { node, life, transfer });
         }
-        let donor = context.random.one_of(&donors);
-        let is_whole = context.random.chance(30);
+        let donor = context.random.pick(&donors);
+        let is_whole = context.random.percent(30);
         let took = context.random.within(50 * MS..if is_whole { self.settings.transfer } else { 400 * MS });
         context.disturb(|| {
             format!(
@@ -239,7 +239,7 @@ impl Cluster {
         let giver = &mut self.nodes[donor];
         giver.state = LocalState::Donor;
         giver.transfer += 1;
-        giver.donor_rejects = is_whole && context.random.chance(20);
+        giver.donor_rejects = is_whole && context.random.percent(20);
         let donor = (donor, giver.life, giver.transfer);
         context.after(took, Event::Transferred { joiner: (node, life, transfer), donor });
     }

@@ -17,14 +17,14 @@ impl Disturbed for World {
 
     fn any_action(&mut self) -> Action {
         let random = &mut self.context.random;
-        let node = random.index(self.cluster.nodes.len());
-        let other = (node + 1 + random.index(self.cluster.nodes.len() - 1)) % self.cluster.nodes.len();
-        let weir = random.index(self.weirs.len());
+        let node = random.below(self.cluster.nodes.len());
+        let other = (node + 1 + random.below(self.cluster.nodes.len() - 1)) % self.cluster.nodes.len();
+        let weir = random.below(self.weirs.len());
         let node = self.context.aim(node, &self.weirs[weir]);
         let random = &mut self.context.random;
         let other = if other == node { (node + 1) % self.cluster.nodes.len() } else { other };
         if let Some(rule) = self.trial.rule()
-            && random.chance(20)
+            && random.percent(20)
         {
             return rule.provocation(random, weir, node);
         }
@@ -42,8 +42,8 @@ impl Disturbed for World {
             67..70 => Action::Maintain(node, true),
             70..72 => Action::Busy(node, true),
             72..74 => Action::Apply(node, random.within(10 * MS..300 * MS)),
-            74..77 => Action::Backlog(node, random.one_of(&[5, 11, 60, 101, 5000])),
-            77..79 => Action::Paused(node, random.one_of(&[500, 950, 1000])),
+            74..77 => Action::Backlog(node, random.pick(&[5, 11, 60, 101, 5000])),
+            77..79 => Action::Paused(node, random.pick(&[500, 950, 1000])),
             79..82 => Action::Drain(node, true),
             82..85 => Action::Switch(node),
             85..88 => Action::KillWeir(weir),
@@ -131,7 +131,7 @@ impl World {
     /// A planned change of the writer.
     fn switch(&mut self, node: usize) {
         let count = self.weirs.len();
-        let chosen = self.context.random.index(count);
+        let chosen = self.context.random.below(count);
         let weir = &mut self.weirs[chosen];
         // By facts alone several Weirs can't agree on it.
         if weir.is_awake() && (count == 1 || weir.settings.policy.epoch.is_some()) {

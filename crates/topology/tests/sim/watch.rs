@@ -171,7 +171,7 @@ pub(crate) trait Watch {
 
 fn travel(context: &mut Context, delay: Time) -> Time {
     let usual = context.random.within(100..1500);
-    if delay > 0 && context.random.chance(50) { usual + context.random.within(0..delay) } else { usual }
+    if delay > 0 && context.random.percent(50) { usual + context.random.within(0..delay) } else { usual }
 }
 
 /// A world is not quiet in which answers come too late now and then.

@@ -44,7 +44,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// A policy and rows as users write them.
     pub(crate) fn any(random: &mut Random, nodes: usize, agrees: bool) -> Self {
-        let reads = random.one_of(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]);
+        let reads = random.pick(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]);
         let galera = ClusterPolicy {
             writer_hostgroup: WRITERS,
             backup_writer_hostgroup: BACKUPS,
@@ -52,11 +52,11 @@ impl Settings {
             offline_hostgroup: OFFLINE,
             max_writers: 1,
             writer_reads: reads,
-            max_transactions_behind: random.one_of(&[0, 10, 100]),
+            max_transactions_behind: random.pick(&[0, 10, 100]),
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
             choices: Choices {
                 unconfirmed_failover_ms: random.within(500..4000),
-                donor_reads: random.one_of(&[DonorReads::WhileQueueIsShort, DonorReads::AsLastResort]),
+                donor_reads: random.pick(&[DonorReads::WhileQueueIsShort, DonorReads::AsLastResort]),
                 ..Choices::default()
             },
         };
@@ -69,10 +69,10 @@ impl Settings {
         let policy = Policy { galera: vec![galera], epoch, ..Policy::default() };
         let mut intents = Vec::new();
         for node in 0..nodes {
-            if random.chance(60) {
-                intents.push(row(node, WRITERS, random.one_of(&[1, 100, 100, 10_000])));
+            if random.percent(60) {
+                intents.push(row(node, WRITERS, random.pick(&[1, 100, 100, 10_000])));
             }
-            intents.push(row(node, READERS, random.one_of(&[1, 100, 1000])));
+            intents.push(row(node, READERS, random.pick(&[1, 100, 1000])));
         }
         Self::with(policy, intents, random)
     }
@@ -93,10 +93,10 @@ impl Settings {
     /// The same with a writer that takes its role back, or with more writers than one.
     pub(crate) fn choose(&mut self, random: &mut Random) {
         for galera in &mut self.policy.galera {
-            galera.max_writers = random.one_of(&[1, 1, 2, 3]);
+            galera.max_writers = random.pick(&[1, 1, 2, 3]);
             galera.choices.failback = match galera.max_writers {
-                1 => random.one_of(&[Failback::Drained, Failback::Immediate]),
-                _ => random.one_of(&[Failback::Never, Failback::Immediate]),
+                1 => random.pick(&[Failback::Drained, Failback::Immediate]),
+                _ => random.pick(&[Failback::Never, Failback::Immediate]),
             };
             galera.choices.uptime_min_ms = random.within(500..5000);
         }
@@ -105,7 +105,7 @@ impl Settings {
             self.policy.epoch = None;
         }
         for row in &mut self.intents {
-            row.weight = random.one_of(&[1, 100, 10_000]);
+            row.weight = random.pick(&[1, 100, 10_000]);
         }
     }
 

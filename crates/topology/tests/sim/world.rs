@@ -8,7 +8,6 @@ use crate::check::Bounds;
 use crate::cluster::{Cluster, ClusterSettings, Context, Deed, Path, Write};
 use crate::node::Process;
 use crate::queue::{Event, MS, Reply};
-use crate::random::Random;
 use crate::stage::{CHOOSING, Stage};
 use crate::watch::Watch;
 use crate::weir::{self, Weir};
@@ -54,35 +53,35 @@ impl Watch for World {
 
 impl Stage for World {
     fn of_seed(seed: u64, trial: Trial, traced: bool) -> Self {
-        let mut random = Random::new(seed);
-        let nodes = random.one_of(&[2, 3, 3, 3, 3, 5]);
+        let mut random = crate::random::random(seed);
+        let nodes = random.pick(&[2, 3, 3, 3, 3, 5]);
         let agrees = seed % 2 == 1;
-        let weirs = random.one_of(if agrees { &[1, 2, 2, 3] } else { &[1, 1, 1, 2, 3] });
-        let has_segments = random.chance(25);
+        let weirs = random.pick(if agrees { &[1, 2, 2, 3] } else { &[1, 1, 1, 2, 3] });
+        let has_segments = random.percent(25);
         let segments: Vec<u8> =
-            (0..nodes).map(|_| if has_segments { random.one_of(&[0, 1]) } else { 0 }).collect();
+            (0..nodes).map(|_| if has_segments { random.pick(&[0, 1]) } else { 0 }).collect();
         let mut weights = [1; crate::node::NODES_MAX];
-        if random.chance(20) {
-            weights.iter_mut().for_each(|weight| *weight = random.one_of(&[1, 2, 3]));
+        if random.percent(20) {
+            weights.iter_mut().for_each(|weight| *weight = random.pick(&[1, 2, 3]));
         }
         let settings = ClusterSettings {
-            suspect: if random.chance(20) {
+            suspect: if random.percent(20) {
                 random.within(20 * MS..200 * MS)
             } else {
                 random.within(500 * MS..3000 * MS)
             },
             weights,
-            auto: random.chance(15),
+            auto: random.percent(15),
             transfer: random.within(500 * MS..4000 * MS),
         };
         let mut policy = weir::Settings::any(&mut random, nodes, agrees);
         if seed >= CHOOSING {
-            policy.choose(&mut Random::new(!seed));
+            policy.choose(&mut crate::random::random(!seed));
         }
         let weirs = Weir::several(weirs, &policy, &mut random);
         let mut cluster = Cluster { breach: trial.breach(), ..Cluster::new(settings, &segments) };
         if seed % 8 == 7 && seed < CHOOSING {
-            cluster.tables = vec![Tables::with_ghosts(&mut Random::new(!seed))];
+            cluster.tables = vec![Tables::with_ghosts(&mut crate::random::random(!seed))];
         }
         let mut context = Context::new(random, traced);
         context.note(|| format!("{:?}", cluster.settings));

@@ -130,7 +130,7 @@ impl Model for AutoFailover {
     fn any(random: &mut Random, count: usize, seed: u64) -> Self {
         let count = count.max(3);
         let is_ordered = seed >= SWITCHOVERS;
-        let careless = random.chance(40) && !is_ordered;
+        let careless = random.percent(40) && !is_ordered;
         let server = |node: usize| Server {
             host: Host::new(),
             read_only: node > 0,
@@ -181,7 +181,7 @@ impl Model for AutoFailover {
             writer_hostgroup: WRITERS,
             reader_hostgroup: READERS,
             check: ReadOnlyCheck::ReadOnly,
-            writer_reads: random.chance(50),
+            writer_reads: random.percent(50),
             lag_when_stopped_s: 60,
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
             // It follows from the probes' times, which are not known yet.
@@ -282,14 +282,14 @@ impl Model for AutoFailover {
 
     fn any_action(&self, random: &mut Random, node: usize, other: usize) -> Action {
         match random.within(0..100) {
-            _ if self.is_ordered && random.chance(45) => Action::Switch(node),
+            _ if self.is_ordered && random.percent(45) => Action::Switch(node),
             0..18 => Action::Cut(node, other),
-            18..25 => Action::Part(random.index(WEIRS_MAX), u8::try_from(random.within(1..31)).unwrap_or(1)),
+            18..25 => Action::Part(random.below(WEIRS_MAX), u8::try_from(random.within(1..31)).unwrap_or(1)),
             25..45 => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
             45..48 if self.replaces => Action::Forget(
-                random.index(WEIRS_MAX),
+                random.below(WEIRS_MAX),
                 random.within(500 * MS..30_000 * MS),
-                random.chance(50),
+                random.percent(50),
             ),
             45..60 => Action::ReadOnly(node, true),
             60..82 => Action::Apply(node, random.within(10 * MS..300 * MS)),
@@ -554,9 +554,9 @@ impl AutoFailover {
     /// Several Weirs may be told so at once, and each something else.
     fn order(&mut self, node: usize) {
         let count = self.servers.len();
-        let several = self.random.chance(60);
+        let several = self.random.percent(60);
         for weir in 0..WEIRS_MAX {
-            if several || self.random.chance(40) {
+            if several || self.random.percent(40) {
                 self.orders[weir] = Some((node + weir) % count);
             }
         }

@@ -19,7 +19,7 @@ pub(crate) fn provocation(
         Breach::GroupIgnoresQuorum => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
         Breach::GroupIgnoresHistory => Action::SetApart(node),
         Breach::GroupIgnoresReadOnly => Action::ReadOnly(node, true),
-        Breach::GroupIgnoresBacklog => match random.chance(60) {
+        Breach::GroupIgnoresBacklog => match random.percent(60) {
             true => Action::Backlog(other, 5000),
             false => Action::Kill(node),
         },
@@ -38,7 +38,7 @@ pub(crate) fn provocation(
             let is_stalled = breach == Breach::FailoverIgnoresLease;
             Action::Forget(weir, random.within(15_000 * MS..30_000 * MS), is_stalled)
         }
-        Breach::GroupMovesByItself if random.chance(50) => Action::StopWeir(weir, 500 * MS),
+        Breach::GroupMovesByItself if random.percent(50) => Action::StopWeir(weir, 500 * MS),
         _ => Action::Kill(node),
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Group {
 
 impl Model for Group {
     fn any(random: &mut Random, count: usize, _: u64) -> Self {
-        let single = random.chance(65);
+        let single = random.percent(65);
         let all = u8::try_from((1_u32 << count) - 1).unwrap_or(u8::MAX);
         let primary = single.then_some(0);
         let view = View { history: 0, number: 3, members: all, lives: [0; NODES_MAX], primary };
@@ -97,7 +97,7 @@ impl Model for Group {
         Self {
             single,
             suspect: random.within(50 * MS..2500 * MS),
-            expel: random.one_of(&[0, 0, 500 * MS, 3000 * MS]),
+            expel: random.pick(&[0, 0, 500 * MS, 3000 * MS]),
             members: (0..count).map(member).collect(),
             views: vec![view],
             view: 0,
@@ -116,18 +116,18 @@ impl Model for Group {
             backup_writer_hostgroup: BACKUPS,
             reader_hostgroup: READERS,
             offline_hostgroup: OFFLINE,
-            max_writers: if self.single { 1 } else { random.one_of(&[1, 1, 2, 3]) },
-            writer_reads: random.one_of(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]),
-            max_transactions_behind: random.one_of(&[0, 10, 100]),
+            max_writers: if self.single { 1 } else { random.pick(&[1, 1, 2, 3]) },
+            writer_reads: random.pick(&[WriterReads::No, WriterReads::Yes, WriterReads::OnlyBackups]),
+            max_transactions_behind: random.pick(&[0, 10, 100]),
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
             choices: weir_topology::Choices::default(),
         };
         let mut intents = Vec::new();
         for node in 0..self.members.len() {
-            if random.chance(60) {
-                intents.push(row(node, WRITERS, random.one_of(&[1, 100, 10_000])));
+            if random.percent(60) {
+                intents.push(row(node, WRITERS, random.pick(&[1, 100, 10_000])));
             }
-            intents.push(row(node, READERS, random.one_of(&[1, 100, 1000])));
+            intents.push(row(node, READERS, random.pick(&[1, 100, 1000])));
         }
         (Policy { group_replication: vec![group], ..Policy::default() }, intents)
     }
@@ -266,7 +266,7 @@ impl Model for Group {
             20..40 => Action::Divide(u8::try_from(random.within(1..31)).unwrap_or(1)),
             40..52 => Action::ReadOnly(node, true),
             52..62 => Action::Apply(node, random.within(10 * MS..300 * MS)),
-            62..74 => Action::Backlog(node, random.one_of(&[5, 11, 60, 101, 5000])),
+            62..74 => Action::Backlog(node, random.pick(&[5, 11, 60, 101, 5000])),
             74..90 => Action::Switch(node),
             _ => Action::SetApart(node),
         }

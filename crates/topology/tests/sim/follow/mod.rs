@@ -258,9 +258,9 @@ impl<M: Model> Watch for Follow<M> {
 
 impl<M: Model> Stage for Follow<M> {
     fn of_seed(seed: u64, trial: Trial, traced: bool) -> Self {
-        let mut random = Random::new(seed);
-        let nodes = random.one_of(&[2, 3, 3, 3, 4, 5]);
-        let weirs = random.one_of(&[1, 1, 2, 3]);
+        let mut random = crate::random::random(seed);
+        let nodes = random.pick(&[2, 3, 3, 3, 4, 5]);
+        let weirs = random.pick(&[1, 1, 2, 3]);
         let (nodes, weirs) = trial.size().unwrap_or((nodes, weirs));
         let mut servers = M::any(&mut random, nodes, seed);
         servers.tries(trial);

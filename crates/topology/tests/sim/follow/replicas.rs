@@ -55,16 +55,16 @@ impl Model for Replicas {
         };
         Self {
             servers: (0..count).map(server).collect(),
-            check: random.one_of(&[
+            check: random.pick(&[
                 ReadOnlyCheck::ReadOnly,
                 ReadOnlyCheck::ReadOnly,
                 ReadOnlyCheck::SuperReadOnly,
                 ReadOnlyCheck::Either,
             ]),
-            lag_max_s: random.one_of(&[0, 10, 30]),
-            patience: random.chance(75).then(|| random.within(1000 * MS..6000 * MS)),
+            lag_max_s: random.pick(&[0, 10, 30]),
+            patience: random.percent(75).then(|| random.within(1000 * MS..6000 * MS)),
             missed_since: None,
-            returns_writable: random.chance(40),
+            returns_writable: random.percent(40),
             writes: 0,
         }
     }
@@ -74,7 +74,7 @@ impl Model for Replicas {
             writer_hostgroup: WRITERS,
             reader_hostgroup: READERS,
             check: self.check,
-            writer_reads: random.chance(50),
+            writer_reads: random.percent(50),
             lag_when_stopped_s: STOPPED_S,
             timeouts_max: u32::try_from(random.within(1..4)).unwrap_or(3),
             failover_after_ms: None,
@@ -170,7 +170,7 @@ impl Model for Replicas {
             0..30 => Action::Promote(node),
             30..50 => Action::Writable(node),
             50..65 => Action::ReadOnly(node, true),
-            65..85 => Action::Lag(node, random.one_of(&[1, 9, 11, 25, 31, 3600])),
+            65..85 => Action::Lag(node, random.pick(&[1, 9, 11, 25, 31, 3600])),
             _ => Action::Replicate(node, false),
         }
     }

@@ -39,13 +39,13 @@ impl<M: Model> Disturbed for Follow<M> {
     fn any_action(&mut self) -> Action {
         let count = self.count();
         let random = &mut self.context.random;
-        let node = random.index(count);
-        let weir = random.index(self.weirs.len());
+        let node = random.below(count);
+        let weir = random.below(self.weirs.len());
         let node = self.context.aim(node, &self.weirs[weir]);
         let random = &mut self.context.random;
-        let other = (node + 1 + random.index(count - 1)) % count;
+        let other = (node + 1 + random.below(count - 1)) % count;
         if let Some(rule) = self.trial.rule()
-            && random.chance(rule.weight())
+            && random.percent(rule.weight())
         {
             return provocation(rule, random, weir, (node, other));
         }
@@ -75,7 +75,7 @@ impl<M: Model> Disturbed for Follow<M> {
             Action::Resume(node) => self.hang(node, false),
             Action::SetPath(weir, node, path) => self.set_path(weir, node, path),
             Action::Part(weir, set) => {
-                let time = self.context.random.one_of(&[2000 * MS, 10_000 * MS, PARTED]);
+                let time = self.context.random.pick(&[2000 * MS, 10_000 * MS, PARTED]);
                 let time = if self.trial == Trial::Plain { time } else { PARTED };
                 self.part(weir % self.weirs.len(), set, time);
             }

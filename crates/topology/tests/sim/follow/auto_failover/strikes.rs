@@ -110,7 +110,7 @@ impl AutoFailover {
             }
             _ => return,
         };
-        if context.random.chance(70) {
+        if context.random.percent(70) {
             context.calm(COURSE);
             blows.into_iter().for_each(|(delay, blow)| context.after(delay, Event::Act(blow)));
         }
