@@ -6,21 +6,20 @@
 mod hidden;
 mod mysql;
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_protocol::status::StatusFlags;
 use weir_testkit::wire::Login;
 use weir_testkit::{Account, Weir};
-use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually, wait_free};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
+/// How long a new connection may take to be asked for its defaults.
+const ASKED_TIMEOUT: Duration = Duration::from_secs(20);
 const DUPLICATE_KEY: u16 = 1062;
 /// What a case fails with.
 type Fault = Box<dyn std::error::Error>;
-
-const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -85,19 +84,6 @@ fn look(weir: &Weir, schema: &str) -> Result<Vec<Vec<String>>, Fault> {
     let mut other = Session::open(weir.addr(), schema)?;
     wait_free(&mut other)?;
     Ok(other.rows(LOOK)?)
-}
-
-fn wait_free(session: &mut Session) -> CaseResult {
-    let deadline = Instant::now() + FREED_TIMEOUT;
-    loop {
-        let answer = session.query("DO 0")?;
-        if answer.error() != Some(NO_CONNECTION) {
-            answer.done()?;
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "the connection does not get free: {answer:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn triggers(env: &Env) -> CaseResult {
@@ -508,7 +494,7 @@ fn refused_reset(env: &Env) -> CaseResult {
     let mut neighbour = Session::open(env.cluster()?.node(1).addr(), &schema)?;
     neighbour.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")?;
     let weir = one_connection(env)?;
-    eventually("the defaults are asked for", FREED_TIMEOUT, || {
+    eventually("the defaults are asked for", ASKED_TIMEOUT, || {
         Ok(weir.log().contains("session variables have been read"))
     })?;
     let settings = "SELECT CONCAT_WS(' ', @@autocommit, @@sql_mode, @@tx_isolation)";

@@ -3,20 +3,15 @@
 //! Each case has a Weir with a single connection. While the first session holds it, another one waits in vain; when
 //! the reason has ended, or the first session has gone, the other gets through and finds nothing left behind.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use weir_protocol::status::StatusFlags;
 use weir_testkit::{TestkitError, Weir};
-use weir_tests::{Case, CaseResult, Env, Session, ensure};
+use weir_tests::{Case, CaseResult, Env, Session, ensure, wait_free};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
 const SIGNALLED: u16 = 1644;
 /// How long the other session waits for the connection, milliseconds.
 const PATIENCE_MS: i64 = 150;
-/// How long the connection may take to be clean again after its session has gone.
-const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The cases of this module.
 pub(crate) fn trials() -> Vec<Case> {
@@ -264,20 +259,6 @@ fn nothing_left(env: &Env) -> CaseResult {
     let rows = env.cluster()?.node(1).root_query(&format!("SELECT id, v FROM {schema}.t"))?;
     ensure!(rows == [["1", "1"], ["2", "2"]], "nothing was committed, but t has {rows:?}");
     Ok(())
-}
-
-/// Waits until the session gets the connection, which may have to be cleaned up first.
-fn wait_free(session: &mut Session) -> CaseResult {
-    let deadline = Instant::now() + FREED_TIMEOUT;
-    loop {
-        let answer = session.query("DO 0")?;
-        if answer.error() != Some(NO_CONNECTION) {
-            answer.done()?;
-            return Ok(());
-        }
-        ensure!(Instant::now() < deadline, "the connection does not get free: {answer:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn role(env: &Env) -> CaseResult {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::error::CON_COUNT_ERROR;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, FakeGreeting, FakeServer, Script, Step, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, FakeServer, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
 /// The cases of this module.
@@ -85,21 +85,7 @@ fn in_transaction_on(weir: &Weir, node: &str) -> Result<Session, Box<dyn Error>>
 }
 
 fn logins_refused(env: &Env) -> CaseResult {
-    let full = FakeServer::raw(|connection| {
-        let fake = FakeGreeting::default();
-        let mut greeting = Vec::new();
-        weir_protocol::handshake::Greeting {
-            version: fake.version.as_bytes(),
-            thread_id: connection + 1,
-            scramble: *b"a scramble of 20 byt",
-            capabilities: fake.capabilities,
-            collation: 45,
-            status: weir_protocol::status::StatusFlags::AUTOCOMMIT,
-            auth_plugin: &fake.auth_plugin,
-        }
-        .write(&mut greeting);
-        Script::new().send(greeting).step(Step::ExpectAny).err(CON_COUNT_ERROR, "Too many connections there")
-    })?;
+    let full = FakeServer::refusing(CON_COUNT_ERROR, "Too many connections there")?;
     let mut config = config(env, &[1])?;
     config.server(full.addr(), HOSTGROUP, &[]);
     let weir = env.weir_with(&config)?;

@@ -19,5 +19,6 @@ pub use forwarder::{Cut, Forwarder};
 pub use gate::Gate;
 pub use harness::{Case, CaseResult, Phase, clean_up_when_interrupted, run};
 pub use mysql::mysql_hostgroup;
+pub use narrow::wait_free;
 pub use session::Session;
 pub use wait::eventually;

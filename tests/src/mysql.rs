@@ -1,14 +1,9 @@
 //! Weirs in front of Oracle MySQL, and what their cases need.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use weir_testkit::{Account, TestkitError, Weir, WeirConfig};
 
-use crate::{Env, Session};
-
-/// How long a Weir may take until statements run.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::Env;
+use crate::narrow::wait_ready;
 
 /// The hostgroups of [`Env::mysql_weir`], as ProxySQL's users number them.
 pub mod mysql_hostgroup {
@@ -65,17 +60,4 @@ impl Env {
 fn mysql_version(env: &Env) -> Result<String, String> {
     let rows = env.mysql()?.source().root_query("SELECT VERSION()").map_err(|error| error.to_string())?;
     Ok(rows.into_iter().flatten().next().unwrap_or_default())
-}
-
-/// Waits until a statement runs.
-fn wait_ready(weir: &Weir) -> Result<(), TestkitError> {
-    let deadline = Instant::now() + START_TIMEOUT;
-    loop {
-        let tried = Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0"));
-        match tried {
-            Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > deadline => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    }
 }

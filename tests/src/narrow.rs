@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 
 use weir_testkit::{TestkitError, Weir, WeirConfig, hostgroup};
 
-use crate::{Env, Session};
+use crate::{CaseResult, Env, Session, ensure};
 
+/// Weir's error where no connection gets free in time.
+const NO_CONNECTION: u16 = 9001;
+/// How long a connection may take until nobody needs it any more.
+const FREED_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the servers' roles may take to become known.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -39,8 +43,8 @@ impl Env {
     }
 }
 
-/// Waits until a statement runs on the writer.
-fn wait_ready(weir: &Weir) -> Result<(), TestkitError> {
+/// Waits until a statement runs.
+pub(crate) fn wait_ready(weir: &Weir) -> Result<(), TestkitError> {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         let tried = Session::open(weir.addr(), "test").and_then(|mut session| session.run("DO 0"));
@@ -49,5 +53,19 @@ fn wait_ready(weir: &Weir) -> Result<(), TestkitError> {
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => thread::sleep(Duration::from_millis(20)),
         }
+    }
+}
+
+/// Waits until the session gets the only connection, which may have to be cleaned up first.
+pub fn wait_free(session: &mut Session) -> CaseResult {
+    let deadline = Instant::now() + FREED_TIMEOUT;
+    loop {
+        let answer = session.query("DO 0")?;
+        if answer.error() != Some(NO_CONNECTION) {
+            answer.done()?;
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the connection does not get free: {answer:?}");
+        thread::sleep(Duration::from_millis(10));
     }
 }

@@ -197,6 +197,25 @@ impl FakeServer {
         FakeServer::start(Opening::Raw(Box::new(script)))
     }
 
+    /// A server that greets, and answers every login with an error.
+    pub fn refusing(error: ServerError, message: &'static str) -> Result<FakeServer, TestkitError> {
+        FakeServer::raw(move |connection| {
+            let fake = FakeGreeting::default();
+            let mut greeting = Vec::new();
+            Greeting {
+                version: fake.version.as_bytes(),
+                thread_id: connection + 1,
+                scramble: *b"a scramble of 20 byt",
+                capabilities: fake.capabilities,
+                collation: 45,
+                status: StatusFlags::AUTOCOMMIT,
+                auth_plugin: &fake.auth_plugin,
+            }
+            .write(&mut greeting);
+            Script::new().send(greeting).step(Step::ExpectAny).err(error, message)
+        })
+    }
+
     /// A server that greets and accepts every login, and then asks `script` what to do on that connection. So the
     /// connections of a monitor and those of users can be told apart.
     pub fn with_login(

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -86,7 +86,6 @@ listen mysql
 pub struct HaProxy {
     process: Process,
     listen: SocketAddrV4,
-    config_path: PathBuf,
 }
 
 impl HaProxy {
@@ -102,7 +101,7 @@ impl HaProxy {
         // -db: stay in the foreground, so that the process started is the one that serves.
         command.arg("-db").arg("-f").arg(&config_path);
         let process = Process::serve(&options.name, &mut command, options.listen, &log_path, START_TIMEOUT)?;
-        Ok(HaProxy { process, listen: options.listen, config_path })
+        Ok(HaProxy { process, listen: options.listen })
     }
 
     /// Where clients connect.
@@ -113,11 +112,6 @@ impl HaProxy {
     /// Its process, for memory and CPU time.
     pub fn process(&self) -> &Process {
         &self.process
-    }
-
-    /// The configuration it runs with.
-    pub fn config_path(&self) -> &Path {
-        &self.config_path
     }
 }
 

@@ -225,6 +225,18 @@ pub(crate) fn run_checked(
     })
 }
 
+/// Has the `mysql` or `mariadb` client run statements; the rows of all results, as the text that it prints.
+pub(crate) fn client_rows(
+    server: &str,
+    client: &mut Command,
+    sql: &str,
+    timeout: Duration,
+) -> Result<Vec<Vec<String>>, TestkitError> {
+    client.args(["--batch", "--skip-column-names", "-e", sql]);
+    let text = run_checked(&format!("a statement on {server}"), client, timeout)?;
+    Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+}
+
 /// Waits until `condition` holds; fails with the seconds waited.
 pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool) -> Result<(), f64> {
     let started = Instant::now();

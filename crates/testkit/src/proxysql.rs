@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::net::SocketAddrV4;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -135,7 +135,6 @@ fn list<'a>(text: &mut String, name: &str, rows: impl IntoIterator<Item = Vec<(&
 pub struct ProxySql {
     process: Process,
     listen: SocketAddrV4,
-    config_path: PathBuf,
 }
 
 impl ProxySql {
@@ -154,7 +153,7 @@ impl ProxySql {
         command.args(["--initial", "-f", "--no-version-check", "-D"]).arg(&datadir);
         command.arg("-c").arg(&config_path);
         let process = Process::serve(&options.name, &mut command, options.listen, &log_path, START_TIMEOUT)?;
-        Ok(ProxySql { process, listen: options.listen, config_path })
+        Ok(ProxySql { process, listen: options.listen })
     }
 
     /// Where clients connect.
@@ -165,11 +164,6 @@ impl ProxySql {
     /// Its process, for memory and CPU time.
     pub fn process(&self) -> &Process {
         &self.process
-    }
-
-    /// The configuration it runs with.
-    pub fn config_path(&self) -> &Path {
-        &self.config_path
     }
 }
 

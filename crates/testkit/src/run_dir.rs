@@ -188,6 +188,13 @@ impl ServerUser {
         Ok(ServerUser { uid: number(2)?, gid: number(3)?, switched: true })
     }
 
+    /// A log that a server can go on with; what is in it stays.
+    pub(crate) fn make_log(self, path: &Path) -> Result<(), TestkitError> {
+        let opened = fs::File::options().create(true).append(true).open(path);
+        opened.map_err(TestkitError::io(format!("open {}", path.display())))?;
+        self.own(path)
+    }
+
     /// Gives a file or directory to the servers' user.
     pub(crate) fn own(self, path: &Path) -> Result<(), TestkitError> {
         if !self.switched {

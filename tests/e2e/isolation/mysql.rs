@@ -2,7 +2,9 @@
 
 use weir_tests::{Case, CaseResult, Env, Session, ensure};
 
-use super::{DUPLICATE_KEY, NO_CONNECTION, wait_free};
+use weir_tests::wait_free;
+
+use super::{DUPLICATE_KEY, NO_CONNECTION};
 
 pub(super) fn trials() -> Vec<Case> {
     vec![

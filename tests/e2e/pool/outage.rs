@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_protocol::error::CON_COUNT_ERROR;
 use weir_testkit::wire::Login;
-use weir_testkit::{Account, FakeGreeting, FakeServer, Script, Step, WeirConfig};
+use weir_testkit::{Account, FakeServer, Script, Step, WeirConfig};
 use weir_tests::session::Outcome;
 use weir_tests::{Case, CaseResult, Env, Forwarder, Session, ensure};
 
@@ -157,21 +157,7 @@ fn not_stormed(env: &Env) -> CaseResult {
 }
 
 fn logins_refused(env: &Env) -> CaseResult {
-    let server = FakeServer::raw(|connection| {
-        let mut greeting = Vec::new();
-        let fake = FakeGreeting::default();
-        weir_protocol::handshake::Greeting {
-            version: fake.version.as_bytes(),
-            thread_id: connection + 1,
-            scramble: *b"a scramble of 20 byt",
-            capabilities: fake.capabilities,
-            collation: 45,
-            status: weir_protocol::status::StatusFlags::AUTOCOMMIT,
-            auth_plugin: &fake.auth_plugin,
-        }
-        .write(&mut greeting);
-        Script::new().send(greeting).step(Step::ExpectAny).err(CON_COUNT_ERROR, "Too many connections there")
-    })?;
+    let server = FakeServer::refusing(CON_COUNT_ERROR, "Too many connections there")?;
     let mut config = config(env, server.addr())?;
     config.variable("connect_timeout_server_max", 1000);
     let weir = env.weir_with(&config)?;

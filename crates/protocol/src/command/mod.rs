@@ -13,7 +13,7 @@ pub use change_user::ChangeUser;
 pub use prepared::{StmtExecute, StmtFetch, StmtLongData, StmtParameters, StmtPrepareOk};
 pub use send::{
     put_change_user, put_init_db, put_ping, put_query, put_query_with_attributes, put_quit,
-    put_reset_connection, put_stmt_close, put_stmt_prepare, put_stmt_reset,
+    put_reset_connection, put_stmt_close, put_stmt_prepare,
 };
 
 macro_rules! commands {

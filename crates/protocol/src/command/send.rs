@@ -34,11 +34,6 @@ pub fn put_stmt_close(out: &mut Vec<u8>, stmt_id: u32) {
     put_command(out, Command::StmtClose, |out| put_u32(out, stmt_id));
 }
 
-/// Appends COM_STMT_RESET.
-pub fn put_stmt_reset(out: &mut Vec<u8>, stmt_id: u32) {
-    put_command(out, Command::StmtReset, |out| put_u32(out, stmt_id));
-}
-
 /// Appends COM_RESET_CONNECTION.
 pub fn put_reset_connection(out: &mut Vec<u8>) {
     put_command(out, Command::ResetConnection, |_| {});

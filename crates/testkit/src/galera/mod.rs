@@ -222,8 +222,7 @@ impl Galera {
         self.dir.path()
     }
 
-    /// Starts a stopped or killed node again and waits until it is Synced. At least one other node must run: if
-    /// none does, the cluster is down, and [`Galera::bootstrap_node`] decides whose data it continues with.
+    /// Starts a stopped or killed node again and waits until it is Synced. At least one other node must run.
     pub fn start_node(&self, index: usize) -> Result<(), TestkitError> {
         self.start_node_from(index, "")
     }
@@ -231,9 +230,7 @@ impl Galera {
     /// The same with the nodes that are to be its donors, as `wsrep_sst_donor` has them; empty: any.
     pub fn start_node_from(&self, index: usize, donors: &str) -> Result<(), TestkitError> {
         if !self.nodes.iter().any(|node| node.index() != index && node.is_running()) {
-            return Err(TestkitError::Options(format!(
-                "n{index} has no running node to join: bootstrap a node first"
-            )));
+            return Err(TestkitError::Options(format!("n{index} has no running node to join")));
         }
         self.outgrow_lost_caches();
         self.node(index).spawn_with(false, donors)?;
@@ -245,18 +242,6 @@ impl Galera {
         self.node(index).spawn(false)
     }
 
-    /// Starts a cluster that is down entirely from node `index`.
-    pub fn bootstrap_node(&self, index: usize) -> Result<(), TestkitError> {
-        if let Some(running) = self.nodes.iter().find(|node| node.is_running()) {
-            return Err(TestkitError::Options(format!(
-                "{} is running: a second cluster would take its name",
-                running.name()
-            )));
-        }
-        self.node(index).spawn(true)?;
-        self.wait_synced(SYNC_TIMEOUT)
-    }
-
     /// Lets paused nodes go on, starts nodes that are down, and waits until all are Synced. At least one must run;
     /// if the others were killed and it has lost the Primary component, their return restores it.
     pub fn repair(&self) -> Result<(), TestkitError> {
@@ -265,7 +250,7 @@ impl Galera {
         }
         let down: Vec<&Node> = self.nodes.iter().filter(|node| !node.is_running()).collect();
         if down.len() == self.nodes.len() {
-            return Err(TestkitError::Options("no node runs: bootstrap one first".to_owned()));
+            return Err(TestkitError::Options("no node runs".to_owned()));
         }
         if !down.is_empty() {
             // A killed node that returns before the others have noticed its end can cost them the Primary component.

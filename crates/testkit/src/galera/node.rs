@@ -1,5 +1,5 @@
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use super::check_cancel;
 use super::config::NodeConfig;
 use crate::TestkitError;
 use crate::preflight;
-use crate::process::{Process, log_tail, run_checked};
+use crate::process::{Process, client_rows, log_tail, run_checked};
 use crate::run_dir::ServerUser;
 
 /// The longest a statement of ours may take.
@@ -110,14 +110,8 @@ impl Node {
     /// NULL as "NULL"; tab, newline and backslash within values escaped with a backslash.
     pub fn root_query(&self, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
         let mut command = Command::new(&self.programs.client);
-        command.arg("--no-defaults").arg("-uroot").arg("-S").arg(self.socket()).args([
-            "--batch",
-            "--skip-column-names",
-            "-e",
-            sql,
-        ]);
-        let text = run_checked(&format!("a statement on {}", self.name()), &mut command, QUERY_TIMEOUT)?;
-        Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+        command.arg("--no-defaults").arg("-uroot").arg("-S").arg(self.socket());
+        client_rows(&self.name(), &mut command, sql, QUERY_TIMEOUT)
     }
 
     /// One global status variable, as in `status("wsrep_cluster_size")`.
@@ -191,11 +185,8 @@ impl Node {
             command.arg("--wsrep-new-cluster");
         }
         // What the server prints before it opens its own log, such as a wrong option, belongs there too.
-        let log = File::options().create(true).append(true).open(self.log_path());
-        let log = log.map_err(TestkitError::io(format!("open {}", self.log_path().display())))?;
-        self.programs.user.own(&self.log_path())?;
-        let second = log.try_clone().map_err(TestkitError::io("copy a file descriptor".to_owned()))?;
-        let process = Process::spawn(self.label(), command.stdout(log).stderr(second))?;
+        self.programs.user.make_log(&self.log_path())?;
+        let process = Process::spawn_logged(&self.label(), &mut command, &self.log_path())?;
         *self.slot() = Some(Arc::new(process));
         self.paused.store(false, Ordering::Relaxed);
         Ok(())

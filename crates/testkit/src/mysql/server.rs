@@ -1,5 +1,5 @@
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Family, Programs};
-use crate::process::{Process, log_tail, poll_until, run_checked};
+use crate::process::{Process, client_rows, log_tail, poll_until, run_checked};
 use crate::{Account, TestkitError};
 
 /// The longest a statement of ours may take.
@@ -127,15 +127,8 @@ impl MysqlServer {
     /// NULL as "NULL"; tab, newline and backslash within values escaped with a backslash.
     pub fn root_query(&self, sql: &str) -> Result<Vec<Vec<String>>, TestkitError> {
         let mut command = Command::new(&self.programs.client);
-        command.arg("-uroot").arg("-S").arg(self.socket()).args([
-            "--default-character-set=utf8mb4",
-            "--batch",
-            "--skip-column-names",
-            "-e",
-            sql,
-        ]);
-        let text = run_checked(&format!("a statement on {}", self.name()), &mut command, QUERY_TIMEOUT)?;
-        Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+        command.arg("-uroot").arg("-S").arg(self.socket()).arg("--default-character-set=utf8mb4");
+        client_rows(&self.name(), &mut command, sql, QUERY_TIMEOUT)
     }
 
     /// Clean shutdown (SIGTERM), waiting for its end.
@@ -182,13 +175,10 @@ impl MysqlServer {
         fs::write(&cnf, self.config.render(self.programs.user.switched))
             .map_err(TestkitError::io(format!("write {}", cnf.display())))?;
         // What the server prints before it opens its own log, such as a wrong option, belongs there too.
-        let log = File::options().create(true).append(true).open(&log_path);
-        let log = log.map_err(TestkitError::io(format!("open {}", log_path.display())))?;
-        self.programs.user.own(&log_path)?;
-        let second = log.try_clone().map_err(TestkitError::io("copy a file descriptor".to_owned()))?;
+        self.programs.user.make_log(&log_path)?;
         let mut command = Command::new(&self.programs.server);
         command.arg(format!("--defaults-file={}", cnf.display()));
-        let process = Process::spawn(self.label(), command.stdout(log).stderr(second))?;
+        let process = Process::spawn_logged(&self.label(), &mut command, &log_path)?;
         *self.slot() = Some(Arc::new(process));
         Ok(())
     }
