@@ -1,3 +1,5 @@
+//! Takes the command line apart, and says how much of everything it means.
+
 use std::path::PathBuf;
 
 use clap::{Parser, value_parser};

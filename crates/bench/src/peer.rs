@@ -1,4 +1,4 @@
-//! The peers that are measured: the server itself, and HAProxy, ProxySQL and Weir in front of it.
+//! Starts the peers that are measured: the server itself, and HAProxy, ProxySQL and Weir in front of it.
 
 use std::fmt;
 use std::fs;

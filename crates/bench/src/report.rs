@@ -1,4 +1,4 @@
-//! The report: tables for the terminal and for the documentation, everything for programs.
+//! Makes the report: tables for the terminal and for the documentation, everything for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

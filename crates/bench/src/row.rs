@@ -1,4 +1,4 @@
-//! The rows of the report: what is measured, how it is set up, and what is hoped for.
+//! Lists the rows of the report: what is measured, how it is set up, and what is hoped for.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Twenty query rules as an application with ProxySQL may have them: most are for somebody else's statements, the
+//! Makes twenty query rules as an application with ProxySQL may have them: most are for somebody else's statements, the
 //! last one is met by a plain read.
 
 /// A column of a rule, in ProxySQL's words, and its value.

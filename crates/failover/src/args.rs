@@ -1,3 +1,5 @@
+//! Takes the command line apart, and says how much of everything it means.
+
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;

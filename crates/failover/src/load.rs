@@ -1,4 +1,4 @@
-//! sysbench's oltp_read_write beside the probes, and its errors.
+//! Runs sysbench's oltp_read_write beside the probes, and its errors.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A network of namespaces in which links can be cut: servers and proxies each in one of their own.
+//! Makes a network of namespaces in which links can be cut: servers and proxies each in one of their own.
 //!
 //! ```text
 //! hub (probes, sysbench) ── 10.213.0.1 on the switch of all servers ── server n at 10.213.0.(10+n)

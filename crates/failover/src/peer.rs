@@ -1,4 +1,4 @@
-//! The proxies that are compared.
+//! Starts the proxies that are compared.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};

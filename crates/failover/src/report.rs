@@ -1,4 +1,4 @@
-//! The report: a table for people, everything for programs.
+//! Makes the report: a table for people, everything for programs.
 
 use std::fmt::Write as _;
 use std::fs;

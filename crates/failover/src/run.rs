@@ -1,4 +1,4 @@
-//! A run: probes, load and watched logs, from a quiet begin over what happens to the end.
+//! Leads a run: probes, load and watched logs, from a quiet begin over what happens to the end.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The scenarios, in the order of the report.
+//! Names the scenarios, in the order of the report.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The servers of a stage: a Galera cluster, a Group Replication group or a source with its replicas, as far as scenarios
+//! Unites the servers of a stage: a Galera cluster, a Group Replication group or a source with its replicas, as far as scenarios
 //! treat them alike.
 
 use std::net::SocketAddrV4;

@@ -1,4 +1,4 @@
-//! The stage that scenarios share: the servers, and how a run through proxies is recorded and checked.
+//! Sets the stage that scenarios share: the servers, and how a run through proxies is recorded and checked.
 
 use std::cell::{Cell, OnceCell};
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -1,4 +1,4 @@
-//! The result of a scenario through one proxy.
+//! Holds the result of a scenario through one proxy.
 
 use serde::Serialize;
 use weir_lab::figures::Figures;

@@ -1,3 +1,5 @@
+//! Takes the command line apart.
+
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -19,8 +21,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Server::Mariadb)]
     server: Server,
     /// What Weir reads and writes sockets with
-    #[arg(long, value_enum, default_value_t = Io::Epoll)]
-    pub(crate) io: Io,
+    #[arg(long, value_enum, default_value_t = IoDriver::Epoll)]
+    pub(crate) io: IoDriver,
     /// Whether Weir resets connections after statements that may have run hidden code (its variable of this name)
     #[arg(long)]
     pub(crate) reset_after_hidden_code: bool,
@@ -47,25 +49,6 @@ enum Server {
     Mariadb,
     /// Oracle MySQL, from scripts/get-mysql
     Mysql,
-}
-
-/// An I/O driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Io {
-    /// epoll
-    Epoll,
-    /// io_uring
-    #[value(name = "io_uring")]
-    IoUring,
-}
-
-impl From<Io> for IoDriver {
-    fn from(io: Io) -> IoDriver {
-        match io {
-            Io::Epoll => IoDriver::Epoll,
-            Io::IoUring => IoDriver::IoUring,
-        }
-    }
 }
 
 impl Args {
@@ -105,14 +88,14 @@ mod tests {
     fn the_defaults_are_all_of_it_on_mariadb() {
         let args = parse(&[]).unwrap();
         assert!(args.only.is_empty());
-        assert_eq!((args.server, args.io), (Server::Mariadb, Io::Epoll));
+        assert_eq!((args.server, args.io), (Server::Mariadb, IoDriver::Epoll));
     }
 
     #[test]
     fn cells_are_named_and_nonsense_is_refused() {
         let args = parse(&["--only", "call/role,/schema", "--server", "mysql", "--io", "io_uring"]).unwrap();
         assert_eq!(args.only.len(), 2);
-        assert_eq!((args.server, args.io), (Server::Mysql, Io::IoUring));
+        assert_eq!((args.server, args.io), (Server::Mysql, IoDriver::IoUring));
         for words in [["--server", "oracle"], ["--io", "kqueue"], ["--only", "a/b/c"], ["--stages", "0"]] {
             assert!(parse(&words).is_err(), "{words:?}");
         }

@@ -1,4 +1,4 @@
-//! A client that never gives up: whatever comes back, also an error or the end of the connection, is an answer.
+//! Asks and never gives up: whatever comes back, also an error or the end of the connection, is an answer.
 
 use std::net::SocketAddrV4;
 

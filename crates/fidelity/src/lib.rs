@@ -31,12 +31,15 @@ pub use run::run;
 pub use verdict::Verdict;
 
 /// How Weir reads and writes sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum IoDriver {
     /// With epoll.
+    #[value(help = "epoll")]
     Epoll,
     /// With io_uring.
+    #[value(help = "io_uring")]
     IoUring,
 }
 

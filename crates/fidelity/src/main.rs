@@ -1,4 +1,4 @@
-//! `weir-fidelity`: does anybody see through Weir what they would not see at the server?
+//! `weir-fidelity` looks whether anybody sees through Weir what they would not see at the server.
 
 mod args;
 
@@ -27,7 +27,7 @@ fn play(args: &Args) -> Result<bool, Error> {
         binary,
         dir: dir.path().to_owned(),
         address: args.address,
-        io: args.io.into(),
+        io: args.io,
         reset_after_hidden_code: args.reset_after_hidden_code,
         progress: |line| eprintln!("{line}"),
         list: args.list.clone(),

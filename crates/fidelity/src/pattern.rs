@@ -1,4 +1,4 @@
-//! `--only WAY/STATE`.
+//! Reads `--only WAY/STATE`.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! The matrix: tables for people, everything for programs.
+//! Makes the matrix: tables for people, everything for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

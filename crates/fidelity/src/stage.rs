@@ -1,4 +1,4 @@
-//! One worker's part of the server (schemas, accounts, a Weir of its own) and the sessions that play a cell there.
+//! Keeps one worker's part of the server (schemas, accounts, a Weir of its own) and the sessions that play a cell there.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;

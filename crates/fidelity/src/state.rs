@@ -1,4 +1,4 @@
-//! The state that a session can change, beside its variables ([`crate::variables`] finds those).
+//! Lists the state that a session can change, beside its variables ([`crate::variables`] finds those).
 //!
 //! Texts name schemas and accounts by placeholders, which [`crate::names::Names`] fills in for each stage.
 

@@ -1,4 +1,4 @@
-//! Every variable of a session, as the server lists them, each with another valid value: found by trying.
+//! Finds every variable of a session, as the server lists them, each with another valid value: found by trying.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;

@@ -1,4 +1,4 @@
-//! The ways in which a session can come to a state.
+//! Lists the ways in which a session can come to a state.
 
 use weir_testkit::Family;
 

@@ -1,3 +1,5 @@
+//! Says who logs in.
+
 use std::net::SocketAddrV4;
 
 use weir_client::Options;

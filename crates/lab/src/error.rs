@@ -1,3 +1,5 @@
+//! Says why there are no figures.
+
 use std::io;
 
 /// Why there are no figures.

@@ -40,11 +40,6 @@ impl Latencies {
         (!self.0.is_empty()).then(|| self.0.value_at_percentile(percent) as f64 / 1000.0)
     }
 
-    /// The longest, ms; `None` of none.
-    pub fn max_ms(&self) -> Option<f64> {
-        self.percentile_ms(100.0)
-    }
-
     /// Moves all of them to others.
     pub fn move_to(&mut self, others: &mut Latencies) {
         // Fails only if the others could not hold a value of these: they have the same bounds.
@@ -60,7 +55,7 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_what_was_recorded() {
         let mut latencies = Latencies::default();
-        assert_eq!((latencies.percentile_ms(50.0), latencies.max_ms()), (None, None));
+        assert_eq!((latencies.percentile_ms(50.0), latencies.percentile_ms(100.0)), (None, None));
         (1..=100).for_each(|ms| latencies.record(Duration::from_millis(ms)));
         let near = |percent, ms: f64| (latencies.percentile_ms(percent).unwrap() - ms).abs() < ms / 500.0;
         assert!(near(50.0, 50.0) && near(99.0, 99.0) && near(100.0, 100.0));
@@ -68,6 +63,6 @@ mod tests {
         latencies.record(Duration::from_secs(3600));
         latencies.move_to(&mut all);
         assert_eq!((latencies.count(), all.count()), (0, 101));
-        assert!((all.max_ms().unwrap() - 60_000.0).abs() < 60.0);
+        assert!((all.percentile_ms(100.0).unwrap() - 60_000.0).abs() < 60.0);
     }
 }

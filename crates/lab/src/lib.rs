@@ -1,4 +1,4 @@
-//! The laboratory: what the programs that measure have in common.
+//! Holds what the programs that measure have in common: the laboratory.
 //!
 //! - [`Stop`]: a run ends early, in order, by Ctrl-C.
 //! - [`client`], [`crowd`]: clients of a load, one by one or by the thousand; [`Latencies`] counts what they wait.

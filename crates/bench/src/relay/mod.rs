@@ -1,4 +1,4 @@
-//! The peer `relay`: forwards TCP with io_uring and looks at nothing, neither a packet's border nor a byte. What it costs
+//! Relays as the peer `relay`: forwards TCP with io_uring and looks at nothing, neither a packet's border nor a byte. What it costs
 //! is about what Weir would cost on this machine if its work on statements were free.
 //!
 //! It is a process of its own (`weir-bench relay`), so that its CPU time is told from the benchmark's.

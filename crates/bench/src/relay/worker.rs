@@ -1,4 +1,4 @@
-//! A thread of the relay: its sockets and its ring.
+//! Runs a thread of the relay: its sockets and its ring.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,4 @@
-//! Calls of the allocator per statement: counted by a test of the data plane, whose allocator counts.
+//! Counts calls of the allocator per statement, by a test of the data plane, whose allocator counts.
 
 use std::env;
 use std::process::Command;

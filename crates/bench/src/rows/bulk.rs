@@ -1,4 +1,4 @@
-//! A gigabyte in one piece, either way.
+//! Sends a gigabyte in one piece, either way.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Very many digests: what each takes, and whether anybody waits while all of them are read.
+//! Measures very many digests: what each takes, and whether anybody waits while all of them are read.
 
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Rows of clients that are logged in and do nothing.
+//! Measures clients that are logged in and do nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rows that sysbench measures.
+//! Measures rows with sysbench.
 
 use std::fs;
 use std::net::SocketAddrV4;

@@ -1,4 +1,4 @@
-//! A Weir with a very large configuration, beside one with an ordinary one.
+//! Measures a Weir with a very large configuration, beside one with an ordinary one.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;

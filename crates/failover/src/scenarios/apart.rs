@@ -1,4 +1,4 @@
-//! Networks that break: two Weirs, and not all of them see the same.
+//! Breaks networks: two Weirs, and not all of them see the same.
 
 use std::time::Duration;
 

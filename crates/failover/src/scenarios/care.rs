@@ -1,4 +1,4 @@
-//! Nodes that are not lost but should be spared: a donor, a desynced one, one whose applier stands still, one that is
+//! Troubles nodes that are not lost but should be spared: a donor, a desynced one, one whose applier stands still, one that is
 //! read-only, one that is drained.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Writers are killed and come back, many times: with assisted eviction, and without.
+//! Kills writers, which come back, many times: with assisted eviction, and without.
 
 use std::time::Duration;
 

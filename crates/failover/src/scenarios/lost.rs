@@ -1,4 +1,4 @@
-//! The writer goes: in good order, or not.
+//! Ends the writer: in good order, or not.
 
 use std::time::Duration;
 

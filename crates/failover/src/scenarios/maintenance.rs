@@ -1,4 +1,4 @@
-//! Maintenance while two Weirs stand in front of the servers: either gets orders in turn, and the clients of both notice
+//! Plays maintenance while two Weirs stand in front of the servers: either gets orders in turn, and the clients of both notice
 //! nothing.
 
 mod pair;

@@ -1,4 +1,4 @@
-//! The scenarios: what each does to the servers, and its goals.
+//! Plays the scenarios: what each does to the servers, and its goals.
 
 mod apart;
 mod care;

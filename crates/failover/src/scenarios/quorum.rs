@@ -1,4 +1,4 @@
-//! Two of three nodes are killed at once: nobody is left who may serve. Then they come back.
+//! Kills two of three nodes at once: nobody is left who may serve. Then they come back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A reader is drained, stopped and started again.
+//! Drains a reader, stops it and starts it again.
 
 use std::thread;
 

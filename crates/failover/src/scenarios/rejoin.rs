@@ -1,4 +1,4 @@
-//! A killed node comes back under load: another one gives it what it has missed.
+//! Brings a killed node back under load: another one gives it what it has missed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A server falls silent: whatever it sends and should get is lost, its connections stay open, and nobody says goodbye.
+//! Silences a server: whatever it sends and should get is lost, its connections stay open, and nobody says goodbye.
 
 use std::time::Duration;
 

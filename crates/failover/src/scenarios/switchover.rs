@@ -1,4 +1,4 @@
-//! Planned switchovers, one after the other.
+//! Orders planned switchovers, one after the other.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Weir is killed under load, and started again at once; another one stands beside it.
+//! Kills Weir under load, and starts it again at once; another one stands beside it.
 
 use weir_lab::Error;
 use weir_lab::judge::Judge;

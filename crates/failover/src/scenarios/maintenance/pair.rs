@@ -1,4 +1,4 @@
-//! Two Weirs in front of one cluster, each with an admin port and clients of its own.
+//! Starts two Weirs in front of one cluster, each with an admin port and clients of its own.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Orders that can't be carried out: refused before anything is held, and nobody notices.
+//! Gives orders that can't be carried out: refused before anything is held, and nobody notices.
 
 use std::thread;
 use std::time::Duration;
