@@ -51,7 +51,7 @@ impl fmt::Display for PeerKind {
 #[derive(Debug)]
 pub(crate) enum Peer {
     /// Weir.
-    Weir(WeirPeer),
+    Weir(Box<WeirPeer>),
     /// HAProxy for writes and for reads.
     HaProxy {
         /// Its port for writes.
@@ -67,7 +67,7 @@ impl Peer {
     /// Starts one in front of the stage's cluster.
     pub(crate) fn start(kind: PeerKind, stage: &Stage<'_>) -> Result<Peer, Error> {
         match kind {
-            PeerKind::Weir => Ok(Peer::Weir(WeirPeer::start(stage, |_| {})?)),
+            PeerKind::Weir => Ok(Peer::Weir(Box::new(WeirPeer::start(stage, |_| {})?))),
             PeerKind::HaProxy => haproxy(stage),
             PeerKind::MysqlRouter => mysql_router(stage),
         }
@@ -93,7 +93,7 @@ impl Peer {
     /// The Weir, if it is one.
     pub(crate) fn weir(&self) -> Option<&WeirPeer> {
         match self {
-            Peer::Weir(weir) => Some(weir),
+            Peer::Weir(weir) => Some(weir.as_ref()),
             Peer::HaProxy { .. } | Peer::MysqlRouter(_) => None,
         }
     }

@@ -5,14 +5,17 @@ use weir_seeds::Corpus;
 
 /// Bytes that begin or end something.
 const TELLING: &[u8] = b"/*;=#-'\n\0\\()[]{}?+*|^$.,:!<i1x ";
-const TARGETS: [(&str, fn(&[u8])); 2] = [("rule_hints", fuzz_hints), ("rule_pattern", fuzz_pattern)];
+/// Mutations for each target.
+const MUTATIONS: usize = 2_000;
 
 #[test]
 fn every_beginning_of_the_corpus() {
-    TARGETS.iter().for_each(|(target, check)| Corpus::of(target, TELLING).beginnings(*check));
+    Corpus::of("rule_hints", TELLING).beginnings(fuzz_hints);
+    Corpus::of("rule_pattern", TELLING).beginnings(fuzz_pattern);
 }
 
 #[test]
 fn mutations_of_the_corpus() {
-    TARGETS.iter().for_each(|(target, check)| Corpus::of(target, TELLING).mutations(2_000, *check));
+    Corpus::of("rule_hints", TELLING).mutations(MUTATIONS, fuzz_hints);
+    Corpus::of("rule_pattern", TELLING).mutations(MUTATIONS, fuzz_pattern);
 }

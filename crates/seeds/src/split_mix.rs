@@ -16,7 +16,7 @@ impl SplitMix {
 
     /// Any number.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -27,19 +27,19 @@ impl SplitMix {
     /// A number of the range, which must not be empty.
     #[inline]
     pub fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
+        range.start + self.number() % (range.end - range.start)
     }
 
     /// An index below `len`; 0 where there is none.
     #[inline]
     pub fn below(&mut self, len: usize) -> usize {
-        (self.next() % len.max(1) as u64) as usize
+        (self.number() % len.max(1) as u64) as usize
     }
 
     /// True in `percent` of 100 cases.
     #[inline]
     pub fn percent(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
+        self.number() % 100 < percent
     }
 
     /// One of the values, of which there must be some.
@@ -50,7 +50,7 @@ impl SplitMix {
 
     /// So many bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| (self.next() >> 24) as u8).collect()
+        (0..len).map(|_| (self.number() >> 24) as u8).collect()
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     fn the_numbers_are_those_of_the_original() {
         // Of <https://prng.di.unimi.it/splitmix64.c> with the seed 1234567.
         let mut random = SplitMix::new(1_234_567);
-        let numbers: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        let numbers: Vec<u64> = (0..3).map(|_| random.number()).collect();
         assert_eq!(
             numbers,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]

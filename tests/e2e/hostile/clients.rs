@@ -111,7 +111,7 @@ fn damaged_logins(env: &Env) -> CaseResult {
                 0 => payload.truncate(random.below(payload.len())),
                 1 => {
                     let at = random.below(payload.len());
-                    payload[at] = (random.next() >> 24) as u8;
+                    payload[at] = (random.number() >> 24) as u8;
                 }
                 2 => {
                     let at = random.below(payload.len());

@@ -39,8 +39,8 @@ struct Two {
 impl Two {
     fn begin(stage: &Stage<'_>) -> Result<Two, Error> {
         stage.healthy()?;
-        let blind = Peer::Weir(WeirPeer::start_in_network(stage, BLIND)?);
-        let seeing = Peer::Weir(WeirPeer::start_in_network(stage, SEEING)?);
+        let blind = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, BLIND)?));
+        let seeing = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, SEEING)?));
         let victim = writer(stage, &seeing)?;
         if writer(stage, &blind)? != victim {
             return Err(Error::Answer {

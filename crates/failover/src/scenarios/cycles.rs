@@ -112,7 +112,7 @@ impl Cycles {
                 .stop
                 .wait("assisted eviction to be on", ASSIST_TIMEOUT_S, || Ok(weir.has_logged(ASSIST_ON)))?;
         }
-        let peer = Peer::Weir(weir);
+        let peer = Peer::Weir(Box::new(weir));
         let mut run = stage.run(&[&peer], true)?;
         let mut kills: Vec<Cycle> = Vec::new();
         for _ in 0..count {

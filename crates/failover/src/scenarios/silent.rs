@@ -61,7 +61,7 @@ pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, Error> {
 
 fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), Error> {
     stage.healthy()?;
-    let peer = Peer::Weir(WeirPeer::start_in_network(stage, PROXY)?);
+    let peer = Peer::Weir(Box::new(WeirPeer::start_in_network(stage, PROXY)?));
     let run = stage.run(&[&peer], true)?;
     Ok((peer, run))
 }

@@ -50,7 +50,7 @@ impl Pair {
                 }
                 config.admin(admin).push("weir_topology", &row);
             })?;
-            Ok::<_, Error>(Peer::Weir(started))
+            Ok::<_, Error>(Peer::Weir(Box::new(started)))
         };
         let pair = Pair { weirs: [start(admins[0])?, start(admins[1])?], admins };
         pair.ready(stage, 0)?;
