@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_lab::{ClientError, Error};
+use weir_lab::{ClientError, Error, Stop};
 
 use crate::bench::admin_login;
 
@@ -19,8 +19,6 @@ const TABLES: [&str; 4] = [
 ];
 /// Between two looks of one of them, as dashboards do.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon the end is seen.
-const STEP: Duration = Duration::from_millis(200);
 /// A scrape that takes longer has failed.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -39,16 +37,16 @@ impl Dashboards {
     /// # Errors
     /// Also if one of them could not look.
     pub(crate) fn during<T>(self, work: impl FnOnce() -> Result<T, Error>) -> Result<(T, u64), Error> {
-        let (is_over, looks) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (end, looks) = (Stop::default(), AtomicU64::new(0));
         thread::scope(|scope| {
             let mut lookers = Vec::new();
             for connection in 0..self.connections {
-                let (is_over, looks) = (&is_over, &looks);
-                lookers.push(scope.spawn(move || read_tables(self.admin, connection, is_over, looks)));
+                let (end, looks) = (&end, &looks);
+                lookers.push(scope.spawn(move || read_tables(self.admin, connection, end, looks)));
             }
-            lookers.push(scope.spawn(|| scrape(self.web, &is_over, &looks)));
+            lookers.push(scope.spawn(|| scrape(self.web, &end, &looks)));
             let result = work();
-            is_over.store(true, Ordering::Relaxed);
+            end.raise();
             let failed = lookers.into_iter().find_map(|looker| looker.join().ok().and_then(Result::err));
             match failed {
                 Some(cause) => Err(Error::client("looking at statistics")(cause)),
@@ -58,30 +56,25 @@ impl Dashboards {
     }
 }
 
-fn read_tables(
-    admin: SocketAddrV4,
-    number: u32,
-    is_over: &AtomicBool,
-    looks: &AtomicU64,
-) -> Result<(), ClientError> {
+fn read_tables(admin: SocketAddrV4, number: u32, end: &Stop, looks: &AtomicU64) -> Result<(), ClientError> {
     // Not all in the same moment, which no dashboards do.
-    pause(PAUSE * (number % 20) / 20, is_over);
+    let _ = end.sleep(PAUSE * (number % 20) / 20);
     let mut client = admin_login(admin).connect()?;
-    while !is_over.load(Ordering::Relaxed) {
+    while !end.is_raised() {
         for table in TABLES {
             client.query(table)?;
             looks.fetch_add(1, Ordering::Relaxed);
         }
-        pause(PAUSE, is_over);
+        let _ = end.sleep(PAUSE);
     }
     Ok(())
 }
 
-fn scrape(web: SocketAddrV4, is_over: &AtomicBool, looks: &AtomicU64) -> Result<(), ClientError> {
-    while !is_over.load(Ordering::Relaxed) {
+fn scrape(web: SocketAddrV4, end: &Stop, looks: &AtomicU64) -> Result<(), ClientError> {
+    while !end.is_raised() {
         scrape_once(web)?;
         looks.fetch_add(1, Ordering::Relaxed);
-        pause(PAUSE, is_over);
+        let _ = end.sleep(PAUSE);
     }
     Ok(())
 }
@@ -102,11 +95,4 @@ pub(crate) fn scrape_once(web: SocketAddrV4) -> Result<(), ClientError> {
         return Err(ClientError::Protocol(format!("/metrics: {}", String::from_utf8_lossy(line))));
     }
     Ok(())
-}
-
-fn pause(time: Duration, is_over: &AtomicBool) {
-    let end = std::time::Instant::now() + time;
-    while !is_over.load(Ordering::Relaxed) && std::time::Instant::now() < end {
-        thread::sleep(STEP.min(end.saturating_duration_since(std::time::Instant::now())));
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use weir_client::{Connection, Error, QueryResult};
+use weir_lab::Stop;
 use weir_lab::probe::meaning;
 use weir_lab::record::{Kind as Fate, RowId};
 use weir_lab::rows::Ledger;
@@ -30,7 +31,7 @@ pub(crate) struct Load<'a> {
     pub(crate) server: SocketAddrV4,
     pub(crate) stats: &'a Stats,
     /// Raised at the end.
-    pub(crate) finished: &'a AtomicBool,
+    pub(crate) finished: &'a Stop,
 }
 
 impl<'a> Load<'a> {
@@ -60,7 +61,7 @@ impl<'a> Load<'a> {
     fn read(self, reader: u64, written: &[AtomicU64]) {
         let mut session = Session::new(self);
         let mut step = reader;
-        while !self.is_finished() {
+        while !self.finished.is_raised() {
             step += 1;
             let worker = step as usize % written.len().max(1);
             let rows = written.get(worker).map_or(0, |count| count.load(Ordering::Relaxed));
@@ -71,7 +72,7 @@ impl<'a> Load<'a> {
     fn write(self, worker: u32, written: &[AtomicU64]) -> Ledger {
         let mut session = Session::new(self);
         let mut ledger = Rows { worker, next: 1, ledger: Ledger::default() };
-        while !self.is_finished() {
+        while !self.finished.is_raised() {
             let acknowledged = if ledger.next.is_multiple_of(TRANSACTION_EVERY) {
                 session.write_transaction(&mut ledger)
             } else {
@@ -87,10 +88,6 @@ impl<'a> Load<'a> {
             }
         }
         ledger.ledger
-    }
-
-    fn is_finished(self) -> bool {
-        self.finished.load(Ordering::Relaxed)
     }
 }
 

@@ -12,7 +12,6 @@ mod view;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,7 +89,7 @@ fn show(arguments: &Arguments, cluster: &Galera, stop: &Stop) -> Result<Ledger, 
     let stats = Stats::new();
     let watch = ServerWatch::new(cluster);
     let accidents = Accidents::default();
-    let finished = AtomicBool::new(false);
+    let finished = Stop::default();
     thread::scope(|scope| {
         let load = Load { server: LISTEN, stats: &stats, finished: &finished };
         let workers = load.spawn(scope, arguments.writers, arguments.readers);
@@ -108,7 +107,7 @@ fn show(arguments: &Arguments, cluster: &Galera, stop: &Stop) -> Result<Ledger, 
             thread::sleep(REDRAW_INTERVAL);
             screen.draw(&view);
         }
-        finished.store(true, Ordering::Relaxed);
+        finished.raise();
         let ledgers = workers.into_iter().filter_map(|worker| worker.join().ok());
         let ledger = ledgers.fold(Ledger::default(), Ledger::and);
         let played = script.join().unwrap_or_else(|_| Err(Error::panicked("the script")));

@@ -1,12 +1,12 @@
 //! Asks the servers which statements they have executed.
 
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_client::Connection;
+use weir_lab::Stop;
 use weir_testkit::{Account, Galera, Node};
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -52,9 +52,9 @@ impl ServerWatch {
     }
 
     /// Watches until `finished` is raised.
-    pub(crate) fn run(&self, cluster: &Galera, finished: &AtomicBool) {
+    pub(crate) fn run(&self, cluster: &Galera, finished: &Stop) {
         let mut probes: Vec<Probe> = cluster.nodes().iter().map(Probe::new).collect();
-        while !finished.load(Ordering::Relaxed) {
+        while !finished.is_raised() {
             for (i, probe) in probes.iter_mut().enumerate() {
                 let sample = probe.sample();
                 if let Some(row) = self.lock().get_mut(i) {

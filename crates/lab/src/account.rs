@@ -30,10 +30,3 @@ impl std::fmt::Debug for Account {
         write!(f, "Account({})", self.user)
     }
 }
-
-#[cfg(feature = "servers")]
-impl From<weir_testkit::Account> for Account {
-    fn from(account: weir_testkit::Account) -> Account {
-        Account::new(account.user, account.password)
-    }
-}

@@ -9,9 +9,8 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// A server, a proxy or sysbench could not be started, or failed.
-    #[cfg(feature = "servers")]
     #[error("{0}")]
-    Server(weir_testkit::TestkitError),
+    Server(Box<dyn std::error::Error + Send + Sync>),
     /// An operating system call failed.
     #[error("can't {doing}: {source}")]
     Io {
@@ -91,16 +90,6 @@ impl Error {
 impl From<weir_client::Error> for Error {
     fn from(error: weir_client::Error) -> Error {
         Error::Answer { what: "a question to a server".to_owned(), answer: error.to_string() }
-    }
-}
-
-#[cfg(feature = "servers")]
-impl From<weir_testkit::TestkitError> for Error {
-    fn from(error: weir_testkit::TestkitError) -> Error {
-        match error {
-            weir_testkit::TestkitError::Cancelled => Error::Interrupted,
-            error => Error::Server(error),
-        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use weir_testkit::{Galera, Process, preflight, weir_binary};
+use weir_testkit::{Galera, Process, TestkitError, preflight, weir_binary};
 
 use crate::report::Machine;
-use crate::{Error, Usage};
+use crate::{Account, Error, Usage};
 
 /// The programs that are compared or that compare, and the option that makes them tell their version.
 const PROGRAMS: [(&str, &str); 3] = [("haproxy", "-v"), ("proxysql", "--version"), ("sysbench", "--version")];
@@ -44,6 +44,21 @@ pub fn machine(cluster: &Galera) -> Result<Machine, Error> {
         PROGRAMS.iter().filter_map(|(name, option)| Some((preflight::program(name, "").ok()?, *option)));
     let installed: Vec<_> = installed.collect();
     Ok(Machine::observe(&version, installed.iter().map(|(path, option)| (path.as_path(), *option))))
+}
+
+impl From<weir_testkit::Account> for Account {
+    fn from(account: weir_testkit::Account) -> Account {
+        Account::new(account.user, account.password)
+    }
+}
+
+impl From<TestkitError> for Error {
+    fn from(error: TestkitError) -> Error {
+        match error {
+            TestkitError::Cancelled => Error::Interrupted,
+            error => Error::Server(Box::new(error)),
+        }
+    }
 }
 
 /// What a child process takes.

@@ -42,6 +42,11 @@ impl Stop {
         Arc::clone(&self.0)
     }
 
+    /// Asks everybody to end.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Whether everybody is to end.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -118,7 +123,7 @@ mod tests {
         stop.sleep(Duration::from_millis(1)).unwrap();
         let late = stop.wait("a wonder", 0, || Ok(false)).unwrap_err();
         assert_eq!(late.to_string(), "a wonder did not happen within 0 s");
-        stop.clone().flag().store(true, Ordering::Relaxed);
+        stop.clone().raise();
         assert!(matches!(stop.sleep(Duration::from_secs(60)), Err(Error::Interrupted)));
         assert!(matches!(stop.wait("a wonder", 60, || Ok(false)), Err(Error::Interrupted)));
     }

@@ -1,12 +1,11 @@
 //! Measures very many digests: what each takes, and whether anybody waits while all of them are read.
 
 use std::net::SocketAddrV4;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_lab::measure::{Metric, Sample};
-use weir_lab::{ClientError, Error};
+use weir_lab::{ClientError, Error, Stop};
 
 use super::scale::memory_mib;
 use crate::bench::{Bench, admin_login, login, progress};
@@ -58,16 +57,16 @@ pub(super) fn run(bench: &Bench<'_>, peer: &Peer) -> Result<Sample, Error> {
 pub(super) fn read(admin: SocketAddrV4, web: SocketAddrV4) -> Result<Sample, Error> {
     let doing = || Error::client("reading all digests");
     let mut client = admin_login(admin).connect().map_err(doing())?;
-    let is_over = AtomicBool::new(false);
+    let end = Stop::default();
     let (read, scrape, beside) = thread::scope(|scope| {
-        let scrapes = scope.spawn(|| longest(&is_over, || scrape_once(web)));
+        let scrapes = scope.spawn(|| longest(&end, || scrape_once(web)));
         let others = scope.spawn(|| {
             let mut client = admin_login(admin).connect()?;
-            longest(&is_over, || client.query(BESIDE))
+            longest(&end, || client.query(BESIDE))
         });
         let begun = Instant::now();
         let read = client.query(READ).map(|()| begun.elapsed());
-        is_over.store(true, Ordering::Relaxed);
+        end.raise();
         (read, joined(scrapes), joined(others))
     });
     Ok(Sample::default()
@@ -86,12 +85,9 @@ pub(super) fn begin_again(admin: SocketAddrV4) -> Result<Sample, Error> {
 }
 
 /// Looks again and again until it is over: how long the slowest look took.
-fn longest(
-    is_over: &AtomicBool,
-    mut look: impl FnMut() -> Result<(), ClientError>,
-) -> Result<Duration, ClientError> {
+fn longest(end: &Stop, mut look: impl FnMut() -> Result<(), ClientError>) -> Result<Duration, ClientError> {
     let mut longest = Duration::ZERO;
-    while !is_over.load(Ordering::Relaxed) {
+    while !end.is_raised() {
         let begun = Instant::now();
         look()?;
         longest = longest.max(begun.elapsed());
