@@ -56,11 +56,6 @@ impl Connection {
         &self.version
     }
 
-    /// What was agreed on with the server.
-    pub fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
     /// What the server's greeting has offered.
     pub fn offers(&self) -> Capabilities {
         self.offers
@@ -131,14 +126,6 @@ impl Connection {
     /// As for [`Connection::query`].
     pub fn use_schema(&mut self, schema: &str) -> Result<OkInfo, Error> {
         self.exchange(Command::InitDb, schema.as_bytes(), Self::simple)
-    }
-
-    /// Gives the session its first state back (COM_RESET_CONNECTION).
-    ///
-    /// # Errors
-    /// As for [`Connection::query`].
-    pub fn reset(&mut self) -> Result<OkInfo, Error> {
-        self.exchange(Command::ResetConnection, b"", Self::simple)
     }
 
     fn results(&mut self, deadline: Deadline) -> Result<Vec<QueryResult>, Error> {

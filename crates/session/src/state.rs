@@ -99,15 +99,6 @@ impl State {
     pub fn assign_schema(&mut self, schema: &[u8]) {
         self.schema = schema.into();
     }
-
-    /// A short text for logs and errors.
-    pub fn describe(&self) -> String {
-        let mut text = format!("schema={}", String::from_utf8_lossy(&self.schema));
-        for variable in &self.variables {
-            let _ = write!(text, " {}={}", variable.name, variable.value);
-        }
-        text
-    }
 }
 
 /// What turns one state into another.

@@ -75,11 +75,6 @@ impl RunDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Whether the directory stays when the run is over.
-    pub fn keeps(&self) -> bool {
-        self.keep
-    }
 }
 
 impl Drop for RunDir {

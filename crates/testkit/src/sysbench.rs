@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{Process, log_tail, run_checked};
 use crate::{Account, TestkitError, preflight};
 
-/// The longest that filling or dropping the tables may take.
+/// The longest that filling the tables may take.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(300);
 /// A run that does not end this long after its time is stuck.
 const GRACE: Duration = Duration::from_secs(30);
@@ -59,18 +59,6 @@ impl Sysbench {
     /// Makes and fills the tables.
     pub fn prepare(&self) -> Result<(), TestkitError> {
         run_checked("sysbench prepare", self.command()?.arg("prepare"), PREPARE_TIMEOUT).map(drop)
-    }
-
-    /// Drops the tables.
-    pub fn cleanup(&self) -> Result<(), TestkitError> {
-        run_checked("sysbench cleanup", self.command()?.arg("cleanup"), PREPARE_TIMEOUT).map(drop)
-    }
-
-    /// Runs to the end.
-    pub fn run(&self) -> Result<SysbenchReport, TestkitError> {
-        let timeout = Duration::from_secs(u64::from(self.time_s)) + GRACE;
-        let text = run_checked("sysbench run", self.command()?.arg("run"), timeout)?;
-        SysbenchReport::parse(&text)
     }
 
     /// Starts a run and returns at once, so that something can happen meanwhile. Its output goes to
