@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, id, writer};
+use crate::replication::{PATIENCE, id, let_move, monitor_moves, writer};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -29,8 +29,6 @@ pub(crate) fn trials() -> Vec<Case> {
     ]
 }
 
-/// Replicates.
-const REPLICATION: Account = Account { user: "replication", password: "replication" };
 /// A row that no replica gets.
 const UNHEARD: u64 = 2_000_000;
 /// How long the loss of a source lasts before it is replaced: 3 * (1.1 * 100 + 300 + 2 * 300) + 2 * 1000 ms.
@@ -38,35 +36,13 @@ const FAILOVER_AFTER: Duration = Duration::from_millis(5030);
 
 /// A Weir in front of servers that are called so. The monitor moves the role, too.
 fn weir(env: &Env, servers: &[std::net::SocketAddrV4]) -> Result<Weir, Box<dyn Error>> {
-    let mut config = WeirConfig::new(env.free_address()?);
-    for server in servers {
-        config.server(*server, hostgroup::READER, &[]);
-    }
-    let groups =
-        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
-    config.push("mysql_replication_hostgroups", &groups).user(Account::APP, hostgroup::WRITER, &[]);
-    config.push(
-        "weir_topology",
-        &[
-            ("writer_hostgroup", hostgroup::WRITER.into()),
-            ("auto_failover", true.into()),
-            ("replication_username", REPLICATION.user.into()),
-            ("replication_password", REPLICATION.password.into()),
-        ],
-    );
-    config.monitor(Account::MONITOR);
-    config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
+    let mut config = monitor_moves(env, servers, &[("auto_failover", true.into())])?;
     config.variable("monitor_connect_timeout", 300);
-    config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
     Ok(env.weir_with(&config)?)
 }
 
 fn grant(mysql: &Mysql) -> CaseResult {
-    let privileges = match mysql.family() {
-        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
-        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
-    };
-    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {}@'%'", Account::MONITOR.user))?;
+    let_move(mysql, Account::MONITOR)?;
     mysql.source().root_query("CREATE TABLE test.trickle (number INT)")?;
     Ok(mysql.wait_replicated()?)
 }

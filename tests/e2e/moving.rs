@@ -9,7 +9,7 @@ use weir_testkit::{Account, Family, Mysql, Weir, hostgroup};
 use weir_tests::session::Outcome;
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, WHO, weir_with};
+use crate::replication::{PATIENCE, REPLICATION, WHO, let_move, weir_with};
 use crate::switchover::{run, text, wait_writer, writer};
 
 /// The cases of this module.
@@ -235,13 +235,14 @@ fn stays(env: &Env) -> CaseResult {
 
 /// A writer and two replicas, and a Weir that may move the role.
 fn start(env: &Env, mysql: &Mysql, is_group: bool) -> Result<Weir, Box<dyn Error>> {
-    let monitor = Account::MONITOR.user;
-    let privileges = match (mysql.family(), is_group) {
-        (_, true) => "GROUP_REPLICATION_ADMIN, PROCESS",
-        (Family::Mysql, _) => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
-        (Family::Mariadb, _) => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
-    };
-    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {monitor}@'%'"))?;
+    if is_group {
+        let monitor = Account::MONITOR.user;
+        mysql
+            .source()
+            .root_query(&format!("GRANT GROUP_REPLICATION_ADMIN, PROCESS ON *.* TO {monitor}@'%'"))?;
+    } else {
+        let_move(mysql, Account::MONITOR)?;
+    }
     mysql.wait_replicated()?;
     let weir = weir_with(env, mysql, is_group, |config| {
         config.user(Account::LIMITED, hostgroup::WRITER, &[]);
@@ -250,8 +251,8 @@ fn start(env: &Env, mysql: &Mysql, is_group: bool) -> Result<Weir, Box<dyn Error
                 "weir_topology",
                 &[
                     ("writer_hostgroup", hostgroup::WRITER.into()),
-                    ("replication_username", "replication".into()),
-                    ("replication_password", "replication".into()),
+                    ("replication_username", REPLICATION.user.into()),
+                    ("replication_password", REPLICATION.password.into()),
                 ],
             );
         }

@@ -1,10 +1,12 @@
 //! MySQL Group Replication, and a source with a replica: who writes, who reads, and what of it a client notices.
 
 use std::error::Error;
+use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use toml_edit::Value;
 use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
@@ -38,6 +40,8 @@ pub(crate) fn trials() -> Vec<Case> {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const WRITERS: usize = 4;
 const ROUNDS: usize = 200;
+/// Replicates.
+pub(crate) const REPLICATION: Account = Account { user: "replication", password: "replication" };
 /// Which server answers: goes to the writer.
 pub(crate) const WHO: &str = "SELECT @@server_id";
 
@@ -83,6 +87,42 @@ pub(crate) fn weir_with(
     Session::open(weir.addr(), "test")?
         .run("CREATE TABLE IF NOT EXISTS numbers (writer INT, number INT, PRIMARY KEY (writer, number))")?;
     Ok(weir)
+}
+
+/// Lets an account make another server the source.
+pub(crate) fn let_move(mysql: &Mysql, account: Account) -> CaseResult {
+    let privileges = match mysql.family() {
+        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
+        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
+    };
+    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {}@'%'", account.user))?;
+    Ok(())
+}
+
+/// A configuration for a source and its replicas whose role the monitor moves, and that is soon seen; `more` are further
+/// columns of `weir_topology`.
+pub(crate) fn monitor_moves(
+    env: &Env,
+    servers: &[SocketAddrV4],
+    more: &[(&str, Value)],
+) -> Result<WeirConfig, Box<dyn Error>> {
+    let mut config = WeirConfig::new(env.free_address()?);
+    for server in servers {
+        config.server(*server, hostgroup::READER, &[]);
+    }
+    let groups =
+        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
+    config.push("mysql_replication_hostgroups", &groups).user(Account::APP, hostgroup::WRITER, &[]);
+    let mut row = vec![
+        ("writer_hostgroup", hostgroup::WRITER.into()),
+        ("replication_username", REPLICATION.user.into()),
+        ("replication_password", REPLICATION.password.into()),
+    ];
+    row.extend_from_slice(more);
+    config.push("weir_topology", &row).monitor(Account::MONITOR);
+    config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
+    config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
+    Ok(config)
 }
 
 pub(crate) fn id(mysql: &Mysql, server: usize) -> Result<String, Box<dyn Error>> {

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, WeirConfig, hostgroup};
+use weir_testkit::{Account, Family, Mysql, MysqlServer, Weir, hostgroup};
 use weir_tests::{Case, CaseResult, Cut, Env, Forwarder, Session, ensure, eventually};
 
-use crate::replication::PATIENCE;
+use crate::replication::{PATIENCE, let_move, monitor_moves};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -42,8 +42,6 @@ pub(crate) fn trials() -> Vec<Case> {
     ]
 }
 
-/// Replicates.
-const REPLICATION: Account = Account { user: "replication", password: "replication" };
 /// How often two Weirs move the role at once.
 const ROUNDS: usize = 3;
 
@@ -55,38 +53,17 @@ fn weir(env: &Env, mysql: &Mysql) -> Result<Weir, Box<dyn Error>> {
 
 /// The same, with the servers' addresses as Weir is to know them.
 fn weir_before(env: &Env, servers: &[SocketAddrV4]) -> Result<Weir, Box<dyn Error>> {
-    let mut config = WeirConfig::new(env.free_address()?);
-    for server in servers {
-        config.server(*server, hostgroup::READER, &[]);
-    }
-    let groups =
-        [("writer_hostgroup", hostgroup::WRITER.into()), ("reader_hostgroup", hostgroup::READER.into())];
-    config.push("mysql_replication_hostgroups", &groups).user(Account::APP, hostgroup::WRITER, &[]);
-    config.push(
-        "weir_topology",
-        &[
-            ("writer_hostgroup", hostgroup::WRITER.into()),
-            ("replication_username", REPLICATION.user.into()),
-            ("replication_password", REPLICATION.password.into()),
-        ],
-    );
-    config.monitor(Account::MONITOR);
-    config.variable("monitor_read_only_interval", 100).variable("monitor_read_only_timeout", 300);
+    let mut config = monitor_moves(env, servers, &[])?;
     config.variable("monitor_connect_timeout", 1000);
-    config.variable("connect_timeout_server_max", 60_000).variable("threads", 2);
     Ok(env.weir_with(&config)?)
 }
 
 /// Three servers whose monitor may move the role, and write that down or not.
 fn servers(env: &Env, family: Family, journal: bool) -> Result<Mysql, Box<dyn Error>> {
     let mysql = env.own_servers(family, 3, false)?;
-    let user = Account::MONITOR.user;
-    let privileges = match family {
-        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
-        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
-    };
-    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {user}@'%'"))?;
+    let_move(&mysql, Account::MONITOR)?;
     if journal {
+        let user = Account::MONITOR.user;
         mysql
             .source()
             .root_query(&format!("GRANT SELECT, INSERT, DELETE, CREATE ON weir.* TO {user}@'%'"))?;

@@ -10,7 +10,9 @@ use serde_json::Value;
 use weir_testkit::{Account, Family, Mysql, Weir, WeirConfig, hostgroup};
 use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually};
 
-use crate::replication::{PATIENCE, WHO, Written, id, readers, under_load, under_load_of, weir_with, writer};
+use crate::replication::{
+    PATIENCE, REPLICATION, WHO, Written, id, let_move, readers, under_load, under_load_of, weir_with, writer,
+};
 use crate::switchover::{run, text};
 
 /// The cases of this module. Each has servers of its own.
@@ -48,8 +50,6 @@ pub(crate) fn trials() -> Vec<Case> {
 const SWITCHOVERS: usize = 4;
 /// Moves the role; may do nothing else.
 const MOVER: Account = Account { user: "mover", password: "it's \\ secret" };
-/// Replicates.
-const REPLICATION: Account = Account { user: "replication", password: "replication" };
 
 fn switchover(weir: &Weir, more: &[&str]) -> Result<Output, Box<dyn Error>> {
     let hostgroup = hostgroup::WRITER.to_string();
@@ -95,11 +95,7 @@ fn another_with(
 }
 
 fn grant(mysql: &Mysql) -> CaseResult {
-    let privileges = match mysql.family() {
-        Family::Mysql => "SYSTEM_VARIABLES_ADMIN, REPLICATION_SLAVE_ADMIN, REPLICATION CLIENT, RELOAD",
-        Family::Mariadb => "READ_ONLY ADMIN, REPLICATION SLAVE ADMIN, REPLICA MONITOR, RELOAD",
-    };
-    mysql.source().root_query(&format!("GRANT {privileges} ON *.* TO {}@'%'", MOVER.user))?;
+    let_move(mysql, MOVER)?;
     mysql.wait_replicated()?;
     Ok(())
 }
