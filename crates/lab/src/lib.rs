@@ -11,6 +11,20 @@
 //!
 //! All of it takes addresses and accounts, whoever has started the servers. `servers`, behind the feature of that name,
 //! is what the programs of this workspace share that start servers of their own, with `weir_testkit`.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use weir_lab::client::Login;
+//! use weir_lab::{Account, Stop, crowd};
+//!
+//! let login = Login::new("127.0.0.1:6033".parse()?, &Account::new("app", "app")).schema("test");
+//! let clients = (0..100).map(|_| login.connect()).collect::<Result<Vec<_>, _>>()?;
+//! let time = Duration::from_secs(3);
+//! let seen = crowd::run(clients, 10, time, &Stop::on_signals()?, |_| "SELECT 1".to_owned())?;
+//! println!("{} statements, p99 {:?} ms", seen.latencies.count(), seen.latencies.percentile_ms(99.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod account;
 pub mod client;
