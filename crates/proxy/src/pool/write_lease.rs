@@ -19,7 +19,6 @@ use crate::worker::context::Context;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-
 use crate::client::session::Execution;
 use crate::client::session::Phase;
 use crate::outbox::Order;

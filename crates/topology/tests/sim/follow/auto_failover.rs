@@ -14,7 +14,7 @@ mod replication;
 mod servers;
 mod strikes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_topology::procedure::Entry;
 use weir_topology::{
@@ -105,6 +105,8 @@ pub(crate) struct AutoFailover {
     works: [Option<Work>; WEIRS_MAX],
     sessions: BTreeMap<usize, Session>,
     sessions_begun: usize,
+    /// Those of switchovers, and of what has become of them, also when they are over: their statements may be read late.
+    ordered: BTreeSet<usize>,
     /// Whose clients wait.
     holds: [bool; WEIRS_MAX],
     /// Lost writers are replaced; people have the role moved.
@@ -162,6 +164,7 @@ impl Model for AutoFailover {
             works: Default::default(),
             sessions: BTreeMap::new(),
             sessions_begun: 0,
+            ordered: BTreeSet::new(),
             holds: [false; WEIRS_MAX],
             replaces: !is_ordered || seed % 4 >= 2,
             is_ordered,

@@ -249,7 +249,7 @@ impl AutoFailover {
             _ => {}
         }
         let (said, delay) = match &call {
-            Call::Connect(node) => self.connect(context, weir, *node),
+            Call::Connect(node) => self.connect(context, weir, *node, work.kind.moves_in_order()),
             Call::IsThere(node) => {
                 let looks = self.breach() != Some(Breach::FailoverLooksOnce);
                 let is_there = looks && self.is_answered(weir, *node);
@@ -332,7 +332,13 @@ impl AutoFailover {
 
     // ---- connections ----
 
-    fn connect(&mut self, context: &Context, weir: usize, node: usize) -> (Said, Range<Time>) {
+    fn connect(
+        &mut self,
+        context: &Context,
+        weir: usize,
+        node: usize,
+        in_order: bool,
+    ) -> (Said, Range<Time>) {
         if !self.is_answered(weir, node) {
             return (Err(format!("n{node} does not answer")), UNANSWERED);
         }
@@ -341,6 +347,9 @@ impl AutoFailover {
         let session =
             Session { weir, node, node_life, is_broken: false, is_closing: false, used_at: context.now };
         self.sessions.insert(number, session);
+        if in_order {
+            self.ordered.insert(number);
+        }
         (Ok(Answer::Connection(number)), STEP)
     }
 

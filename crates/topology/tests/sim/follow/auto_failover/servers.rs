@@ -23,13 +23,7 @@ impl AutoFailover {
     ) -> Said {
         let now = context.now;
         self.go_on(now);
-        let in_order = self.sessions.get(&number).map_or_else(
-            || work.is_some_and(|work| work.kind.moves_in_order()),
-            |session| {
-                let of = self.works[session.weir].as_ref().or(work);
-                of.is_some_and(|work| work.kind.moves_in_order())
-            },
-        );
+        let in_order = self.ordered.contains(&number);
         let said = match question {
             Question::Lock => Ok(Answer::Is(self.take_lock(node, number, in_order))),
             Question::Sources => Ok(Answer::Sources(self.says_sources(work, node))),
