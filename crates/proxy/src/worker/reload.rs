@@ -63,11 +63,12 @@ impl Worker {
         self.cut_gone();
         self.leave_silent();
         self.move_sessions();
-        self.unpark();
-        // What waits for a writer must not get a connection to one that is a reader now.
+        // What waits for a writer must not get a connection to one that is a reader now. Before the others look, whose
+        // place in line is a new one.
         for server in 0..self.pools.servers.len() {
             self.pools.reroute_waiters(server);
         }
+        self.unpark();
     }
 }
 
