@@ -4,7 +4,6 @@
 //! the session that they belong to. So nothing is asked for as long as nobody else needs the connection, and
 //! nothing is lost when somebody does.
 
-use crate::client::session::Diagnostics;
 use crate::pool::pools::Pools;
 use crate::worker::context::Context;
 use weir_protocol::error::{self, ServerError};
@@ -327,24 +326,6 @@ impl Session {
         (needs && !is_elsewhere && !self.diagnostics.is_insert_id_lost)
             .then_some(self.diagnostics.last_insert_id)
     }
-
-    /// What has become of its diagnostics.
-    pub(crate) fn hear(&mut self, ctx: &mut Context, news: News) {
-        match news {
-            News::Asked(asked) => self.diagnostics.note_asked(&asked),
-            News::AnswerLost { what, .. } => {
-                ctx.out.pause(self.socket, false);
-                self.diagnostics.fetching -= 1;
-                self.diagnostics.lose(what);
-                ctx.runnable.push_back((self.key, self.socket));
-            }
-            News::Lost { what, .. } => {
-                self.diagnostics.retained_on = None;
-                self.diagnostics.retained = Retained::empty();
-                self.diagnostics.lose(what);
-            }
-        }
-    }
 }
 
 impl Fetch {
@@ -625,30 +606,6 @@ impl Pools {
         session.diagnostics.retained = Retained::empty();
         if let Some(retained_on) = session.diagnostics.retained_on.take() {
             self.connections[retained_on].traces.retained_for = None;
-        }
-    }
-}
-
-impl Diagnostics {
-    /// The connection that knew its diagnostics has been asked for them.
-    pub(crate) fn note_asked(&mut self, asked: &Asked) {
-        self.retained_on = None;
-        self.fetching += asked.answers;
-        self.retained -= asked.what;
-        if asked.what.contains(Retained::UNASKED) {
-            self.retained -= Retained::FOUND_ROWS;
-            self.found_rows = None;
-        }
-    }
-
-    /// The connection that knew this is gone.
-    pub(crate) fn lose(&mut self, what: Retained) {
-        self.is_insert_id_lost |= what.contains(Retained::INSERT_ID);
-        if what.contains(Retained::FOUND_ROWS) {
-            self.found_rows = None;
-        }
-        if what.contains(Retained::WARNINGS) {
-            self.saved_warnings = Some(Box::default());
         }
     }
 }

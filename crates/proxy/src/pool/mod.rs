@@ -4,6 +4,7 @@ pub(crate) mod acquire;
 pub(crate) mod balance;
 pub(crate) mod detour;
 pub(crate) mod identity;
+pub(crate) mod lease;
 pub(crate) mod leaving;
 pub(crate) mod moving;
 pub(crate) mod pools;
