@@ -23,7 +23,11 @@ impl AutoFailover {
     ) -> Said {
         let now = context.now;
         self.go_on(now);
-        let in_order = self.ordered.contains(&number);
+        let weir = self.sessions.get(&number).map(|session| session.weir);
+        let of = weir.and_then(|weir| self.works[weir].as_ref()).or(work);
+        // One that is read late is a person's order all the same, where nobody else has a server made writable.
+        let in_order = of.is_some_and(|work| work.kind.moves_in_order())
+            || !self.replaces && self.ordered.contains(&number);
         let said = match question {
             Question::Lock => Ok(Answer::Is(self.take_lock(node, number, in_order))),
             Question::Sources => Ok(Answer::Sources(self.says_sources(work, node))),
