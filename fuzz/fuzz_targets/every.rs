@@ -61,6 +61,7 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         },
         "server_states" => |data| {
             weir_topology::fuzzing::fuzz_states(data);
+            weir_eviction::fuzzing::fuzz_membership(data);
         },
         "sql_digest" => |data| {
             weir_sql::fuzzing::fuzz_digest(data);

@@ -5,10 +5,9 @@ use std::thread;
 
 use weir_client::Options;
 use weir_config::Config;
-use weir_topology::eviction::Obstacle;
+use weir_eviction::Obstacle;
 use weir_topology::{ClusterPolicy, Endpoint};
 
-use crate::assist;
 use crate::probe::Probe;
 use crate::settings::{Kind, Reach, Settings};
 
@@ -97,9 +96,9 @@ fn findings(settings: &Settings, writer_hostgroup: u32, server: &Endpoint) -> Ve
         let remedy = privilege(probe.kind).map(|privilege| Remedy::Grant { privilege, user });
         return vec![Finding { what: fault.to_string(), lost: NO_ROLE, remedy }];
     }
-    let assist = settings.assists.iter().find(|assist| assist.writer_hostgroup == writer_hostgroup);
-    let node = assist.and_then(|assist| assist.nodes.iter().find(|(endpoint, _)| endpoint == server));
-    node.map(|(_, options)| of_assist(options)).unwrap_or_default()
+    let evictor = settings.evictors.iter().find(|evictor| evictor.writer_hostgroup == writer_hostgroup);
+    let node = evictor.and_then(|evictor| evictor.nodes.iter().find(|(endpoint, _)| endpoint == server));
+    node.map(|(_, options)| of_evictor(options)).unwrap_or_default()
 }
 
 /// What a probe that can log in may still miss.
@@ -113,8 +112,8 @@ fn privilege(kind: Kind) -> Option<&'static str> {
     }
 }
 
-fn of_assist(options: &Options) -> Vec<Finding> {
-    let obstacles = match assist::obstacles(options.clone()) {
+fn of_evictor(options: &Options) -> Vec<Finding> {
+    let obstacles = match weir_eviction::obstacles(options.clone()) {
         Ok(obstacles) => obstacles,
         Err(error) => {
             let what = format!("{error} (assist_username {})", options.user);

@@ -9,7 +9,7 @@
 //! the data path ──suspicion, failure────┘      │
 //!                                              └──orders: now, faster, end──► probes
 //! causal probe (one per server of a cluster) ──► ServerShared::covered_until_ns
-//! assist (one per Galera cluster): evicts dead nodes, see [`assist`]
+//! assist (one per Galera cluster): evicts dead nodes, see [`weir_eviction`]
 //! ```
 //!
 //! # What the monitor's account needs
@@ -31,14 +31,13 @@
 //! | the same with `weir.topology` and `weir.instances` in place of it, where the account may | every 25 ms | SELECT on both; without, facts alone tell who writes |
 //! | INSERT, UPDATE, DELETE of a row there | every second, every 3 s without other Weirs | these, and CREATE for the first start |
 //! | COM_PING | in a cluster: every second; else `monitor_ping_interval` | none |
-//! | what [`assist`] lists | where `weir_topology.assist` is not off | SUPER; without, dead nodes are not evicted |
+//! | what [`weir_eviction::Evictor`] lists | where `weir_topology.assist` is not off | SUPER; without, dead nodes are not evicted |
 //! | a login | every 500 ms while a server is shunned | none |
 //!
 //! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
 //! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
 
 mod accord;
-mod assist;
 mod causal;
 mod clock;
 mod examination;

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 use weir_client::Address;
+use weir_eviction::Evictor;
 use weir_topology::{
     Change, Cleared, Endpoint, EpochPolicy, EpochRead, Group, Hold, InstanceId, Millis, Observation, Place,
     ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
 use crate::accord::Accord;
-use crate::assist::AssistHandle;
 use crate::causal::Writer;
 use crate::clock::monotonic_ms;
 use crate::probe::Look;
@@ -150,7 +150,7 @@ pub(crate) fn run(
         events,
         log,
         probes: BTreeMap::new(),
-        assists: Vec::new(),
+        evictors: Vec::new(),
         generation: 0,
         seen: Vec::new(),
         suspicions: HashMap::new(),
@@ -215,7 +215,7 @@ struct Owner {
     events: SyncSender<Event>,
     log: Arc<ProbeLog>,
     probes: BTreeMap<Endpoint, ProbeHandle>,
-    assists: Vec<AssistHandle>,
+    evictors: Vec<Evictor>,
     generation: u64,
     seen: Vec<Observation>,
     suspicions: HashMap<Endpoint, Instant>,
@@ -399,7 +399,7 @@ impl Owner {
                 Err(cause) => error!(server = %endpoint, %cause, "can't start the thread of a probe"),
             }
         }
-        self.configure_assists(&settings);
+        self.configure_evictors(&settings);
         self.seen.retain(|seen| settings.probes.contains_key(&seen.endpoint));
         self.log.forget_others(|endpoint| settings.probes.contains_key(endpoint));
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
@@ -424,26 +424,32 @@ impl Owner {
     }
 
     /// The same for those that help a cluster to get over a dead node.
-    fn configure_assists(&mut self, settings: &Settings) {
-        self.assists.retain(|assist| {
-            let stays = settings.assists.contains(&assist.settings);
+    fn configure_evictors(&mut self, settings: &Settings) {
+        self.evictors.retain(|evictor| {
+            let stays = settings.evictors.contains(&evictor.settings);
             if !stays {
-                assist.stop();
+                evictor.stop();
             }
             stays
         });
-        for wanted in &settings.assists {
-            if self.assists.iter().any(|assist| assist.settings == *wanted) {
+        for wanted in &settings.evictors {
+            if self.evictors.iter().any(|evictor| evictor.settings == *wanted) {
                 continue;
             }
-            match AssistHandle::start(wanted.clone(), self.events.clone()) {
-                Ok(handle) => self.assists.push(handle),
+            match Evictor::start(wanted.clone(), self.suspicion()) {
+                Ok(handle) => self.evictors.push(handle),
                 Err(cause) => {
                     let hostgroup = wanted.writer_hostgroup;
                     error!(hostgroup, %cause, "can't start the thread that evicts dead nodes");
                 }
             }
         }
+    }
+
+    /// Has a server probed at once, for whom it does not answer.
+    fn suspicion(&self) -> Box<dyn Fn(&Endpoint) + Send> {
+        let events = self.events.clone();
+        Box::new(move |endpoint| drop(events.try_send(Event::Suspect(endpoint.clone()))))
     }
 
     /// Decides the roles, and publishes and logs them if they changed.
@@ -460,9 +466,8 @@ impl Owner {
         let mut decided = roles(policy, &intents, &self.seen, &self.roles, now);
         decided.renamed.clone_from(&self.renamed);
         for group in &mut decided.groups {
-            let of_group =
-                |assist: &&AssistHandle| assist.settings.writer_hostgroup == group.writer_hostgroup;
-            group.assist = self.assists.iter().find(of_group).and_then(AssistHandle::standing);
+            let of_group = |evictor: &&Evictor| evictor.settings.writer_hostgroup == group.writer_hostgroup;
+            group.assist = self.evictors.iter().find(of_group).and_then(Evictor::standing);
             let accord = self.accords.get_mut(&group.writer_hostgroup);
             group.epoch_trouble = accord.and_then(|accord| accord.look_for_trouble(now));
         }
@@ -487,7 +492,7 @@ impl Owner {
             let has_peers = epoch_of.is_some_and(|of| self.has_peers(of.hostgroup, now));
             probe.standing.read_epoch_of(epoch_of, has_peers);
         }
-        self.rank_assists(now);
+        self.rank_evictors(now);
         let hurry = self.is_in_hurry(now);
         if hurry && !self.hurry.swap(hurry, Ordering::Relaxed) {
             self.probes.values().for_each(|probe| probe.order(Order::Now));
@@ -507,12 +512,12 @@ impl Owner {
     }
 
     /// Which of several Weirs is to evict dead nodes, as far as the epoch's rows tell.
-    fn rank_assists(&self, now: Millis) {
-        for assist in &self.assists {
-            let group = self.roles.group(assist.settings.writer_hostgroup);
+    fn rank_evictors(&self, now: Millis) {
+        for evictor in &self.evictors {
+            let group = self.roles.group(evictor.settings.writer_hostgroup);
             let tenure = group.and_then(|group| group.tenure.as_ref());
             let epoch = self.settings.policy.epoch.as_ref();
-            assist.rank(tenure.zip(epoch).map_or(0, |(tenure, epoch)| tenure.rank(epoch, now)));
+            evictor.rank(tenure.zip(epoch).map_or(0, |(tenure, epoch)| tenure.rank(epoch, now)));
         }
     }
 
@@ -547,14 +552,14 @@ impl Owner {
 
     fn end(mut self) {
         self.probes.values().for_each(|probe| probe.order(Order::End));
-        self.assists.iter().for_each(AssistHandle::stop);
+        self.evictors.iter().for_each(Evictor::stop);
         self.leave(Instant::now() + LEAVE_WAIT);
         let deadline = Instant::now() + END_WAIT;
         for (_, probe) in self.probes {
             probe.join_until(deadline);
         }
-        for assist in self.assists {
-            assist.join_until(deadline);
+        for evictor in self.evictors {
+            evictor.join_until(deadline);
         }
     }
 }

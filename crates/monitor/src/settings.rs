@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use weir_client::{Address, Options, Tls};
 use weir_config::{Assist, Config, MysqlVariables};
+use weir_eviction::EvictorSettings;
 use weir_topology::{ClusterPolicy, Endpoint, Intent, Policy, ReplicationPolicy, Wish};
-
-use crate::assist::AssistSettings;
 
 /// How servers are reached, as far as the configuration does not say it.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +26,7 @@ pub(crate) struct Settings {
     pub(crate) intents: Vec<Intent>,
     pub(crate) probes: BTreeMap<Endpoint, ProbeSettings>,
     /// Of the Galera clusters that are to be helped to get over a dead node.
-    pub(crate) assists: Vec<AssistSettings>,
+    pub(crate) evictors: Vec<EvictorSettings>,
 }
 
 /// How a server is probed. A probe goes on over a reload if this is the same.
@@ -120,19 +119,19 @@ impl Settings {
                 *probe = settings;
             }
         }
-        let assists = assists(config, &policy, &intents, &probes);
-        Self { policy, intents, probes, assists }
+        let evictors = evictors(config, &policy, &intents, &probes);
+        Self { policy, intents, probes, evictors }
     }
 }
 
 /// Of the Galera clusters with more than two servers in their hostgroups: of two, one is never a majority.
-fn assists(
+fn evictors(
     config: &Config,
     policy: &Policy,
     intents: &[Intent],
     probes: &BTreeMap<Endpoint, ProbeSettings>,
-) -> Vec<AssistSettings> {
-    let assist = |cluster: &ClusterPolicy| {
+) -> Vec<EvictorSettings> {
+    let evictor = |cluster: &ClusterPolicy| {
         let wanted = config.topology_of(cluster.writer_hostgroup);
         let members: BTreeSet<&Endpoint> =
             intents.iter().filter(|row| cluster.owns(row.hostgroup)).map(|row| &row.endpoint).collect();
@@ -148,9 +147,9 @@ fn assists(
         let evicts_hung = wanted.assist == Assist::Hung;
         let is_wanted = wanted.assist != Assist::Off && nodes.len() > 2;
         let writer_hostgroup = cluster.writer_hostgroup;
-        is_wanted.then_some(AssistSettings { writer_hostgroup, evicts_hung, nodes })
+        is_wanted.then_some(EvictorSettings { writer_hostgroup, evicts_hung, nodes })
     };
-    policy.galera.iter().filter_map(assist).collect()
+    policy.galera.iter().filter_map(evictor).collect()
 }
 
 impl fmt::Debug for Settings {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "admin",
     "client",
     "config",
+    "eviction",
     "monitor",
     "operations",
     "proxy",

@@ -49,7 +49,6 @@ mod connects;
 mod decide;
 mod endpoint;
 mod epoch;
-pub mod eviction;
 #[doc(hidden)]
 pub mod fuzzing;
 mod galera;

@@ -1,4 +1,4 @@
-//! Assisted eviction, the part that talks to servers: what is done and why is in [`weir_topology::eviction`].
+//! Watches the nodes of a Galera cluster and talks to them: what is done and why is decided by [`crate::Sequence`].
 //!
 //! One thread per Galera cluster keeps an idle connection to each node, beside the probes and the data path. It sleeps
 //! in poll(2) until one of them breaks, which a killed process does to it at once: the kernel closes its sockets. Then
@@ -12,13 +12,10 @@
 //! | `SET GLOBAL wsrep_provider_options = ''` | at each connect, to see whether it is allowed; changes nothing | SUPER |
 //! | `SET GLOBAL wsrep_provider_options = 'evs.evict=...'` | for each eviction, and to clear the lists after it | SUPER |
 
-mod death;
-mod keeper;
-
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,11 +23,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use weir_client::Options;
-use weir_topology::eviction::{Act, Assistant, Doubt, Eviction, Life, Node, Note, Obstacle};
 use weir_topology::{Endpoint, Millis};
 
-use crate::owner::Event;
-use keeper::{Dialed, Keeper};
+use crate::Obstacle;
+use crate::node_watch::{self, Dialed, NodeWatch};
+use crate::sequence::{Act, Note, Sequence};
+use crate::verdict::{Doubt, Eviction, Life, Node};
 
 /// The longest sleep; everything that is due has a time of its own.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -38,20 +36,24 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// For how long the nodes may take to answer for the first time before it is said whether the cluster can be helped.
 const ACQUAINTANCE_MS: u64 = 5000;
 
-/// What a cluster's assistant needs to know. It goes on over a reload if this is the same.
+/// What a cluster's evictor needs to know. It goes on over a reload if this is the same.
 #[derive(Clone, PartialEq)]
-pub(crate) struct AssistSettings {
+pub struct EvictorSettings {
     /// Names the cluster.
-    pub(crate) writer_hostgroup: u32,
+    pub writer_hostgroup: u32,
     /// Whether hung nodes are evicted, too.
-    pub(crate) evicts_hung: bool,
+    pub evicts_hung: bool,
     /// Its nodes, and how to connect to each.
-    pub(crate) nodes: Vec<(Endpoint, Options)>,
+    pub nodes: Vec<(Endpoint, Options)>,
 }
 
-/// A running assistant.
-pub(crate) struct AssistHandle {
-    pub(crate) settings: AssistSettings,
+/// Calls for a look at a server.
+pub type Suspect = Box<dyn Fn(&Endpoint) + Send>;
+
+/// The thread that evicts the dead nodes of one cluster.
+pub struct Evictor {
+    /// What it was started with.
+    pub settings: EvictorSettings,
     /// How many other Weirs come before this one.
     rank: Arc<AtomicU32>,
     standing: Arc<Mutex<Option<Arc<str>>>>,
@@ -60,8 +62,12 @@ pub(crate) struct AssistHandle {
     thread: Option<JoinHandle<()>>,
 }
 
-impl AssistHandle {
-    pub(crate) fn start(settings: AssistSettings, events: SyncSender<Event>) -> std::io::Result<Self> {
+impl Evictor {
+    /// Begins to watch the nodes. `suspect` is called with one that is dead, and must not wait.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(settings: EvictorSettings, suspect: Suspect) -> std::io::Result<Self> {
         let (waker, bell) = UnixStream::pair()?;
         waker.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
@@ -70,52 +76,52 @@ impl AssistHandle {
         let (dialed, calls) = channel();
         let clock = Clock(Instant::now());
         let rank = Arc::new(AtomicU32::new(0));
-        let keepers = settings
+        let watches = settings
             .nodes
             .iter()
             .map(|(endpoint, options)| {
-                Keeper::new(endpoint.clone(), options.clone(), clock, waker.clone(), dialed.clone())
+                NodeWatch::new(endpoint.clone(), options.clone(), clock, waker.clone(), dialed.clone())
             })
             .collect();
         let standing = Arc::new(Mutex::new(None));
-        let assist = Assist {
+        let evictor = EvictorThread {
             standing: standing.clone(),
             hostgroup: settings.writer_hostgroup,
             evicts_hung: settings.evicts_hung,
             rank: rank.clone(),
-            keepers,
-            assistant: Assistant::default(),
+            watches,
+            sequence: Sequence::default(),
             bell,
             orders: inbox,
             calls,
-            events,
+            suspect,
             clock,
             said: Said::default(),
         };
         let name = format!("assist {}", settings.writer_hostgroup);
-        let thread = thread::Builder::new().name(name).spawn(move || assist.run())?;
+        let thread = thread::Builder::new().name(name).spawn(move || evictor.run())?;
         Ok(Self { settings, rank, standing, orders, waker, thread: Some(thread) })
     }
 
     /// Whether it would evict a dead node, or what is missing; none until that is known.
-    pub(crate) fn standing(&self) -> Option<Arc<str>> {
+    pub fn standing(&self) -> Option<Arc<str>> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells it how many other Weirs come before this one.
-    pub(crate) fn rank(&self, rank: u32) {
+    pub fn rank(&self, rank: u32) {
         self.rank.store(rank, Ordering::Relaxed);
     }
 
     /// Tells it to end.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         // One that has ended needs no order.
         let _ = self.orders.send(());
         self.waker.wake();
     }
 
     /// Waits for the thread, which has been told to end; no longer than until `deadline`.
-    pub(crate) fn join_until(mut self, deadline: Instant) {
+    pub fn join_until(mut self, deadline: Instant) {
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
@@ -126,7 +132,7 @@ impl AssistHandle {
     }
 }
 
-/// Ends the sleep of an assistant's thread.
+/// Ends the sleep of an evictor's thread.
 #[derive(Clone)]
 pub(crate) struct Waker(Arc<UnixStream>);
 
@@ -137,9 +143,9 @@ impl Waker {
     }
 }
 
-/// The moments of one assistant.
+/// The moments of one evictor.
 #[derive(Clone, Copy)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct Clock(pub(crate) Instant);
 
 impl Clock {
     pub(crate) fn now(self) -> Millis {
@@ -151,21 +157,21 @@ impl Clock {
 ///
 /// # Errors
 /// If it can't connect, or the node breaks the connection.
-pub(crate) fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::Error> {
-    keeper::obstacles(options)
+pub fn obstacles(options: Options) -> Result<Vec<Obstacle>, weir_client::Error> {
+    node_watch::obstacles(options)
 }
 
-struct Assist {
+struct EvictorThread {
     standing: Arc<Mutex<Option<Arc<str>>>>,
     hostgroup: u32,
     evicts_hung: bool,
     rank: Arc<AtomicU32>,
-    keepers: Vec<Keeper>,
-    assistant: Assistant,
+    watches: Vec<NodeWatch>,
+    sequence: Sequence,
     bell: UnixStream,
     orders: Receiver<()>,
     calls: Receiver<Dialed>,
-    events: SyncSender<Event>,
+    suspect: Suspect,
     clock: Clock,
     said: Said,
 }
@@ -178,17 +184,16 @@ struct Said {
     dead: Vec<Endpoint>,
 }
 
-impl Assist {
+impl EvictorThread {
     fn run(mut self) {
         while self.orders.try_recv() == Err(TryRecvError::Empty) {
             while let Ok(call) = self.calls.try_recv() {
-                if let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.endpoint == call.endpoint)
-                {
-                    keeper.answered(call);
+                if let Some(watch) = self.watches.iter_mut().find(|watch| watch.endpoint == call.endpoint) {
+                    watch.answered(call);
                 }
             }
-            for keeper in &mut self.keepers {
-                keeper.tend(self.evicts_hung);
+            for watch in &mut self.watches {
+                watch.tend(self.evicts_hung);
             }
             self.announce();
             if !self.step() {
@@ -199,16 +204,16 @@ impl Assist {
 
     /// One decision and what follows from it; true if the next one is due at once.
     fn step(&mut self) -> bool {
-        let nodes: Vec<Node> = self.keepers.iter().map(Keeper::node).collect();
+        let nodes: Vec<Node> = self.watches.iter().map(NodeWatch::node).collect();
         self.note_deaths(&nodes);
         let rank = self.rank.load(Ordering::Relaxed);
-        let step = self.assistant.step(&nodes, rank, self.evicts_hung, self.clock.now());
+        let step = self.sequence.step(&nodes, rank, self.evicts_hung, self.clock.now());
         self.say(step.note);
         match step.act {
             Act::Nothing => false,
             Act::Ask(endpoints) => {
-                for keeper in self.keepers.iter_mut().filter(|keeper| endpoints.contains(&keeper.endpoint)) {
-                    keeper.ask_soon();
+                for watch in self.watches.iter_mut().filter(|watch| endpoints.contains(&watch.endpoint)) {
+                    watch.ask_soon();
                 }
                 false
             }
@@ -226,12 +231,12 @@ impl Assist {
     /// Sleeps until a node says something, or something is due.
     fn sleep(&mut self) {
         let now = Instant::now();
-        let due = self.keepers.iter().map(|keeper| keeper.due()).min();
+        let due = self.watches.iter().map(|watch| watch.due()).min();
         let pause = due.map_or(SLEEP_MAX, |due| due.saturating_duration_since(now).min(SLEEP_MAX));
         let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
         let mut asked = Vec::new();
-        for (index, keeper) in self.keepers.iter().enumerate() {
-            if let Some(connection) = keeper.connection() {
+        for (index, watch) in self.watches.iter().enumerate() {
+            if let Some(connection) = watch.connection() {
                 fds.push(PollFd::new(connection, PollFlags::IN));
                 asked.push(index);
             }
@@ -249,8 +254,8 @@ impl Assist {
             while std::io::Read::read(&mut self.bell, &mut rings).is_ok_and(|count| count > 0) {}
         }
         for (index, heard) in asked.into_iter().zip(heard.into_iter().skip(1)) {
-            if heard && let Some(keeper) = self.keepers.get_mut(index) {
-                keeper.hear();
+            if heard && let Some(watch) = self.watches.get_mut(index) {
+                watch.hear();
             }
         }
     }
@@ -260,14 +265,14 @@ impl Assist {
         let names: Vec<String> =
             victims.iter().map(|victim| format!("{} ({})", victim.endpoint, victim.uuid)).collect();
         warn!(hostgroup = self.hostgroup, at = %evictor, "evicting {}", names.join(", "));
-        let Some(keeper) = self.keepers.iter_mut().find(|keeper| keeper.endpoint == *evictor) else { return };
+        let Some(watch) = self.watches.iter_mut().find(|watch| watch.endpoint == *evictor) else { return };
         for (index, victim) in victims.iter().enumerate() {
-            let done = keeper.set(&format!("evs.evict={}", victim.uuid));
+            let done = watch.set(&format!("evs.evict={}", victim.uuid));
             if let Err(error) = done {
                 warn!(hostgroup = self.hostgroup, at = %evictor, %error, "{} is not evicted", victim.endpoint);
                 // After a lost answer nobody knows; then what follows clears the lists.
                 if index == 0 && !error.is_fatal() {
-                    self.assistant.not_done();
+                    self.sequence.not_done();
                 }
                 return;
             }
@@ -276,23 +281,23 @@ impl Assist {
     }
 
     fn clear(&mut self, endpoints: &[Endpoint]) {
-        for keeper in self.keepers.iter_mut().filter(|keeper| endpoints.contains(&keeper.endpoint)) {
-            if let Err(error) = keeper.set("evs.evict=") {
-                warn!(hostgroup = self.hostgroup, at = %keeper.endpoint, %error, "the evict list can't be cleared");
+        for watch in self.watches.iter_mut().filter(|watch| endpoints.contains(&watch.endpoint)) {
+            if let Err(error) = watch.set("evs.evict=") {
+                warn!(hostgroup = self.hostgroup, at = %watch.endpoint, %error, "the evict list can't be cleared");
             }
         }
     }
 
     /// Tells once whether the cluster can be helped, and again when that changes.
     fn announce(&mut self) {
-        if !self.keepers.iter().all(Keeper::is_known) && self.clock.now().0 < ACQUAINTANCE_MS {
+        if !self.watches.iter().all(NodeWatch::is_known) && self.clock.now().0 < ACQUAINTANCE_MS {
             return;
         }
         let obstacles: Vec<(Endpoint, Obstacle)> = self
-            .keepers
+            .watches
             .iter()
-            .flat_map(|keeper| {
-                keeper.obstacles().into_iter().map(|obstacle| (keeper.endpoint.clone(), obstacle))
+            .flat_map(|watch| {
+                watch.obstacles().into_iter().map(|obstacle| (watch.endpoint.clone(), obstacle))
             })
             .collect();
         if self.said.obstacles.as_ref() == Some(&obstacles) {
@@ -334,7 +339,7 @@ impl Assist {
             warn!(hostgroup = self.hostgroup, server = %node.endpoint, "{words}");
             self.said.dead.push(node.endpoint.clone());
             // Its probe needs not wait until the data path notices.
-            let _ = self.events.try_send(Event::Suspect(node.endpoint.clone()));
+            (self.suspect)(&node.endpoint);
         }
     }
 

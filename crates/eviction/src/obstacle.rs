@@ -137,7 +137,7 @@ fn period(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::Provider;
+    use crate::Provider;
 
     fn fit() -> Membership {
         let provider = Provider {

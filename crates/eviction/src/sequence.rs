@@ -1,7 +1,8 @@
-//! The order of things: evict, wait for the new view, clear the lists.
+//! Puts things in order: evict, wait for the new view, clear the lists.
 
-use super::{Doubt, Eviction, Life, Membership, Node, Verdict, judge};
-use crate::{Endpoint, Millis};
+use weir_topology::{Endpoint, Millis};
+
+use super::{Doubt, Eviction, Life, Membership, Node, Verdict, verdict};
 
 /// For how long the survivors are asked again and again for the new view; then `evs.suspect_timeout` has acted.
 const HASTE_MS: u64 = 3000;
@@ -15,7 +16,7 @@ const RANK_MS: u64 = 100;
 
 /// Decides what to do next about the dead nodes of one cluster; keeps what is under way.
 #[derive(Debug, Default)]
-pub struct Assistant {
+pub struct Sequence {
     stage: Stage,
     /// Since when there are entries that this assistant has not made.
     left_over_since: Option<Millis>,
@@ -38,7 +39,7 @@ pub enum Act {
     Nothing,
     /// Ask these nodes, as soon as possible.
     Ask(Vec<Endpoint>),
-    /// Set `evs.evict` to each victim's UUID on the evictor. If that fails, tell [`Assistant::not_done`].
+    /// Set `evs.evict` to each victim's UUID on the evictor. If that fails, tell [`Sequence::not_done`].
     Evict(Eviction),
     /// Set `evs.evict` to nothing on these nodes.
     Clear(Vec<Endpoint>),
@@ -79,7 +80,7 @@ enum Stage {
     Clearing { since: Millis },
 }
 
-impl Assistant {
+impl Sequence {
     /// What to do, given what is known of all nodes of the cluster. `rank`: how many other Weirs come before this one;
     /// `keeps_hung`: whether lists are kept for nodes that hang.
     ///
@@ -117,7 +118,7 @@ impl Assistant {
         } else {
             self.left_over_since = None;
         }
-        match judge(nodes) {
+        match verdict(nodes) {
             Verdict::Nothing => Step::default(),
             Verdict::Ask(nodes) => Step { act: Act::Ask(nodes), note: None },
             Verdict::Refrain(doubt) => Step { act: Act::Nothing, note: Some(Note::Refrained(doubt)) },

@@ -1,4 +1,4 @@
-//! One node: a connection that is kept, and what is known of the node.
+//! Watches one node: a connection that is kept, and what is known of the node.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use tracing::debug;
 use weir_client::{Capabilities, Connection, Error, Options};
 use weir_sql::literal;
-use weir_topology::eviction::{Life, Membership, Node, Obstacle};
 use weir_topology::{Endpoint, Millis};
 
-use super::{Clock, Waker, death};
+use crate::evictor::{Clock, Waker};
+use crate::verdict::{Life, Node};
+use crate::{Membership, Obstacle, ports};
 
 const QUESTION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_gcomm_uuid', 'wsrep_connected', \
     'wsrep_cluster_status', 'wsrep_local_state', 'wsrep_cluster_state_uuid', 'wsrep_cluster_conf_id', \
@@ -39,9 +40,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// How long connecting and logging in may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Keeps a connection to one node.
-pub(super) struct Keeper {
-    pub(super) endpoint: Endpoint,
+/// A connection to one node.
+pub(crate) struct NodeWatch {
+    pub(crate) endpoint: Endpoint,
     options: Options,
     clock: Clock,
     waker: Waker,
@@ -74,8 +75,8 @@ struct Up {
 }
 
 /// What became of an attempt to connect.
-pub(super) struct Dialed {
-    pub(super) endpoint: Endpoint,
+pub(crate) struct Dialed {
+    pub(crate) endpoint: Endpoint,
     result: Result<Greeted, Error>,
 }
 
@@ -86,8 +87,8 @@ struct Greeted {
     addresses: (SocketAddr, SocketAddr),
 }
 
-impl Keeper {
-    pub(super) fn new(
+impl NodeWatch {
+    pub(crate) fn new(
         endpoint: Endpoint,
         options: Options,
         clock: Clock,
@@ -108,7 +109,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn node(&self) -> Node {
+    pub(crate) fn node(&self) -> Node {
         Node {
             endpoint: self.endpoint.clone(),
             life: self.life,
@@ -118,16 +119,16 @@ impl Keeper {
     }
 
     /// Whether the node has ever answered, if only with a refusal.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.last.is_some() || !self.obstacles.is_empty()
     }
 
-    pub(super) fn obstacles(&self) -> Vec<Obstacle> {
+    pub(crate) fn obstacles(&self) -> Vec<Obstacle> {
         let of_node = self.last.iter().flat_map(Membership::obstacles);
         self.obstacles.iter().cloned().chain(of_node).collect()
     }
 
-    pub(super) fn connection(&self) -> Option<&Connection> {
+    pub(crate) fn connection(&self) -> Option<&Connection> {
         match &self.link {
             Link::Up(up) => Some(&up.connection),
             _ => None,
@@ -135,7 +136,7 @@ impl Keeper {
     }
 
     /// When something has to be done.
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         match &self.link {
             Link::Down { dial_at } => *dial_at,
             Link::Dialing => Instant::now() + DIAL_TIMEOUT,
@@ -149,7 +150,7 @@ impl Keeper {
     }
 
     /// Does what is due.
-    pub(super) fn tend(&mut self, evicts_hung: bool) {
+    pub(crate) fn tend(&mut self, evicts_hung: bool) {
         let now = Instant::now();
         if now < self.due() {
             return;
@@ -174,7 +175,7 @@ impl Keeper {
     }
 
     /// Asks as soon as the pause between two questions allows.
-    pub(super) fn ask_soon(&mut self) {
+    pub(crate) fn ask_soon(&mut self) {
         if let Link::Up(up) = &mut self.link {
             up.ask_at = up.ask_at.min(up.asked_last + HASTE_PAUSE);
         }
@@ -192,7 +193,7 @@ impl Keeper {
     }
 
     /// The connection has something to say: the answer, or that it is broken.
-    pub(super) fn hear(&mut self) {
+    pub(crate) fn hear(&mut self) {
         let Link::Up(up) = &mut self.link else { return };
         let answer = up.asked.take().map(|(_, at)| (at, up.connection.finish()));
         match answer {
@@ -211,7 +212,7 @@ impl Keeper {
     }
 
     /// Sets provider options.
-    pub(super) fn set(&mut self, options: &str) -> Result<(), Error> {
+    pub(crate) fn set(&mut self, options: &str) -> Result<(), Error> {
         let Link::Up(up) = &mut self.link else { return Err(Error::Closed) };
         // An answer that is on its way comes first.
         if up.asked.is_some() {
@@ -240,7 +241,7 @@ impl Keeper {
             self.link = Link::Down { dial_at: now };
             return;
         };
-        if death::is_proven(clients, group) {
+        if ports::both_refuse(clients, group) {
             self.life = Life::Dead { since: self.clock.now() };
             self.link = Link::Down { dial_at: now + DIAL_PAUSE };
         } else if now.duration_since(since) < ENDING {
@@ -268,7 +269,7 @@ impl Keeper {
     }
 
     /// An attempt to connect has ended.
-    pub(super) fn answered(&mut self, call: Dialed) {
+    pub(crate) fn answered(&mut self, call: Dialed) {
         let now = Instant::now();
         match call.result {
             Ok(Greeted { connection, membership, obstacles, addresses }) => {
@@ -295,7 +296,7 @@ impl Keeper {
                     pause = REFUSED_PAUSE;
                 } else if !matches!(self.life, Life::Dead { .. })
                     && let Some((clients, group)) = self.addresses
-                    && death::is_proven(clients, group)
+                    && ports::both_refuse(clients, group)
                 {
                     self.life = Life::Dead { since: self.clock.now() };
                 }
@@ -306,7 +307,7 @@ impl Keeper {
 }
 
 /// What speaks against evicting anybody from the node's cluster.
-pub(super) fn obstacles(options: Options) -> Result<Vec<Obstacle>, Error> {
+pub(crate) fn obstacles(options: Options) -> Result<Vec<Obstacle>, Error> {
     let greeted = greet(&fit(options), Clock(Instant::now()))?;
     let of_node = greeted.membership.obstacles();
     Ok(greeted.obstacles.into_iter().chain(of_node).collect())
@@ -337,7 +338,7 @@ fn greet(options: &Options, clock: Clock) -> Result<Greeted, Error> {
     let clients = connection.peer_addr()?;
     let (ip, port) = membership.provider.group_address();
     let group = SocketAddr::new(ip.unwrap_or(clients.ip()), port);
-    if obstacles.is_empty() && membership.is_connected && !death::answers(group) {
+    if obstacles.is_empty() && membership.is_connected && !ports::answers(group) {
         obstacles.push(Obstacle::GroupPortSilent { address: group.to_string() });
     }
     Ok(Greeted { connection, membership, obstacles, addresses: (clients, group) })

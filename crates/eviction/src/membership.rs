@@ -1,8 +1,8 @@
-//! A Galera node's own report of its group.
+//! Reads a Galera node's own report of its group.
 
 use std::collections::BTreeSet;
 
-use crate::Millis;
+use weir_topology::Millis;
 
 /// More entries of an evict list than any cluster has; what is beyond is not kept.
 const EVICTED_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! Is a node's process gone?
+//! Knocks at a node's ports: whether its process is gone.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ const KNOCK_TIMEOUT: Duration = Duration::from_millis(20);
 const GREET_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Whether both of a node's ports refuse connections.
-pub(super) fn is_proven(clients: SocketAddr, group: SocketAddr) -> bool {
+pub(crate) fn both_refuse(clients: SocketAddr, group: SocketAddr) -> bool {
     [clients, group].iter().all(|address| {
         TcpStream::connect_timeout(address, KNOCK_TIMEOUT)
             .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
@@ -18,7 +18,7 @@ pub(super) fn is_proven(clients: SocketAddr, group: SocketAddr) -> bool {
 }
 
 /// Whether somebody listens.
-pub(super) fn answers(address: SocketAddr) -> bool {
+pub(crate) fn answers(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, GREET_TIMEOUT).is_ok()
 }
 
@@ -34,9 +34,9 @@ mod tests {
         let address = |listener: &TcpListener| listener.local_addr().unwrap();
         let (open_at, closed_at, other_at) = (address(&open), address(&closed), address(&other));
         drop((closed, other));
-        assert!(is_proven(closed_at, other_at));
-        assert!(!is_proven(open_at, closed_at));
-        assert!(!is_proven(closed_at, open_at));
+        assert!(both_refuse(closed_at, other_at));
+        assert!(!both_refuse(open_at, closed_at));
+        assert!(!both_refuse(closed_at, open_at));
         assert!(answers(open_at) && !answers(closed_at));
     }
 }

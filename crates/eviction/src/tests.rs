@@ -1,7 +1,8 @@
 //! Each condition of an eviction, the order of its steps, and what must hold whatever the nodes say.
 
+use weir_topology::{Endpoint, Millis};
+
 use super::*;
-use crate::{Endpoint, Millis};
 
 const HISTORY: &str = "1a354d38-e5a0-11f1-88e8-56b99f329594";
 
@@ -78,7 +79,7 @@ fn evicted(verdict: Verdict) -> Eviction {
 fn doubt(change: impl FnOnce(&mut Vec<Node>)) -> String {
     let mut nodes = one_dead(1);
     change(&mut nodes);
-    match judge(&nodes) {
+    match verdict(&nodes) {
         Verdict::Refrain(doubt) => doubt.to_string(),
         other => panic!("{other:?}"),
     }
@@ -87,7 +88,7 @@ fn doubt(change: impl FnOnce(&mut Vec<Node>)) -> String {
 #[test]
 fn the_survivor_with_the_lowest_uuid_is_told() {
     for (dead, evictor) in [(1, 2), (2, 1), (3, 1)] {
-        let eviction = evicted(judge(&one_dead(dead)));
+        let eviction = evicted(verdict(&one_dead(dead)));
         assert_eq!(eviction.evictor, endpoint(evictor));
         assert_eq!(eviction.victims, [Victim { endpoint: endpoint(dead), uuid: uuid(dead) }]);
         assert_eq!(eviction.survivors.len(), 2);
@@ -96,7 +97,7 @@ fn the_survivor_with_the_lowest_uuid_is_told() {
     // The UUID decides, not the address.
     let mut nodes = one_dead(1);
     last(&mut nodes, 2).uuid = uuid(9);
-    assert_eq!(evicted(judge(&nodes)).evictor, endpoint(3));
+    assert_eq!(evicted(verdict(&nodes)).evictor, endpoint(3));
 }
 
 #[test]
@@ -104,39 +105,39 @@ fn two_of_five_that_die_together_go_together() {
     let mut nodes = cluster(5);
     die(&mut nodes, 1, 90);
     die(&mut nodes, 4, 95);
-    let eviction = evicted(judge(&nodes));
+    let eviction = evicted(verdict(&nodes));
     assert_eq!((eviction.evictor, eviction.victims.len()), (endpoint(2), 2));
 }
 
 #[test]
 fn nothing_happens_while_all_live_or_the_dead_are_out() {
-    assert_eq!(judge(&cluster(3)), Verdict::Nothing);
+    assert_eq!(verdict(&cluster(3)), Verdict::Nothing);
     // It has left the view, and only then died.
     let mut left = one_dead(1);
     for index in [2, 3] {
         last(&mut left, index).view = 8;
     }
-    assert_eq!(judge(&left), Verdict::Nothing);
+    assert_eq!(verdict(&left), Verdict::Nothing);
     // It was in no group when it died.
     let mut apart = one_dead(1);
     last(&mut apart, 1).is_primary = false;
-    assert_eq!(judge(&apart), Verdict::Nothing);
+    assert_eq!(verdict(&apart), Verdict::Nothing);
     // Nobody knows what it was.
     let mut stranger = one_dead(1);
     stranger[0].last = None;
-    assert_eq!(judge(&stranger), Verdict::Nothing);
-    assert_eq!(judge(&[]), Verdict::Nothing);
+    assert_eq!(verdict(&stranger), Verdict::Nothing);
+    assert_eq!(verdict(&[]), Verdict::Nothing);
 }
 
 #[test]
 fn survivors_are_asked_after_the_death() {
     let mut nodes = one_dead(1);
     die(&mut nodes, 1, 101);
-    assert_eq!(judge(&nodes), Verdict::Ask(vec![endpoint(2), endpoint(3)]));
+    assert_eq!(verdict(&nodes), Verdict::Ask(vec![endpoint(2), endpoint(3)]));
     last(&mut nodes, 3).asked_at = Millis(101);
-    assert_eq!(judge(&nodes), Verdict::Ask(vec![endpoint(2)]));
+    assert_eq!(verdict(&nodes), Verdict::Ask(vec![endpoint(2)]));
     last(&mut nodes, 2).asked_at = Millis(102);
-    evicted(judge(&nodes));
+    evicted(verdict(&nodes));
 }
 
 /// Makes one condition fail.
@@ -186,7 +187,7 @@ fn every_doubt_has_its_words() {
 fn a_hung_node_counts_as_dead_where_it_was_made_one() {
     let mut nodes = cluster(3);
     nodes[1].life = Life::Hung { since: Millis(90) };
-    assert_eq!(evicted(judge(&nodes)).victims[0].endpoint, endpoint(2));
+    assert_eq!(evicted(verdict(&nodes)).victims[0].endpoint, endpoint(2));
 }
 
 /// All live nodes have a newer view without the dead ones, and were asked at `asked_at`.
@@ -207,7 +208,7 @@ fn asked(nodes: &mut [Node], asked_at: u64) {
 
 #[test]
 fn from_the_death_to_the_last_empty_list() {
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let mut nodes = one_dead(1);
     let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, false, Millis(now));
     assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
@@ -235,7 +236,7 @@ fn from_the_death_to_the_last_empty_list() {
 
 #[test]
 fn no_view_comes() {
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let mut nodes = one_dead(1);
     let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, false, Millis(now));
     assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
@@ -249,7 +250,7 @@ fn no_view_comes() {
 
 #[test]
 fn a_refused_eviction_leaves_nothing_to_wait_for() {
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let nodes = one_dead(1);
     assert!(matches!(assistant.step(&nodes, 0, false, Millis(100)).act, Act::Evict(_)));
     assistant.not_done();
@@ -262,14 +263,14 @@ fn what_another_has_left_behind_is_cleared() {
     let mut nodes = one_dead(1);
     go_on(&mut nodes, 120);
     last(&mut nodes, 3).evicted.insert(uuid(1));
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let step = assistant.step(&nodes, 0, false, Millis(121));
     assert_eq!(step.act, Act::Clear(vec![endpoint(3)]));
     assert_eq!(step.note, Some(Note::LeftOver(endpoint(3))));
     // The victim is still in the view: another may be about to see to it.
     let mut nodes = one_dead(1);
     last(&mut nodes, 2).evicted.insert(uuid(1));
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let doubt = Note::Refrained(Doubt::ListNotEmpty(endpoint(2)));
     assert_eq!(assistant.step(&nodes, 0, false, Millis(121)).note, Some(doubt));
     assert!(matches!(assistant.step(&nodes, 0, false, Millis(5121)).act, Act::Clear(_)));
@@ -278,7 +279,7 @@ fn what_another_has_left_behind_is_cleared() {
 #[test]
 fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
     for ends_dead in [true, false] {
-        let mut assistant = Assistant::default();
+        let mut assistant = Sequence::default();
         let mut nodes = cluster(3);
         nodes[0].life = Life::Hung { since: Millis(100) };
         let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, true, Millis(now));
@@ -304,7 +305,7 @@ fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
 
 #[test]
 fn the_next_in_rank_acts_if_the_first_does_not() {
-    let mut assistant = Assistant::default();
+    let mut assistant = Sequence::default();
     let mut nodes = one_dead(1);
     let note = Some(Note::Refrained(Doubt::NotFirst));
     assert_eq!(assistant.step(&nodes, 2, false, Millis(299)), Step { act: Act::Nothing, note });
@@ -312,7 +313,7 @@ fn the_next_in_rank_acts_if_the_first_does_not() {
     // The first has acted.
     last(&mut nodes, 2).evicted.insert(uuid(1));
     let note = Some(Note::Refrained(Doubt::ListNotEmpty(endpoint(2))));
-    assert_eq!(Assistant::default().step(&nodes, 2, false, Millis(300)).note, note);
+    assert_eq!(Sequence::default().step(&nodes, 2, false, Millis(300)).note, note);
 }
 
 /// Whatever the nodes say: an eviction names only the proven dead, leaves a majority, and asks the group's speaker.
@@ -344,7 +345,7 @@ fn whatever_the_nodes_say() {
                 _ => Life::Alive,
             };
         }
-        let Verdict::Evict(eviction) = judge(&nodes) else { continue };
+        let Verdict::Evict(eviction) = verdict(&nodes) else { continue };
         evictions += 1;
         let of = |endpoint: &Endpoint| nodes.iter().find(|node| node.endpoint == *endpoint).unwrap();
         let seen = |endpoint: &Endpoint| of(endpoint).last.clone().unwrap();

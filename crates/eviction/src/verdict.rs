@@ -1,9 +1,10 @@
-//! Whom to evict, and where.
+//! Decides whom to evict, and where.
 
 use std::fmt;
 
+use weir_topology::{Endpoint, Millis};
+
 use super::{Membership, Obstacle};
-use crate::{Endpoint, Millis};
 
 /// A node of a Galera cluster, as whoever keeps a connection to it knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +117,7 @@ pub enum Doubt {
 /// The evictor is the survivor with the lowest UUID, which speaks for the group when it forms a view: a survivor that is
 /// told of the eviction by another marks the victim inactive, the evictor itself does not, so with any other evictor
 /// their messages differ for a whole retransmission period.
-pub fn judge(nodes: &[Node]) -> Verdict {
+pub fn verdict(nodes: &[Node]) -> Verdict {
     let survivors: Vec<(&Node, &Membership)> = nodes.iter().filter_map(living_member).collect();
     let dead = nodes.iter().filter_map(|node| match node.life {
         Life::Dead { since } | Life::Hung { since } => Some((node, node.last.as_ref()?, since)),
