@@ -15,6 +15,8 @@ use weir_tests::{Case, CaseResult, Env, Session, ensure, eventually, wait_free};
 
 /// Weir's number for "no connection within connect_timeout_server_max".
 const NO_CONNECTION: u16 = 9001;
+/// How long it takes at most until a Weir has read a server's session variables.
+const LEARNT: Duration = Duration::from_secs(20);
 /// How long a new connection may take to be asked for its defaults.
 const ASKED_TIMEOUT: Duration = Duration::from_secs(20);
 const DUPLICATE_KEY: u16 = 1062;
@@ -55,9 +57,12 @@ pub(crate) fn trials() -> Vec<Case> {
 }
 
 fn one_connection(env: &Env) -> Result<Weir, String> {
-    env.narrow_weir_with(&[1], 1, |config| {
+    let weir = env.narrow_weir_with(&[1], 1, |config| {
         config.variable("connect_timeout_server_max", 150);
-    })
+    })?;
+    // Then connections are logged in anew, with all that a session has left there.
+    weir.wait_log("session variables have been read", LEARNT).map_err(|error| error.to_string())?;
+    Ok(weir)
 }
 
 /// Galera has rolled the transaction back.

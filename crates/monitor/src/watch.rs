@@ -237,8 +237,8 @@ impl Watch {
         if let Some(learnt) = self.learning.take_if(|learning| learning.is_finished()) {
             self.known = learnt.join().ok().flatten();
             if self.known.is_some() {
-                // Connections from before know nothing of their defaults.
-                self.renew();
+                // They were renewed when the variables were learnt.
+                self.renewals += 1;
             }
         }
     }
@@ -248,8 +248,8 @@ fn learn(options: &Options, shared: &ServerShared) -> Option<Known> {
     match ask_for_variables(options) {
         Ok(known) => {
             let count = known.variables.names().len();
-            tracing::info!(server = %shared.endpoint, count, "session variables have been read");
             shared.learn_session_variables(known.variables.clone());
+            tracing::info!(server = %shared.endpoint, count, "session variables have been read");
             Some(known)
         }
         Err(error) => {

@@ -76,9 +76,10 @@ impl ServerShared {
         self.session_variables.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The monitor has learnt them.
+    /// The monitor has learnt them. Connections from before know nothing of their defaults, and are logged in anew.
     pub fn learn_session_variables(&self, variables: Arc<SessionVariables>) {
         *self.session_variables.lock().unwrap_or_else(PoisonError::into_inner) = Some(variables);
+        self.renew();
     }
 
     /// Whether sessions begin with autocommit, as far as is known.
