@@ -212,6 +212,8 @@ impl Session {
         let (connection, guard) = (&mut self.connection, self.guard);
         match &task.deed {
             Deed::Leave { is_followed, .. } => {
+                // The read is causal: what was written at another node just before is here by then, and can be deleted.
+                tables::read(connection, hostgroup, false, monotonic_ms())?;
                 tables::forget(connection, hostgroup, instance, None, guard)?;
                 if self.has_drains == Some(true) {
                     tables::forget_drains(connection, hostgroup, instance, *is_followed, guard)?;
