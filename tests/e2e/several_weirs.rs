@@ -120,7 +120,8 @@ impl Weirs {
 
 fn status(weir: &Weir) -> Result<Value, Box<dyn Error>> {
     let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
-    Ok(status["clusters"][0].take())
+    // None right after a start.
+    Ok(status.pointer_mut("/clusters/0").map(Value::take).unwrap_or_default())
 }
 
 fn epoch(weir: &Weir) -> Result<u64, Box<dyn Error>> {

@@ -222,7 +222,7 @@ fn promoted(env: &Env) -> CaseResult {
     let weirs = [start()?, start()?];
     let cluster = |weir: &Weir| -> Result<Value, Box<dyn Error>> {
         let mut status: Value = serde_json::from_slice(&run(weir, &["status", "--json"])?.stdout)?;
-        Ok(status["clusters"][0].take())
+        Ok(status.pointer_mut("/clusters/0").map(Value::take).unwrap_or_default())
     };
     for weir in &weirs {
         eventually("the Weirs know each other", PATIENCE, || {
