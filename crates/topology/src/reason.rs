@@ -310,6 +310,8 @@ pub enum Reason {
         /// The writer.
         writer: Endpoint,
     },
+    /// Gets its data from a server that is neither the last writer nor was seen to replicate from it.
+    OtherLine,
     /// Replicates from a server that is writable beside the writer.
     OtherSource {
         /// Its source.
@@ -495,6 +497,9 @@ impl fmt::Display for Reason {
                  with auto_failover"
             ),
             Self::NoSource { writer } => write!(f, "replicates from nobody, and {writer} is the writer"),
+            Self::OtherLine => {
+                f.write_str("gets its data from a server that did not replicate from the last writer")
+            }
             Self::OtherSource { source } => write!(f, "replicates from {source}, which is not the writer"),
             Self::AwaitsVotes { lost, votes, majority } => write!(
                 f,

@@ -216,8 +216,22 @@ impl<'m> Line<'m, '_> {
                 Some(Out::leaving(Reason::OtherSource { source }))
             }
             (Origin::Nobody(_), Some(writer)) => Some(Out::leaving(Reason::NoSource { writer })),
+            (Origin::Nobody(root) | Origin::Writable(root), None) if self.is_of_another_line(root) => {
+                Some(Out::leaving(Reason::OtherLine))
+            }
             _ => None,
         }
+    }
+
+    /// Whether a server that replicates from nobody is neither the last writer nor was seen to replicate from it: what it
+    /// has may have parted from what clients wrote last.
+    fn is_of_another_line(&self, root: usize) -> bool {
+        let Some(known) = self.before.succession.as_ref().filter(|known| !known.writer_id.is_empty()) else {
+            return false;
+        };
+        let has_followed = |endpoint| known.followers.contains(endpoint);
+        let is_writer = self.state(root).is_some_and(|state| state.id == known.writer_id);
+        !is_writer && !self.endpoint(root).is_some_and(has_followed)
     }
 
     /// What is known of writers, present and former.

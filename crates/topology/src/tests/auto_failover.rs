@@ -291,6 +291,28 @@ fn a_switchover_goes_through() {
     assert_eq!(world.writer(), Some(1));
 }
 
+/// A former writer that came back without a source may lack what was written since: it serves no reads, also while its
+/// successor is away.
+#[test]
+fn what_has_parted_from_the_last_writer_does_not_read_while_that_is_away() {
+    let mut world = World::failing_over();
+    world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.picture(), "- W R");
+    world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+    for away in [read_only(1), replica(1, 2, Link::Trying)] {
+        world.see_servers([read_only(0), away, replica(2, 1, Link::Up)]);
+        assert_eq!(world.picture(), "- R R");
+    }
+    // Nor does its replica.
+    world.see_servers([read_only(0), read_only(1), replica(2, 0, Link::Up)]);
+    assert_eq!(world.picture(), "- R -");
+    world.see_servers([read_only(0), writable(1), replica(2, 1, Link::Up)]);
+    assert_eq!(world.picture(), "- W R");
+    // Whoever replicated from it may take its place.
+    world.see_servers([read_only(0), read_only(1), read_only(2)]);
+    assert_eq!(world.picture(), "- R R");
+}
+
 /// After a restart of everything the writer is read_only and has no source, and its predecessor may be writable: what
 /// has no source stands for nobody that has been replaced.
 #[test]

@@ -38,6 +38,8 @@ pub(super) use deeds::lives;
 
 /// Writes of the journal's rows have numbers from this one on.
 const ROWS: usize = 1 << 40;
+/// What a failover may take once nobody has more than five seconds' worth left to apply.
+const CATCH_UP: Time = 15_000 * MS;
 
 struct Server {
     host: Host,
@@ -49,6 +51,8 @@ struct Server {
     applied: usize,
     applied_at: Time,
     apply_us: u64,
+    /// Until when it had more to apply than a failover waits for at once.
+    behind_until: Time,
     thread: Option<Thread>,
     /// A Weir has made it writable.
     is_weirs_choice: bool,
@@ -93,6 +97,7 @@ pub(crate) struct AutoFailover {
     net_timeout: Time,
     retry: Time,
     random: Random,
+    now: Time,
     /// The server that the others get their data from, and since when.
     head: usize,
     head_since: Time,
@@ -141,6 +146,7 @@ impl Model for AutoFailover {
             applied: 0,
             applied_at: 0,
             apply_us: 50,
+            behind_until: 0,
             thread: (node > 0).then(|| Thread::to(0, 0)),
             is_weirs_choice: false,
             lock: None,
@@ -156,6 +162,7 @@ impl Model for AutoFailover {
             retry: random.within(200 * MS..2000 * MS),
             random: random.clone(),
             head: 0,
+            now: 0,
             head_since: 0,
             deposed: [false; NODES_MAX],
             begun: [(0, 0); WEIRS_MAX],
@@ -483,17 +490,38 @@ impl Model for AutoFailover {
 
     /// One that inherits from a server without a source, by what is known of former writers: to a Weir that has begun since
     /// it looks as one that was replaced.
-    fn is_passed_over(&self, weir: &Weir, node: usize) -> bool {
-        let votes = (0..self.servers.len()).filter(|other| self.origin(*other) == Origin::Writable(node));
-        let thread = self.servers[node].thread.as_ref().filter(|thread| thread.link == Link::Up);
-        let needs_none = votes.count() >= self.majority() as usize
-            || thread.is_some_and(|thread| matches!(self.origin(thread.source), Origin::Nobody(_)));
+    fn is_passed_over(&self, weir: &Weir, reached: u8, node: usize) -> bool {
         let known = weir.roles.groups.first().and_then(|group| group.succession.as_ref());
-        let is_known = known.is_some_and(|known| {
-            known.writer_id == uuid_of(node)
-                || known.writer_id == uuid_of(self.head) && known.followers.contains(&endpoint(node))
-        });
-        self.replaces && !needs_none && !is_known
+        if !self.replaces {
+            return false;
+        } else if self.servers[node].read_only {
+            let is_of_another_line = |root: usize| {
+                known.is_some_and(|known| {
+                    !["", &uuid_of(root)].contains(&known.writer_id.as_str())
+                        && !known.followers.contains(&endpoint(root))
+                })
+            };
+            return match self.origin_seen(node, reached) {
+                Origin::Writable(root) | Origin::Nobody(root) => is_of_another_line(root),
+                Origin::Unknown => false,
+            };
+        }
+        let thread = self.servers[node].thread.as_ref().filter(|thread| thread.link == Link::Up);
+        // As far as the Weir can know it.
+        let is_heir = |root: usize| {
+            thread.is_some_and(|thread| thread.source == root)
+                || known.is_some_and(|known| {
+                    known.writer_id == uuid_of(root) && known.followers.contains(&endpoint(node))
+                        || known.writer_id == uuid_of(node) && known.deposed.contains(&endpoint(root))
+                })
+        };
+        let stands = |other: &usize| match self.origin_seen(*other, reached) {
+            Origin::Writable(origin) => origin == node,
+            Origin::Nobody(root) => is_heir(root),
+            Origin::Unknown => false,
+        };
+        let votes = (0..self.servers.len()).filter(stands).count();
+        votes < self.majority() as usize
     }
 
     fn overdue(&self, weir: &Weir, reached: u8) -> Option<usize> {
@@ -512,11 +540,10 @@ impl Model for AutoFailover {
         // What keeps a Weir from it for good reasons.
         let is_hindered = |node: &usize| {
             let server = &self.servers[*node];
-            let to_apply = u64::try_from(server.log.len() - server.applied).unwrap_or(u64::MAX);
             self.hears(*node, head)
                 || others.iter().any(|other| other != node && !self.hears(*node, *other))
                 || !self.precedes(*node, head)
-                || to_apply.saturating_mul(server.apply_us) > 5000 * MS
+                || self.now < server.behind_until + CATCH_UP
         };
         let is_free = |node: usize| {
             let server = &self.servers[node];

@@ -192,7 +192,8 @@ impl<M: Model> Follow<M> {
             let both = fit.zip(asker.reach[node].clear_since).map(|(fit, clear)| fit.max(clear).max(since));
             asker.wants(node) && both.is_some_and(|both| now > both + within)
         };
-        let mut wanted = (0..self.count()).filter(|node| !self.servers.is_passed_over(asker, *node));
+        let reached = self.reached(weir);
+        let mut wanted = (0..self.count()).filter(|node| !self.servers.is_passed_over(asker, reached, *node));
         let reads = wanted.clone().find(|node| is_due(*node, self.truth(*node).reads.yes));
         let writes = wanted.find(|node| is_due(*node, self.truth(*node).ready.yes));
         if let Some(node) = reads.filter(|_| !asker.has_reader()) {
@@ -219,12 +220,13 @@ impl<M: Model> Follow<M> {
         if let Some(what) = self.servers.unsettled(weir) {
             return self.fail(|| what);
         }
-        if let Some(lost) = self.servers.overdue(asker, self.reached(weir)) {
+        let reached = self.reached(weir);
+        if let Some(lost) = self.servers.overdue(asker, reached) {
             return self.fail(|| format!("weir {weir} does not replace n{lost}"));
         }
         let is_seen = |node: &usize| asker.wants(*node) && asker.reach[*node].clear_since.is_some();
         let could = |node: &usize| {
-            self.truth(*node).ready.yes.is_some() && !self.servers.is_passed_over(asker, *node)
+            self.truth(*node).ready.yes.is_some() && !self.servers.is_passed_over(asker, reached, *node)
         };
         let able: Vec<usize> = (0..self.count()).filter(|node| is_seen(node) && could(node)).collect();
         let most = asker.settings.writers_max().min(able.len());
@@ -245,7 +247,7 @@ impl<M: Model> Follow<M> {
             let reads = self.truth(*node).reads.yes.is_some() && self.servers.is_quick(*node);
             let is_wanted = asker.wants(*node)
                 && asker.reach[*node].clear_since.is_some()
-                && !self.servers.is_passed_over(asker, *node);
+                && !self.servers.is_passed_over(asker, reached, *node);
             reads && is_wanted && !writers.contains(node) && !readers.contains(node)
         };
         if let Some(idle) = (0..self.count()).find(is_idle) {

@@ -163,7 +163,7 @@ pub(crate) trait Model: Sized {
     /// How long after something happened the servers themselves show it at the latest.
     fn notice(&self) -> Time;
     /// Whether a Weir keeps a server that could write from it, for good reasons.
-    fn is_passed_over(&self, _weir: &Weir, _node: usize) -> bool {
+    fn is_passed_over(&self, _weir: &Weir, _reached: u8, _node: usize) -> bool {
         false
     }
     /// Whether an acknowledged write is still there.

@@ -243,7 +243,7 @@ impl Model for Replicas {
     }
 
     /// One that was out of sight while another took its place gets nothing before somebody has decided.
-    fn is_passed_over(&self, weir: &Weir, node: usize) -> bool {
+    fn is_passed_over(&self, weir: &Weir, _: u8, node: usize) -> bool {
         let replaced = weir.roles.groups.first().map(|group| &group.replaced);
         replaced.is_some_and(|replaced| replaced.contains(&endpoint(node))) && weir.probes[node].failed_at > 0
     }

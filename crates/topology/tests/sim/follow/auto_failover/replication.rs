@@ -171,6 +171,7 @@ impl AutoFailover {
 
     /// Replication as far as it has come by now.
     pub(super) fn go_on(&mut self, now: Time) {
+        self.now = now;
         self.end_sessions(now);
         for node in 0..self.servers.len() {
             if self.servers[node].host.runs() {
@@ -243,6 +244,10 @@ impl AutoFailover {
                 let done = usize::try_from(done).unwrap_or(usize::MAX);
                 server.applied = server.log.len().min(server.applied.saturating_add(done));
             }
+        }
+        let to_apply = u64::try_from(server.log.len() - server.applied).unwrap_or(u64::MAX);
+        if to_apply.saturating_mul(server.apply_us) > 5000 * MS {
+            server.behind_until = now;
         }
     }
 }
