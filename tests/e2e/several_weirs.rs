@@ -39,6 +39,8 @@ pub(crate) fn trials() -> Vec<Case> {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOSTGROUP: &str = "100";
+const NODE_NAME: &str =
+    "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
 /// The configurable wait, short; leases come on top of it.
 const UNCONFIRMED_MS: i64 = 2000;
 
@@ -504,7 +506,7 @@ fn is_out(weir: &Weir, server: &str) -> Result<bool, Box<dyn Error>> {
 fn drains(env: &Env) -> CaseResult {
     let weirs = Weirs::start(env, 2)?;
     let third = env.cluster()?.node(3).addr().to_string();
-    let node = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME = 'WSREP_NODE_NAME'";
+    let node = NODE_NAME;
     // A transaction of the second Weir's is on the third node.
     let mut holder = weirs.session(1)?;
     eventually("a transaction is on n3", PATIENCE, || {

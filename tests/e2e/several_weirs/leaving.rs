@@ -8,7 +8,7 @@ use serde_json::Value;
 use weir_testkit::{Account, Family, Weir, weir_binary};
 use weir_tests::{Case, CaseResult, Env, ensure, eventually};
 
-use super::{PATIENCE, Weirs, is_out};
+use super::{NODE_NAME, PATIENCE, Weirs, is_out};
 use crate::replication::weir_with;
 use crate::switchover::{run, text, wait_writer, writer};
 
@@ -22,6 +22,10 @@ pub(super) fn trials() -> Vec<Case> {
         Case::serial(
             "several_weirs::leaving::a_drain_by_one_that_is_no_more_can_be_ended_by_force",
             by_a_dead_one,
+        ),
+        Case::serial(
+            "several_weirs::leaving::one_that_is_killed_in_a_drain_goes_on_with_it",
+            killed_in_a_drain,
         ),
         Case::serial("several_weirs::leaving::two_that_drain_everything_leave_a_writer", everything),
         Case::serial("several_weirs::leaving::a_cluster_that_was_taken_out_whole_comes_back_for_all", whole),
@@ -130,6 +134,40 @@ fn by_a_dead_one(env: &Env) -> CaseResult {
     let (weir, account) = weirs.weirs.remove(0);
     weirs.weirs.insert(0, (weir.restart(&weir_binary()?)?, account));
     wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, true)?;
+    let back = run(weirs.weir(0), &["undrain", &third])?;
+    ensure!(back.status.success(), "{back:?}");
+    wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, false)
+}
+
+fn killed_in_a_drain(env: &Env) -> CaseResult {
+    let mut weirs = Weirs::start(env, 2)?;
+    let third = env.cluster()?.node(3).addr().to_string();
+    let mut holder = weirs.session(1)?;
+    eventually("a transaction is on n3", PATIENCE, || {
+        holder.run("ROLLBACK")?;
+        holder.run("START TRANSACTION READ ONLY")?;
+        Ok(holder.rows(NODE_NAME)?[0][0] == "n3")
+    })?;
+    thread::scope(|scope| -> CaseResult {
+        let waits = scope.spawn(|| {
+            let done = run(weirs.weir(0), &["drain", &third, "--timeout-s", "60"]);
+            done.map_err(|error| error.to_string())
+        });
+        eventually("the other one is told", PATIENCE, || is_out(weirs.weir(1), &third))?;
+        weirs.weir(0).process().kill();
+        let done = waits.join().map_err(|_| "the drain's thread")??;
+        ensure!(!done.status.success() && !done.stderr.is_empty(), "{done:?}");
+        Ok(())
+    })?;
+    ensure!(holder.rows(NODE_NAME)?[0][0] == "n3", "the transaction goes on elsewhere");
+    let (weir, account) = weirs.weirs.remove(0);
+    weirs.weirs.insert(0, (weir.restart(&weir_binary()?)?, account));
+    wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, true)?;
+    let waiting = run(weirs.weir(0), &["drain", &third, "--timeout-s", "2"])?;
+    ensure!(waiting.status.code() == Some(3), "{waiting:?}");
+    holder.run("COMMIT")?;
+    let done = run(weirs.weir(0), &["drain", &third, "--timeout-s", "20"])?;
+    ensure!(done.status.success(), "{done:?}");
     let back = run(weirs.weir(0), &["undrain", &third])?;
     ensure!(back.status.success(), "{back:?}");
     wait_everywhere(&[weirs.weir(0), weirs.weir(1)], &third, false)
