@@ -26,9 +26,9 @@ use weir_client::Options;
 use weir_topology::{Endpoint, Millis};
 
 use crate::Obstacle;
+use crate::decision::{Doubt, Eviction, Liveness, Node};
 use crate::node_watch::{self, Dialed, NodeWatch};
 use crate::sequence::{Act, Note, Sequence};
-use crate::verdict::{Doubt, Eviction, Life, Node};
 
 /// The longest sleep; everything that is due has a time of its own.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -327,10 +327,14 @@ impl EvictorThread {
     fn note_deaths(&mut self, nodes: &[Node]) {
         for node in nodes {
             let was_dead = self.said.dead.contains(&node.endpoint);
-            let words = match node.life {
-                Life::Dead { .. } if !was_dead => "is dead: its connections broke, and its ports are closed",
-                Life::Hung { .. } if !was_dead => "hangs: its connections are open, and it answers nothing",
-                Life::Alive if was_dead => {
+            let words = match node.liveness {
+                Liveness::Dead { .. } if !was_dead => {
+                    "is dead: its connections broke, and its ports are closed"
+                }
+                Liveness::Hung { .. } if !was_dead => {
+                    "hangs: its connections are open, and it answers nothing"
+                }
+                Liveness::Alive if was_dead => {
                     self.said.dead.retain(|dead| *dead != node.endpoint);
                     continue;
                 }

@@ -7,11 +7,12 @@
 //!
 //! - [`Membership`]: what a node says of its group and its provider options.
 //! - [`Obstacle`]: why a cluster can't be helped at all, known long before anything dies.
-//! - [`verdict`]: whom to evict where, or why not ([`Doubt`]). In any doubt nothing is done: `evs.suspect_timeout` acts.
+//! - [`decide`]: whom to evict where, or why not ([`Doubt`]). In any doubt nothing is done: `evs.suspect_timeout` acts.
 //! - [`Sequence`]: the order of things, from the eviction to the last empty list.
 //!
 //! Quorum knows nothing of eviction: a wrong one costs time and no data.
 
+mod decision;
 mod evictor;
 pub mod fuzzing;
 mod membership;
@@ -21,10 +22,9 @@ mod ports;
 mod sequence;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
+pub use decision::{Decision, Doubt, Eviction, Liveness, Node, Victim, decide};
 pub use evictor::{Evictor, EvictorSettings, Suspect, obstacles};
 pub use membership::{Membership, Provider};
 pub use obstacle::Obstacle;
 pub use sequence::{Act, Note, Sequence, Step};
-pub use verdict::{Doubt, Eviction, Life, Node, Verdict, Victim, verdict};

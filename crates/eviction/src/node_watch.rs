@@ -10,8 +10,8 @@ use weir_client::{Capabilities, Connection, Error, Options};
 use weir_sql::literal;
 use weir_topology::{Endpoint, Millis};
 
+use crate::decision::{Liveness, Node};
 use crate::evictor::{Clock, Waker};
-use crate::verdict::{Life, Node};
 use crate::{Membership, Obstacle, ports};
 
 const QUESTION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_gcomm_uuid', 'wsrep_connected', \
@@ -48,7 +48,7 @@ pub(crate) struct NodeWatch {
     waker: Waker,
     dialed: Sender<Dialed>,
     link: Link,
-    life: Life,
+    liveness: Liveness,
     last: Option<Membership>,
     obstacles: Vec<Obstacle>,
     /// Where the last connection went: clients' port and group's.
@@ -102,7 +102,7 @@ impl NodeWatch {
             waker,
             dialed,
             link: Link::Down { dial_at: Instant::now() },
-            life: Life::Unknown,
+            liveness: Liveness::Unknown,
             last: None,
             obstacles: Vec::new(),
             addresses: None,
@@ -112,7 +112,7 @@ impl NodeWatch {
     pub(crate) fn node(&self) -> Node {
         Node {
             endpoint: self.endpoint.clone(),
-            life: self.life,
+            liveness: self.liveness,
             last: self.last.clone(),
             obstacles: self.obstacles.clone(),
         }
@@ -142,7 +142,7 @@ impl NodeWatch {
             Link::Dialing => Instant::now() + DIAL_TIMEOUT,
             Link::Lost { knock_at, .. } => *knock_at,
             Link::Up(up) => match up.asked {
-                Some((at, _)) if self.life == Life::Alive => at + ANSWER_TIMEOUT,
+                Some((at, _)) if self.liveness == Liveness::Alive => at + ANSWER_TIMEOUT,
                 Some((at, _)) => at + SILENCE_MAX,
                 None => up.ask_at,
             },
@@ -165,11 +165,11 @@ impl NodeWatch {
             Link::Up(up) => match up.asked {
                 None => self.ask(),
                 Some((at, _)) if now.duration_since(at) >= SILENCE_MAX => {
-                    self.life = Life::Unknown;
+                    self.liveness = Liveness::Unknown;
                     self.link = Link::Down { dial_at: now };
                 }
-                Some(_) if evicts_hung => self.life = Life::Hung { since: self.clock.now() },
-                Some(_) => self.life = Life::Unknown,
+                Some(_) if evicts_hung => self.liveness = Liveness::Hung { since: self.clock.now() },
+                Some(_) => self.liveness = Liveness::Unknown,
             },
         }
     }
@@ -200,11 +200,11 @@ impl NodeWatch {
             Some((at, Ok(results))) => {
                 let rows = results.iter().flat_map(|result| result.pairs());
                 self.last = Some(Membership::from_rows(at, rows));
-                self.life = Life::Alive;
+                self.liveness = Liveness::Alive;
             }
             Some((_, Err(error))) if !error.is_fatal() => {
                 debug!(server = %self.endpoint, %error, "the assistant's question is refused");
-                self.life = Life::Unknown;
+                self.liveness = Liveness::Unknown;
             }
             // Nobody had asked: it is broken, or about to be.
             Some((_, Err(_))) | None => self.lose(),
@@ -229,7 +229,7 @@ impl NodeWatch {
 
     fn lose(&mut self) {
         let now = Instant::now();
-        self.life = Life::Unknown;
+        self.liveness = Liveness::Unknown;
         self.link = Link::Lost { since: now, knock_at: now };
         self.knock(now);
     }
@@ -242,7 +242,7 @@ impl NodeWatch {
             return;
         };
         if ports::both_refuse(clients, group) {
-            self.life = Life::Dead { since: self.clock.now() };
+            self.liveness = Liveness::Dead { since: self.clock.now() };
             self.link = Link::Down { dial_at: now + DIAL_PAUSE };
         } else if now.duration_since(since) < ENDING {
             self.link = Link::Lost { since, knock_at: Instant::now() + PROOF_PAUSE };
@@ -280,11 +280,11 @@ impl NodeWatch {
                 self.addresses = Some(addresses);
                 if is_refused {
                     // Not worth a connection.
-                    self.life = Life::Unknown;
+                    self.liveness = Liveness::Unknown;
                     self.link = Link::Down { dial_at: now + REFUSED_PAUSE };
                     return;
                 }
-                self.life = Life::Alive;
+                self.liveness = Liveness::Alive;
                 let up = Up { connection, asked: None, ask_at: now, asked_last: now };
                 self.link = Link::Up(Box::new(up));
             }
@@ -294,11 +294,11 @@ impl NodeWatch {
                 if matches!(error, Error::Server { .. } | Error::Unsupported(_)) && self.last.is_none() {
                     self.obstacles = vec![Obstacle::Refuses { cause: error.to_string() }];
                     pause = REFUSED_PAUSE;
-                } else if !matches!(self.life, Life::Dead { .. })
+                } else if !matches!(self.liveness, Liveness::Dead { .. })
                     && let Some((clients, group)) = self.addresses
                     && ports::both_refuse(clients, group)
                 {
-                    self.life = Life::Dead { since: self.clock.now() };
+                    self.liveness = Liveness::Dead { since: self.clock.now() };
                 }
                 self.link = Link::Down { dial_at: now + pause };
             }

@@ -2,7 +2,7 @@
 
 use weir_topology::{Endpoint, Millis};
 
-use super::{Doubt, Eviction, Life, Membership, Node, Verdict, verdict};
+use super::{Decision, Doubt, Eviction, Liveness, Membership, Node, decide};
 
 /// For how long the survivors are asked again and again for the new view; then `evs.suspect_timeout` has acted.
 const HASTE_MS: u64 = 3000;
@@ -118,14 +118,14 @@ impl Sequence {
         } else {
             self.left_over_since = None;
         }
-        match verdict(nodes) {
-            Verdict::Nothing => Step::default(),
-            Verdict::Ask(nodes) => Step { act: Act::Ask(nodes), note: None },
-            Verdict::Refrain(doubt) => Step { act: Act::Nothing, note: Some(Note::Refrained(doubt)) },
-            Verdict::Evict(eviction) if now.since(eviction.since) < RANK_MS * u64::from(rank) => {
+        match decide(nodes) {
+            Decision::Nothing => Step::default(),
+            Decision::Ask(nodes) => Step { act: Act::Ask(nodes), note: None },
+            Decision::Refrain(doubt) => Step { act: Act::Nothing, note: Some(Note::Refrained(doubt)) },
+            Decision::Evict(eviction) if now.since(eviction.since) < RANK_MS * u64::from(rank) => {
                 Step { act: Act::Nothing, note: Some(Note::Refrained(Doubt::NotFirst)) }
             }
-            Verdict::Evict(eviction) => {
+            Decision::Evict(eviction) => {
                 self.stage = Stage::Evicted { eviction: eviction.clone(), at: now, is_late: false };
                 Step { act: Act::Evict(eviction), note: None }
             }
@@ -162,15 +162,15 @@ impl Sequence {
     fn keeping(&mut self, nodes: &[Node], now: Millis) -> Step {
         let Stage::Keeping { eviction } = &self.stage else { return Step::default() };
         let mut victims = nodes.iter().filter(|node| eviction.has_victim(node));
-        let is_over = |node: &Node| match node.life {
-            Life::Dead { .. } => true,
-            Life::Alive => node.last.as_ref().is_some_and(|seen| !seen.is_connected),
-            Life::Unknown | Life::Hung { .. } => false,
+        let is_over = |node: &Node| match node.liveness {
+            Liveness::Dead { .. } => true,
+            Liveness::Alive => node.last.as_ref().is_some_and(|seen| !seen.is_connected),
+            Liveness::Unknown | Liveness::Hung { .. } => false,
         };
         if !victims.clone().all(is_over) {
             return Step::default();
         }
-        let alive = victims.find(|node| node.life == Life::Alive).map(|node| node.endpoint.clone());
+        let alive = victims.find(|node| node.liveness == Liveness::Alive).map(|node| node.endpoint.clone());
         let survivors = eviction.survivors.clone();
         self.stage = Stage::Clearing { since: now };
         Step { act: Act::Clear(survivors), note: alive.map(Note::NeedsRestart) }
@@ -204,11 +204,14 @@ impl Eviction {
 }
 
 fn living(nodes: &[Node]) -> impl Iterator<Item = (&Node, &Membership)> {
-    nodes.iter().filter(|node| node.life == Life::Alive).filter_map(|node| Some((node, node.last.as_ref()?)))
+    nodes
+        .iter()
+        .filter(|node| node.liveness == Liveness::Alive)
+        .filter_map(|node| Some((node, node.last.as_ref()?)))
 }
 
 fn is_silent(node: &Node) -> bool {
-    matches!(node.life, Life::Unknown | Life::Hung { .. })
+    matches!(node.liveness, Liveness::Unknown | Liveness::Hung { .. })
 }
 
 /// Whether the cluster has formed a view of nodes that live, all known, none of them evicted: nothing is under way.

@@ -47,7 +47,7 @@ fn membership(index: usize, size: usize, asked_at: u64) -> Membership {
 fn cluster(size: usize) -> Vec<Node> {
     let node = |index| Node {
         endpoint: endpoint(index),
-        life: Life::Alive,
+        liveness: Liveness::Alive,
         last: Some(membership(index, size, 100)),
         obstacles: Vec::new(),
     };
@@ -55,7 +55,7 @@ fn cluster(size: usize) -> Vec<Node> {
 }
 
 fn die(nodes: &mut [Node], index: usize, since: u64) {
-    nodes[index - 1].life = Life::Dead { since: Millis(since) };
+    nodes[index - 1].liveness = Liveness::Dead { since: Millis(since) };
 }
 
 fn last(nodes: &mut [Node], index: usize) -> &mut Membership {
@@ -69,9 +69,9 @@ fn one_dead(index: usize) -> Vec<Node> {
     nodes
 }
 
-fn evicted(verdict: Verdict) -> Eviction {
-    match verdict {
-        Verdict::Evict(eviction) => eviction,
+fn evicted(decision: Decision) -> Eviction {
+    match decision {
+        Decision::Evict(eviction) => eviction,
         other => panic!("{other:?}"),
     }
 }
@@ -79,8 +79,8 @@ fn evicted(verdict: Verdict) -> Eviction {
 fn doubt(change: impl FnOnce(&mut Vec<Node>)) -> String {
     let mut nodes = one_dead(1);
     change(&mut nodes);
-    match verdict(&nodes) {
-        Verdict::Refrain(doubt) => doubt.to_string(),
+    match decide(&nodes) {
+        Decision::Refrain(doubt) => doubt.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -88,7 +88,7 @@ fn doubt(change: impl FnOnce(&mut Vec<Node>)) -> String {
 #[test]
 fn the_survivor_with_the_lowest_uuid_is_told() {
     for (dead, evictor) in [(1, 2), (2, 1), (3, 1)] {
-        let eviction = evicted(verdict(&one_dead(dead)));
+        let eviction = evicted(decide(&one_dead(dead)));
         assert_eq!(eviction.evictor, endpoint(evictor));
         assert_eq!(eviction.victims, [Victim { endpoint: endpoint(dead), uuid: uuid(dead) }]);
         assert_eq!(eviction.survivors.len(), 2);
@@ -97,7 +97,7 @@ fn the_survivor_with_the_lowest_uuid_is_told() {
     // The UUID decides, not the address.
     let mut nodes = one_dead(1);
     last(&mut nodes, 2).uuid = uuid(9);
-    assert_eq!(evicted(verdict(&nodes)).evictor, endpoint(3));
+    assert_eq!(evicted(decide(&nodes)).evictor, endpoint(3));
 }
 
 #[test]
@@ -105,39 +105,39 @@ fn two_of_five_that_die_together_go_together() {
     let mut nodes = cluster(5);
     die(&mut nodes, 1, 90);
     die(&mut nodes, 4, 95);
-    let eviction = evicted(verdict(&nodes));
+    let eviction = evicted(decide(&nodes));
     assert_eq!((eviction.evictor, eviction.victims.len()), (endpoint(2), 2));
 }
 
 #[test]
 fn nothing_happens_while_all_live_or_the_dead_are_out() {
-    assert_eq!(verdict(&cluster(3)), Verdict::Nothing);
+    assert_eq!(decide(&cluster(3)), Decision::Nothing);
     // It has left the view, and only then died.
     let mut left = one_dead(1);
     for index in [2, 3] {
         last(&mut left, index).view = 8;
     }
-    assert_eq!(verdict(&left), Verdict::Nothing);
+    assert_eq!(decide(&left), Decision::Nothing);
     // It was in no group when it died.
     let mut apart = one_dead(1);
     last(&mut apart, 1).is_primary = false;
-    assert_eq!(verdict(&apart), Verdict::Nothing);
+    assert_eq!(decide(&apart), Decision::Nothing);
     // Nobody knows what it was.
     let mut stranger = one_dead(1);
     stranger[0].last = None;
-    assert_eq!(verdict(&stranger), Verdict::Nothing);
-    assert_eq!(verdict(&[]), Verdict::Nothing);
+    assert_eq!(decide(&stranger), Decision::Nothing);
+    assert_eq!(decide(&[]), Decision::Nothing);
 }
 
 #[test]
 fn survivors_are_asked_after_the_death() {
     let mut nodes = one_dead(1);
     die(&mut nodes, 1, 101);
-    assert_eq!(verdict(&nodes), Verdict::Ask(vec![endpoint(2), endpoint(3)]));
+    assert_eq!(decide(&nodes), Decision::Ask(vec![endpoint(2), endpoint(3)]));
     last(&mut nodes, 3).asked_at = Millis(101);
-    assert_eq!(verdict(&nodes), Verdict::Ask(vec![endpoint(2)]));
+    assert_eq!(decide(&nodes), Decision::Ask(vec![endpoint(2)]));
     last(&mut nodes, 2).asked_at = Millis(102);
-    evicted(verdict(&nodes));
+    evicted(decide(&nodes));
 }
 
 /// Makes one condition fail.
@@ -148,7 +148,7 @@ fn every_doubt_has_its_words() {
     let cases: [(&str, Spoil); 13] = [
         ("the survivors' views differ", |nodes| last(nodes, 3).view = 8),
         ("only 2 of the view's 3 members are known to be alive or dead", |nodes| {
-            nodes[1].life = Life::Unknown
+            nodes[1].liveness = Liveness::Unknown
         }),
         ("only 3 of the view's 4 members are known to be alive or dead", |nodes| {
             [2, 3].iter().for_each(|index| last(nodes, *index).size = 4);
@@ -186,14 +186,14 @@ fn every_doubt_has_its_words() {
 #[test]
 fn a_hung_node_counts_as_dead_where_it_was_made_one() {
     let mut nodes = cluster(3);
-    nodes[1].life = Life::Hung { since: Millis(90) };
-    assert_eq!(evicted(verdict(&nodes)).victims[0].endpoint, endpoint(2));
+    nodes[1].liveness = Liveness::Hung { since: Millis(90) };
+    assert_eq!(evicted(decide(&nodes)).victims[0].endpoint, endpoint(2));
 }
 
 /// All live nodes have a newer view without the dead ones, and were asked at `asked_at`.
 fn go_on(nodes: &mut [Node], asked_at: u64) {
-    let size = nodes.iter().filter(|node| node.life == Life::Alive).count();
-    for node in nodes.iter_mut().filter(|node| node.life == Life::Alive) {
+    let size = nodes.iter().filter(|node| node.liveness == Liveness::Alive).count();
+    for node in nodes.iter_mut().filter(|node| node.liveness == Liveness::Alive) {
         let seen = node.last.as_mut().unwrap();
         let count = u32::try_from(size).unwrap();
         (seen.view, seen.size, seen.weight, seen.asked_at) = (8, count, count, Millis(asked_at));
@@ -281,7 +281,7 @@ fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
     for ends_dead in [true, false] {
         let mut assistant = Sequence::default();
         let mut nodes = cluster(3);
-        nodes[0].life = Life::Hung { since: Millis(100) };
+        nodes[0].liveness = Liveness::Hung { since: Millis(100) };
         let mut step = |nodes: &[Node], now| assistant.step(nodes, 0, true, Millis(now));
         assert!(matches!(step(&nodes, 100).act, Act::Evict(_)));
         go_on(&mut nodes, 110);
@@ -290,7 +290,7 @@ fn a_hung_victim_is_kept_out_until_it_is_dead_or_has_lost_its_cluster() {
         assert_eq!((kept.act, kept.note), (Act::Nothing, Some(Note::NewView { after_ms: 12 })));
         assert_eq!(step(&nodes, 60_000), Step::default());
         // It goes on, and does not yet know that it is out.
-        nodes[0].life = Life::Alive;
+        nodes[0].liveness = Liveness::Alive;
         assert_eq!(step(&nodes, 60_001), Step::default());
         if ends_dead {
             die(&mut nodes, 1, 60_002);
@@ -339,20 +339,20 @@ fn whatever_the_nodes_say() {
                 6 => seen.weight += 1,
                 _ => {}
             }
-            nodes[index - 1].life = match random(6) {
-                0 => Life::Dead { since: Millis(99 + random(3)) },
-                1 if random(4) == 0 => Life::Unknown,
-                _ => Life::Alive,
+            nodes[index - 1].liveness = match random(6) {
+                0 => Liveness::Dead { since: Millis(99 + random(3)) },
+                1 if random(4) == 0 => Liveness::Unknown,
+                _ => Liveness::Alive,
             };
         }
-        let Verdict::Evict(eviction) = verdict(&nodes) else { continue };
+        let Decision::Evict(eviction) = decide(&nodes) else { continue };
         evictions += 1;
         let of = |endpoint: &Endpoint| nodes.iter().find(|node| node.endpoint == *endpoint).unwrap();
         let seen = |endpoint: &Endpoint| of(endpoint).last.clone().unwrap();
         let dead = eviction.victims.iter().map(|victim| of(&victim.endpoint));
-        assert!(dead.clone().all(|node| matches!(node.life, Life::Dead { .. })));
-        let since = dead.map(|node| match node.life {
-            Life::Dead { since } => since,
+        assert!(dead.clone().all(|node| matches!(node.liveness, Liveness::Dead { .. })));
+        let since = dead.map(|node| match node.liveness {
+            Liveness::Dead { since } => since,
             _ => Millis(0),
         });
         let since = since.max().unwrap();
@@ -363,7 +363,7 @@ fn whatever_the_nodes_say() {
         assert_eq!(seen(&eviction.evictor).weight, stay + go);
         for survivor in &eviction.survivors {
             let said = seen(survivor);
-            assert!(of(survivor).life == Life::Alive && said.is_primary && said.evicted.is_empty());
+            assert!(of(survivor).liveness == Liveness::Alive && said.is_primary && said.evicted.is_empty());
             assert!(said.asked_at >= since && said.uuid >= seen(&eviction.evictor).uuid);
             assert_eq!(
                 (said.view, usize::try_from(said.size).unwrap()),

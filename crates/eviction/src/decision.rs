@@ -12,7 +12,7 @@ pub struct Node {
     /// Where clients connect.
     pub endpoint: Endpoint,
     /// Whether it lives.
-    pub life: Life,
+    pub liveness: Liveness,
     /// What it said last; none if it never answered.
     pub last: Option<Membership>,
     /// What speaks against evicting anybody from its cluster, beside [`Membership::obstacles`].
@@ -21,7 +21,7 @@ pub struct Node {
 
 /// Whether a node lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum Liveness {
     /// Nobody knows: a lost connection, silence.
     Unknown,
     /// It answers.
@@ -40,7 +40,7 @@ pub enum Life {
 
 /// What is to be done about dead nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Nothing: every member of the view lives, as far as anybody knows.
     Nothing,
     /// The living have to be asked first: what they said last they said before the death.
@@ -117,33 +117,33 @@ pub enum Doubt {
 /// The evictor is the survivor with the lowest UUID, which speaks for the group when it forms a view: a survivor that is
 /// told of the eviction by another marks the victim inactive, the evictor itself does not, so with any other evictor
 /// their messages differ for a whole retransmission period.
-pub fn verdict(nodes: &[Node]) -> Verdict {
+pub fn decide(nodes: &[Node]) -> Decision {
     let survivors: Vec<(&Node, &Membership)> = nodes.iter().filter_map(living_member).collect();
-    let dead = nodes.iter().filter_map(|node| match node.life {
-        Life::Dead { since } | Life::Hung { since } => Some((node, node.last.as_ref()?, since)),
+    let dead = nodes.iter().filter_map(|node| match node.liveness {
+        Liveness::Dead { since } | Liveness::Hung { since } => Some((node, node.last.as_ref()?, since)),
         _ => None,
     });
     let is_member =
         |last: &Membership| survivors.iter().any(|(_, seen)| last.is_primary && seen.is_in_view_of(last));
     let dead: Vec<(&Node, &Membership, Millis)> = dead.filter(|(_, last, _)| is_member(last)).collect();
-    let Some(since) = dead.iter().map(|(_, _, since)| *since).max() else { return Verdict::Nothing };
+    let Some(since) = dead.iter().map(|(_, _, since)| *since).max() else { return Decision::Nothing };
     let unasked: Vec<Endpoint> = survivors
         .iter()
         .filter(|(_, seen)| seen.asked_at < since)
         .map(|(node, _)| node.endpoint.clone())
         .collect();
     if !unasked.is_empty() {
-        return Verdict::Ask(unasked);
+        return Decision::Ask(unasked);
     }
     match doubt(&survivors, &dead) {
-        Some(doubt) => Verdict::Refrain(doubt),
+        Some(doubt) => Decision::Refrain(doubt),
         None => eviction(&survivors, &dead, since),
     }
 }
 
 /// A node that lives and is in the Primary component.
 fn living_member(node: &Node) -> Option<(&Node, &Membership)> {
-    let seen = node.last.as_ref().filter(|seen| node.life == Life::Alive && seen.is_primary)?;
+    let seen = node.last.as_ref().filter(|seen| node.liveness == Liveness::Alive && seen.is_primary)?;
     Some((node, seen))
 }
 
@@ -151,15 +151,15 @@ fn eviction(
     survivors: &[(&Node, &Membership)],
     dead: &[(&Node, &Membership, Millis)],
     since: Millis,
-) -> Verdict {
+) -> Decision {
     let Some((evictor, seen)) = survivors.iter().min_by_key(|(_, seen)| &seen.uuid) else {
-        return Verdict::Nothing;
+        return Decision::Nothing;
     };
     let victim = |(node, last, _): &(&Node, &Membership, Millis)| Victim {
         endpoint: node.endpoint.clone(),
         uuid: last.uuid.clone(),
     };
-    Verdict::Evict(Eviction {
+    Decision::Evict(Eviction {
         evictor: evictor.endpoint.clone(),
         victims: dead.iter().map(victim).collect(),
         survivors: survivors.iter().map(|(node, _)| node.endpoint.clone()).collect(),
