@@ -1,6 +1,6 @@
 //! A part of the matrix of `make fidelity`: ways to change a session x what can be changed.
 
-use weir_fidelity::{IoDriver, Options, Report, Verdict, run, server_cnf};
+use weir_fidelity::{IoDriver, Options, Outcome, Report, run, server_cnf};
 use weir_testkit::{Family, weir_binary};
 use weir_tests::{Case, CaseResult, Env, ensure};
 
@@ -69,5 +69,5 @@ fn played(env: &Env, family: Family, io: IoDriver) -> CaseResult {
 
 /// That cells apply at all shows that the server did what they are about.
 fn has_played(report: &Report) -> bool {
-    report.cells.iter().filter(|cell| cell.verdict != Verdict::Na).count() > 40
+    report.cells.iter().filter(|cell| cell.verdict != Outcome::Na).count() > 40
 }

@@ -75,7 +75,7 @@ impl Results {
             let _ = write!(text, "\n{row} could not be measured: {why}\n");
         }
         if !self.plan.smoke {
-            let _ = write!(text, "\n{}", measure::verdicts(&self.cases, COMPARISON));
+            let _ = write!(text, "\n{}", measure::checked_goals(&self.cases, COMPARISON));
         }
         text
     }

@@ -21,20 +21,20 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of the check.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct AuditResult {
     audit: Audit,
     refused: usize,
     in_doubt: usize,
 }
 
-impl Verdict {
-    fn of(ledger: &Ledger, server: String, rows: Rows) -> Verdict {
+impl AuditResult {
+    fn of(ledger: &Ledger, server: String, rows: Rows) -> AuditResult {
         let audit = Audit::of(ledger, &[(server, rows)]);
-        Verdict { audit, refused: ledger.refused, in_doubt: ledger.unknown.len() }
+        AuditResult { audit, refused: ledger.refused, in_doubt: ledger.unknown.len() }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for AuditResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Audit { acknowledged, lost, doubled, refused_and_there, unknown_and_there, .. } = self.audit;
         if self.audit.is_good() {
@@ -79,7 +79,7 @@ pub(crate) fn create_table(service: SocketAddrV4) -> Result<(), Error> {
 }
 
 /// Compares the ledger with every node's table, each asked directly.
-pub(crate) fn verify(cluster: &Galera, ledger: &Ledger) -> Result<Verdict, Error> {
+pub(crate) fn verify(cluster: &Galera, ledger: &Ledger) -> Result<AuditResult, Error> {
     let sql = format!("SELECT worker, number, COUNT(*), 0 FROM {TABLE} GROUP BY worker, number");
     let mut last = None;
     for node in cluster.nodes() {
@@ -89,7 +89,7 @@ pub(crate) fn verify(cluster: &Galera, ledger: &Ledger) -> Result<Verdict, Error
             rows::read(&mut connection, &sql)
         });
         let found = found.map_err(|error| Error::Failed(format!("can't check the rows: {error}")))?;
-        let verdict = Verdict::of(ledger, node.name(), found);
+        let verdict = AuditResult::of(ledger, node.name(), found);
         if !verdict.audit.is_good() {
             return Err(Error::Failed(format!("{}: {verdict}", node.name())));
         }
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn verdict(found: &[(u64, u32)]) -> Verdict {
+    fn verdict(found: &[(u64, u32)]) -> AuditResult {
         let id = |number| RowId { stream: 0, number };
         let ledger = Ledger {
             acknowledged: [id(1), id(2)].into(),
@@ -119,7 +119,7 @@ mod tests {
             unknown: [id(4)].into(),
         };
         let rows = found.iter().map(|&(number, count)| (id(number), Row { count, node: 0 }));
-        Verdict::of(&ledger, "n1".to_owned(), rows.collect())
+        AuditResult::of(&ledger, "n1".to_owned(), rows.collect())
     }
 
     #[test]

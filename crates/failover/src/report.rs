@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weir_lab::Error;
 use weir_lab::figures::Figures;
-use weir_lab::judge::{Check, Verdict};
+use weir_lab::goals::{Check, GoalOutcome};
 use weir_lab::report::{self as lab, Machine, aligned, capitalised, markdown};
 
 use crate::args::{Args, Scale};
@@ -88,7 +88,7 @@ impl<'a> Report<'a> {
             let name = name(trial);
             match &trial.outcome {
                 Outcome::Measured(measured) => {
-                    for check in measured.checks.iter().filter(|check| check.verdict == Verdict::Missed) {
+                    for check in measured.checks.iter().filter(|check| check.verdict == GoalOutcome::Missed) {
                         let _ = writeln!(text, "{name}: {}", check_line(check));
                     }
                 }
@@ -188,7 +188,7 @@ fn cells_of(measured: &Measured) -> Vec<String> {
 
 /// "all met", or how many of them were missed.
 fn goals(checks: &[Check]) -> String {
-    let missed = checks.iter().filter(|check| check.verdict == Verdict::Missed).count();
+    let missed = checks.iter().filter(|check| check.verdict == GoalOutcome::Missed).count();
     match (checks.len(), missed) {
         (0, _) => "-".to_owned(),
         (_, 0) => "met".to_owned(),
@@ -234,20 +234,20 @@ fn scenario_name(trial: &Trial) -> String {
     }
 }
 
-fn verdict_word(verdict: Verdict) -> &'static str {
+fn verdict_word(verdict: GoalOutcome) -> &'static str {
     match verdict {
-        Verdict::Met => "met",
-        Verdict::Missed => "**missed**",
-        Verdict::NotJudged => "not judged",
+        GoalOutcome::Met => "met",
+        GoalOutcome::Missed => "**missed**",
+        GoalOutcome::NotJudged => "not judged",
     }
 }
 
 /// A goal as a line of the terminal.
 pub(crate) fn check_line(check: &Check) -> String {
     let mark = match check.verdict {
-        Verdict::Met => "met   ",
-        Verdict::Missed => "MISSED",
-        Verdict::NotJudged => "-     ",
+        GoalOutcome::Met => "met   ",
+        GoalOutcome::Missed => "MISSED",
+        GoalOutcome::NotJudged => "-     ",
     };
     format!("{mark} {}: {}", check.goal, check.measured)
 }
@@ -258,16 +258,16 @@ mod tests {
     use crate::peer::PeerKind;
     use crate::scenario::Scenario;
     use clap::Parser;
-    use weir_lab::judge::Judge;
+    use weir_lab::goals::GoalChecks;
 
     #[test]
     fn the_report_says_what_was_missed_and_what_was_not_run() {
         let args = Args::parse_from(["weir-failover"]);
         let mut report = Report::new(&args);
-        let mut judge = Judge::new(false);
-        judge.none("acknowledged rows lost", 2);
+        let mut goals = GoalChecks::new(false);
+        goals.none("acknowledged rows lost", 2);
         let figures = Figures { lost: 2, write_pause_ms: 2100.4, ..Figures::default() };
-        let measured = Measured { figures, checks: judge.checks, notes: Vec::new(), plot: None };
+        let measured = Measured { figures, checks: goals.checks, notes: Vec::new(), plot: None };
         let trial =
             |scenario, outcome| Trial { scenario, peer: PeerKind::Weir, variant: String::new(), outcome };
         report.trials = vec![

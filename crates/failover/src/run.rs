@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use weir_lab::log_watch::{Log, Watch};
 use weir_lab::probe::{Probes, Target};
 use weir_lab::record::{Mark, Recording, Source};
-use weir_lab::watch::{Log, Watch};
 use weir_lab::{Error, Moment};
 use weir_testkit::Account;
 

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use weir_lab::figures::Figures;
+use weir_lab::log_watch::Log;
 use weir_lab::probe::Target;
 use weir_lab::record::{Recording, Source};
 use weir_lab::report::Machine;
 use weir_lab::rows::{self, Audit, Rows};
 use weir_lab::servers::machine;
-use weir_lab::watch::Log;
 use weir_lab::{Error, Stop};
 use weir_testkit::{Account, Family, Galera, GaleraOptions, Mysql, MysqlOptions, Sysbench};
 

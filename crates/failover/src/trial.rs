@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weir_lab::figures::Figures;
-use weir_lab::judge::{Check, Verdict};
+use weir_lab::goals::{Check, GoalOutcome};
 
 use crate::peer::PeerKind;
 use crate::scenario::Scenario;
@@ -50,7 +50,7 @@ impl Trial {
     pub(crate) fn is_bad(&self) -> bool {
         match &self.outcome {
             Outcome::Measured(measured) => {
-                measured.checks.iter().any(|check| check.verdict == Verdict::Missed)
+                measured.checks.iter().any(|check| check.verdict == GoalOutcome::Missed)
             }
             Outcome::NotRun(_) => false,
             Outcome::Failed(_) => true,

@@ -3,21 +3,21 @@
 //! compared.
 //!
 //! [`state`] and [`variables`] say what can be changed, [`way`] how, [`stage`] who looks when, [`look`] at what,
-//! [`verdict`] what is made of it, [`limits`] which differences have a reason.
+//! [`comparison`] what is made of it, [`limits`] which differences have a reason.
 
 mod client;
-mod ground;
+mod comparison;
 mod limits;
-mod look;
 mod marks;
 mod names;
 mod pattern;
 mod report;
 mod run;
+mod server_setup;
+mod session_view;
 mod stage;
 mod state;
 mod variables;
-mod verdict;
 mod way;
 
 use std::net::Ipv4Addr;
@@ -25,10 +25,10 @@ use std::path::PathBuf;
 
 use weir_lab::{Error, Stop};
 
+pub use comparison::Outcome;
 pub use pattern::Pattern;
 pub use report::{Cell, Report};
 pub use run::run;
-pub use verdict::Verdict;
 
 /// How Weir reads and writes sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]

@@ -4,11 +4,11 @@
 use serde::Serialize;
 use weir_testkit::Family;
 
-use crate::look::Looker;
+use crate::comparison::{Finding, Moment, Outcome};
 use crate::pattern::fits;
+use crate::session_view::Looker;
 use crate::stage::Plan;
 use crate::state::State;
-use crate::verdict::{Finding, Moment, Verdict};
 
 /// Ways in which a server comes to code that no text shows.
 const HIDDEN_CODE: [&str; 2] = ["trigger-*", "view"];
@@ -111,13 +111,13 @@ impl Limit {
 
     fn explain(&self, is_reset: bool, findings: &mut [Finding]) -> Option<&'static str> {
         let is_explained = |finding: &Finding| {
-            finding.verdict == Verdict::Wrong
+            finding.verdict == Outcome::Wrong
                 && self.labels.contains(&finding.label.as_str())
                 && (finding.who == Looker::A || (self.is_seen_by_others)(is_reset, finding.moment))
         };
         let mut explained = None;
         for finding in findings.iter_mut().filter(|finding| is_explained(finding)) {
-            finding.verdict = Verdict::Limit;
+            finding.verdict = Outcome::Limit;
             explained = Some(self.name);
         }
         explained
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
     use crate::state::catalogue;
 
-    fn verdicts(cell: (&str, &str), is_reset: bool, found: &[(Looker, &str)]) -> Vec<Verdict> {
+    fn verdicts(cell: (&str, &str), is_reset: bool, found: &[(Looker, &str)]) -> Vec<Outcome> {
         let state = catalogue(Family::Mariadb).into_iter().find(|state| state.name == cell.1).unwrap();
         let finding = |(who, label): &(Looker, &str)| Finding {
-            verdict: Verdict::Wrong,
+            verdict: Outcome::Wrong,
             who: *who,
             moment: Moment::Gone,
             is_late: false,
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_limit_explains_what_its_state_shows_and_nothing_else() {
-        use Verdict::{Limit, Wrong};
+        use Outcome::{Limit, Wrong};
         let shadow = "SELECT what FROM <s>.shadow";
         let found = [(Looker::B, shadow), (Looker::A, shadow), (Looker::B, "sql_mode")];
         assert_eq!(verdicts(("trigger-insert", "temporary-table"), false, &found), [Limit, Limit, Wrong]);

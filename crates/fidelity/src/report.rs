@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use weir_lab::report::aligned;
 
-use crate::verdict::{Finding, Verdict};
+use crate::comparison::{Finding, Outcome};
 use crate::{IoDriver, Options, limits};
 
 /// Counts up when a field changes its meaning.
@@ -22,7 +22,7 @@ pub struct Cell {
     /// What.
     pub state: String,
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: Outcome,
     /// What explains the differences, or some of them ([`crate::limits`]).
     pub(crate) limit: Option<&'static str>,
     /// The differences.
@@ -37,7 +37,7 @@ impl Cell {
     fn line(&self, findings: &[Finding]) -> String {
         let wrong: Vec<&str> = findings
             .iter()
-            .filter(|finding| finding.verdict == Verdict::Wrong)
+            .filter(|finding| finding.verdict == Outcome::Wrong)
             .map(|finding| finding.text.as_str())
             .collect();
         let shown = wrong.iter().take(EVIDENCE_MAX).copied().collect::<Vec<_>>().join("\n    ");
@@ -84,7 +84,7 @@ impl Report {
 
     /// Whether nobody saw anything wrong that no limit explains, not even once.
     pub fn is_good(&self) -> bool {
-        self.cells.iter().all(|cell| cell.verdict != Verdict::Wrong && cell.once.is_empty())
+        self.cells.iter().all(|cell| cell.verdict != Outcome::Wrong && cell.once.is_empty())
     }
 
     /// The cells that are wrong, with what was seen; and those that were once.
@@ -94,11 +94,11 @@ impl Report {
 
     /// Tables by way and by state, and the sum.
     pub fn summary(&self) -> String {
-        let all = Tally::of(self.cells.iter());
+        let all = OutcomeCounts::of(self.cells.iter());
         let mut text = self.table("way", |cell| cell.way.to_owned(), |_| true);
         text.push('\n');
         // Hundreds of variables are alike.
-        let is_special = |tally: &Tally| tally.wrong + tally.limit + tally.refused > 0;
+        let is_special = |counts: &OutcomeCounts| counts.wrong + counts.limit + counts.refused > 0;
         text += &self.table("state", |cell| cell.state.clone(), is_special);
         text.push('\n');
         for limit in &limits::ALL {
@@ -125,26 +125,31 @@ impl Report {
         text
     }
 
-    fn table(&self, what: &str, key: impl Fn(&Cell) -> String, is_shown: impl Fn(&Tally) -> bool) -> String {
+    fn table(
+        &self,
+        what: &str,
+        key: impl Fn(&Cell) -> String,
+        is_shown: impl Fn(&OutcomeCounts) -> bool,
+    ) -> String {
         let mut keys: Vec<String> = Vec::new();
-        let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+        let mut all_counts: BTreeMap<String, OutcomeCounts> = BTreeMap::new();
         for cell in &self.cells {
             let key = key(cell);
-            if !tallies.contains_key(&key) {
+            if !all_counts.contains_key(&key) {
                 keys.push(key.clone());
             }
-            tallies.entry(key).or_default().add(cell);
+            all_counts.entry(key).or_default().add(cell);
         }
         let mut rows =
             vec![[what, "same", "waits", "refused", "limit", "WRONG", "n/a"].map(str::to_owned).to_vec()];
-        let mut others = (0, Tally::default());
+        let mut others = (0, OutcomeCounts::default());
         for key in keys {
-            let tally = tallies.remove(&key).unwrap_or_default();
-            if is_shown(&tally) {
-                rows.push(tally.row(&key));
+            let counts = all_counts.remove(&key).unwrap_or_default();
+            if is_shown(&counts) {
+                rows.push(counts.row(&key));
             } else {
                 others.0 += 1;
-                others.1 = others.1.plus(&tally);
+                others.1 = others.1.plus(&counts);
             }
         }
         if others.0 > 0 {
@@ -157,7 +162,7 @@ impl Report {
 /// See [`Report::wrong`].
 pub(crate) fn wrong(cells: &[Cell]) -> String {
     let mut text = String::new();
-    for cell in cells.iter().filter(|cell| cell.verdict == Verdict::Wrong) {
+    for cell in cells.iter().filter(|cell| cell.verdict == Outcome::Wrong) {
         // Writing to a String can't fail.
         let _ = writeln!(text, "WRONG {}", cell.line(&cell.findings));
     }
@@ -169,7 +174,7 @@ pub(crate) fn wrong(cells: &[Cell]) -> String {
 
 /// How many cells of each verdict.
 #[derive(Debug, Clone, Default)]
-struct Tally {
+struct OutcomeCounts {
     same: usize,
     waits: usize,
     refused: usize,
@@ -178,26 +183,26 @@ struct Tally {
     na: usize,
 }
 
-impl Tally {
-    fn of<'a>(cells: impl Iterator<Item = &'a Cell>) -> Tally {
-        let mut tally = Tally::default();
-        cells.for_each(|cell| tally.add(cell));
-        tally
+impl OutcomeCounts {
+    fn of<'a>(cells: impl Iterator<Item = &'a Cell>) -> OutcomeCounts {
+        let mut counts = OutcomeCounts::default();
+        cells.for_each(|cell| counts.add(cell));
+        counts
     }
 
     fn add(&mut self, cell: &Cell) {
         *match cell.verdict {
-            Verdict::Na => &mut self.na,
-            Verdict::Same => &mut self.same,
-            Verdict::Waits => &mut self.waits,
-            Verdict::Refused => &mut self.refused,
-            Verdict::Limit => &mut self.limit,
-            Verdict::Wrong => &mut self.wrong,
+            Outcome::Na => &mut self.na,
+            Outcome::Same => &mut self.same,
+            Outcome::Waits => &mut self.waits,
+            Outcome::Refused => &mut self.refused,
+            Outcome::Limit => &mut self.limit,
+            Outcome::Wrong => &mut self.wrong,
         } += 1;
     }
 
-    fn plus(&self, other: &Tally) -> Tally {
-        Tally {
+    fn plus(&self, other: &OutcomeCounts) -> OutcomeCounts {
+        OutcomeCounts {
             same: self.same + other.same,
             waits: self.waits + other.waits,
             refused: self.refused + other.refused,

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use weir_lab::Error;
 use weir_testkit::Mysql;
 
-use crate::ground::Ground;
-use crate::look::{Looker, Looks, Value};
+use crate::comparison::{Comparison, Finding, Outcome, Scene};
 use crate::report::{Cell, Report};
+use crate::server_setup::PreparedServer;
+use crate::session_view::{Looker, Looks, Value};
 use crate::stage::{Plan, Play, Side, Stage, who};
 use crate::state::{State, catalogue as states};
 use crate::variables::discover;
-use crate::verdict::{Finding, Judge, Scene, Verdict};
 use crate::way::{Script, Way, catalogue as ways};
 use crate::{Options, Pattern, limits};
 
@@ -32,8 +32,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, Error> {
     let begun = Instant::now();
     let family = mysql.family();
-    let ground = Ground::lay(mysql, options.stages.max(1))?;
-    let (server, first) = (mysql.source(), &ground.names[0]);
+    let prepared = PreparedServer::lay(mysql, options.stages.max(1))?;
+    let (server, first) = (mysql.source(), &prepared.names[0]);
     let variables = discover(server.addr(), family, &who(first, Looker::A), first)?;
     let looks = Looks::new(&variables);
     let mut all = states(family);
@@ -50,30 +50,34 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, Error> {
     let plan = Plan {
         server,
         family,
-        version: &ground.version,
+        version: &prepared.version,
         binary: &options.binary,
         dir: &options.dir,
         address: options.address,
         io: options.io,
         reset_after_hidden_code: options.reset_after_hidden_code,
-        control: &ground.control,
+        control: &prepared.control,
     };
-    let desk =
-        Desk { next: AtomicUsize::new(0), cells: Mutex::new(Vec::new()), spoke: Mutex::new(begun), begun };
+    let progress = Progress {
+        next: AtomicUsize::new(0),
+        cells: Mutex::new(Vec::new()),
+        spoke: Mutex::new(begun),
+        begun,
+    };
     let mut own = Vec::new();
     let play = |names: &crate::names::Names| -> Result<_, Error> {
         let mut stage = Stage::new(plan, names.clone(), &looks)?;
         loop {
-            let place = desk.next.fetch_add(1, Ordering::Relaxed);
+            let place = progress.next.fetch_add(1, Ordering::Relaxed);
             let Some(state) = all.get(place) else { break };
             let wanted: Vec<Way> = ways.iter().copied().filter(|way| is_wanted(way, state)).collect();
-            play_state(&mut stage, (state, place), &wanted, &desk, options)?;
-            desk.progress(all.len(), options)?;
+            play_state(&mut stage, (state, place), &wanted, &progress, options)?;
+            progress.progress(all.len(), options)?;
         }
         Ok(stage.masks)
     };
     let results: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = ground.names.iter().map(|names| scope.spawn(|| play(names))).collect();
+        let threads: Vec<_> = prepared.names.iter().map(|names| scope.spawn(|| play(names))).collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });
     let mut first = None;
@@ -92,9 +96,9 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, Error> {
     if let Some(error) = first {
         return Err(error);
     }
-    let cells = desk.cells.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let cells = progress.cells.into_inner().unwrap_or_else(PoisonError::into_inner);
     let order: Vec<&str> = ways.iter().map(|way| way.name).collect();
-    let mut report = Report::new(&ground.version, options, cells, &order);
+    let mut report = Report::new(&prepared.version, options, cells, &order);
     report.own = own;
     report.unsettable = variables.unsettable;
     report.seconds = begun.elapsed().as_secs_f64();
@@ -103,14 +107,14 @@ pub fn run(mysql: &Mysql, options: &Options) -> Result<Report, Error> {
 }
 
 /// What stages share.
-struct Desk {
+struct Progress {
     next: AtomicUsize,
     cells: Mutex<Vec<Cell>>,
     spoke: Mutex<Instant>,
     begun: Instant,
 }
 
-impl Desk {
+impl Progress {
     fn progress(&self, states: usize, options: &Options) -> Result<(), Error> {
         let mut spoke = self.spoke.lock().unwrap_or_else(PoisonError::into_inner);
         if spoke.elapsed() < PROGRESS_INTERVAL {
@@ -118,7 +122,7 @@ impl Desk {
         }
         *spoke = Instant::now();
         let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong = cells.iter().filter(|cell| cell.verdict == Verdict::Wrong).count();
+        let wrong = cells.iter().filter(|cell| cell.verdict == Outcome::Wrong).count();
         let states_done = self.next.load(Ordering::Relaxed).min(states);
         let seconds = self.begun.elapsed().as_secs();
         (options.progress)(&format!(
@@ -133,7 +137,7 @@ fn play_state(
     stage: &mut Stage<'_>,
     (state, place): (&State, usize),
     ways: &[Way],
-    desk: &Desk,
+    progress: &Progress,
     options: &Options,
 ) -> Result<(), Error> {
     // What the same sessions see at the server if A does nothing.
@@ -147,7 +151,7 @@ fn play_state(
             if state.setting.is_some() { Play::some(place + number).to_vec() } else { Play::ALL.to_vec() };
         let cell = play_cell(stage, state, way, &fresh, &plays)
             .map_err(|error| during(error, &format!("{}/{}", way.name, state.name)))?;
-        desk.cells.lock().unwrap_or_else(PoisonError::into_inner).push(cell);
+        progress.cells.lock().unwrap_or_else(PoisonError::into_inner).push(cell);
     }
     Ok(())
 }
@@ -176,30 +180,30 @@ fn play_cell(
         findings,
         once,
     };
-    let Some(script) = way.script(state) else { return Ok(cell(Verdict::Na, None, vec![], vec![])) };
+    let Some(script) = way.script(state) else { return Ok(cell(Outcome::Na, None, vec![], vec![])) };
     if !stage.set_up(&script)? {
-        return Ok(cell(Verdict::Na, None, vec![], vec![]));
+        return Ok(cell(Outcome::Na, None, vec![], vec![]));
     }
     let mut once: Vec<Finding> = Vec::new();
     for attempt in 0..=AGAIN {
         let mut findings = compare(stage, state, &script, fresh, plays)?;
         limit = limits::explain((way.name, state), &stage.plan, &mut findings).or(limit);
-        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Same);
-        if verdict >= Verdict::Limit {
+        let verdict = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Outcome::Same);
+        if verdict >= Outcome::Limit {
             stage.recover()?;
         }
         match verdict {
             // Once more, on a connection that nobody has used. That one is late once is the machine's doing.
-            Verdict::Wrong if attempt == 0 => {
+            Outcome::Wrong if attempt == 0 => {
                 once = findings;
-                once.retain(|finding| finding.verdict != Verdict::Wrong || !finding.is_late);
+                once.retain(|finding| finding.verdict != Outcome::Wrong || !finding.is_late);
             }
-            Verdict::Wrong => return Ok(cell(verdict, limit, findings, vec![])),
+            Outcome::Wrong => return Ok(cell(verdict, limit, findings, vec![])),
             _ if once.is_empty() || attempt == AGAIN => return Ok(cell(verdict, limit, findings, once)),
             _ => {}
         }
     }
-    Ok(cell(Verdict::Same, None, vec![], once))
+    Ok(cell(Outcome::Same, None, vec![], once))
 }
 
 fn compare(
@@ -223,8 +227,8 @@ fn compare(
         }
         let idle = fresh.iter().find(|(other, _)| other == play);
         let fresh = idle.map(|(_, scenes)| scenes.as_slice()).unwrap_or_default();
-        let judge = Judge { state, fresh, masks: &stage.masks };
-        findings.extend(judge.compare(&direct, &weir));
+        let comparison = Comparison { state, fresh, masks: &stage.masks };
+        findings.extend(comparison.compare(&direct, &weir));
     }
     Ok(findings)
 }

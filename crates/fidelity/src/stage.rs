@@ -10,11 +10,11 @@ use weir_testkit::{Family, MysqlServer, Weir, WeirConfig, preflight};
 
 use crate::IoDriver;
 use crate::client::{Client, Heard, Step, Who};
-use crate::look::{Looker, Looks, Masks, Seen, Value, answered, is_over, masks, shown};
+use crate::comparison::{Moment, Scene};
 use crate::marks::Marks;
 use crate::names::Names;
+use crate::session_view::{Looker, Looks, Masks, Seen, Value, answered, is_over, masks, shown};
 use crate::state::State;
-use crate::verdict::{Moment, Scene};
 use crate::way::Script;
 
 /// How long a statement waits for the only connection. Short, because where A holds it all others wait in vain.
@@ -97,7 +97,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts its Weir and learns what a new one shows. Its schemas and accounts are there ([`crate::ground`]).
+    /// Starts its Weir and learns what a new one shows. Its schemas and accounts are there ([`crate::prepared`]).
     pub(crate) fn new(plan: Plan<'a>, names: Names, looks: &'a Looks) -> Result<Stage<'a>, Error> {
         let server = plan.server.addr();
         let mut control = Client::open(server, plan.control, &names.schema('s'))?;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::Moment;
+use crate::log_watch::{VIEW, is_new_writer};
 use crate::record::{Kind, Pause, Recording, Source, Stream};
 use crate::rows::Audit;
-use crate::watch::{VIEW, is_new_writer};
 
 /// Different texts of errors that are shown; the others are summed up.
 const TEXTS_MAX: usize = 12;

@@ -3,7 +3,7 @@
 //! - [`Stop`]: a run ends early, in order, by Ctrl-C.
 //! - [`client`], [`crowd`]: clients of a load, one by one or by the thousand; [`Latencies`] counts what they wait.
 //! - [`probe`]: clients that write and read numbered rows and remember every answer; [`watch`] reads logs meanwhile.
-//!   [`record`] is what was seen, [`rows`] what is in the database afterwards, [`figures`] what is made of both, [`judge`]
+//!   [`record`] is what was seen, [`rows`] what is in the database afterwards, [`figures`] what is made of both, [`goals`]
 //!   whether that is as it should be, [`timeline`] the picture of it.
 //! - [`measure`]: visits of peers in turn, and the figures, ratios and goals that come of them.
 //! - [`Usage`]: memory and CPU time of a process.
@@ -32,9 +32,10 @@ mod clock;
 pub mod crowd;
 mod error;
 pub mod figures;
-pub mod judge;
+pub mod goals;
 mod latencies;
 mod limits;
+pub mod log_watch;
 pub mod measure;
 pub mod probe;
 pub mod record;
@@ -45,7 +46,6 @@ pub mod servers;
 mod stop;
 pub mod timeline;
 mod usage;
-pub mod watch;
 
 pub use account::Account;
 pub use clock::Moment;

@@ -5,6 +5,6 @@ mod case;
 mod metric;
 mod table;
 
-pub use case::{Case, CaseFigures, Comparison, PeerFigures, PeerSamples, Verdict};
+pub use case::{Case, CaseFigures, Comparison, GoalCheck, PeerFigures, PeerSamples};
 pub use metric::{Bound, Goal, Metric, Sample};
-pub use table::{block, goals, verdicts};
+pub use table::{block, checked_goals, goals};

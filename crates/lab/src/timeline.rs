@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::Moment;
+use crate::log_watch::{LOST_QUORUM, SYNCED, VIEW, is_new_writer};
 use crate::record::{Failure, Kind, Mark, Recording, Source};
-use crate::watch::{LOST_QUORUM, SYNCED, VIEW, is_new_writer};
 
 /// Answers are counted per so many milliseconds, or a multiple of it where that would be less than a point.
 const BUCKET_MS: u64 = 10;

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use weir_lab::figures::{Figures, own_share_ms};
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
+use weir_lab::log_watch::{LOST_QUORUM, VIEW};
 use weir_lab::record::{Pause, Source};
 use weir_lab::report::{Spread, percentile};
-use weir_lab::watch::{LOST_QUORUM, VIEW};
 use weir_lab::{Error, Moment};
 use weir_testkit::{Account, hostgroup};
 
 use crate::peer::{Peer, WeirPeer};
-use crate::scenarios::lost::writer;
 use crate::scenarios::rejoin::STALL_MS;
+use crate::scenarios::writer_lost::writer;
 use crate::scenarios::{Seen, story};
 use crate::stage::{Finished, Stage, progress};
 
@@ -214,20 +214,20 @@ impl Cycles {
         self.stalls_ms.sort_by(f64::total_cmp);
         let Spread { median, max, min } = Spread::of(self.stalls_ms.iter().copied())
             .ok_or_else(|| Error::Impossible("no cycles".to_owned()))?;
-        let mut judge = Judge::new(stage.args.smoke);
-        judge.none("errors outside transactions", self.figures.outside);
-        judge.none("acknowledged rows lost", self.figures.lost);
-        judge.none("rows written twice", self.figures.doubled);
-        judge.none("refused rows that are there", self.figures.refused_and_there);
-        judge.none("cycles in which survivors lost their quorum", self.quorum_lost);
-        judge.none("evict lists with an entry after a cycle", self.left_in_lists);
+        let mut goals = GoalChecks::new(stage.args.smoke);
+        goals.none("errors outside transactions", self.figures.outside);
+        goals.none("acknowledged rows lost", self.figures.lost);
+        goals.none("rows written twice", self.figures.doubled);
+        goals.none("refused rows that are there", self.figures.refused_and_there);
+        goals.none("cycles in which survivors lost their quorum", self.quorum_lost);
+        goals.none("evict lists with an entry after a cycle", self.left_in_lists);
         if assist != OFF {
-            judge.within("write downtime, median", median, MEDIAN_MS);
-            judge.within("write downtime, longest", max, LONGEST_MS);
+            goals.within("write downtime, median", median, MEDIAN_MS);
+            goals.within("write downtime, longest", max, LONGEST_MS);
         }
         let own = Spread::of(self.own_ms.iter().copied());
         let own = own.unwrap_or(Spread { median: f64::INFINITY, min: 0.0, max: f64::INFINITY });
-        judge.within("from the survivors' new view to the first write, median", own.median, OWN_MS);
+        goals.within("from the survivors' new view to the first write, median", own.median, OWN_MS);
         let p99 = percentile(&self.stalls_ms, 99.0).unwrap_or_default();
         let view = Spread::of(self.views_ms.iter().copied()).map_or(0.0, |views| views.median);
         let note = format!(
@@ -243,7 +243,7 @@ impl Cycles {
         (figures.group_ms, figures.own_share_ms) = (None, None);
         figures.write_pause_ms = max;
         let mut seen =
-            Seen::new(finished, figures, judge).variant(&format!("assist {assist}")).note(note).note(returns);
+            Seen::new(finished, figures, goals).variant(&format!("assist {assist}")).note(note).note(returns);
         seen.notes.extend(self.slowest.into_iter().chain(self.slowest_returns).map(|(_, story)| story));
         seen.notes.extend(self.named.into_iter().take(5));
         Ok(seen)

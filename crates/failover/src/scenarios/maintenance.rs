@@ -7,7 +7,7 @@ mod refused;
 use std::time::Duration;
 
 use weir_lab::figures::Figures;
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::report::percentile;
 use weir_lab::{Error, Moment};
@@ -148,19 +148,19 @@ impl Ordered {
         let mut figures = finished.figures();
         // Each server stays where it is: there is no new view.
         (figures.group_ms, figures.own_share_ms) = (None, None);
-        let mut judge = Judge::new(stage.args.smoke);
+        let mut goals = GoalChecks::new(stage.args.smoke);
         let own = self.spans.iter().filter(|span| span.by == weir).count();
         let failed: Vec<&String> =
             self.failed.iter().filter(|(by, _)| *by == weir).map(|(_, text)| text).collect();
-        judge.must(
+        goals.must(
             format!("{own} orders by this Weir carried out"),
             (own - failed.len()).to_string(),
             failed.is_empty(),
         );
-        undisturbed(&mut judge, &figures);
+        undisturbed(&mut goals, &figures);
         let notes = self.notes(&finished.recording);
         let failed = failed.into_iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
-        let mut seen = Seen::new(finished, figures, judge).variant(&format!("Weir {}", weir + 1));
+        let mut seen = Seen::new(finished, figures, goals).variant(&format!("Weir {}", weir + 1));
         seen.notes.extend(notes.into_iter().chain(failed));
         seen
     }
@@ -188,11 +188,11 @@ impl Ordered {
 }
 
 /// No client may have noticed anything but time.
-fn undisturbed(judge: &mut Judge, figures: &Figures) {
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("errors in transactions", figures.inside);
-    judge.none("unknown", figures.unknown);
-    judge.data(figures);
+fn undisturbed(goals: &mut GoalChecks, figures: &Figures) {
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("errors in transactions", figures.inside);
+    goals.none("unknown", figures.unknown);
+    goals.data(figures);
 }
 
 fn spread(pauses: &[f64]) -> String {

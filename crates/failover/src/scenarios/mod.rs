@@ -1,19 +1,19 @@
 //! Plays the scenarios: what each does to the servers, and its goals.
 
-mod apart;
-mod care;
 mod cycles;
-mod lost;
+mod degraded_nodes;
 mod maintenance;
+mod partition;
 mod quorum;
-mod reader;
+mod reader_maintenance;
 mod rejoin;
-mod silent;
+mod silent_server;
 mod switchover;
 mod weir_killed;
+mod writer_lost;
 
 use weir_lab::figures::Figures;
-use weir_lab::judge::{Check, Judge};
+use weir_lab::goals::{Check, GoalChecks};
 use weir_lab::record::{Pause, Recording};
 use weir_lab::{Error, Moment, timeline};
 
@@ -22,7 +22,7 @@ use crate::report::{Output, check_line};
 use crate::scenario::Scenario;
 use crate::stage::{Finished, Stage, progress};
 use crate::trial::{Measured, Outcome, Trial};
-use lost::End;
+use writer_lost::End;
 
 /// From so long before an event on: the moments of marks and answers are not exact.
 const BEFORE_MS: u64 = 20;
@@ -42,12 +42,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn new(finished: Finished, figures: Figures, judge: Judge) -> Seen {
+    fn new(finished: Finished, figures: Figures, goals: GoalChecks) -> Seen {
         Seen {
             variant: String::new(),
             recording: finished.recording,
             figures,
-            checks: judge.checks,
+            checks: goals.checks,
             notes: finished.audit.named,
         }
     }
@@ -123,16 +123,18 @@ fn peers(scenario: Scenario) -> &'static [PeerKind] {
 fn one(stage: &Stage<'_>, scenario: Scenario, peer: PeerKind) -> Result<Vec<Seen>, Error> {
     let seen = match scenario {
         Scenario::Switchover | Scenario::GroupSwitchover => switchover::run(stage)?,
-        Scenario::Reader => reader::run(stage)?,
-        Scenario::WriterTerminated | Scenario::GroupTerminated => lost::gone(stage, peer, End::Terminated)?,
-        Scenario::WriterKilled | Scenario::GroupKilled => lost::gone(stage, peer, End::Killed)?,
-        Scenario::WriterHung => lost::hung(stage)?,
-        Scenario::Path => return apart::path(stage),
-        Scenario::Partition => return apart::partition(stage),
-        Scenario::SilentWriter => silent::writer(stage)?,
-        Scenario::SilentReader => silent::reader(stage)?,
+        Scenario::Reader => reader_maintenance::run(stage)?,
+        Scenario::WriterTerminated | Scenario::GroupTerminated => {
+            writer_lost::gone(stage, peer, End::Terminated)?
+        }
+        Scenario::WriterKilled | Scenario::GroupKilled => writer_lost::gone(stage, peer, End::Killed)?,
+        Scenario::WriterHung => writer_lost::hung(stage)?,
+        Scenario::Path => return partition::path(stage),
+        Scenario::Partition => return partition::partition(stage),
+        Scenario::SilentWriter => silent_server::writer(stage)?,
+        Scenario::SilentReader => silent_server::reader(stage)?,
         Scenario::TwoKilled => quorum::run(stage)?,
-        Scenario::Care => care::run(stage)?,
+        Scenario::Care => degraded_nodes::run(stage)?,
         Scenario::WeirKilled => return weir_killed::run(stage),
         Scenario::Rejoin => rejoin::run(stage)?,
         Scenario::Cycles => return cycles::run(stage),

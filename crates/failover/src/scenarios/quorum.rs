@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use weir_lab::Error;
-use weir_lab::judge::Judge;
-use weir_lab::watch::LOST_QUORUM;
+use weir_lab::goals::GoalChecks;
+use weir_lab::log_watch::LOST_QUORUM;
 
 use crate::peer::PeerKind;
 use crate::scenarios::Seen;
-use crate::scenarios::lost::{writer, yes};
+use crate::scenarios::writer_lost::{writer, yes};
 use crate::stage::Stage;
 
 /// Longer than statements are held (10 s by default), so that the error is seen.
@@ -42,23 +42,23 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
-    let mut judge = Judge::new(stage.args.smoke);
+    let mut goals = GoalChecks::new(stage.args.smoke);
     let is_clear = |text: &str| text.contains("hostgroup");
     let outside: Vec<_> = (finished.recording.failures.iter())
         .filter(|failure| failure.kind == weir_lab::record::Kind::Outside)
         .collect();
     let early = outside.iter().filter(|failure| failure.at.ms_since(event) < HELD_MS).count();
-    judge.none(&format!("errors outside transactions in the first {} s", HELD_MS / 1000.0), early);
+    goals.none(&format!("errors outside transactions in the first {} s", HELD_MS / 1000.0), early);
     let obscure = outside.iter().filter(|failure| !is_clear(&failure.text)).count();
-    judge.none("later errors that do not say which hostgroup has no server", obscure);
+    goals.none("later errors that do not say which hostgroup has no server", obscure);
     // Until the survivor knows that it is alone, it may read.
     let mut marks = finished.recording.marks.iter();
     let alone = marks.find(|mark| mark.at > event && mark.text.starts_with(LOST_QUORUM));
     let alone = alone.map_or(event, |mark| mark.at).plus_ms(NOTICED_MS);
     let samples = finished.recording.samples.iter();
     let answers = samples.filter(|sample| sample.sent > alone && sample.done < started);
-    judge.none("statements that the node without quorum answered", answers.count());
-    judge.must("served again by itself", yes(answered), answered);
-    judge.data(&figures);
-    Ok(Seen::new(finished, figures, judge))
+    goals.none("statements that the node without quorum answered", answers.count());
+    goals.must("served again by itself", yes(answered), answered);
+    goals.data(&figures);
+    Ok(Seen::new(finished, figures, goals))
 }

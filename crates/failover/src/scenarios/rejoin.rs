@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use weir_lab::Error;
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
+use weir_lab::log_watch::DONOR;
 use weir_lab::record::{Pause, Source};
-use weir_lab::watch::DONOR;
 
 use crate::peer::{PeerKind, WeirPeer};
-use crate::scenarios::lost::writer;
+use crate::scenarios::writer_lost::writer;
 use crate::scenarios::{Seen, story};
 use crate::stage::Stage;
 
@@ -43,20 +43,20 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let stall_ms = longest.map_or(f64::INFINITY, |pause| pause.ms());
     let story = story(&finished.recording, started, longest);
 
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("errors in transactions", figures.inside);
-    judge.none("unknown", figures.unknown);
-    judge.data(&figures);
-    judge.within("longest write stall", stall_ms, STALL_MS);
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("errors in transactions", figures.inside);
+    goals.none("unknown", figures.unknown);
+    goals.data(&figures);
+    goals.within("longest write stall", stall_ms, STALL_MS);
     let was_donor = finished.recording.marks.iter().any(|mark| {
         matches!(mark.source, Source::Server(n) if usize::from(n) == writes.index)
             && mark.at >= started
             && mark.text == DONOR
     });
-    judge.must("the writer is not the donor", if was_donor { "it was" } else { "it was not" }, !was_donor);
+    goals.must("the writer is not the donor", if was_donor { "it was" } else { "it was not" }, !was_donor);
     let took = synced.ms_since(started) / 1000.0;
-    Ok(Seen::new(finished, figures, judge)
+    Ok(Seen::new(finished, figures, goals)
         .note(format!("{} was Synced {took:.1} s after its start.", reader.name))
         .note(story))
 }

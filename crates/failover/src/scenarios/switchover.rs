@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
+use weir_lab::log_watch::VIEW;
 use weir_lab::record::{Pause, Recording};
 use weir_lab::report::percentile;
-use weir_lab::watch::VIEW;
 use weir_lab::{Error, Moment};
 
 use crate::peer::{PeerKind, WeirPeer};
@@ -59,27 +59,27 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     // Each member of the cluster stays where it is: there is no new view.
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.must(
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.must(
         format!("{count} switchovers done"),
         (spans.len() - undone.len()).to_string(),
         undone.is_empty(),
     );
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("errors in transactions", figures.inside);
-    judge.none("unknown", figures.unknown);
-    judge.data(&figures);
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("errors in transactions", figures.inside);
+    goals.none("unknown", figures.unknown);
+    goals.data(&figures);
     let pauses = sorted_pauses(&finished.recording, &spans);
     match stage.servers()? {
         Servers::Galera(_) | Servers::Replication(_) => {
             let p99 = percentile(&pauses, 99.0).unwrap_or(f64::INFINITY);
-            judge.within("write pause, 99th percentile", p99, PAUSE_P99_MS);
+            goals.within("write pause, 99th percentile", p99, PAUSE_P99_MS);
         }
         // A group's own time, which is most of it, is not Weir's.
         Servers::Group(_) => {
             let shares = shares_after_view(&finished.recording, &spans);
             let p99 = percentile(&shares, 99.0).unwrap_or(f64::INFINITY);
-            judge.within("write pause after the new primary, 99th percentile", p99, PAUSE_P99_MS);
+            goals.within("write pause after the new primary, 99th percentile", p99, PAUSE_P99_MS);
         }
     }
     let mut notes = vec![format!(
@@ -94,7 +94,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     )];
     notes.extend(undone.into_iter().take(5).map(|text| format!("Undone: {text}")));
     notes.extend(finished.audit.named);
-    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: judge.checks, notes })
+    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: goals.checks, notes })
 }
 
 /// The longest pause of each switchover, ascending.

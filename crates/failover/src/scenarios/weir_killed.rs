@@ -1,13 +1,13 @@
 //! Kills Weir under load, and starts it again at once; another one stands beside it.
 
 use weir_lab::Error;
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::record::Pause;
 use weir_testkit::Process;
 
 use crate::peer::{Peer, PeerKind, WeirPeer};
 use crate::scenarios::Seen;
-use crate::scenarios::lost::yes;
+use crate::scenarios::writer_lost::yes;
 use crate::stage::Stage;
 
 /// The longest that clients of the killed one may need to be served again.
@@ -34,10 +34,10 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     for figures in [&mut figures, &mut others] {
         (figures.group_ms, figures.own_share_ms) = (None, None);
     }
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.must("every client is served again", yes(answered), answered);
-    judge.data(&figures);
-    let mut second = Judge::new(stage.args.smoke);
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.must("every client is served again", yes(answered), answered);
+    goals.data(&figures);
+    let mut second = GoalChecks::new(stage.args.smoke);
     second.none("errors outside transactions", others.outside);
     second.none("errors in transactions", others.inside);
     second.none("unknown", others.unknown);
@@ -45,7 +45,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     let pause = beside.recording.pauses(true, event, event.plus_ms(3_000));
     second.within("write pause", Pause::longest(&pause).map_or(f64::INFINITY, |p| p.ms()), OTHERS_PAUSE_MS);
     Ok(vec![
-        Seen::new(finished, figures, judge).variant("the killed one"),
+        Seen::new(finished, figures, goals).variant("the killed one"),
         Seen::new(beside, others, second).variant("the other one"),
     ])
 }

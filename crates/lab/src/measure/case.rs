@@ -84,7 +84,7 @@ pub struct CaseFigures<Row> {
     /// One entry per peer.
     pub peers: Vec<PeerFigures>,
     /// What was hoped for, and what came of it.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<GoalCheck>,
 }
 
 /// A peer's figures over all rounds of a case.
@@ -103,7 +103,7 @@ pub struct PeerFigures {
 
 /// A goal and the subject's figure for it.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Verdict {
+pub struct GoalCheck {
     /// What was hoped for.
     pub goal: Goal,
     /// The median of the figures or ratios.
@@ -120,7 +120,7 @@ impl<Row> CaseFigures<Row> {
         let peers: Vec<PeerFigures> = case.peers.iter().map(figures).collect();
         let subject = peers.iter().find(|figures| figures.peer == comparison.subject);
         let verdicts = subject
-            .map(|subject| case.goals.iter().filter_map(|goal| Verdict::new(*goal, subject)).collect())
+            .map(|subject| case.goals.iter().filter_map(|goal| GoalCheck::new(*goal, subject)).collect())
             .unwrap_or_default();
         CaseFigures { row: case.row, case: case.name, peers, verdicts }
     }
@@ -131,12 +131,12 @@ impl<Row> CaseFigures<Row> {
     }
 }
 
-impl Verdict {
+impl GoalCheck {
     /// `None` if the metric was not measured.
-    fn new(goal: Goal, subject: &PeerFigures) -> Option<Verdict> {
+    fn new(goal: Goal, subject: &PeerFigures) -> Option<GoalCheck> {
         let spreads = if goal.is_ratio { &subject.ratios } else { &subject.figures };
         let value = spreads.get(&goal.metric)?.median;
-        Some(Verdict { goal, value, is_met: goal.is_met_by(value) })
+        Some(GoalCheck { goal, value, is_met: goal.is_met_by(value) })
     }
 }
 

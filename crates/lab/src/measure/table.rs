@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 
-use super::{CaseFigures, Comparison, Metric, PeerFigures, Verdict};
+use super::{CaseFigures, Comparison, GoalCheck, Metric, PeerFigures};
 use crate::report::Spread;
 
 /// Headings, and a line for every case and peer: medians with least and greatest, then ratios.
@@ -37,10 +37,10 @@ fn cell(spread: Option<&Spread>, decimals: usize) -> String {
 }
 
 /// One line per goal, for a terminal.
-pub fn verdicts<Row: Display>(cases: &[CaseFigures<Row>], comparison: Comparison) -> String {
+pub fn checked_goals<Row: Display>(cases: &[CaseFigures<Row>], comparison: Comparison) -> String {
     let mut text = String::new();
     for (case, verdict) in each_verdict(cases) {
-        let Verdict { goal, value, is_met } = verdict;
+        let GoalCheck { goal, value, is_met } = verdict;
         let (mark, goal) = (if *is_met { "met   " } else { "MISSED" }, goal.text(comparison.title));
         // Writing to a String can't fail.
         let _ = writeln!(text, "{mark} {} {}: {value:.2}, goal {goal}", case.row, case.case);
@@ -56,7 +56,7 @@ pub fn goals<Row: Display>(
 ) -> Vec<Vec<String>> {
     let mut headings = ["what", "case", "goal", "measured"].map(str::to_owned).to_vec();
     headings.extend(peers.iter().map(|(_, title)| (*title).to_owned()));
-    let line = |(case, verdict): (&CaseFigures<Row>, &Verdict)| {
+    let line = |(case, verdict): (&CaseFigures<Row>, &GoalCheck)| {
         let metric = verdict.goal.metric;
         let median = |name: &str| {
             let spread = case.peer(name).and_then(|peer| peer.figures.get(&metric));
@@ -75,6 +75,6 @@ pub fn goals<Row: Display>(
     std::iter::once(headings).chain(each_verdict(cases).map(line)).collect()
 }
 
-fn each_verdict<Row>(cases: &[CaseFigures<Row>]) -> impl Iterator<Item = (&CaseFigures<Row>, &Verdict)> {
+fn each_verdict<Row>(cases: &[CaseFigures<Row>]) -> impl Iterator<Item = (&CaseFigures<Row>, &GoalCheck)> {
     cases.iter().flat_map(|case| case.verdicts.iter().map(move |verdict| (case, verdict)))
 }

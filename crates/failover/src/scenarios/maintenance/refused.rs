@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::record::{Mark, Recording, Source};
 use weir_lab::{Error, Moment, rows};
 use weir_testkit::Account;
@@ -142,7 +142,7 @@ impl Refusals<'_> {
     /// Something that is carried out, so that something else can't be.
     fn prepare(&mut self, order: &[&str]) -> Result<(), Error> {
         self.runs.mark(&order.join(" "));
-        super::super::reader::order(self.pair.weir(0)?, order)?;
+        super::super::reader_maintenance::order(self.pair.weir(0)?, order)?;
         // The other one has to know it, too.
         self.stage.stop.sleep(4 * GAP)
     }
@@ -168,27 +168,27 @@ impl Refusals<'_> {
         figures.add(&others);
         figures.clients += others.clients;
         (figures.group_ms, figures.own_share_ms, figures.writers) = (None, None, None);
-        let mut judge = Judge::new(stage.args.smoke);
+        let mut goals = GoalChecks::new(stage.args.smoke);
         let right = all.iter().filter(|refused| refused.is_right()).count();
-        judge.must(
+        goals.must(
             format!("{} orders refused, with the cause", all.len()),
             right.to_string(),
             right == all.len(),
         );
-        judge.none("statements held for them", times_held(&one.recording, &all));
+        goals.none("statements held for them", times_held(&one.recording, &all));
         // While another switchover holds statements, they wait for that one.
         let alone: Vec<(Moment, Moment)> =
             all.iter().filter(|refused| refused.is_alone()).map(|refused| refused.time).collect();
         let pauses: Vec<f64> =
             [&one, &two].into_iter().flat_map(|run| sorted_pauses(&run.recording, &alone)).collect();
         let limit_ms = PAUSE_MS.max(2.0 * figures.undisturbed_ms);
-        judge.within("write pause", pauses.iter().copied().fold(0.0, f64::max), limit_ms);
-        judge.must(
+        goals.within("write pause", pauses.iter().copied().fold(0.0, f64::max), limit_ms);
+        goals.must(
             "the switchover that was under way is done",
             if not_done.is_none() { "yes" } else { "no" },
             not_done.is_none(),
         );
-        undisturbed(&mut judge, &figures);
+        undisturbed(&mut goals, &figures);
         let mut sorted = pauses;
         sorted.sort_by(f64::total_cmp);
         let note = format!(
@@ -196,7 +196,7 @@ impl Refusals<'_> {
             spread(&sorted),
             spread(&calm_pauses(&one.recording, &alone))
         );
-        let mut seen = Seen::new(one, figures, judge).variant("refused").note(note);
+        let mut seen = Seen::new(one, figures, goals).variant("refused").note(note);
         let wrong = all.iter().filter(|refused| !refused.is_right());
         seen.notes.extend(wrong.map(|refused| {
             format!("Not refused as it should be: {}: {}", refused.what, refused.told.text.replace('\n', " "))

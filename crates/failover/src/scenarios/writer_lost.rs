@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
+use weir_lab::log_watch::SYNCED;
 use weir_lab::record::{RowId, Source};
-use weir_lab::watch::SYNCED;
 use weir_lab::{Error, Moment};
 use weir_testkit::Signal;
 
@@ -54,22 +54,22 @@ pub(super) fn gone(stage: &Stage<'_>, kind: PeerKind, end: End) -> Result<Seen, 
     stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
     let figures = finished.figures();
-    let mut judge = Judge::new(stage.args.smoke);
+    let mut goals = GoalChecks::new(stage.args.smoke);
     if kind == PeerKind::Weir {
-        judge.must("every client is served again", yes(answered), answered);
-        judge.none("errors outside transactions", figures.outside);
-        judge.data(&figures);
+        goals.must("every client is served again", yes(answered), answered);
+        goals.none("errors outside transactions", figures.outside);
+        goals.data(&figures);
         match (end, servers) {
             // A group's own time is not Weir's.
             (End::Terminated, crate::servers::Servers::Group(_)) => {
                 let share = figures.own_share_ms.unwrap_or(figures.write_pause_ms);
-                judge.within("write pause after the new primary", share, TERMINATED_PAUSE_MS);
+                goals.within("write pause after the new primary", share, TERMINATED_PAUSE_MS);
             }
-            (End::Terminated, _) => judge.within("write pause", figures.write_pause_ms, TERMINATED_PAUSE_MS),
-            (End::Killed, _) => judge.own_share(&figures, OWN_SHARE_MS),
+            (End::Terminated, _) => goals.within("write pause", figures.write_pause_ms, TERMINATED_PAUSE_MS),
+            (End::Killed, _) => goals.own_share(&figures, OWN_SHARE_MS),
         }
     }
-    Ok(Seen::new(finished, figures, judge))
+    Ok(Seen::new(finished, figures, goals))
 }
 
 /// SIGSTOP: its sockets stay open and nothing comes; later it goes on as if nothing had been.
@@ -92,15 +92,15 @@ pub(super) fn hung(stage: &Stage<'_>) -> Result<Seen, Error> {
     stage.stop.sleep(stage.scale.settle)?;
     let finished = stage.finish(run)?;
     let figures = finished.figures();
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.must("every client is served again", yes(answered && went_on), answered && went_on);
-    judge.none("errors outside transactions", figures.outside);
-    judge.data(&figures);
-    judge.own_share(&figures, OWN_SHARE_MS);
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.must("every client is served again", yes(answered && went_on), answered && went_on);
+    goals.none("errors outside transactions", figures.outside);
+    goals.data(&figures);
+    goals.own_share(&figures, OWN_SHARE_MS);
     let early = reads_before_synced(&finished, &victim, back);
-    judge.none("reads on the returning node before it was Synced", early);
-    judge.none("writes on the old writer after SIGSTOP", writes_on(&finished, &victim, event));
-    Ok(Seen::new(finished, figures, judge))
+    goals.none("reads on the returning node before it was Synced", early);
+    goals.none("writes on the old writer after SIGSTOP", writes_on(&finished, &victim, event));
+    Ok(Seen::new(finished, figures, goals))
 }
 
 /// Acknowledged writes that were begun after `moment` and executed by `server`.

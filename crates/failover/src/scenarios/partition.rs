@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_lab::figures::Figures;
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::record::Recording;
 use weir_lab::{Error, Moment};
 
@@ -11,7 +11,7 @@ use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
-use crate::scenarios::lost::{OWN_SHARE_MS, writer, writes_on, yes};
+use crate::scenarios::writer_lost::{OWN_SHARE_MS, writer, writes_on, yes};
 use crate::servers::Server;
 use crate::stage::{Finished, Stage};
 
@@ -100,7 +100,7 @@ pub(super) fn path(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
         (figures.group_ms, figures.own_share_ms) = (None, None);
     }
 
-    let mut blind = Judge::new(stage.args.smoke);
+    let mut blind = GoalChecks::new(stage.args.smoke);
     let others = writes_elsewhere(&ended.blind, &victim, broken, mended);
     blind.none("writes on another node than the other Weir's writer", others);
     let early = failures_until(&ended.blind.recording, broken.plus_ms(9_000));
@@ -131,7 +131,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     // The view of the majority is none of the minority's.
     (ended.blind_figures.group_ms, ended.blind_figures.own_share_ms) = (None, None);
 
-    let mut blind = Judge::new(stage.args.smoke);
+    let mut blind = GoalChecks::new(stage.args.smoke);
     let noticed = cut.plus_ms(NOTICED_MS);
     let answers = |writes: bool, from: Moment| {
         let samples = ended.blind.recording.samples.iter();
@@ -143,7 +143,7 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
     blind.must("the errors say why", told.to_string(), told > 0);
     blind.must("served again", yes(ended.answered[0]), ended.answered[0]);
     blind.data(&ended.blind_figures);
-    let mut seeing = Judge::new(stage.args.smoke);
+    let mut seeing = GoalChecks::new(stage.args.smoke);
     seeing.must("every client is served", yes(ended.answered[1]), ended.answered[1]);
     seeing.none("errors outside transactions", ended.seeing_figures.outside);
     seeing.data(&ended.seeing_figures);
@@ -154,16 +154,16 @@ pub(super) fn partition(stage: &Stage<'_>) -> Result<Vec<Seen>, Error> {
 }
 
 /// The goals of a Weir whose own view of the servers is as it was.
-fn undisturbed(stage: &Stage<'_>, ended: &Ended) -> Judge {
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.none("errors outside transactions", ended.seeing_figures.outside);
-    judge.none("errors in transactions", ended.seeing_figures.inside);
-    judge.none("unknown", ended.seeing_figures.unknown);
-    judge.data(&ended.seeing_figures);
-    judge
+fn undisturbed(stage: &Stage<'_>, ended: &Ended) -> GoalChecks {
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.none("errors outside transactions", ended.seeing_figures.outside);
+    goals.none("errors in transactions", ended.seeing_figures.inside);
+    goals.none("unknown", ended.seeing_figures.unknown);
+    goals.data(&ended.seeing_figures);
+    goals
 }
 
-fn seen(ended: Ended, blind: Judge, seeing: Judge) -> Vec<Seen> {
+fn seen(ended: Ended, blind: GoalChecks, seeing: GoalChecks) -> Vec<Seen> {
     vec![
         Seen::new(ended.blind, ended.blind_figures, blind).variant("cut off"),
         Seen::new(ended.seeing, ended.seeing_figures, seeing).variant("the other one"),

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::{Error, rows};
 use weir_testkit::{Account, Node};
 
@@ -57,12 +57,12 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
 
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("errors in transactions", figures.inside);
-    judge.none("unknown", figures.unknown);
-    judge.data(&figures);
-    judge.must(
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("errors in transactions", figures.inside);
+    goals.none("unknown", figures.unknown);
+    goals.data(&figures);
+    goals.must(
         format!("{LARGE_RESULTS} large results end cleanly"),
         (LARGE_RESULTS - cut.len()).to_string(),
         cut.is_empty(),
@@ -70,7 +70,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let mut notes = vec![format!("The reader was idle {:.0} ms after the drain.", idle.ms_since(drained))];
     notes.extend(cut);
     notes.extend(finished.audit.named);
-    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: judge.checks, notes })
+    Ok(Seen { variant: String::new(), recording: finished.recording, figures, checks: goals.checks, notes })
 }
 
 /// Reads many rows through the proxy, and counts them.

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use weir_lab::Error;
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 
 use crate::peer::{PeerKind, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
-use crate::scenarios::lost::writer;
-use crate::scenarios::reader::order;
+use crate::scenarios::reader_maintenance::order;
+use crate::scenarios::writer_lost::writer;
 use crate::servers::Server;
 use crate::stage::Stage;
 
@@ -43,19 +43,19 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Seen, Error> {
     let finished = stage.finish(run)?;
     let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("errors in transactions", figures.inside);
-    judge.none("unknown", figures.unknown);
-    judge.data(&figures);
-    judge.none("looks at the readers that found none", empty);
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("errors in transactions", figures.inside);
+    goals.none("unknown", figures.unknown);
+    goals.data(&figures);
+    goals.none("looks at the readers that found none", empty);
     let moves = figures.writers.unwrap_or(0);
-    judge.must(
+    goals.must(
         format!("the writer's role moves <= {WRITERS_MAX} times"),
         moves.to_string(),
         moves <= WRITERS_MAX,
     );
-    Ok(Seen::new(finished, figures, judge))
+    Ok(Seen::new(finished, figures, goals))
 }
 
 fn all_states(

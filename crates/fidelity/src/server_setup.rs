@@ -4,8 +4,8 @@ use weir_lab::Error;
 use weir_testkit::{Account, Family, Mysql, MysqlServer};
 
 use crate::client::{Client, Who};
-use crate::look::Looker;
 use crate::names::Names;
+use crate::session_view::Looker;
 use crate::stage::{done, who};
 use crate::variables::rows;
 
@@ -14,22 +14,22 @@ const CONTROL: Account = Account { user: "fidcontrol", password: "fidcontrol" };
 
 /// The account that looks behind the scenes, and the server's version.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct PreparedServer {
     pub(crate) control: Who,
     pub(crate) version: String,
     pub(crate) names: Vec<Names>,
 }
 
-impl Ground {
+impl PreparedServer {
     /// Makes accounts and schemas for `stages` stages.
-    pub(crate) fn lay(mysql: &Mysql, stages: usize) -> Result<Ground, Error> {
+    pub(crate) fn lay(mysql: &Mysql, stages: usize) -> Result<PreparedServer, Error> {
         let (server, family) = (mysql.source(), mysql.family());
         let control = Who { user: CONTROL.user.to_owned(), password: CONTROL.password.to_owned() };
         account(mysql, CONTROL.user)?;
-        let mut ground = Ground { control, version: String::new(), names: Vec::new() };
-        let mut client = Client::open(server.addr(), &ground.control, "test")?;
-        ground.version = rows(&mut client, "SELECT VERSION()")?.concat().concat();
-        let seeded = seeded(server, &ground.control)?;
+        let mut prepared = PreparedServer { control, version: String::new(), names: Vec::new() };
+        let mut client = Client::open(server.addr(), &prepared.control, "test")?;
+        prepared.version = rows(&mut client, "SELECT VERSION()")?.concat().concat();
+        let seeded = seeded(server, &prepared.control)?;
         for number in 1..=stages {
             let names = Names::new(number, &seeded);
             for letter in ['a', 'c'] {
@@ -52,10 +52,10 @@ impl Ground {
             let role = names.fill("<role>");
             done(&mut client, &format!("CREATE ROLE {role}"))?;
             done(&mut client, &format!("GRANT {role} TO {}", who(&names, Looker::A).user))?;
-            ground.names.push(names);
+            prepared.names.push(names);
         }
         client.quit();
-        Ok(ground)
+        Ok(prepared)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use weir_lab::judge::Judge;
+use weir_lab::goals::GoalChecks;
 use weir_lab::{Error, Moment};
 
 use crate::network::Member;
 use crate::peer::{Peer, WeirPeer};
 use crate::run::Run;
 use crate::scenarios::Seen;
-use crate::scenarios::lost::{
+use crate::scenarios::writer_lost::{
     self, OWN_SHARE_MS, RECOVERY_TIMEOUT_S, SYNCED_TIMEOUT, reads_before_synced, writes_on, yes,
 };
 use crate::servers::Server;
@@ -25,38 +25,38 @@ const READ_PAUSE_MS: f64 = 4_000.0;
 /// The writer falls silent.
 pub(super) fn writer(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, run) = begin(stage)?;
-    let victim = lost::writer(stage, &peer)?;
+    let victim = writer_lost::writer(stage, &peer)?;
     let Ended { finished, answered, silent, back } = silence(stage, run, &victim)?;
     let figures = finished.figures();
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.must("every client is served again", yes(answered), answered);
-    judge.none("errors outside transactions", figures.outside);
-    judge.data(&figures);
-    judge.own_share(&figures, OWN_SHARE_MS);
-    judge.none("writes on the old writer once it was silent", writes_on(&finished, &victim, silent));
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.must("every client is served again", yes(answered), answered);
+    goals.none("errors outside transactions", figures.outside);
+    goals.data(&figures);
+    goals.own_share(&figures, OWN_SHARE_MS);
+    goals.none("writes on the old writer once it was silent", writes_on(&finished, &victim, silent));
     let early = reads_before_synced(&finished, &victim, back);
-    judge.none("reads on the returning node before it was Synced", early);
-    Ok(Seen::new(finished, figures, judge))
+    goals.none("reads on the returning node before it was Synced", early);
+    Ok(Seen::new(finished, figures, goals))
 }
 
 /// A reader falls silent. Its cluster commits nothing until it has given it up, so that writes wait, too.
 pub(super) fn reader(stage: &Stage<'_>) -> Result<Seen, Error> {
     let (peer, run) = begin(stage)?;
-    let writer = lost::writer(stage, &peer)?;
+    let writer = writer_lost::writer(stage, &peer)?;
     let victim = stage.servers()?.all().into_iter().rfind(|server| *server != writer);
     let victim = victim.ok_or_else(|| Error::Impossible("no reader".to_owned()))?;
     let Ended { finished, answered, back, .. } = silence(stage, run, &victim)?;
     let mut figures = finished.figures();
     (figures.group_ms, figures.own_share_ms) = (None, None);
-    let mut judge = Judge::new(stage.args.smoke);
-    judge.must("every client is served again", yes(answered), answered);
-    judge.none("errors outside transactions", figures.outside);
-    judge.none("unknown", figures.unknown);
-    judge.data(&figures);
-    judge.within("read pause", figures.read_pause_ms, READ_PAUSE_MS);
+    let mut goals = GoalChecks::new(stage.args.smoke);
+    goals.must("every client is served again", yes(answered), answered);
+    goals.none("errors outside transactions", figures.outside);
+    goals.none("unknown", figures.unknown);
+    goals.data(&figures);
+    goals.within("read pause", figures.read_pause_ms, READ_PAUSE_MS);
     let early = reads_before_synced(&finished, &victim, back);
-    judge.none("reads on the returning node before it was Synced", early);
-    Ok(Seen::new(finished, figures, judge))
+    goals.none("reads on the returning node before it was Synced", early);
+    Ok(Seen::new(finished, figures, goals))
 }
 
 fn begin(stage: &Stage<'_>) -> Result<(Peer, Run), Error> {

@@ -7,7 +7,7 @@ use crate::figures::Figures;
 /// Whether a goal was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum GoalOutcome {
     /// It was.
     Met,
     /// It was not.
@@ -24,27 +24,27 @@ pub struct Check {
     /// As in "213 ms".
     pub measured: String,
     /// What to conclude.
-    pub verdict: Verdict,
+    pub verdict: GoalOutcome,
 }
 
 /// Makes checks.
 #[derive(Debug, Default)]
-pub struct Judge {
+pub struct GoalChecks {
     /// Times are not judged.
     pub is_smoke: bool,
     /// So far.
     pub checks: Vec<Check>,
 }
 
-impl Judge {
+impl GoalChecks {
     /// For a full run or a smoke run.
-    pub fn new(is_smoke: bool) -> Judge {
-        Judge { is_smoke, checks: Vec::new() }
+    pub fn new(is_smoke: bool) -> GoalChecks {
+        GoalChecks { is_smoke, checks: Vec::new() }
     }
 
     /// Something has to be.
     pub fn must(&mut self, goal: impl Into<String>, measured: impl Into<String>, holds: bool) {
-        let verdict = if holds { Verdict::Met } else { Verdict::Missed };
+        let verdict = if holds { GoalOutcome::Met } else { GoalOutcome::Missed };
         self.checks.push(Check { goal: goal.into(), measured: measured.into(), verdict });
     }
 
@@ -61,7 +61,7 @@ impl Judge {
 
     fn excuse_in_smoke(&mut self) {
         if let Some(check) = self.checks.last_mut().filter(|_| self.is_smoke) {
-            check.verdict = Verdict::NotJudged;
+            check.verdict = GoalOutcome::NotJudged;
         }
     }
 
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn goals_are_met_or_missed_and_times_not_judged_in_a_smoke_run() {
         let verdicts = |is_smoke| {
-            let mut judge = Judge::new(is_smoke);
-            judge.none("errors", 1);
-            judge.within("write pause", 120.0, 100.0);
-            judge.checks.iter().map(|check| check.verdict).collect::<Vec<_>>()
+            let mut goals = GoalChecks::new(is_smoke);
+            goals.none("errors", 1);
+            goals.within("write pause", 120.0, 100.0);
+            goals.checks.iter().map(|check| check.verdict).collect::<Vec<_>>()
         };
-        assert_eq!(verdicts(false), [Verdict::Missed, Verdict::Missed]);
-        assert_eq!(verdicts(true), [Verdict::Missed, Verdict::NotJudged]);
+        assert_eq!(verdicts(false), [GoalOutcome::Missed, GoalOutcome::Missed]);
+        assert_eq!(verdicts(true), [GoalOutcome::Missed, GoalOutcome::NotJudged]);
     }
 }

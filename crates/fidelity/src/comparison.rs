@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::look::{Looker, Masks, Seen, Value};
+use crate::session_view::{Looker, Masks, Seen, Value};
 use crate::state::State;
 
 /// Of a cell, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Outcome {
     /// The way does not lead to this state, or the server doesn't let the routine be made.
     Na,
     /// Everybody saw what they would have seen at the server.
@@ -48,7 +48,7 @@ pub(crate) struct Scene {
 /// One difference, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Outcome,
     /// Who has seen it.
     pub(crate) who: Looker,
     pub(crate) moment: Moment,
@@ -62,14 +62,14 @@ pub(crate) struct Finding {
 }
 
 /// What is needed to judge beside the scenes themselves.
-pub(crate) struct Judge<'a> {
+pub(crate) struct Comparison<'a> {
     pub(crate) state: &'a State,
     /// What the same sessions see at the server if A does nothing.
     pub(crate) fresh: &'a [Scene],
     pub(crate) masks: &'a Masks,
 }
 
-impl Judge<'_> {
+impl Comparison<'_> {
     /// All differences of one run.
     pub(crate) fn compare(&self, direct: &[Scene], weir: &[Scene]) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -87,7 +87,7 @@ impl Judge<'_> {
                     continue;
                 }
             }
-            refused |= found.iter().any(|finding| finding.verdict == Verdict::Refused);
+            refused |= found.iter().any(|finding| finding.verdict == Outcome::Refused);
             findings.extend(found);
         }
         findings
@@ -121,7 +121,7 @@ impl Judge<'_> {
         if got.seen.len() < wanted.seen.len() && findings.is_empty() {
             let text = format!("{:?} {:?}: nothing more was seen", got.who, got.moment);
             findings.push(Finding {
-                verdict: Verdict::Wrong,
+                verdict: Outcome::Wrong,
                 who: got.who,
                 moment: got.moment,
                 is_late: false,
@@ -137,11 +137,11 @@ impl Judge<'_> {
     }
 }
 
-fn verdict(got: &Scene, value: &Value) -> Verdict {
+fn verdict(got: &Scene, value: &Value) -> Outcome {
     match value {
-        Value::Waits if got.moment == Moment::There && got.who != Looker::A => Verdict::Waits,
-        Value::Refused(_) if got.who == Looker::A => Verdict::Refused,
-        _ => Verdict::Wrong,
+        Value::Waits if got.moment == Moment::There && got.who != Looker::A => Outcome::Waits,
+        Value::Refused(_) if got.who == Looker::A => Outcome::Refused,
+        _ => Outcome::Wrong,
     }
 }
 
@@ -190,12 +190,12 @@ mod tests {
         ]
     }
 
-    fn judged(acts: Value, mine: Value, other: Value) -> Option<Verdict> {
+    fn judged(acts: Value, mine: Value, other: Value) -> Option<Outcome> {
         let fresh = cell(plain("ok"), plain("SYSTEM"), plain("SYSTEM"));
         let direct = cell(plain("ok"), plain("+07:00"), plain("SYSTEM"));
         let (state, masks) = (state(), Masks::new());
-        let judge = Judge { state: &state, fresh: &fresh, masks: &masks };
-        let findings = judge.compare(&direct, &cell(acts, mine, other));
+        let comparison = Comparison { state: &state, fresh: &fresh, masks: &masks };
+        let findings = comparison.compare(&direct, &cell(acts, mine, other));
         findings.into_iter().map(|finding| finding.verdict).max()
     }
 
@@ -206,27 +206,27 @@ mod tests {
 
     #[test]
     fn state_that_another_session_sees_is_wrong() {
-        assert_eq!(judged(plain("ok"), plain("+07:00"), plain("+07:00")), Some(Verdict::Wrong));
+        assert_eq!(judged(plain("ok"), plain("+07:00"), plain("+07:00")), Some(Outcome::Wrong));
     }
 
     #[test]
     fn state_that_its_own_session_does_not_see_is_wrong() {
-        assert_eq!(judged(plain("ok"), plain("SYSTEM"), plain("SYSTEM")), Some(Verdict::Wrong));
+        assert_eq!(judged(plain("ok"), plain("SYSTEM"), plain("SYSTEM")), Some(Outcome::Wrong));
     }
 
     #[test]
     fn another_error_than_the_servers_is_wrong() {
-        assert_eq!(judged(plain("error 1064"), plain("+07:00"), plain("SYSTEM")), Some(Verdict::Wrong));
-        assert_eq!(judged(plain("closed"), plain("+07:00"), plain("SYSTEM")), Some(Verdict::Wrong));
+        assert_eq!(judged(plain("error 1064"), plain("+07:00"), plain("SYSTEM")), Some(Outcome::Wrong));
+        assert_eq!(judged(plain("closed"), plain("+07:00"), plain("SYSTEM")), Some(Outcome::Wrong));
     }
 
     #[test]
     fn a_refusal_in_words_is_one_only_if_nothing_has_happened() {
         let refused = || Value::Refused("1105 no".to_owned());
-        assert_eq!(judged(refused(), plain("SYSTEM"), plain("SYSTEM")), Some(Verdict::Refused));
-        assert_eq!(judged(refused(), plain("+08:00"), plain("SYSTEM")), Some(Verdict::Wrong));
-        assert_eq!(judged(refused(), plain("SYSTEM"), plain("+07:00")), Some(Verdict::Wrong));
-        assert_eq!(judged(plain("ok"), plain("+07:00"), refused()), Some(Verdict::Wrong));
+        assert_eq!(judged(refused(), plain("SYSTEM"), plain("SYSTEM")), Some(Outcome::Refused));
+        assert_eq!(judged(refused(), plain("+08:00"), plain("SYSTEM")), Some(Outcome::Wrong));
+        assert_eq!(judged(refused(), plain("SYSTEM"), plain("+07:00")), Some(Outcome::Wrong));
+        assert_eq!(judged(plain("ok"), plain("+07:00"), refused()), Some(Outcome::Wrong));
     }
 
     #[test]
@@ -234,29 +234,29 @@ mod tests {
         let direct = [scene(Looker::B, Moment::There, &[("time_zone", plain("SYSTEM")), ("x", plain("1"))])];
         let waiting = |moment| [scene(Looker::B, moment, &[("time_zone", Value::Waits)])];
         let (state, masks) = (state(), Masks::new());
-        let judge = Judge { state: &state, fresh: &direct, masks: &masks };
+        let comparison = Comparison { state: &state, fresh: &direct, masks: &masks };
         let verdicts =
-            |got: &[Scene]| judge.compare(&direct, got).iter().map(|f| f.verdict).collect::<Vec<_>>();
-        assert_eq!(verdicts(&waiting(Moment::There)), [Verdict::Waits]);
-        assert_eq!(verdicts(&waiting(Moment::Gone)), [Verdict::Wrong]);
+            |got: &[Scene]| comparison.compare(&direct, got).iter().map(|f| f.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts(&waiting(Moment::There)), [Outcome::Waits]);
+        assert_eq!(verdicts(&waiting(Moment::Gone)), [Outcome::Wrong]);
     }
 
     #[test]
     fn what_is_weirs_own_must_stay_as_it_was_for_others() {
         let direct = [scene(Looker::B, Moment::Gone, &[("session_track_schema", plain("0"))])];
         let (state, masks) = (state(), Masks::from([("session_track_schema".to_owned(), plain("1"))]));
-        let judge = Judge { state: &state, fresh: &direct, masks: &masks };
+        let comparison = Comparison { state: &state, fresh: &direct, masks: &masks };
         let through = |value| [scene(Looker::B, Moment::Gone, &[("session_track_schema", plain(value))])];
-        assert!(judge.compare(&direct, &through("1")).is_empty());
-        assert_eq!(judge.compare(&direct, &through("0")).len(), 1);
+        assert!(comparison.compare(&direct, &through("1")).is_empty());
+        assert_eq!(comparison.compare(&direct, &through("0")).len(), 1);
     }
 
     #[test]
     fn a_look_that_breaks_off_is_wrong() {
         let direct = [scene(Looker::B, Moment::Gone, &[("a", plain("1")), ("b", plain("2"))])];
         let (state, masks) = (state(), Masks::new());
-        let judge = Judge { state: &state, fresh: &direct, masks: &masks };
+        let comparison = Comparison { state: &state, fresh: &direct, masks: &masks };
         let got = [scene(Looker::B, Moment::Gone, &[("a", plain("1"))])];
-        assert_eq!(judge.compare(&direct, &got).len(), 1);
+        assert_eq!(comparison.compare(&direct, &got).len(), 1);
     }
 }
