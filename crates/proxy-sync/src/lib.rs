@@ -2,7 +2,7 @@
 //!
 //! Each proxy looks at the `runtime_checksums_values` of the others in `proxysql_servers`, through their admin
 //! interfaces. Where a module differs, the later one wins: the higher epoch, and of two with the same epoch the higher
-//! checksum ([`watch`]). It is fetched whole, checked as any other, put in force and saved. Nobody sends anything.
+//! checksum ([`versions`]). It is fetched whole, checked as any other, put in force and saved. Nobody sends anything.
 //!
 //! - An epoch is made by LOAD ... TO RUNTIME and goes with the configuration; it is later than all that its proxy knew
 //!   of. What a proxy has only read at its start has the epoch with which it was saved, or none, and what has none is
@@ -13,8 +13,8 @@
 //! - What is of one machine stays there: addresses to listen on, threads, files ([`weir_config::Variable::is_local`]).
 
 mod peer;
-mod show;
-mod watch;
+mod stats_tables;
+mod version_choice;
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -27,7 +27,7 @@ use weir_store::{Layer, Module, Store, StoreError, Version};
 use weir_topology::Endpoint;
 
 use crate::peer::Peer;
-use crate::watch::{Order, Watch};
+use crate::version_choice::{Order, VersionChoice};
 
 /// Puts a module of another proxy in force: its rows, their epoch, and whether they are saved. Comes back with
 /// warnings, or with why nothing has changed.
@@ -53,19 +53,19 @@ impl ProxySync {
     /// If the system gives no thread.
     pub fn start(store: Arc<Mutex<Store>>, take: Box<Take>, encrypt: Box<Encrypt>) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
-        let mut keeper = Keeper {
+        let mut sync = SyncThread {
             store,
             take,
             encrypt,
             settings: None,
             peers: Vec::new(),
-            watch: Watch::default(),
+            versions: VersionChoice::default(),
             looks: 0,
         };
         std::thread::Builder::new().name("proxy sync".to_owned()).spawn(move || {
             let mut pause = Duration::ZERO;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = keeper.turn();
+                pause = sync.turn();
             }
         })?;
         Ok(Self { _stop: stop })
@@ -78,17 +78,17 @@ struct Settings {
     variables: ClusterVariables,
 }
 
-struct Keeper {
+struct SyncThread {
     store: Arc<Mutex<Store>>,
     take: Box<Take>,
     encrypt: Box<Encrypt>,
     settings: Option<Settings>,
     peers: Vec<Peer>,
-    watch: Watch,
+    versions: VersionChoice,
     looks: u64,
 }
 
-impl Keeper {
+impl SyncThread {
     /// Looks at all others once, and does what follows. How long to wait before the next time.
     fn turn(&mut self) -> Duration {
         if let Err(error) = self.read_settings() {
@@ -119,7 +119,7 @@ impl Keeper {
     fn follow(&mut self, variables: &ClusterVariables) -> Result<(), StoreError> {
         let own = held(&self.store).versions()?;
         let seen: Vec<&[Version]> = self.peers.iter().map(Peer::versions).collect();
-        let (orders, same) = self.watch.judge(&own, &seen, &variables.modules);
+        let (orders, same) = self.versions.choose(&own, &seen, &variables.modules);
         for (module, epoch) in same {
             held(&self.store).raise_epoch(module, epoch)?;
         }
@@ -154,7 +154,7 @@ impl Keeper {
             }
             Err(faults) => {
                 // The same again would fail again: until the other has something else.
-                self.watch.give_up(module, checksum);
+                self.versions.give_up(module, checksum);
                 for fault in faults {
                     tracing::error!(
                         module = name,
@@ -197,7 +197,7 @@ impl Keeper {
 
     /// Fills `stats_proxysql_servers_...`.
     fn show(&self) -> Result<(), StoreError> {
-        show::put(&mut held(&self.store), &self.peers, &self.watch)
+        stats_tables::put(&mut held(&self.store), &self.peers, &self.versions)
     }
 }
 

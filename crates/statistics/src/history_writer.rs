@@ -36,12 +36,13 @@ impl HistoryWriter {
         let path = path.to_owned();
         let (stop, stopped) = channel();
         thread::Builder::new().name("history".into()).spawn(move || {
-            let mut keeper = Keeper { path, history: None, last: Vec::new(), digests: Unwritten::default() };
+            let mut history_thread =
+                HistoryThread { path, history: None, last: Vec::new(), digests: Unwritten::default() };
             let (mut pause, mut is_failing) = (Duration::ZERO, false);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let kept = keeper.keep(&statistics);
+                let kept = history_thread.keep(&statistics);
                 let (has_failed, path) =
-                    (std::mem::replace(&mut is_failing, kept.is_err()), keeper.path.display());
+                    (std::mem::replace(&mut is_failing, kept.is_err()), history_thread.path.display());
                 pause = match kept {
                     Ok(()) => {
                         if has_failed {
@@ -53,7 +54,7 @@ impl HistoryWriter {
                         if !has_failed {
                             tracing::warn!(%path, %error, "statistics can't be saved");
                         }
-                        keeper.history = None;
+                        history_thread.history = None;
                         PAUSE
                     }
                 };
@@ -63,7 +64,7 @@ impl HistoryWriter {
     }
 }
 
-struct Keeper {
+struct HistoryThread {
     path: PathBuf,
     history: Option<History>,
     /// When rows of each subject were kept last.
@@ -88,7 +89,7 @@ impl Unwritten {
     }
 }
 
-impl Keeper {
+impl HistoryThread {
     /// Keeps what is due.
     fn keep(&mut self, statistics: &Statistics) -> Result<(), rusqlite::Error> {
         if !self.path.exists() {

@@ -5,15 +5,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_store::{STATS, Store, StoreError, Value};
 
 use crate::peer::Peer;
-use crate::watch::Watch;
+use crate::version_choice::VersionChoice;
 
 /// Fills the tables.
-pub(crate) fn put(store: &mut Store, peers: &[Peer], watch: &Watch) -> Result<(), StoreError> {
-    store.put(STATS, "stats_proxysql_servers_checksums", checksums(peers, watch))?;
+pub(crate) fn put(store: &mut Store, peers: &[Peer], versions: &VersionChoice) -> Result<(), StoreError> {
+    store.put(STATS, "stats_proxysql_servers_checksums", checksums(peers, versions))?;
     store.put(STATS, "stats_proxysql_servers_metrics", peers.iter().map(metrics))
 }
 
-fn checksums(peers: &[Peer], watch: &Watch) -> Vec<Vec<Value>> {
+fn checksums(peers: &[Peer], versions: &VersionChoice) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for peer in peers {
         for version in peer.versions() {
@@ -25,7 +25,7 @@ fn checksums(peers: &[Peer], watch: &Watch) -> Vec<Vec<Value>> {
                 Value::Text(version.checksum_text()),
                 moment(peer.changed.get(&version.module).copied()),
                 moment(peer.updated),
-                Value::Integer(watch.differs(version.module).into()),
+                Value::Integer(versions.differs(version.module).into()),
             ]);
             rows.push(row);
         }

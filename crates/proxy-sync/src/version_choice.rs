@@ -19,16 +19,16 @@ pub(crate) struct Order {
 
 /// How often in a row each module was seen to differ.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct VersionChoice {
     differs: HashMap<Module, u32>,
     /// Configurations that can't be taken here.
     given_up: HashMap<Module, u64>,
 }
 
-impl Watch {
+impl VersionChoice {
     /// What to fetch, and for which modules the same configuration is known elsewhere with a later epoch. `others` are
     /// those who have answered; who has not has no versions.
-    pub(crate) fn judge(
+    pub(crate) fn choose(
         &mut self,
         own: &[Version],
         others: &[&[Version]],
@@ -94,11 +94,11 @@ mod tests {
     /// What one look after the other orders, with the defaults: the third difference in a row is followed.
     fn looks(own: &[Version], others: &[&[Version]], times: usize) -> (Vec<Order>, Vec<(Module, u64)>) {
         let settings = ClusterVariables::default().modules;
-        let mut watch = Watch::default();
+        let mut versions = VersionChoice::default();
         for _ in 1..times {
-            assert_eq!(watch.judge(own, others, &settings).0, []);
+            assert_eq!(versions.choose(own, others, &settings).0, []);
         }
-        watch.judge(own, others, &settings)
+        versions.choose(own, others, &settings)
     }
 
     fn order(from: usize, epoch: u64, checksum: u64) -> Vec<Order> {
@@ -139,14 +139,14 @@ mod tests {
     #[test]
     fn a_difference_that_ends_is_forgotten() {
         let settings = ClusterVariables::default().modules;
-        let mut watch = Watch::default();
+        let mut versions = VersionChoice::default();
         let (own, later, same) = (users(10, 1), users(20, 2), users(10, 1));
         for _ in 0..4 {
-            watch.judge(&own, &[&later], &settings);
-            watch.judge(&own, &[&later], &settings);
-            assert_eq!(watch.differs(Module::MysqlUsers), 2);
-            assert_eq!(watch.judge(&own, &[&same], &settings).0, []);
-            assert_eq!(watch.differs(Module::MysqlUsers), 0);
+            versions.choose(&own, &[&later], &settings);
+            versions.choose(&own, &[&later], &settings);
+            assert_eq!(versions.differs(Module::MysqlUsers), 2);
+            assert_eq!(versions.choose(&own, &[&same], &settings).0, []);
+            assert_eq!(versions.differs(Module::MysqlUsers), 0);
         }
     }
 
@@ -154,12 +154,12 @@ mod tests {
     fn modules_that_do_not_follow_stay_as_they_are() {
         let mut settings = ClusterVariables::default().modules;
         settings.iter_mut().for_each(|module| module.diffs_before_sync = 0);
-        let mut watch = Watch::default();
-        assert_eq!(watch.judge(&users(10, 1), &[&users(20, 2)], &settings), (Vec::new(), Vec::new()));
+        let mut versions = VersionChoice::default();
+        assert_eq!(versions.choose(&users(10, 1), &[&users(20, 2)], &settings), (Vec::new(), Vec::new()));
         settings.iter_mut().for_each(|module| module.diffs_before_sync = 1);
-        assert_eq!(watch.judge(&users(10, 1), &[&users(20, 2)], &settings).0, order(0, 20, 2));
-        watch.give_up(Module::MysqlUsers, 2);
-        assert_eq!(watch.judge(&users(10, 1), &[&users(20, 2)], &settings).0, []);
-        assert_eq!(watch.judge(&users(10, 1), &[&users(30, 3)], &settings).0, order(0, 30, 3));
+        assert_eq!(versions.choose(&users(10, 1), &[&users(20, 2)], &settings).0, order(0, 20, 2));
+        versions.give_up(Module::MysqlUsers, 2);
+        assert_eq!(versions.choose(&users(10, 1), &[&users(20, 2)], &settings).0, []);
+        assert_eq!(versions.choose(&users(10, 1), &[&users(30, 3)], &settings).0, order(0, 30, 3));
     }
 }
