@@ -37,26 +37,26 @@
 //! SHOW also answers on a Galera node outside the Primary component, where SELECT is refused with error 1047.
 //! Each server of a cluster has two connections of the account, with replication up to three; every other server one.
 
-mod accord;
-mod causal;
+mod causal_probe;
+mod change_watch;
 mod clock;
-mod examination;
+mod epoch_client;
+mod epoch_tables;
+mod epoch_writer;
 mod latest_roles;
 mod monitor;
-mod owner;
 mod probe;
 mod probe_log;
 mod probe_thread;
-mod scribe;
 mod server_address;
+mod server_check;
 mod settings;
-mod tables;
-mod watch;
+mod topology_thread;
 
 pub use clock::monotonic_ns;
-pub use examination::{Examined, Finding, Remedy, examine};
 pub use latest_roles::LatestRoles;
 pub use monitor::{Monitor, Planner, Reporter};
 pub use probe_log::{GaleraSeen, GroupSeen, LagSeen, ProbeCounts, ProbeLog, Probed};
 pub use server_address::{ServerAddress, ServerAddresses};
+pub use server_check::{Finding, Remedy, ServerCheck, examine};
 pub use settings::Reach;

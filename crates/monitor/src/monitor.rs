@@ -7,11 +7,11 @@ use std::thread::JoinHandle;
 use weir_config::Config;
 use weir_topology::{Cleared, Endpoint, EpochPolicy, InstanceId, Roles, ServerRegistry, Switch, SwitchStep};
 
-use crate::owner::{self, Epochs, Event};
 use crate::probe_log::ProbeLog;
 use crate::settings::{Reach, Settings};
+use crate::topology_thread::{self, Epochs, Event};
 
-/// The most events that wait for the owner. Probes wait for room, suspicions of the data path are dropped.
+/// The most events that wait for the topology thread. Probes wait for room, suspicions of the data path are dropped.
 const EVENTS_MAX: usize = 1024;
 
 /// Watches the servers of a configuration, and decides and publishes their roles.
@@ -19,9 +19,9 @@ const EVENTS_MAX: usize = 1024;
 /// Dropping it ends its threads as [`Monitor::stop`] does.
 pub struct Monitor {
     events: SyncSender<Event>,
-    owner: Option<JoinHandle<()>>,
+    topology: Option<JoinHandle<()>>,
     log: Arc<ProbeLog>,
-    /// What the owner goes by, or will when it has heard of it.
+    /// What the topology thread goes by, or will when it has heard of it.
     applied: Mutex<Settings>,
 }
 
@@ -52,10 +52,10 @@ impl Monitor {
         log.keep(config.variables.monitor_history);
         let owners_log = log.clone();
         let probes_events = events.clone();
-        let owner = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
-            owner::run(settings, epochs, registry, probes_events, inbox, owners_log, publish)
+        let topology = std::thread::Builder::new().name("topology".to_owned()).spawn(move || {
+            topology_thread::run(settings, epochs, registry, probes_events, inbox, owners_log, publish)
         })?;
-        Ok(Self { events, owner: Some(owner), log, applied })
+        Ok(Self { events, topology: Some(topology), log, applied })
     }
 
     /// Goes over to another configuration; returns when the roles that follow from it have been published. What is
@@ -73,7 +73,7 @@ impl Monitor {
         }
         let (published, is_published) = sync_channel(0);
         let settings = Box::new(settings);
-        // Fails only if the owner is gone, which has then been logged as a panic.
+        // Fails only if the topology thread is gone, which has then been logged as a panic.
         if self.events.send(Event::Configure { settings, published }).is_ok() {
             let _ = is_published.recv();
         }
@@ -113,8 +113,8 @@ impl Monitor {
 
     fn end(&mut self) {
         let _ = self.events.send(Event::Stop);
-        if let Some(owner) = self.owner.take() {
-            let _ = owner.join();
+        if let Some(topology) = self.topology.take() {
+            let _ = topology.join();
         }
     }
 }
@@ -146,7 +146,7 @@ impl Planner {
     }
 
     /// Has the other Weirs in front of a cluster hold for a switchover to `to`, if there are any. Those that may still
-    /// write are in [`weir_topology::Tenure::awaited`].
+    /// write are in [`weir_topology::Leadership::awaited`].
     pub fn ask_to_hold(&self, writer_hostgroup: u32, to: &Endpoint) {
         self.order(writer_hostgroup, to, SwitchStep::Ask);
     }

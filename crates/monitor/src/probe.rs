@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_client::{Connection, Error, Options};
 use weir_topology::{Millis, ProbeError, ServerState};
 
+use crate::change_watch::Watch;
 use crate::clock::monotonic_ms;
 use crate::settings::Kind;
-use crate::watch::Watch;
 
 /// Server errors that say that the server is alive and has no room: ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS,
 /// ER_USER_LIMIT_REACHED.
@@ -25,7 +25,7 @@ const PING_PAUSE: Duration = Duration::from_secs(1);
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// What one look has shown.
-pub(crate) struct Look {
+pub(crate) struct ProbeResult {
     /// The server's state, or why there is none.
     pub(crate) result: Result<ServerState, ProbeError>,
     /// How long a ping took, if there was one.
@@ -116,7 +116,7 @@ impl Probe {
     }
 
     /// Asks the server; also for a new connection, if it `is_shunned`.
-    pub(crate) fn look(&mut self, is_shunned: bool) -> Look {
+    pub(crate) fn look(&mut self, is_shunned: bool) -> ProbeResult {
         let (at, began) = (SystemTime::now(), Instant::now());
         let result = self.state();
         let took = began.elapsed();
@@ -133,7 +133,15 @@ impl Probe {
             self.connected_at = Some(Instant::now());
         }
         let attempts = std::mem::take(&mut self.attempts);
-        Look { result, ping: self.ping.take(), accepts, at, took, asked_at: self.asked_at.take(), attempts }
+        ProbeResult {
+            result,
+            ping: self.ping.take(),
+            accepts,
+            at,
+            took,
+            asked_at: self.asked_at.take(),
+            attempts,
+        }
     }
 
     /// Looks for changes of accounts and defaults, over the same connection. What comes of it is no part of a look.

@@ -10,7 +10,7 @@ use weir_topology::{
     Endpoint, GaleraState, GroupState, Lag, LocalState, Maintenance, ProbeError, ReplicaState, ServerState,
 };
 
-use crate::probe::{Look, What};
+use crate::probe::{ProbeResult, What};
 use crate::settings::Kind;
 
 /// Looks kept of each kind, of all servers together; a hundred servers that are asked every 100 ms fill that in 20 s.
@@ -167,7 +167,7 @@ impl ProbeLog {
     }
 
     /// Takes a look in, as it was begun by the clock of all days.
-    pub(crate) fn record(&self, endpoint: &Endpoint, kind: Kind, look: &Look) {
+    pub(crate) fn record(&self, endpoint: &Endpoint, kind: Kind, look: &ProbeResult) {
         let mut rings = self.rings();
         let rings = &mut *rings;
         let kept_us = u64::try_from(rings.kept.as_micros()).unwrap_or(u64::MAX);
@@ -232,7 +232,7 @@ impl ProbeLog {
 fn of<T>(
     endpoint: &Endpoint,
     started_us: u64,
-    look: &Look,
+    look: &ProbeResult,
     seen: impl FnOnce(&ServerState) -> Option<T>,
 ) -> Probed<T> {
     match &look.result {
@@ -318,7 +318,11 @@ mod tests {
     use super::*;
     use crate::probe::Attempt;
 
-    fn look(at_s: u64, result: Result<ServerState, ProbeError>, ping: Option<Result<u64, &str>>) -> Look {
+    fn look(
+        at_s: u64,
+        result: Result<ServerState, ProbeError>,
+        ping: Option<Result<u64, &str>>,
+    ) -> ProbeResult {
         let at = UNIX_EPOCH + Duration::from_secs(at_s);
         let attempt = |ping: Result<u64, &str>| Attempt {
             what: What::Ping,
@@ -326,7 +330,7 @@ mod tests {
             took: Duration::from_micros(ping.unwrap_or(0)),
             error: ping.err().map(str::to_owned),
         };
-        Look {
+        ProbeResult {
             result,
             ping: None,
             accepts: false,

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, ServerShared};
 
-use crate::causal::{self, Standing, Told};
-use crate::owner::Event;
+use crate::causal_probe::{self, Standing, Told};
+use crate::change_watch::Watch;
 use crate::probe::Probe;
 use crate::probe_log::ProbeLog;
 use crate::settings::{Kind, ProbeSettings};
-use crate::watch::Watch;
+use crate::topology_thread::Event;
 
 /// The pause between probes while the cluster is about to form a new view.
 const HURRY_PAUSE: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ impl ProbeHandle {
             let told = Told { events: causal_events, generation, endpoint: endpoint.clone(), last: None };
             let thread = thread::Builder::new().name(format!("causal {endpoint}"));
             threads.push(thread.spawn(move || {
-                causal::run(kind, options, &shared, &standing, told, &hurry, &inbox);
+                causal_probe::run(kind, options, &shared, &standing, told, &hurry, &inbox);
             })?);
             causal_orders = Some(orders);
         }
@@ -111,7 +111,7 @@ impl ProbeHandle {
     }
 }
 
-/// What a probe goes by besides its orders, and where it tells more than the owner needs.
+/// What a probe goes by besides its orders, and where it tells more than the topology thread needs.
 struct Flags {
     hurry: Arc<AtomicBool>,
     shunned: Arc<AtomicBool>,

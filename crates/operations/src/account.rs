@@ -6,12 +6,12 @@ use weir_client::{Connection, Error, Options};
 use weir_topology::Endpoint;
 
 use crate::error::SwitchoverError;
-use crate::operator::Operator;
+use crate::operation_runner::OperationRunner;
 
 /// How long an answer may take that needs no wait.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-impl Operator {
+impl OperationRunner {
     /// How to connect to a server with the account that may move the role: `weir_topology.switchover_username`, else
     /// the monitor's.
     pub(crate) fn account_at(&self, hostgroup: u32, server: &Endpoint) -> Options {

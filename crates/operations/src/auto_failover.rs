@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use weir_client::Options;
 use weir_config::ServerStatus;
-use weir_topology::procedure::{Candidate, Failover, Server as _, TakeBack};
+use weir_topology::procedure::{Candidate, Failover, Rejoin, Server as _};
 use weir_topology::{Endpoint, Group, Succession};
 
-use crate::actor::Pause;
+use crate::cluster_automation::Pause;
 use crate::error::SwitchoverError;
+use crate::operation_runner::OperationRunner;
 use crate::operations::{Operations, Outcome, Work};
-use crate::operator::Operator;
 use crate::replication_server::ReplicationServer;
 
 /// A switchover that is under way sees to its old writer itself.
@@ -38,7 +38,7 @@ pub(crate) struct AutoFailover {
 /// What there is to do with the servers of a cluster.
 enum Repair {
     Replace { lost: Endpoint, id: String },
-    TakeBack { returned: Vec<Endpoint>, writer: Endpoint },
+    Rejoin { returned: Vec<Endpoint>, writer: Endpoint },
     Reconnect(Vec<Endpoint>),
 }
 
@@ -48,7 +48,7 @@ impl Repair {
         match (due, &*group.writers) {
             (Some(lost), _) => Some(Self::Replace { lost: lost.clone(), id: writer_id.clone() }),
             (None, [writer]) if !returned.is_empty() => {
-                Some(Self::TakeBack { returned: returned.clone(), writer: writer.clone() })
+                Some(Self::Rejoin { returned: returned.clone(), writer: writer.clone() })
             }
             _ => (!unconnected.is_empty()).then(|| Self::Reconnect(unconnected.clone())),
         }
@@ -57,7 +57,7 @@ impl Repair {
     fn pause(&self) -> Duration {
         match self {
             Self::Replace { .. } => FAILOVER_PAUSE,
-            Self::TakeBack { .. } => RETURN_PAUSE,
+            Self::Rejoin { .. } => RETURN_PAUSE,
             Self::Reconnect(_) => CONNECT_PAUSE,
         }
     }
@@ -65,7 +65,7 @@ impl Repair {
     fn name(&self) -> &'static str {
         match self {
             Self::Replace { .. } => "failover",
-            Self::TakeBack { .. } => "return",
+            Self::Rejoin { .. } => "return",
             Self::Reconnect(_) => "reconnect",
         }
     }
@@ -89,7 +89,7 @@ impl AutoFailover {
         let repair = Repair::of(group).filter(|_| !is_busy)?;
         let (name, pause) = (repair.name(), repair.pause());
         let is_new = self.last.replace(name) != Some(name);
-        if is_new && matches!(repair, Repair::TakeBack { .. }) {
+        if is_new && matches!(repair, Repair::Rejoin { .. }) {
             self.pause.begin(RETURN_DELAY);
             return None;
         }
@@ -97,8 +97,8 @@ impl AutoFailover {
             return None;
         }
         self.pause.end();
-        let run = move |operator: &Operator| {
-            let done = operator.repair(hostgroup, &repair);
+        let run = move |runner: &OperationRunner| {
+            let done = runner.repair(hostgroup, &repair);
             Outcome::Repaired { hostgroup, name, pause, done }
         };
         let not_begun = move |cause| {
@@ -119,7 +119,7 @@ impl Operations {
         done: Result<Option<String>, SwitchoverError>,
     ) {
         let proxy = self.context.proxy.clone();
-        let state = &mut self.actor(hostgroup).auto_failover;
+        let state = &mut self.automation(hostgroup).auto_failover;
         state.pause.begin(pause);
         match done {
             Ok(None) => {}
@@ -140,11 +140,11 @@ impl Operations {
     }
 }
 
-impl Operator {
+impl OperationRunner {
     fn repair(&self, hostgroup: u32, repair: &Repair) -> Result<Option<String>, SwitchoverError> {
         let done = match repair {
             Repair::Replace { lost, id } => self.replace(hostgroup, lost, id).map(Some),
-            Repair::TakeBack { returned, writer } => self.take_back(hostgroup, returned, writer).map(Some),
+            Repair::Rejoin { returned, writer } => self.rejoin(hostgroup, returned, writer).map(Some),
             Repair::Reconnect(replicas) => self.reconnect(hostgroup, replicas).map(|()| None),
         };
         done.map_err(SwitchoverError::Procedure)
@@ -228,11 +228,11 @@ impl Operator {
     }
 
     /// Has servers replicate from the writer that have no part in its line: they are made read_only first.
-    fn take_back(&self, hostgroup: u32, returned: &[Endpoint], writer: &Endpoint) -> Result<String, String> {
+    fn rejoin(&self, hostgroup: u32, returned: &[Endpoint], writer: &Endpoint) -> Result<String, String> {
         let mut done = Vec::new();
         for server in returned {
             let (server, writer) = (server.clone(), writer.clone());
-            let back = TakeBack { writer_hostgroup: hostgroup, server, writer };
+            let back = Rejoin { writer_hostgroup: hostgroup, server, writer };
             done.push(back.make(&mut self.surroundings(hostgroup, None))?);
         }
         Ok(done.join("; "))

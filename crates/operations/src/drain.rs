@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use weir_topology::{DrainRow, Endpoint, Flavour, InstanceId, Reason};
 
 use crate::error::DrainError;
-use crate::operator::Operator;
-use crate::peers::another_switchover;
+use crate::operation_runner::OperationRunner;
+use crate::peer_agreement::another_switchover;
 use crate::progress::Progress;
 use crate::switchover::SwitchoverOrder;
 
@@ -27,7 +27,7 @@ struct Opponent {
     is_live: bool,
 }
 
-impl Operator {
+impl OperationRunner {
     /// Takes a server out. When this returns, all workers go by it. The role of a writer moves first, while statements
     /// wait.
     ///
@@ -159,13 +159,13 @@ impl Operator {
     fn opponents(&self, endpoint: &Endpoint) -> Vec<Opponent> {
         let mut opponents = Vec::new();
         for group in &self.context.roles.latest().groups {
-            let Some(tenure) = &group.tenure else { continue };
-            let rows = tenure.drains.iter().flatten();
+            let Some(leadership) = &group.leadership else { continue };
+            let rows = leadership.drains.iter().flatten();
             let rows = rows.filter(|row| row.server == *endpoint && row.wants_out);
             opponents.extend(rows.filter(|row| row.instance != self.context.instance).map(|row| Opponent {
                 hostgroup: group.writer_hostgroup,
                 instance: row.instance.clone(),
-                is_live: tenure.live.contains(&row.instance),
+                is_live: leadership.live.contains(&row.instance),
             }));
         }
         opponents
@@ -204,15 +204,15 @@ impl Operator {
 
     fn shares_drains(&self, hostgroup: u32) -> bool {
         let roles = self.context.roles.latest();
-        let tenure = roles.group(hostgroup).and_then(|group| group.tenure.as_ref());
-        tenure.is_some_and(|tenure| tenure.drains.is_some())
+        let leadership = roles.group(hostgroup).and_then(|group| group.leadership.as_ref());
+        leadership.is_some_and(|leadership| leadership.drains.is_some())
     }
 
     /// What the Weirs have said of a server that leaves.
     fn drains_of(&self, endpoint: &Endpoint) -> Vec<DrainRow> {
         let roles = self.context.roles.latest();
-        let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
-        let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
+        let leaderships = roles.groups.iter().filter_map(|group| group.leadership.as_ref());
+        let rows = leaderships.filter_map(|leadership| leadership.drains.as_ref()).flatten();
         rows.filter(|row| row.server == *endpoint).cloned().collect()
     }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use weir_topology::{Endpoint, Group};
 
-use crate::actor::Pause;
+use crate::cluster_automation::Pause;
+use crate::operation_runner::OperationRunner;
 use crate::operations::{Outcome, Work};
-use crate::operator::Operator;
 use crate::progress::Progress;
 use crate::switchover::SwitchoverOrder;
 
@@ -38,9 +38,9 @@ impl Failback {
         self.pause.end();
         tracing::info!(hostgroup, %to, "{why}");
         let order = SwitchoverOrder { to: Some(to.clone()), ..SwitchoverOrder::of(hostgroup) };
-        let run = move |operator: &Operator| {
+        let run = move |runner: &OperationRunner| {
             // A cause has been logged where it was found.
-            let is_done = operator.switchover(&order, &Progress::unheard()).is_ok();
+            let is_done = runner.switchover(&order, &Progress::unheard()).is_ok();
             Outcome::FailedBack { hostgroup, is_done }
         };
         let not_begun = move |cause| {

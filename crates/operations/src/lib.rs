@@ -2,7 +2,7 @@
 //! switchover whose Weir has died.
 //!
 //! ```text
-//! weir_topology decides ──Roles──► Operations ──► ClusterActor (one per cluster): is something due, and may it begin?
+//! weir_topology decides ──Roles──► Operations ──► ClusterAutomation (one per cluster): is something due, and may it begin?
 //! users order ───────────────────► Operations         │ one operation at a time, on a thread of its own
 //!                                      ▲               ▼
 //!                                      └── Notice ── Operator ──► servers (weir_client), Proxy (hold, ask, publish)
@@ -12,16 +12,16 @@
 //! the running Weir for the little that it needs of it by the trait [`Proxy`].
 
 mod account;
-mod actor;
 mod auto_failover;
+mod cluster_automation;
 mod context;
 mod drain;
 mod drained_servers;
 mod error;
 mod failback;
+mod operation_runner;
 mod operations;
-mod operator;
-mod peers;
+mod peer_agreement;
 mod progress;
 mod proxy;
 mod recovery;
@@ -32,7 +32,7 @@ pub use context::Context;
 pub use drained_servers::{DrainedServers, DrainedServersError};
 pub use error::{DrainError, Ending, SwitchoverError};
 pub use operations::{Notice, Operations};
-pub use peers::foreign_switchover;
+pub use peer_agreement::foreign_switchover;
 pub use progress::{Progress, ProgressEvent, progress};
 pub use proxy::{Proxy, WritingSessions};
 pub use switchover::{SwitchoverOrder, SwitchoverPlan};

@@ -16,10 +16,10 @@ use weir_config::Config;
 use weir_monitor::Reach;
 use weir_topology::Endpoint;
 
-use crate::actor::ClusterActor;
+use crate::cluster_automation::ClusterAutomation;
 use crate::context::Context;
 use crate::error::SwitchoverError;
-use crate::operator::Operator;
+use crate::operation_runner::OperationRunner;
 use crate::progress::Progress;
 use crate::proxy::Proxy;
 use crate::recovery::Recovered;
@@ -29,7 +29,7 @@ use crate::switchover::SwitchoverOrder;
 pub struct Operations {
     pub(crate) context: Context,
     /// By writer hostgroup.
-    pub(crate) clusters: BTreeMap<u32, ClusterActor>,
+    pub(crate) clusters: BTreeMap<u32, ClusterAutomation>,
     running: BTreeMap<u64, Running>,
     begun: u64,
     /// Nothing is begun by itself: another process is about to take over, or has.
@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
 /// An operation that Weir begins by itself.
 pub(crate) struct Work {
     pub(crate) name: &'static str,
-    pub(crate) run: Box<dyn FnOnce(&Operator) -> Outcome + Send>,
+    pub(crate) run: Box<dyn FnOnce(&OperationRunner) -> Outcome + Send>,
     /// What comes of it if the system gives no thread.
     pub(crate) not_begun: Box<dyn FnOnce(io::Error) -> Outcome>,
 }
@@ -126,24 +126,24 @@ impl Operations {
     /// Moves a cluster's writer role.
     pub fn switchover(&mut self, order: SwitchoverOrder, progress: Progress) {
         let clusters = BTreeSet::from([order.writer_hostgroup]);
-        self.begin_for(progress, "switchover", clusters, move |operator, progress| {
-            operator.switchover(&order, progress).map_err(|cause| cause.to_string())
+        self.begin_for(progress, "switchover", clusters, move |runner, progress| {
+            runner.switchover(&order, progress).map_err(|cause| cause.to_string())
         });
     }
 
     /// Takes a server out of service, in all its clusters.
     pub fn drain(&mut self, server: Endpoint, progress: Progress) {
         let clusters = self.clusters_of(&server);
-        self.begin_for(progress, "drain", clusters, move |operator, progress| {
-            operator.drain_server(&server, progress).map_err(|cause| cause.to_string())
+        self.begin_for(progress, "drain", clusters, move |runner, progress| {
+            runner.drain_server(&server, progress).map_err(|cause| cause.to_string())
         });
     }
 
     /// Takes a server in again; with `force` also where Weirs want it out that are no more.
     pub fn undrain(&mut self, server: Endpoint, force: bool, progress: Progress) {
         let clusters = self.clusters_of(&server);
-        self.begin_for(progress, "undrain", clusters, move |operator, _| {
-            operator.undrain_server(&server, force).map_err(|cause| cause.to_string())
+        self.begin_for(progress, "undrain", clusters, move |runner, _| {
+            runner.undrain_server(&server, force).map_err(|cause| cause.to_string())
         });
     }
 
@@ -152,7 +152,8 @@ impl Operations {
         if self.is_suspended {
             return None;
         }
-        let next = |(hostgroup, actor): (&u32, &ClusterActor)| actor.next(self.is_busy(*hostgroup));
+        let next =
+            |(hostgroup, automation): (&u32, &ClusterAutomation)| automation.next(self.is_busy(*hostgroup));
         self.clusters.iter().filter_map(next).min()
     }
 
@@ -203,7 +204,7 @@ impl Operations {
 
     /// Says what `auto_failover` costs, where it is on, and looks whether all that it needs is there.
     pub fn announce_failovers(&self) {
-        self.operator().announce_failovers();
+        self.runner().announce_failovers();
     }
 
     /// Has something done with these clusters, with which nothing else is done now.
@@ -214,14 +215,14 @@ impl Operations {
         &mut self,
         name: &'static str,
         clusters: BTreeSet<u32>,
-        run: impl FnOnce(&Operator) -> Outcome + Send + 'static,
+        run: impl FnOnce(&OperationRunner) -> Outcome + Send + 'static,
     ) -> io::Result<()> {
         self.begun += 1;
-        let (operation, operator) = (self.begun, self.operator());
+        let (operation, runner) = (self.begun, self.runner());
         let proxy = self.context.proxy.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut end = End { operation, outcome: None, proxy };
-            end.outcome = Some(run(&operator));
+            end.outcome = Some(run(&runner));
         })?;
         self.running.insert(operation, Running { name, clusters });
         Ok(())
@@ -231,15 +232,15 @@ impl Operations {
         self.running.values().any(|running| running.clusters.contains(&hostgroup))
     }
 
-    pub(crate) fn operator(&self) -> Operator {
-        Operator { context: self.context.clone(), is_ending: self.is_ending.clone() }
+    pub(crate) fn runner(&self) -> OperationRunner {
+        OperationRunner { context: self.context.clone(), is_ending: self.is_ending.clone() }
     }
 
     pub(crate) fn take_outcome(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Told => {}
             Outcome::Recovered { hostgroup, done } => self.recovered(hostgroup, done),
-            Outcome::FailedBack { hostgroup, is_done } => self.actor(hostgroup).failback.ended(is_done),
+            Outcome::FailedBack { hostgroup, is_done } => self.automation(hostgroup).failback.ended(is_done),
             Outcome::Repaired { hostgroup, name, pause, done } => self.repaired(hostgroup, name, pause, done),
         }
     }
@@ -250,13 +251,13 @@ impl Operations {
         progress: Progress,
         name: &'static str,
         clusters: BTreeSet<u32>,
-        run: impl FnOnce(&Operator, &Progress) -> Result<String, String> + Send + 'static,
+        run: impl FnOnce(&OperationRunner, &Progress) -> Result<String, String> + Send + 'static,
     ) {
         if let Some(cause) = self.busy_with(&clusters) {
             return progress.end(Err(format!("{cause}: try again when it has ended")));
         }
-        let run = move |operator: &Operator| {
-            let done = run(operator, &progress);
+        let run = move |runner: &OperationRunner| {
+            let done = run(runner, &progress);
             progress.end(done);
             Outcome::Told
         };

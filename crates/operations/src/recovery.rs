@@ -12,8 +12,8 @@ use weir_topology::procedure::{Entry, Recovery, Settled};
 use weir_topology::{Endpoint, Flavour, Group};
 
 use crate::error::SwitchoverError;
+use crate::operation_runner::OperationRunner;
 use crate::operations::{News, Notice, Operations, Outcome};
-use crate::operator::Operator;
 
 /// Whoever has just moved the role is about to finish that.
 const FINISH_WAIT: Duration = Duration::from_secs(3);
@@ -77,14 +77,14 @@ impl RecoveryWatch {
 impl Operations {
     /// Begins a look whether a switchover is written down.
     pub(crate) fn look_for_entry(&mut self, hostgroup: u32) {
-        let operator = self.operator();
+        let runner = self.runner();
         let look = move || {
-            let recovery = operator.recovery(hostgroup);
-            let is_found = recovery.is_written(&mut operator.surroundings(hostgroup, None));
-            operator.context.proxy.notify(Notice(News::Looked { hostgroup, is_found }));
+            let recovery = runner.recovery(hostgroup);
+            let is_found = recovery.is_written(&mut runner.surroundings(hostgroup, None));
+            runner.context.proxy.notify(Notice(News::Looked { hostgroup, is_found }));
         };
         match thread::Builder::new().name("recovery look".to_owned()).spawn(look) {
-            Ok(_) => self.actor(hostgroup).recovery.is_looking = true,
+            Ok(_) => self.automation(hostgroup).recovery.is_looking = true,
             Err(cause) => tracing::error!(hostgroup, %cause, "can't start a thread"),
         }
     }
@@ -92,7 +92,7 @@ impl Operations {
     /// A look has ended.
     pub(crate) fn looked_for_entry(&mut self, hostgroup: u32, is_found: bool) {
         let has_others_work = self.is_suspended || self.is_busy(hostgroup);
-        let watch = &mut self.actor(hostgroup).recovery;
+        let watch = &mut self.automation(hostgroup).recovery;
         watch.is_looking = false;
         if !is_found {
             watch.told = None;
@@ -102,8 +102,8 @@ impl Operations {
         if has_others_work {
             return watch.look_after(RETRY_PAUSE);
         }
-        let run = move |operator: &Operator| {
-            let done = operator.recovery(hostgroup).make(&mut operator.surroundings(hostgroup, None));
+        let run = move |runner: &OperationRunner| {
+            let done = runner.recovery(hostgroup).make(&mut runner.surroundings(hostgroup, None));
             Outcome::Recovered { hostgroup, done: done.map_err(SwitchoverError::Procedure) }
         };
         if let Err(cause) = self.begin("recovery", BTreeSet::from([hostgroup]), run) {
@@ -113,7 +113,7 @@ impl Operations {
 
     /// Logs what was done, or why it was not, unless that is known.
     pub(crate) fn recovered(&mut self, hostgroup: u32, done: Recovered) {
-        let watch = &mut self.actor(hostgroup).recovery;
+        let watch = &mut self.automation(hostgroup).recovery;
         let (name, said, left) = match done {
             // Another Weir does it, or has.
             Ok(None) => return watch.look_after(LOOK_PAUSE),
@@ -141,7 +141,7 @@ fn told(entry: &Entry) -> String {
     format!("{} -> {}, begun by {}", entry.from, entry.to, entry.by_instance)
 }
 
-impl Operator {
+impl OperationRunner {
     fn recovery(&self, writer_hostgroup: u32) -> Recovery {
         Recovery { writer_hostgroup, members: self.counted(writer_hostgroup), known: None }
     }

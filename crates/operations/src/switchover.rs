@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use weir_topology::{Endpoint, Flavour, Group, Reason};
 
 use crate::error::SwitchoverError;
-use crate::operator::{LOOK_EVERY, Operator};
-use crate::peers::{another_switchover, silent_weirs};
+use crate::operation_runner::{LOOK_EVERY, OperationRunner};
+use crate::peer_agreement::{another_switchover, silent_weirs};
 use crate::progress::Progress;
 use crate::proxy::WritingSessions;
 
@@ -88,7 +88,7 @@ enum Mover {
     Replication(Box<replication::Mover>),
 }
 
-impl Operator {
+impl OperationRunner {
     /// Moves the writer role. Returns what was done.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_proxy::stats::ReportPart;
-use weir_topology::{Endpoint, Group, InstanceId, Place, Roles, Tenure};
+use weir_topology::{Endpoint, Group, InstanceId, Leadership, Place, Roles};
 
 use crate::report::address;
 use crate::statistics::Statistics;
@@ -139,8 +139,8 @@ impl Statistics {
                 free: rows().map(|row| row.free).sum(),
                 used_elsewhere: used_elsewhere(&roles, &place.endpoint),
                 drained_by: drained_by(&roles, &place.endpoint, |_, _| true),
-                drained_by_silent: drained_by(&roles, &place.endpoint, |tenure, instance| {
-                    *instance != own && !tenure.live.contains(instance)
+                drained_by_silent: drained_by(&roles, &place.endpoint, |leadership, instance| {
+                    *instance != own && !leadership.live.contains(instance)
                 }),
                 is_drained: drained.contains(&place.endpoint),
                 reason: format!("{}{trouble}", place.reason),
@@ -160,16 +160,16 @@ impl Statistics {
 /// write; later it is not waited for any more.
 fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u64>> {
     let mut used = BTreeMap::new();
-    for tenure in roles.groups.iter().filter_map(|group| group.tenure.as_ref()) {
-        let Some(drains) = &tenure.drains else { continue };
+    for leadership in roles.groups.iter().filter_map(|group| group.leadership.as_ref()) {
+        let Some(drains) = &leadership.drains else { continue };
         if !drains.iter().any(|row| row.server == *server) {
             continue;
         }
-        for peer in &tenure.live {
+        for peer in &leadership.live {
             let row = drains.iter().find(|row| row.server == *server && row.instance == *peer);
             used.insert(peer.to_string(), row.map(|row| row.sessions));
         }
-        used.extend(tenure.silent.iter().map(|peer| (peer.to_string(), None)));
+        used.extend(leadership.silent.iter().map(|peer| (peer.to_string(), None)));
     }
     used
 }
@@ -177,12 +177,12 @@ fn used_elsewhere(roles: &Roles, server: &Endpoint) -> BTreeMap<String, Option<u
 fn drained_by(
     roles: &Roles,
     server: &Endpoint,
-    is_meant: impl Fn(&Tenure, &InstanceId) -> bool,
+    is_meant: impl Fn(&Leadership, &InstanceId) -> bool,
 ) -> Vec<String> {
     let mut names = Vec::new();
-    for tenure in roles.groups.iter().filter_map(|group| group.tenure.as_ref()) {
-        let rows = tenure.drains.iter().flatten().filter(|row| row.wants_out && row.server == *server);
-        let rows = rows.filter(|row| is_meant(tenure, &row.instance));
+    for leadership in roles.groups.iter().filter_map(|group| group.leadership.as_ref()) {
+        let rows = leadership.drains.iter().flatten().filter(|row| row.wants_out && row.server == *server);
+        let rows = rows.filter(|row| is_meant(leadership, &row.instance));
         names.extend(rows.map(|row| row.instance.to_string()));
     }
     names
@@ -192,14 +192,14 @@ fn drained_by(
 pub fn cluster_status(group: &Group) -> ClusterStatus {
     let lost = group.hold.as_ref().map(|hold| hold.lost.as_slice()).unwrap_or_default();
     let cannot_write = group.cannot_write.iter();
-    let tenure = group.tenure.as_ref();
-    let peers = tenure.map(|tenure| tenure.peers.as_slice()).unwrap_or_default();
+    let leadership = group.leadership.as_ref();
+    let peers = leadership.map(|leadership| leadership.peers.as_slice()).unwrap_or_default();
     ClusterStatus {
         writer_hostgroup: group.writer_hostgroup,
         writers: group.writers.iter().map(ToString::to_string).collect(),
         waits_for: group.waits_for.as_ref().map(ToString::to_string),
-        epoch: tenure.and_then(|tenure| tenure.row.as_ref()).map(|row| row.epoch),
-        shares_drains: tenure.is_some_and(|tenure| tenure.drains.is_some()),
+        epoch: leadership.and_then(|leadership| leadership.row.as_ref()).map(|row| row.epoch),
+        shares_drains: leadership.is_some_and(|leadership| leadership.drains.is_some()),
         epoch_trouble: group.epoch_trouble.as_deref().map(str::to_owned),
         other_weirs: peers.iter().map(|peer| peer.instance.to_string()).collect(),
         assist: group.assist.as_deref().map(str::to_owned),

@@ -1,18 +1,18 @@
 //! The roles of one Galera cluster.
 
 mod components;
+mod donor_handoff;
 mod epoch;
 mod failback;
-mod transfer;
 mod views;
 
 use std::cmp::Reverse;
 
 use self::views::view_of;
-use crate::judge::{Judge, Out};
+use crate::health::{HealthCheck, OutOfService};
+use crate::leadership::Leadership;
 use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
-use crate::tenure::Tenure;
 use crate::{
     Cleared, ClusterPolicy, DonorReads, Endpoint, EpochPolicy, Flavour, GaleraState, Group, Hold, Intent,
     LocalState, Maintenance, Millis, Place, Reason, Role, Roles, ServerState, Switch, SwitchStep, View, Wish,
@@ -36,34 +36,34 @@ const PAUSED_LONG_MS: u64 = 2000;
 pub(crate) fn decide(
     policy: &ClusterPolicy,
     intent: &[Intent],
-    judge: &Judge<'_>,
+    health: &HealthCheck<'_>,
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
-    let members = member::members(&hostgroups, intent, |endpoint| working(policy, judge, endpoint));
+    let members = member::members(&hostgroups, intent, |endpoint| working(policy, health, endpoint));
     let reported = members
         .iter()
-        .filter_map(|member| Some((member.endpoint, judge.galera_state(member.endpoint)?)))
+        .filter_map(|member| Some((member.endpoint, health.galera_state(member.endpoint)?)))
         .collect();
     let mut cluster = Cluster {
         policy,
         members,
         before: previous.before(policy.writer_hostgroup, Flavour::Galera),
         previous,
-        now: judge.now,
+        now: health.now,
         unconfirmed_failover_ms: policy.choices.unconfirmed_failover_ms,
-        switch: judge.policy.switch_of(policy.writer_hostgroup),
-        epoch: judge.policy.epoch_of(policy),
-        cleared: &judge.policy.cleared,
-        tenure: None,
-        unanswered: judge.unanswered().collect(),
+        switch: health.policy.switch_of(policy.writer_hostgroup),
+        epoch: health.policy.epoch_of(policy),
+        cleared: &health.policy.cleared,
+        leadership: None,
+        unanswered: health.unanswered().collect(),
         reported,
         view: None,
         hold: None,
         held_up: Vec::new(),
         split_since: None,
     };
-    cluster.learn_epoch(judge);
+    cluster.learn_epoch(health);
     cluster.drop_other_histories();
     cluster.drop_other_components();
     cluster.drop_old_views();
@@ -90,35 +90,35 @@ pub(crate) fn decide(
 /// whether its history and view are the others', is not looked at here.
 fn working<'a>(
     policy: &ClusterPolicy,
-    judge: &Judge<'a>,
+    health: &HealthCheck<'a>,
     endpoint: &Endpoint,
-) -> Result<&'a GaleraState, Out> {
-    let ServerState::Galera(state) = judge.state(endpoint, policy.timeouts_max)? else {
-        return Err(Out::silent(Reason::NotObserved));
+) -> Result<&'a GaleraState, OutOfService> {
+    let ServerState::Galera(state) = health.state(endpoint, policy.timeouts_max)? else {
+        return Err(OutOfService::silent(Reason::NotObserved));
     };
-    if judge.is_just_back(endpoint, policy.timeouts_max) {
-        return Err(Out::silent(Reason::JustBack));
+    if health.is_just_back(endpoint, policy.timeouts_max) {
+        return Err(OutOfService::silent(Reason::JustBack));
     }
     if !state.connected {
-        return Err(Out::lost(Reason::NotConnected));
+        return Err(OutOfService::lost(Reason::NotConnected));
     }
     if !state.is_primary() {
-        return Err(Out::lost(Reason::NonPrimary { cluster_status: state.cluster_status.clone() }));
+        return Err(OutOfService::lost(Reason::NonPrimary { cluster_status: state.cluster_status.clone() }));
     }
     if state.maintenance != Maintenance::None {
-        return Err(Out::leaving(Reason::Maintenance(state.maintenance)));
+        return Err(OutOfService::leaving(Reason::Maintenance(state.maintenance)));
     }
     if state.reject_queries {
-        return Err(Out::leaving(Reason::RejectsQueries));
+        return Err(OutOfService::leaving(Reason::RejectsQueries));
     }
     match state.local_state {
         LocalState::Synced => {}
         LocalState::Donor if !state.sst_donor_rejects_queries => {}
-        LocalState::Donor => return Err(Out::leaving(Reason::DonorRejectsQueries)),
-        local_state => return Err(Out::leaving(Reason::NotSynced { local_state })),
+        LocalState::Donor => return Err(OutOfService::leaving(Reason::DonorRejectsQueries)),
+        local_state => return Err(OutOfService::leaving(Reason::NotSynced { local_state })),
     }
     if !state.ready {
-        return Err(Out::lost(Reason::NotReady));
+        return Err(OutOfService::lost(Reason::NotReady));
     }
     Ok(state)
 }
@@ -137,7 +137,7 @@ struct Cluster<'a> {
     unconfirmed_failover_ms: u64,
     epoch: Option<&'a EpochPolicy>,
     cleared: &'a [Cleared],
-    tenure: Option<Tenure>,
+    leadership: Option<Leadership>,
     /// Whose last probe had no answer: what is known of them is of before.
     unanswered: Vec<&'a Endpoint>,
     /// What all its nodes say, whether they work or not.
@@ -177,7 +177,7 @@ impl<'a> Cluster<'a> {
     fn confirms_loss(&self, state: &GaleraState) -> bool {
         let Some(last) = &self.before.writer_view else {
             // Where the row alone tells of the writer, only its address can be missing from a view.
-            let row = self.tenure.as_ref().and_then(|tenure| tenure.row.as_ref());
+            let row = self.leadership.as_ref().and_then(|leadership| leadership.row.as_ref());
             return row.is_none_or(|row| {
                 row.writer_address.as_ref().is_some_and(|address| !state.members.contains(address))
             });
@@ -230,14 +230,14 @@ impl<'a> Cluster<'a> {
             candidates.clear();
         }
         // With an epoch the role moves by the row.
-        let takes_back: Vec<&Endpoint> = if self.tenure.is_some() {
+        let takes_back: Vec<&Endpoint> = if self.leadership.is_some() {
             Vec::new()
         } else {
             let heavier = candidates.iter().filter(|(member, _)| self.takes_back(member, &candidates));
             heavier.map(|(member, _)| member.endpoint).collect()
         };
         // Else the present writers come first and in their order.
-        let switch = self.switch.filter(|_| self.tenure.is_none());
+        let switch = self.switch.filter(|_| self.leadership.is_none());
         candidates.sort_by_key(|(member, state)| {
             (
                 switch.is_none_or(|switch| switch.to != *member.endpoint || switch.step != SwitchStep::Move),

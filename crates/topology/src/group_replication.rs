@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::judge::{Judge, Out};
+use crate::health::{HealthCheck, OutOfService};
 use crate::member::{self, healthy};
 use crate::readers::{self, Reading};
 use crate::{
@@ -20,24 +20,24 @@ const VIEW_SPREAD_MS: u64 = 1000;
 pub(crate) fn decide(
     policy: &ClusterPolicy,
     intent: &[Intent],
-    judge: &Judge<'_>,
+    health: &HealthCheck<'_>,
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
     let mut cluster = Cluster {
         policy,
-        members: member::members(&hostgroups, intent, |endpoint| working(policy, judge, endpoint)),
+        members: member::members(&hostgroups, intent, |endpoint| working(policy, health, endpoint)),
         before: previous.before(policy.writer_hostgroup, Flavour::GroupReplication),
         previous,
-        now: judge.now,
-        switch: judge.policy.switch_of(policy.writer_hostgroup),
+        now: health.now,
+        switch: health.policy.switch_of(policy.writer_hostgroup),
         view: None,
     };
     cluster.drop_other_groups();
     cluster.drop_old_views();
     cluster.drop_unreachable();
-    cluster.drop_just_back(judge);
-    cluster.give_up_expelled(judge);
+    cluster.drop_just_back(health);
+    cluster.give_up_expelled(health);
     let mut group = cluster.choose_writers();
     group.cannot_write = cluster.cannot_write_now(&group);
     let mut places = cluster.writers_and_backups(&group.writers);
@@ -50,24 +50,26 @@ pub(crate) fn decide(
 /// behind, and whether the others agree, is not looked at here.
 fn working<'a>(
     policy: &ClusterPolicy,
-    judge: &Judge<'a>,
+    health: &HealthCheck<'a>,
     endpoint: &Endpoint,
-) -> Result<&'a GroupState, Out> {
-    let ServerState::Group(state) = judge.state(endpoint, policy.timeouts_max)? else {
-        return Err(Out::silent(Reason::NotObserved));
+) -> Result<&'a GroupState, OutOfService> {
+    let ServerState::Group(state) = health.state(endpoint, policy.timeouts_max)? else {
+        return Err(OutOfService::silent(Reason::NotObserved));
     };
     match state.own().map(|own| own.state) {
-        None => return Err(Out::lost(Reason::NotInGroup)),
+        None => return Err(OutOfService::lost(Reason::NotInGroup)),
         Some(MemberState::Online) => {}
-        Some(state @ MemberState::Recovering) => return Err(Out::leaving(Reason::NotOnline { state })),
-        Some(state) => return Err(Out::lost(Reason::NotOnline { state })),
+        Some(state @ MemberState::Recovering) => {
+            return Err(OutOfService::leaving(Reason::NotOnline { state }));
+        }
+        Some(state) => return Err(OutOfService::lost(Reason::NotOnline { state })),
     }
     if !state.is_online() {
-        return Err(Out::lost(Reason::NotInGroup));
+        return Err(OutOfService::lost(Reason::NotInGroup));
     }
     if !state.has_quorum() {
         let (unreachable, members) = (state.unreachable(), state.members.len());
-        return Err(Out::lost(Reason::NoQuorum { unreachable, members }));
+        return Err(OutOfService::lost(Reason::NoQuorum { unreachable, members }));
     }
     Ok(state)
 }
@@ -86,7 +88,7 @@ struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     /// Puts every healthy member out of whose state `why` says so.
-    fn drop_where(&mut self, why: impl Fn(&GroupState) -> Option<Out>) {
+    fn drop_where(&mut self, why: impl Fn(&GroupState) -> Option<OutOfService>) {
         for member in &mut self.members {
             if let Ok(state) = member.state
                 && let Some(out) = why(state)
@@ -115,9 +117,9 @@ impl<'a> Cluster<'a> {
             None => winner,
         };
         self.drop_where(|state| match &trusted {
-            None => Some(Out::silent(Reason::GroupsDiffer)),
+            None => Some(OutOfService::silent(Reason::GroupsDiffer)),
             Some(trusted) if state.history() == *trusted => None,
-            Some(_) => Some(Out::lost(Reason::OtherGroup { group: state.history() })),
+            Some(_) => Some(OutOfService::lost(Reason::OtherGroup { group: state.history() })),
         });
     }
 
@@ -171,7 +173,7 @@ impl<'a> Cluster<'a> {
         let is_ours = |view: &&View| view.number >= seen && view.history == history;
         self.view = self.before.view.as_ref().filter(is_ours).cloned();
         let Some(listed) = only_winner(&votes) else {
-            return self.drop_where(|_| Some(Out::silent(Reason::GroupsDiffer)));
+            return self.drop_where(|_| Some(OutOfService::silent(Reason::GroupsDiffer)));
         };
         let view = self.view.get_or_insert(View {
             history,
@@ -186,12 +188,12 @@ impl<'a> Cluster<'a> {
         let is_spread = self.now.since(view.since) >= VIEW_SPREAD_MS;
         self.drop_where(|state| {
             if !listed.contains(&state.server_uuid) {
-                Some(Out::lost(Reason::Expelled { newest: seen }))
+                Some(OutOfService::lost(Reason::Expelled { newest: seen }))
             } else if state.view_number == seen && ids(state) != listed {
-                Some(Out::silent(Reason::GroupsDiffer))
+                Some(OutOfService::silent(Reason::GroupsDiffer))
             } else {
                 let is_old = state.view_number < newest && is_spread;
-                is_old.then(|| Out::lost(Reason::OldView { conf_id: state.view_number, newest }))
+                is_old.then(|| OutOfService::lost(Reason::OldView { conf_id: state.view_number, newest }))
             }
         });
     }
@@ -207,23 +209,23 @@ impl<'a> Cluster<'a> {
         self.drop_where(|state| {
             let doubts = doubts.get(&state.server_uuid).copied().unwrap_or(0);
             let others = state.members.len().saturating_sub(1);
-            (2 * doubts > others).then(|| Out::silent(Reason::OutOfGroupsSight))
+            (2 * doubts > others).then(|| OutOfService::silent(Reason::OutOfGroupsSight))
         });
     }
 
     /// A member whose process was stopped says for a moment what was true before. Where no other is in sight, only
     /// time tells.
-    fn drop_just_back(&mut self, judge: &Judge<'_>) {
+    fn drop_just_back(&mut self, health: &HealthCheck<'_>) {
         for member in &mut self.members {
-            if member.state.is_ok() && judge.is_just_back(member.endpoint, self.policy.timeouts_max) {
-                member.state = Err(Out::silent(Reason::JustBack));
+            if member.state.is_ok() && health.is_just_back(member.endpoint, self.policy.timeouts_max) {
+                member.state = Err(OutOfService::silent(Reason::JustBack));
             }
         }
     }
 
     /// A silent member that the group goes on without: what is under way there can't commit any more, and when it
     /// speaks again it has to join anew. Its connections are let go, where those of one that is only silent are kept.
-    fn give_up_expelled(&mut self, judge: &Judge<'_>) {
+    fn give_up_expelled(&mut self, health: &HealthCheck<'_>) {
         let Some(View { history, number: newest, .. }) = self.view.clone() else { return };
         let in_newest = |state: &&GroupState| state.view_number == newest;
         let Some(listed) = healthy(&self.members).map(|(_, state)| state).find(in_newest).map(ids) else {
@@ -233,13 +235,13 @@ impl<'a> Cluster<'a> {
             let is_silent = member.state.as_ref().is_err_and(|out| {
                 matches!(out.reason, Reason::TimedOut { .. } | Reason::NotObservedForLong { .. })
             });
-            if let Some(ServerState::Group(last)) = judge.last_state(member.endpoint)
+            if let Some(ServerState::Group(last)) = health.last_state(member.endpoint)
                 && is_silent
                 && last.history() == history
                 && last.view_number < newest
                 && !listed.contains(&last.server_uuid)
             {
-                member.state = Err(Out::lost(Reason::SilentAndExpelled { newest }));
+                member.state = Err(OutOfService::lost(Reason::SilentAndExpelled { newest }));
             }
         }
     }

@@ -22,7 +22,7 @@
 //! 6. Losing sight of the writer changes nothing but that statements are held ([`Hold`]). The next writer needs a view
 //!    of the cluster newer than the lost writer's that no longer has it; survivors that still call themselves Primary
 //!    in the old view can't commit. If no such view comes within `unconfirmed_failover_ms`, only the way between Weir
-//!    and the writer is broken. With an epoch (see [`Tenure`]) another is claimed for then, unless another Weir reaches
+//!    and the writer is broken. With an epoch (see [`Leadership`]) another is claimed for then, unless another Weir reaches
 //!    it; without, it takes over: Galera's certification keeps two writers correct.
 //! 7. Roles are for servers; connections are another matter. A server to which connections fail is shunned, one whose
 //!    pings take too long is passed over, in favour of the others in its hostgroup, and both keep their roles.
@@ -45,7 +45,6 @@
 //! - A replica further behind than its `max_replication_lag` does not read, not even as the last one; then the writer
 //!   does.
 
-mod connects;
 mod decide;
 mod endpoint;
 mod epoch;
@@ -55,7 +54,8 @@ mod galera;
 mod galera_state;
 mod group_replication;
 mod group_state;
-mod judge;
+mod health;
+mod leadership;
 mod member;
 mod observation;
 mod policy;
@@ -66,11 +66,10 @@ mod reason;
 mod replica_state;
 mod replication;
 mod role;
+mod server_shared;
 pub mod session_variables;
-mod shared;
-mod tenure;
+mod shunning;
 
-pub use connects::{Connects, Shun};
 pub use decide::roles;
 pub use endpoint::{Endpoint, Millis, NoEndpoint};
 pub use epoch::{
@@ -79,6 +78,7 @@ pub use epoch::{
 };
 pub use galera_state::{GaleraState, LocalState, Maintenance};
 pub use group_state::{GroupMember, GroupState, MemberRow, MemberState};
+pub use leadership::{Confirmed, Leadership};
 pub use observation::{Back, Observation, ProbeError, ServerState};
 pub use policy::{
     Choices, Cleared, ClusterPolicy, DonorReads, EpochUse, Failback, Intent, Policy, ReadOnlyCheck,
@@ -87,9 +87,9 @@ pub use policy::{
 pub use reason::Reason;
 pub use replica_state::{Lag, Link, ReplicaState, SourceLink};
 pub use role::{Change, Flavour, Group, Hold, Place, Role, Roles, Status, Succession, Trouble, View};
+pub use server_shared::{ServerRegistry, ServerShared};
 pub use session_variables::SessionVariables;
-pub use shared::{ServerRegistry, ServerShared};
-pub use tenure::{Confirmed, Tenure};
+pub use shunning::{Connects, Shun};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::judge::Out;
+use crate::health::OutOfService;
 use crate::{Endpoint, Group, Hold, Intent, Millis, Place, Reason, Role, Status, Wish};
 
 /// How long the first writer's choice waits for the first look at every server.
@@ -11,7 +11,7 @@ const FIRST_LOOK_MS: u64 = 5000;
 /// A server of a cluster, with all its rows there, and its state `S` or why it does not work.
 pub(crate) struct Member<'a, S> {
     pub(crate) endpoint: &'a Endpoint,
-    pub(crate) state: Result<&'a S, Out>,
+    pub(crate) state: Result<&'a S, OutOfService>,
     rows: Vec<&'a Intent>,
     /// The cluster's hostgroups, the one with the best role first.
     hostgroups: &'a [u32],
@@ -22,7 +22,7 @@ pub(crate) struct Member<'a, S> {
 pub(crate) fn members<'a, S>(
     hostgroups: &'a [u32],
     intent: &'a [Intent],
-    look: impl Fn(&'a Endpoint) -> Result<&'a S, Out>,
+    look: impl Fn(&'a Endpoint) -> Result<&'a S, OutOfService>,
 ) -> Vec<Member<'a, S>> {
     let mut rows: BTreeMap<&Endpoint, Vec<&Intent>> = BTreeMap::new();
     for row in intent.iter().filter(|row| hostgroups.contains(&row.hostgroup)) {
@@ -35,10 +35,11 @@ pub(crate) fn members<'a, S>(
             Wish::OfflineHard => 2,
         });
         let state = match wish {
-            Some(wish @ Wish::OfflineSoft) => Err(Out::leaving(Reason::Wished(wish))),
-            Some(wish @ Wish::OfflineHard) => {
-                Err(Out { status: Status::OfflineHard, ..Out::leaving(Reason::Wished(wish)) })
-            }
+            Some(wish @ Wish::OfflineSoft) => Err(OutOfService::leaving(Reason::Wished(wish))),
+            Some(wish @ Wish::OfflineHard) => Err(OutOfService {
+                status: Status::OfflineHard,
+                ..OutOfService::leaving(Reason::Wished(wish))
+            }),
             _ => look(endpoint),
         };
         Member { endpoint, state, rows, hostgroups }

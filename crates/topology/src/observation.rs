@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connects::Connects;
+use crate::shunning::Connects;
 use crate::{Endpoint, EpochRead, GaleraState, GroupState, Millis, ReplicaState};
 
 /// Pings whose mean counts as the latency (ProxySQL looks at as many).

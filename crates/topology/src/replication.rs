@@ -6,9 +6,9 @@ mod replaced;
 
 use std::cmp::Reverse;
 
-use crate::judge::{Judge, Out};
+use crate::health::{HealthCheck, OutOfService};
+use crate::leadership::Leadership;
 use crate::member::{self, healthy};
-use crate::tenure::Tenure;
 use crate::{
     Endpoint, Flavour, Group, Intent, Lag, Place, Reason, ReplicaState, ReplicationPolicy, Role, Roles,
     ServerState, Status, Wish,
@@ -19,13 +19,13 @@ use crate::{
 pub(crate) fn decide(
     policy: &ReplicationPolicy,
     intent: &[Intent],
-    judge: &Judge<'_>,
+    health: &HealthCheck<'_>,
     previous: &Roles,
 ) -> (Vec<Place>, Group) {
     let hostgroups = policy.hostgroups();
-    let mut members = member::members(&hostgroups, intent, |endpoint| answering(policy, judge, endpoint));
+    let mut members = member::members(&hostgroups, intent, |endpoint| answering(policy, health, endpoint));
     let before = previous.before(policy.writer_hostgroup, Flavour::Replication);
-    let (succession, waits_for) = failover::rule(policy, &mut members, &before, judge).unzip();
+    let (succession, waits_for) = failover::rule(policy, &mut members, &before, health).unzip();
     let replaced = match policy.failover_after_ms {
         None => replaced::rule(policy, &mut members, &before),
         // There more than half of the servers tell.
@@ -36,17 +36,17 @@ pub(crate) fn decide(
     let mut places = servers.writer_places(&writers);
     places.extend(servers.readers(&writers));
     places.extend(member::offline(&servers.members, policy.reader_hostgroup));
-    let tenure = agree(policy, &servers.before, &writers, judge);
-    let hold = || member::hold_without_writer(&servers.before, &servers.members, judge.now);
+    let leadership = agree(policy, &servers.before, &writers, health);
+    let hold = || member::hold_without_writer(&servers.before, &servers.members, health.now);
     let group = Group {
         hold: if writers.is_empty() { hold() } else { None },
-        begun: Some(servers.before.begun.unwrap_or(judge.now)),
+        begun: Some(servers.before.begun.unwrap_or(health.now)),
         cannot_write: servers.cannot_write_now(&writers),
         successors: servers.successors(),
         writers,
         succession,
         waits_for: waits_for.flatten(),
-        tenure,
+        leadership,
         replaced,
         ..servers.before.clone()
     };
@@ -59,29 +59,30 @@ fn agree(
     policy: &ReplicationPolicy,
     before: &Group,
     writers: &[Endpoint],
-    judge: &Judge<'_>,
-) -> Option<Tenure> {
+    health: &HealthCheck<'_>,
+) -> Option<Leadership> {
     let hostgroup = policy.writer_hostgroup;
-    let epoch = judge.policy.epoch_of_replicas(hostgroup)?;
-    let [writer] = writers else { return before.tenure.clone() };
-    let read = judge.observation(writer).and_then(|seen| seen.epoch.as_ref());
-    let mut tenure = Tenure::after(before.tenure.as_ref(), &epoch, read.into_iter(), None, judge.now);
-    tenure.follow(writer, judge.policy.switch_of(hostgroup), &epoch, judge.now);
-    let cleared = judge.policy.cleared.iter().find(|cleared| cleared.writer_hostgroup == hostgroup);
-    tenure.note_cleared(cleared.map(|cleared| cleared.version), &epoch);
-    Some(tenure)
+    let epoch = health.policy.epoch_of_replicas(hostgroup)?;
+    let [writer] = writers else { return before.leadership.clone() };
+    let read = health.observation(writer).and_then(|seen| seen.epoch.as_ref());
+    let mut leadership =
+        Leadership::after(before.leadership.as_ref(), &epoch, read.into_iter(), None, health.now);
+    leadership.follow(writer, health.policy.switch_of(hostgroup), &epoch, health.now);
+    let cleared = health.policy.cleared.iter().find(|cleared| cleared.writer_hostgroup == hostgroup);
+    leadership.note_cleared(cleared.map(|cleared| cleared.version), &epoch);
+    Some(leadership)
 }
 
 fn answering<'a>(
     policy: &ReplicationPolicy,
-    judge: &Judge<'a>,
+    health: &HealthCheck<'a>,
     endpoint: &Endpoint,
-) -> Result<&'a ReplicaState, Out> {
-    match judge.state(endpoint, policy.timeouts_max) {
+) -> Result<&'a ReplicaState, OutOfService> {
+    match health.state(endpoint, policy.timeouts_max) {
         Ok(ServerState::Replica(state)) => Ok(state),
-        Ok(_) => Err(Out::silent(Reason::NotObserved)),
+        Ok(_) => Err(OutOfService::silent(Reason::NotObserved)),
         // No cluster will ever say what became of it.
-        Err(out) if matches!(out.reason, Reason::TimedOut { .. }) => Err(Out::lost(out.reason)),
+        Err(out) if matches!(out.reason, Reason::TimedOut { .. }) => Err(OutOfService::lost(out.reason)),
         Err(out) => Err(out),
     }
 }

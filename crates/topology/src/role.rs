@@ -5,7 +5,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use crate::observation::Version;
-use crate::{Endpoint, InstanceId, Millis, Reason, Tenure};
+use crate::{Endpoint, InstanceId, Leadership, Millis, Reason};
 
 /// The roles of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,7 +141,7 @@ pub struct Group {
     /// Where Weir replaces a lost writer (`auto_failover`): what is known of writers. None elsewhere.
     pub succession: Option<Succession>,
     /// What is known of the epoch; none where this Weir goes by facts alone.
-    pub tenure: Option<Tenure>,
+    pub leadership: Option<Leadership>,
 }
 
 /// What is known of the writers of servers with asynchronous replication where Weir replaces a lost one.
@@ -277,10 +277,10 @@ impl Roles {
 impl Group {
     fn same_as(&self, other: &Self) -> bool {
         let agreed = |group: &'_ Self| {
-            group.tenure.clone().map(|tenure| {
-                let peers: Vec<_> = tenure.peers.into_iter().map(|peer| peer.instance).collect();
-                let heard_of = (peers, tenure.live, tenure.silent);
-                (tenure.row, tenure.awaited, tenure.deposed, tenure.drains, heard_of)
+            group.leadership.clone().map(|leadership| {
+                let peers: Vec<_> = leadership.peers.into_iter().map(|peer| peer.instance).collect();
+                let heard_of = (peers, leadership.live, leadership.silent);
+                (leadership.row, leadership.awaited, leadership.deposed, leadership.drains, heard_of)
             })
         };
         let deeds = |group: &'_ Self| {

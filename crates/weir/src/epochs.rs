@@ -57,7 +57,7 @@ impl Epochs {
         let in_force = roles
             .groups
             .iter()
-            .filter(|group| group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()));
+            .filter(|group| group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()));
         let in_force: BTreeSet<u32> = in_force.map(|group| group.writer_hostgroup).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if in_force.is_subset(&known) {
@@ -78,7 +78,7 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
-    use weir_topology::{Endpoint, EpochRow, Group, Tenure};
+    use weir_topology::{Endpoint, EpochRow, Group, Leadership};
 
     use super::*;
 
@@ -97,8 +97,8 @@ mod tests {
             is_open: true,
             switching: None,
         };
-        let with = |row| Tenure { row, ..Tenure::default() };
-        let group = |id, tenure| Group { writer_hostgroup: id, tenure, ..Group::default() };
+        let with = |row| Leadership { row, ..Leadership::default() };
+        let group = |id, leadership| Group { writer_hostgroup: id, leadership, ..Group::default() };
         let groups = vec![group(10, Some(with(Some(row)))), group(20, Some(with(None))), group(30, None)];
         epochs.note(&Roles { groups, ..Roles::default() });
         assert_eq!(epochs.known(), BTreeSet::from([10]));

@@ -15,7 +15,7 @@ use weir_topology::Endpoint;
 use super::Plan;
 use crate::account::connect;
 use crate::error::SwitchoverError;
-use crate::operator::Operator;
+use crate::operation_runner::OperationRunner;
 
 /// Asks for nothing: this is no member's id. The answer tells whether the account may ask at all.
 const MAY_IT: &str = "SELECT group_replication_set_as_primary('none')";
@@ -42,7 +42,7 @@ pub(super) struct Mover {
     id: String,
 }
 
-impl Operator {
+impl OperationRunner {
     /// Whether each member is a primary, so that Weir chooses among them.
     pub(super) fn has_several_primaries(&self, plan: &Plan<'_>) -> bool {
         let roles = self.context.roles.latest();

@@ -8,12 +8,12 @@ use weir_topology::Endpoint;
 
 use super::{Plan, why_not};
 use crate::error::SwitchoverError;
-use crate::operator::Operator;
+use crate::operation_runner::OperationRunner;
 
 /// How long the target may take to apply what it has.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(5);
 
-impl Operator {
+impl OperationRunner {
     /// Has the target be the writer as soon as it has applied everything.
     pub(super) fn move_with_monitor(&self, plan: &Plan<'_>) -> Result<(), SwitchoverError> {
         let Plan { order, to, .. } = plan;

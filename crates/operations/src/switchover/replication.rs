@@ -11,7 +11,7 @@ use weir_topology::{Endpoint, Millis, ReadOnlyCheck};
 use super::Plan;
 use crate::account::is_there;
 use crate::error::SwitchoverError;
-use crate::operator::Operator;
+use crate::operation_runner::OperationRunner;
 use crate::progress::Progress;
 use crate::replication_server::ReplicationServer;
 
@@ -24,19 +24,19 @@ pub(super) enum Mover {
 
 /// What a procedure needs of Weir.
 pub(crate) struct OperationSurroundings<'o> {
-    operator: &'o Operator,
+    runner: &'o OperationRunner,
     hostgroup: u32,
     progress: Option<&'o Progress>,
 }
 
-impl Operator {
+impl OperationRunner {
     /// Surroundings of a procedure with the servers of a cluster.
     pub(crate) fn surroundings<'o>(
         &'o self,
         hostgroup: u32,
         progress: Option<&'o Progress>,
     ) -> OperationSurroundings<'o> {
-        OperationSurroundings { operator: self, hostgroup, progress }
+        OperationSurroundings { runner: self, hostgroup, progress }
     }
 
     /// Logs in everywhere, and sees whether the target can follow and the account may do everything.
@@ -102,11 +102,11 @@ impl Surroundings for OperationSurroundings<'_> {
     type Server = ReplicationServer;
 
     fn connect(&mut self, server: &Endpoint) -> Result<ReplicationServer, String> {
-        ReplicationServer::connect(server, &self.operator.account_at(self.hostgroup, server))
+        ReplicationServer::connect(server, &self.runner.account_at(self.hostgroup, server))
     }
 
     fn is_there(&mut self, server: &Endpoint) -> bool {
-        is_there(&self.operator.account_at(self.hostgroup, server))
+        is_there(&self.runner.account_at(self.hostgroup, server))
     }
 
     fn now(&mut self) -> Millis {
@@ -114,7 +114,7 @@ impl Surroundings for OperationSurroundings<'_> {
     }
 
     fn sleep(&mut self, time: Duration) -> Result<(), String> {
-        self.operator.look_again_after(time).map_err(|ending| ending.to_string())
+        self.runner.look_again_after(time).map_err(|ending| ending.to_string())
     }
 
     fn tell(&mut self, step: String) {
@@ -125,9 +125,9 @@ impl Surroundings for OperationSurroundings<'_> {
     }
 
     fn login(&mut self, source: &Endpoint) -> Login {
-        let options = self.operator.account_at(self.hostgroup, source);
+        let options = self.runner.account_at(self.hostgroup, source);
         let is_tls = options.tls.is_some();
-        match self.operator.context.config.topology_of(self.hostgroup).replication_account {
+        match self.runner.context.config.topology_of(self.hostgroup).replication_account {
             Some(own) => Login { user: own.username, password: own.password.expose().to_owned(), is_tls },
             None => Login { user: options.user, password: options.password, is_tls },
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::Cluster;
-use crate::judge::Out;
+use crate::health::OutOfService;
 use crate::{Endpoint, GaleraState, Reason};
 
 /// Nodes don't report a change of their view at the same moment.
@@ -71,7 +71,7 @@ impl<'a> Cluster<'a> {
                 && out.contains(member.endpoint)
             {
                 let reason = Reason::SplitBrain { conf_id: state.cluster_conf_id, size: state.cluster_size };
-                member.state = Err(Out::lost(reason));
+                member.state = Err(OutOfService::lost(reason));
             }
         }
     }

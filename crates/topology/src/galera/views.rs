@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::Cluster;
-use crate::judge::Out;
+use crate::health::OutOfService;
 use crate::{GaleraState, Millis, Reason, Status, View};
 
 /// A view spreads in a fraction of this; a node still in an older one is cut off.
@@ -43,7 +43,7 @@ impl<'a> Cluster<'a> {
                 && state.cluster_state_uuid != trusted
             {
                 let cluster_state_uuid = state.cluster_state_uuid.clone();
-                member.state = Err(Out::lost(Reason::OtherHistory { cluster_state_uuid }));
+                member.state = Err(OutOfService::lost(Reason::OtherHistory { cluster_state_uuid }));
             }
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Cluster<'a> {
                 && state.cluster_conf_id < view.oldest
             {
                 let reason = Reason::OldView { conf_id: state.cluster_conf_id, newest: view.number };
-                member.state = Err(Out::lost(reason));
+                member.state = Err(OutOfService::lost(reason));
             }
         }
         self.view = Some(view);
@@ -118,7 +118,7 @@ impl<'a> Cluster<'a> {
                 && last.cluster_conf_id < newest.cluster_conf_id
                 && last.own_address().is_some_and(|own| newest.members.iter().all(|member| member != own));
             if is_out {
-                member.state = Err(Out::lost(Reason::NotInView { newest: newest.cluster_conf_id }));
+                member.state = Err(OutOfService::lost(Reason::NotInView { newest: newest.cluster_conf_id }));
             }
         }
     }

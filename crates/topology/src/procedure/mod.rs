@@ -18,9 +18,9 @@
 
 mod failover;
 mod recovery;
+mod rejoin;
 mod steps;
 mod switchover;
-mod take_back;
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ use crate::{Endpoint, Millis, SourceLink};
 
 pub use failover::{Candidate, Failover};
 pub use recovery::{Recovery, Settled};
+pub use rejoin::Rejoin;
 pub use switchover::{Moved, Plan, Switchover, Undone};
-pub use take_back::TakeBack;
 
 /// How often it is looked whether something has come to pass.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -17,7 +17,7 @@
 //! comes back writable has no majority, as the others replicate from the new one before that one is made writable.
 
 use super::Member;
-use crate::judge::{Judge, Out};
+use crate::health::{HealthCheck, OutOfService};
 use crate::{
     Endpoint, Group, Link, ProbeError, Reason, ReplicaState, ReplicationPolicy, SourceLink, Succession, Wish,
 };
@@ -31,27 +31,27 @@ pub(super) fn rule(
     policy: &ReplicationPolicy,
     members: &mut [Member<'_>],
     before: &Group,
-    judge: &Judge<'_>,
+    health: &HealthCheck<'_>,
 ) -> Option<(Succession, Option<Reason>)> {
     let after_ms = policy.failover_after_ms?;
     let is_counted = |member: &&Member<'_>| {
-        !matches!(&member.state, Err(Out { reason: Reason::Wished(Wish::OfflineHard), .. }))
+        !matches!(&member.state, Err(OutOfService { reason: Reason::Wished(Wish::OfflineHard), .. }))
     };
     let count = members.iter().filter(is_counted).count();
     if count < SERVERS_MIN {
         return None;
     }
     for member in members.iter_mut().filter(|member| member.state.is_ok()) {
-        if let Some(age_ms) = too_old_ms(after_ms, member.endpoint, judge) {
-            member.state = Err(Out::silent(Reason::NotObservedForLong { age_ms }));
+        if let Some(age_ms) = too_old_ms(after_ms, member.endpoint, health) {
+            member.state = Err(OutOfService::silent(Reason::NotObservedForLong { age_ms }));
         }
     }
-    let seen = members.iter().map(|member| seen(policy, after_ms, member, judge)).collect();
+    let seen = members.iter().map(|member| seen(policy, after_ms, member, health)).collect();
     let line = Line { policy, members, seen, before, majority: count / 2 + 1 };
     let writer = line.writer().filter(|at| line.works(*at));
     let mut succession = line.succession(writer, before);
-    let waits_for = match line.lost(writer, before, judge) {
-        Some(lost) => line.give_up(lost, &mut succession, after_ms, judge),
+    let waits_for = match line.lost(writer, before, health) {
+        Some(lost) => line.give_up(lost, &mut succession, after_ms, health),
         None => {
             succession.gone_since = None;
             None
@@ -72,13 +72,13 @@ fn seen<'a>(
     policy: &ReplicationPolicy,
     after_ms: u64,
     member: &Member<'a>,
-    judge: &Judge<'a>,
+    health: &HealthCheck<'a>,
 ) -> Option<&'a ReplicaState> {
     match &member.state {
         Ok(state) => Some(state),
-        Err(Out { reason: Reason::Wished(Wish::OfflineSoft), .. }) => {
-            let is_fresh = too_old_ms(after_ms, member.endpoint, judge).is_none();
-            super::answering(policy, judge, member.endpoint).ok().filter(|_| is_fresh)
+        Err(OutOfService { reason: Reason::Wished(Wish::OfflineSoft), .. }) => {
+            let is_fresh = too_old_ms(after_ms, member.endpoint, health).is_none();
+            super::answering(policy, health, member.endpoint).ok().filter(|_| is_fresh)
         }
         Err(_) => None,
     }
@@ -86,9 +86,9 @@ fn seen<'a>(
 
 /// How long ago a server was asked, where its answer does not count any more for that: since then others may have
 /// replaced the writer. Probes that come in time are never so late.
-fn too_old_ms(after_ms: u64, endpoint: &Endpoint, judge: &Judge<'_>) -> Option<u64> {
+fn too_old_ms(after_ms: u64, endpoint: &Endpoint, health: &HealthCheck<'_>) -> Option<u64> {
     let counts_ms = after_ms.saturating_sub(ReplicationPolicy::LEASE_MS);
-    let age_ms = judge.now.since(judge.observation(endpoint)?.state_asked_at);
+    let age_ms = health.now.since(health.observation(endpoint)?.state_asked_at);
     (age_ms > counts_ms).then_some(age_ms)
 }
 
@@ -198,26 +198,26 @@ impl<'m> Line<'m, '_> {
     }
 
     /// Why a server has no role besides its own state.
-    fn refusal(&self, at: usize, writer: Option<usize>) -> Option<Out> {
+    fn refusal(&self, at: usize, writer: Option<usize>) -> Option<OutOfService> {
         let (state, own) = (self.state(at)?, writer == Some(at));
         let by = writer.and_then(|writer| self.endpoint(writer)).cloned();
         match (self.origin(at), by) {
             _ if own => None,
             (Origin::Writable(origin), Some(writer)) if origin == at => {
-                Some(Out::lost(Reason::Deposed { writer }))
+                Some(OutOfService::lost(Reason::Deposed { writer }))
             }
             (Origin::Writable(origin), None) if origin == at => {
                 let reason = Reason::NoMajority { support: self.support(at), majority: self.majority };
-                Some(Out::lost(reason))
+                Some(OutOfService::lost(reason))
             }
             (Origin::Writable(origin), Some(_)) if Some(origin) != writer => {
                 let source = state.source.as_ref().and_then(|link| link.endpoint.clone());
                 let source = source.or_else(|| self.endpoint(origin).cloned())?;
-                Some(Out::leaving(Reason::OtherSource { source }))
+                Some(OutOfService::leaving(Reason::OtherSource { source }))
             }
-            (Origin::Nobody(_), Some(writer)) => Some(Out::leaving(Reason::NoSource { writer })),
+            (Origin::Nobody(_), Some(writer)) => Some(OutOfService::leaving(Reason::NoSource { writer })),
             (Origin::Nobody(root) | Origin::Writable(root), None) if self.is_of_another_line(root) => {
-                Some(Out::leaving(Reason::OtherLine))
+                Some(OutOfService::leaving(Reason::OtherLine))
             }
             _ => None,
         }
@@ -303,7 +303,12 @@ impl<'m> Line<'m, '_> {
     }
 
     /// The only writer of before, if it is not there any more, does not answer, and nobody else is writable.
-    fn lost(&self, writer: Option<usize>, before: &'m Group, judge: &Judge<'_>) -> Option<&'m Endpoint> {
+    fn lost(
+        &self,
+        writer: Option<usize>,
+        before: &'m Group,
+        health: &HealthCheck<'_>,
+    ) -> Option<&'m Endpoint> {
         let [lost] = before.last_writers() else { return None };
         let member = self.members.iter().find(|member| member.endpoint == lost)?;
         let is_silent = member
@@ -311,7 +316,7 @@ impl<'m> Line<'m, '_> {
             .as_ref()
             .is_err_and(|out| matches!(out.reason, Reason::Unreachable { .. } | Reason::TimedOut { .. }));
         // Whoever answers with an error lives.
-        let fault = judge.observation(lost).and_then(|seen| seen.fault.as_ref());
+        let fault = health.observation(lost).and_then(|seen| seen.fault.as_ref());
         let is_gone = matches!(fault, Some(ProbeError::Unreachable(_) | ProbeError::Timeout(_)));
         (writer.is_none() && self.writable().next().is_none() && is_silent && is_gone).then_some(lost)
     }
@@ -322,7 +327,7 @@ impl<'m> Line<'m, '_> {
         lost: &Endpoint,
         succession: &mut Succession,
         after_ms: u64,
-        judge: &Judge<'_>,
+        health: &HealthCheck<'_>,
     ) -> Option<Reason> {
         let misses = |at: &usize| match self.origin(*at) {
             Origin::Lost(link) => link.names(lost, &succession.writer_id),
@@ -334,8 +339,8 @@ impl<'m> Line<'m, '_> {
             succession.gone_since = None;
             return Some(Reason::AwaitsVotes { lost, votes, majority: self.majority });
         }
-        let since = *succession.gone_since.get_or_insert(judge.now);
-        if judge.now.since(since) < after_ms {
+        let since = *succession.gone_since.get_or_insert(health.now);
+        if health.now.since(since) < after_ms {
             return Some(Reason::AwaitsReturn { lost });
         }
         succession.due = Some(lost.clone());

@@ -3,7 +3,7 @@
 //! anybody else of its cluster answers, until somebody does: by making it read_only, or others its replicas.
 
 use super::Member;
-use crate::judge::Out;
+use crate::health::OutOfService;
 use crate::{Endpoint, Group, Link, Reason, ReplicationPolicy};
 
 /// Takes the role from writers that were replaced while they were away; all of these.
@@ -35,7 +35,7 @@ pub(super) fn rule(policy: &ReplicationPolicy, members: &mut [Member<'_>], befor
         if member.state.is_ok()
             && let Some(writer) = &heir
         {
-            member.state = Err(Out::lost(Reason::Replaced { writer: writer.clone() }));
+            member.state = Err(OutOfService::lost(Reason::Replaced { writer: writer.clone() }));
         }
     }
     replaced

@@ -33,14 +33,16 @@ impl Weir {
         weir
     }
 
-    fn tenure(&self) -> &Tenure {
-        self.world.roles.groups[0].tenure.as_ref().unwrap()
+    fn leadership(&self) -> &Leadership {
+        self.world.roles.groups[0].leadership.as_ref().unwrap()
     }
 
     /// Writes its row.
     fn beat(&mut self) {
         let says = match self.world.roles.groups.first() {
-            Some(group) => group.tenure.as_ref().map(|tenure| tenure.announcement).unwrap_or_default(),
+            Some(group) => {
+                group.leadership.as_ref().map(|leadership| leadership.announcement).unwrap_or_default()
+            }
             None => Announcement { lease_ms: 300_000, ..Announcement::default() },
         };
         let row = InstanceRow { instance: self.id.clone(), beat: self.world.now.0, says };
@@ -60,7 +62,7 @@ impl Weir {
 
     /// Executes what it proposes; true if something was changed.
     fn carry_out(&mut self) -> bool {
-        let Some(proposal) = self.tenure().proposal.clone() else { return false };
+        let Some(proposal) = self.leadership().proposal.clone() else { return false };
         let mut tables = self.tables.borrow_mut();
         let row = proposal.applied(tables.row.as_ref(), &self.id);
         let done = row.is_some();
@@ -92,7 +94,7 @@ impl Weir {
     }
 
     fn writes_at(&self, now: Millis) -> bool {
-        now < self.tenure().writes_until()
+        now < self.leadership().writes_until()
     }
 }
 
@@ -126,7 +128,7 @@ fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
     weir.settle();
     let row = tables.borrow().row.clone().unwrap();
     assert_eq!((row.epoch, row.writer, row.is_open), (1, node(0), true));
-    assert_eq!(weir.tenure().proposal, None);
+    assert_eq!(weir.leadership().proposal, None);
     assert!(weir.writes_at(Millis(weir.world.now.0 + 299_000)));
     // A killed writer: by the newer view, at once, and the row follows.
     weir.loses_path_to_writer();
@@ -136,11 +138,11 @@ fn a_lone_weir_founds_the_row_and_waits_for_nobody() {
         weir.world.see_changed(index, scenarios::next_view);
     }
     // Some epoch before has deposed the next writer.
-    weir.world.roles.groups[0].tenure.as_mut().unwrap().deposed = Some(node(1));
+    weir.world.roles.groups[0].leadership.as_mut().unwrap().deposed = Some(node(1));
     weir.world.decide();
     assert_eq!(weir.world.writer(), Some(1));
     weir.settle();
-    assert_eq!(weir.tenure().deposed, None, "that is over");
+    assert_eq!(weir.leadership().deposed, None, "that is over");
     assert_eq!(weir.world.writer(), Some(1));
     assert_eq!(tables.borrow().row.as_ref().map(|row| (row.epoch, row.writer.clone())), Some((2, node(1))));
     assert_eq!(weir.world.roles.hostgroup(100)[0].reason.to_string(), "took over from 192.168.4.22:3306");
@@ -179,7 +181,7 @@ fn a_row_that_somebody_removes_is_founded_anew() {
     b.beat();
     a.read(2);
     a.world.decide();
-    assert_eq!(a.tenure().row, None);
+    assert_eq!(a.leadership().row, None);
     assert!(a.carry_out());
     for _ in 0..4 {
         pass(&mut [&mut a, &mut b], 100);
@@ -207,7 +209,7 @@ fn the_role_of_a_writer_that_leaves_waits_until_all_know() {
     b.beat();
     a.read(2);
     a.world.decide();
-    assert_eq!((a.world.writer(), a.tenure().proposal.clone()), (None, None));
+    assert_eq!((a.world.writer(), a.leadership().proposal.clone()), (None, None));
     assert!(a.waits_for().contains("another Weir (b) knows"), "{}", a.waits_for());
     // Now b knows, and takes the writer for one that leaves.
     tables.borrow_mut().drains.push(row("b", false));
@@ -219,7 +221,7 @@ fn the_role_of_a_writer_that_leaves_waits_until_all_know() {
     }
     assert_eq!(a.world.writer(), b.world.writer());
     assert!(a.world.writer().is_some_and(|writer| writer != 0));
-    assert_eq!(b.tenure().deposed, None, "transactions there may end");
+    assert_eq!(b.leadership().deposed, None, "transactions there may end");
     // One that never answers is not waited for for ever.
     let (mut a, mut b, tables) = two();
     a.take_out_the_first();
@@ -293,7 +295,7 @@ fn an_unconfirmed_claim_waits_for_the_leases_of_those_who_may_not_know() {
     let (mut a, mut b, tables) = two();
     let stopped_at = b.world.now;
     assert!(b.writes_at(stopped_at));
-    let b_until = b.tenure().writes_until();
+    let b_until = b.leadership().writes_until();
     // b is stopped, and a loses its path: b's beat is still, so a does not wait for it to see the writer.
     a.loses_path_to_writer();
     a.world.decide();
@@ -316,7 +318,7 @@ fn an_unconfirmed_claim_waits_for_the_leases_of_those_who_may_not_know() {
     b.read(2);
     b.world.decide();
     assert_eq!(b.world.writer(), Some(1));
-    assert_eq!(b.tenure().deposed, Some(node(0)));
+    assert_eq!(b.leadership().deposed, Some(node(0)));
     assert!(!b.writes_at(b.world.now), "its own beat is too old for the others to count on");
     b.beat();
     b.read(2);
@@ -427,7 +429,10 @@ fn an_epoch_of_another_history_does_not_count() {
     }
     weir.read(2);
     weir.world.decide();
-    assert_eq!((weir.world.writer(), weir.tenure().row.as_ref().map(|row| row.epoch)), (Some(0), Some(1)));
+    assert_eq!(
+        (weir.world.writer(), weir.leadership().row.as_ref().map(|row| row.epoch)),
+        (Some(0), Some(1))
+    );
     weir.world.see(0, Ok(synced(0)));
     weir.world.decide();
     assert_eq!((weir.world.writer(), &*weir.waits_for()), (None, "waits until weir.topology has been read"));
@@ -479,10 +484,10 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     let switch = |step| vec![Switch { writer_hostgroup: 100, to: node(2), step }];
     a.world.policy.switches = switch(SwitchStep::Ask);
     a.settle();
-    assert_eq!(a.tenure().awaited, ["b".into()]);
+    assert_eq!(a.leadership().awaited, ["b".into()]);
     b.settle();
     let asked = b.world.policy.epoch.clone().unwrap();
-    let (switching, version) = b.tenure().foreign_switch(&asked).map(|(s, v)| (s.clone(), v)).unwrap();
+    let (switching, version) = b.leadership().foreign_switch(&asked).map(|(s, v)| (s.clone(), v)).unwrap();
     assert_eq!((&*switching.by, switching.to), ("a", node(2)));
     assert_eq!(b.world.writer(), Some(0), "held by who carries statements, not by the roles");
     // Not before b is clear.
@@ -494,19 +499,19 @@ fn a_switchover_waits_for_the_others_and_ends_with_who_began_it() {
     a.settle();
     assert_eq!(a.world.writer(), Some(2));
     b.settle();
-    assert_eq!((b.world.writer(), b.tenure().announcement.clear_of), (Some(2), 0));
-    assert_eq!([&a, &b].map(|weir| &weir.tenure().deposed), [&None, &None], "nobody had it any more");
+    assert_eq!((b.world.writer(), b.leadership().announcement.clear_of), (Some(2), 0));
+    assert_eq!([&a, &b].map(|weir| &weir.leadership().deposed), [&None, &None], "nobody had it any more");
     // One that dies in the middle of it is not waited for.
     a.world.policy.switches = vec![Switch { to: node(0), ..switch(SwitchStep::Ask).remove(0) }];
     a.settle();
     b.settle();
-    assert!(b.tenure().foreign_switch(&asked).is_some());
+    assert!(b.leadership().foreign_switch(&asked).is_some());
     pass(&mut [&mut b], 2900);
     b.settle();
-    assert!(b.tenure().foreign_switch(&asked).is_some());
+    assert!(b.leadership().foreign_switch(&asked).is_some());
     pass(&mut [&mut b], 200);
     b.settle();
-    assert!(b.tenure().foreign_switch(&asked).is_none());
+    assert!(b.leadership().foreign_switch(&asked).is_none());
     assert_eq!(b.world.writer(), Some(2));
     // And it gives up by itself.
     a.settle();
@@ -523,13 +528,13 @@ fn a_weir_that_falls_silent_is_known_to_write_perhaps_until_its_lease_ends() {
     let (mut a, _b, _tables) = two();
     pass(&mut [&mut a], 2_900);
     a.settle();
-    assert!(a.tenure().silent.is_empty());
+    assert!(a.leadership().silent.is_empty());
     pass(&mut [&mut a], 200);
     a.settle();
-    assert_eq!(a.tenure().silent, ["b".into()]);
+    assert_eq!(a.leadership().silent, ["b".into()]);
     pass(&mut [&mut a], 16_000);
     a.settle();
-    assert!(a.tenure().silent.is_empty());
+    assert!(a.leadership().silent.is_empty());
 }
 
 #[test]
@@ -557,6 +562,6 @@ fn who_claimed_the_epoch_evicts_first() {
     b.settle();
     a.settle();
     b.settle();
-    let rank = |weir: &Weir| weir.tenure().rank(&EpochPolicy::new(&weir.id), weir.world.now);
+    let rank = |weir: &Weir| weir.leadership().rank(&EpochPolicy::new(&weir.id), weir.world.now);
     assert_eq!((rank(&b), rank(&a)), (0, 1), "the name only counts between the others");
 }

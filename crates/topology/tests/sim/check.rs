@@ -1,6 +1,6 @@
 //! The rules that every world must keep, looked at after every step.
 
-use weir_topology::{EpochPolicy, Failback, LocalState, Status, Tenure, drift_ms};
+use weir_topology::{EpochPolicy, Failback, Leadership, LocalState, Status, drift_ms};
 
 use crate::breach::Breach;
 use crate::cluster::Epoch;
@@ -366,8 +366,13 @@ impl World {
         let (now, to) = (self.context.now, moved.to);
         let asker = &self.weirs[weir];
         // The role may have been elsewhere meanwhile, where this Weir could not go.
-        let is_named = |tenure: &&Tenure| tenure.row.as_ref().is_some_and(|row| row.writer == endpoint(to));
-        let former = asker.tenure().filter(is_named).and_then(|tenure| tenure.former.as_ref()).map(node_of);
+        let is_named =
+            |leadership: &&Leadership| leadership.row.as_ref().is_some_and(|row| row.writer == endpoint(to));
+        let former = asker
+            .leadership()
+            .filter(is_named)
+            .and_then(|leadership| leadership.former.as_ref())
+            .map(node_of);
         let from = former.filter(|former| *former != to).unwrap_or(moved.from);
         let before = |moment: Time, bound: Time| moment + bound < now;
         let planned_at =
@@ -380,7 +385,7 @@ impl World {
         let able_since =
             self.cluster.nodes[from].writable_since.filter(|_| is_recounted && asker.wants(from));
         // Who follows the row follows what was known when that was asked for.
-        let row = asker.tenure().filter(is_named).and_then(|tenure| tenure.row.as_ref());
+        let row = asker.leadership().filter(is_named).and_then(|leadership| leadership.row.as_ref());
         let epoch = row.and_then(|row| self.cluster.epochs.iter().find(|known| known.number == row.epoch));
         let chosen_at = epoch.map_or(now, |epoch| epoch.proposed_at);
         let was_able = able_since.is_some_and(|since| since + self.bounds.detect < chosen_at);

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use weir_topology::{GaleraState, LocalState, ProbeError};
 
-use crate::accord::{Entry, Tables};
 use crate::breach::Breach;
 use crate::chaos::Chaos;
+use crate::epoch_tables::{Entry, Tables};
 use crate::node::{self, NODES_MAX, Node, Process, View};
 use crate::queue::{Event, MS, Queue, Reply, Time};
 use crate::random::Random;
@@ -121,7 +121,7 @@ pub(crate) struct Write {
     /// Its history and its place there, once it is committed.
     pub(crate) committed: Option<(usize, usize)>,
     pub(crate) sent_at: Time,
-    pub(crate) deed: Deed,
+    pub(crate) payload: Payload,
 }
 
 /// An epoch of the cluster's row.
@@ -137,7 +137,7 @@ pub(crate) struct Epoch {
 
 /// What a write does.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Payload {
     /// A client's row.
     Client,
     /// An entry of a Weir's own.
@@ -407,7 +407,7 @@ impl Cluster {
 
     /// What an entry in the Weirs' tables changes.
     pub(crate) fn enter(&mut self, context: &mut Context, history: usize, write: usize) {
-        let Deed::Enter(entry) = &self.writes[write].deed else { return };
+        let Payload::Enter(entry) = &self.writes[write].payload else { return };
         let tables = &mut self.tables[history];
         let before = tables.row.as_ref().map(|row| row.epoch);
         if tables.apply(entry, self.breach) {

@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 
 use weir_topology::LocalState;
 
-use crate::accord::Tables;
 use crate::chaos::Action;
-use crate::cluster::{Cluster, Context, Deed};
+use crate::cluster::{Cluster, Context, Payload};
+use crate::epoch_tables::Tables;
 use crate::node::{NODES_MAX, Process, View};
 use crate::queue::{Event, MS, Time};
 
@@ -333,7 +333,7 @@ impl Cluster {
         self.logs[0].truncate(length);
         let mut tables = Tables::default();
         for write in &self.logs[0] {
-            if let Deed::Enter(entry) = &self.writes[*write].deed {
+            if let Payload::Enter(entry) = &self.writes[*write].payload {
                 tables.apply(entry, self.breach);
             }
         }

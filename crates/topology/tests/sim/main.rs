@@ -16,11 +16,11 @@
 //! prints the end of its story, `WEIR_SIM_BREACH=rule` breaks that rule in it; `WEIR_SIM_WORLDS=n` and `WEIR_SIM_FIRST=n` run
 //! others than the usual ones.
 
-mod accord;
 mod breach;
 mod chaos;
 mod check;
 mod cluster;
+mod epoch_tables;
 mod fault;
 mod follow;
 mod group;

@@ -58,7 +58,7 @@ pub(crate) enum Event {
     /// A killed Weir is started.
     Restart { weir: usize },
     /// The next step of what a Weir does with servers.
-    Deed { weir: usize, life: u32 },
+    NextStep { weir: usize, life: u32 },
     /// Something of a group's or of replication's own.
     Turn(Turn),
 }
@@ -85,7 +85,7 @@ impl Event {
             | Self::Tick { weir, life }
             | Self::ReadDue { weir, life, .. }
             | Self::Read { weir, life, .. }
-            | Self::Deed { weir, life }
+            | Self::NextStep { weir, life }
             | Self::Client { weir, life } => Some((*weir, *life)),
             _ => None,
         }

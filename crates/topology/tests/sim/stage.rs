@@ -3,7 +3,7 @@
 use crate::breach::Trial;
 use crate::chaos::Disturbed;
 use crate::check::Checked;
-use crate::cluster::{Deed, Write};
+use crate::cluster::{Payload, Write};
 use crate::follow::{AutoFailover, Follow, Group, Replicas};
 use crate::queue::{Event, MS, Reply};
 use crate::weir;
@@ -175,7 +175,7 @@ pub(crate) trait Stage: Disturbed + Checked + Sized {
             node_life,
             committed: None,
             sent_at: now,
-            deed: Deed::Client,
+            payload: Payload::Client,
         };
         let write = self.note_write(write);
         if !self.path(weir, node).there_broken {

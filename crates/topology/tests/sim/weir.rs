@@ -6,9 +6,9 @@ use weir_topology::{
     WriterReads, roles,
 };
 
-use crate::accord::Accord;
 use crate::breach::Breach;
 use crate::cluster::Context;
+use crate::epoch_tables::EpochState;
 use crate::node::{NODES_MAX, endpoint, node_of, uuid_of};
 use crate::queue::{Event, MS, Time};
 use crate::random::Random;
@@ -216,7 +216,7 @@ pub(crate) struct Weir {
     /// It has written into the cluster's history in this life.
     pub(crate) knew_history: bool,
     pub(crate) reach: [Reach; NODES_MAX],
-    pub(crate) accord: Accord,
+    pub(crate) epoch_state: EpochState,
 }
 
 /// Since when a Weir could do what with a node.
@@ -278,7 +278,7 @@ impl Weir {
             acknowledged_at: 0,
             checked_at: 0,
             knew_history: false,
-            accord: Accord::default(),
+            epoch_state: EpochState::default(),
             reach: [Reach { clear_since: Some(0), reads_since: Some(0) }; NODES_MAX],
         }
     }
@@ -302,7 +302,7 @@ impl Weir {
         (self.writer, self.last_writer, self.knew_history) = (None, None, false);
         self.writers.clear();
         self.waiting.clear();
-        self.accord = Accord::default();
+        self.epoch_state = EpochState::default();
         (self.settings.policy.switches, self.settings.policy.cleared) = (Vec::new(), Vec::new());
         self.probes = vec![Probe::default(); nodes];
         for node in 0..nodes {
@@ -478,7 +478,7 @@ impl Weir {
     /// A planned change of the writer.
     pub(crate) fn switch_to(&mut self, node: usize, now: Time) {
         if self.settings.policy.epoch.is_some() {
-            self.accord.switch = Some((node, SwitchStep::Ask, now));
+            self.epoch_state.switch = Some((node, SwitchStep::Ask, now));
             return;
         }
         self.settings.policy.switches =

@@ -2,10 +2,10 @@
 
 use weir_topology::{ProbeError, ServerState};
 
-use crate::accord::Tables;
 use crate::breach::Trial;
 use crate::check::Bounds;
-use crate::cluster::{Cluster, ClusterSettings, Context, Deed, Path, Write};
+use crate::cluster::{Cluster, ClusterSettings, Context, Path, Payload, Write};
+use crate::epoch_tables::Tables;
 use crate::node::Process;
 use crate::queue::{Event, MS, Reply};
 use crate::stage::{CHOOSING, Stage};
@@ -126,7 +126,7 @@ impl Stage for World {
     fn note_write(&mut self, write: Write) -> usize {
         let (number, weir, node) = (self.cluster.writes.len(), write.weir, write.node);
         let sender = &mut self.weirs[weir];
-        sender.accord.in_flight.push((number, self.context.now));
+        sender.epoch_state.in_flight.push((number, self.context.now));
         let epoch = sender.epoch();
         self.cluster.writes.push(write);
         self.check_epoch(weir, node, epoch);
@@ -138,9 +138,9 @@ impl Stage for World {
     }
 
     fn is_clients(&mut self, write: usize, reply: Reply) -> bool {
-        let Write { weir, ref deed, .. } = self.cluster.writes[write];
-        let is_clients = matches!(deed, Deed::Client);
-        self.weirs[weir].accord.in_flight.retain(|(known, _)| *known != write);
+        let Write { weir, ref payload, .. } = self.cluster.writes[write];
+        let is_clients = matches!(payload, Payload::Client);
+        self.weirs[weir].epoch_state.in_flight.retain(|(known, _)| *known != write);
         if !is_clients {
             self.entered(weir, write, reply == Reply::Acknowledged);
         }

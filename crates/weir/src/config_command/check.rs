@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use weir_config::Config;
-use weir_monitor::{Examined, Reach, Remedy, examine};
+use weir_monitor::{Reach, Remedy, ServerCheck, examine};
 
 use super::{CheckArgs, Finding};
 use crate::server_tls::ServersTls;
@@ -123,7 +123,7 @@ fn look(config: &Config) -> Cluster {
         }
     };
     let mut cluster = Cluster { error: None, servers: Vec::new(), remedies: BTreeSet::new() };
-    for Examined { writer_hostgroup, server, findings } in examine(config, &reach) {
+    for ServerCheck { writer_hostgroup, server, findings } in examine(config, &reach) {
         let server = server.to_string();
         let remedies = findings.iter().filter_map(|finding| finding.remedy.as_ref());
         cluster.remedies.extend(remedies.map(|remedy| advice(remedy, &server)));

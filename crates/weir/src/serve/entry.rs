@@ -189,7 +189,7 @@ fn is_complete(roles: &Roles) -> bool {
 fn keep_writers(predecessor: &Predecessor, monitor: &Monitor, roles: &LatestRoles) {
     for group in &roles.latest().groups {
         let hostgroup = group.writer_hostgroup;
-        let has_row = group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some());
+        let has_row = group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some());
         let ([chosen], [known]) = (group.writers.as_slice(), predecessor.writers(hostgroup)) else {
             continue;
         };

@@ -87,7 +87,7 @@ fn group_changes(group: &Group, before: Option<&Group>) -> Vec<Entry> {
         _ => {}
     }
     if epoch(group) != before.and_then(epoch)
-        && let Some(row) = group.tenure.as_ref().and_then(|tenure| tenure.row.as_ref())
+        && let Some(row) = group.leadership.as_ref().and_then(|leadership| leadership.row.as_ref())
     {
         let reason = format!("writer: {}, claimed by {}", row.writer, row.claimed_by);
         entries.push(Entry::of_group(group, "epoch", reason));
@@ -96,7 +96,7 @@ fn group_changes(group: &Group, before: Option<&Group>) -> Vec<Entry> {
 }
 
 fn epoch(group: &Group) -> Option<u64> {
-    group.tenure.as_ref()?.row.as_ref().map(|row| row.epoch)
+    group.leadership.as_ref()?.row.as_ref().map(|row| row.epoch)
 }
 
 fn role_word(place: &Place) -> String {

@@ -178,7 +178,7 @@ fn clusters(roles: &Roles) -> Vec<Family> {
         let hostgroup = group.writer_hostgroup.to_string();
         let labels = [("hostgroup", hostgroup.as_str())];
         writers.add(&labels, group.writers.len() as u64);
-        if let Some(row) = group.tenure.as_ref().and_then(|tenure| tenure.row.as_ref()) {
+        if let Some(row) = group.leadership.as_ref().and_then(|leadership| leadership.row.as_ref()) {
             epoch.add(&labels, row.epoch);
         }
     }

@@ -1,14 +1,14 @@
 //! Servers with asynchronous replication where Weirs move the writer role: they replace a lost writer (`auto_failover`), or
 //! are ordered to switch over, or both.
 //!
-//! The decision is the real one, and so is what Weirs then do with the servers ([`deeds`], [`remote`]): the servers
+//! The decision is the real one, and so is what Weirs then do with the servers ([`procedures`], [`remote`]): the servers
 //! ([`servers`], [`replication`]) and their connections are modelled.
 //! From the manuals (MySQL "Replication", MariaDB "Replication"): a replica finds out at once that its source has died, and
 //! after `replica_net_timeout` that it is silent; it tries to connect every `SOURCE_CONNECT_RETRY`; it applies in order
 //! what it has received; CHANGE REPLICATION SOURCE throws away what was received and not applied; a source refuses a
 //! replica that has what it lacks; a server that comes back is what its configuration file makes of it.
 
-mod deeds;
+mod procedures;
 mod remote;
 mod replication;
 mod servers;
@@ -30,11 +30,11 @@ use crate::queue::{MS, Time};
 use crate::random::Random;
 use crate::stage::SWITCHOVERS;
 use crate::weir::{READERS, WRITERS, Weir, row};
-use deeds::Work;
+use procedures::Work;
 use remote::Question;
 use replication::{Origin, Statement, Thread};
 
-pub(super) use deeds::lives;
+pub(super) use procedures::lives;
 
 /// Writes of the journal's rows have numbers from this one on.
 const ROWS: usize = 1 << 40;
@@ -466,7 +466,7 @@ impl Model for AutoFailover {
         self.begin(context, weir);
     }
 
-    fn deed(&mut self, context: &mut Context, weir: usize, lives: [Option<u32>; WEIRS_MAX]) {
+    fn next_step(&mut self, context: &mut Context, weir: usize, lives: [Option<u32>; WEIRS_MAX]) {
         for (other, life) in lives.into_iter().enumerate() {
             if self.works[other].as_ref().is_some_and(|work| Some(work.life()) != life) {
                 self.give_up(other);

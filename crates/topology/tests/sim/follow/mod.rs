@@ -196,8 +196,8 @@ pub(crate) trait Model: Sized {
     fn tries(&mut self, _trial: Trial) {}
     /// A Weir has decided.
     fn decided(&mut self, _context: &mut Context, _weir: &Weir) {}
-    /// A Weir's next deed is due; the lives of all Weirs whose process is there.
-    fn deed(&mut self, _context: &mut Context, _weir: usize, _lives: [Option<u32>; WEIRS_MAX]) {}
+    /// The next step of a Weir's procedure is due; the lives of all Weirs whose process is there.
+    fn next_step(&mut self, _context: &mut Context, _weir: usize, _lives: [Option<u32>; WEIRS_MAX]) {}
     /// Whether a Weir has its clients wait.
     fn holds(&self, _weir: usize) -> bool {
         false
@@ -303,8 +303,8 @@ impl<M: Model> Stage for Follow<M> {
                 self.settle();
             }
             Event::Written { write } => self.written(write),
-            Event::Deed { weir, .. } => {
-                self.servers.deed(&mut self.context, weir, auto_failover::lives(&self.weirs));
+            Event::NextStep { weir, .. } => {
+                self.servers.next_step(&mut self.context, weir, auto_failover::lives(&self.weirs));
                 self.settle();
             }
             _ => {}

@@ -4,7 +4,7 @@ use weir_topology::Link;
 use weir_topology::procedure::Source;
 
 use super::AutoFailover;
-use super::deeds::{Kind, Work};
+use super::procedures::{Kind, Work};
 use super::remote::{Answer, Question, Said};
 use super::replication::Statement;
 use crate::breach::Breach;

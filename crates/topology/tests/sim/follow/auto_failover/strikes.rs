@@ -5,7 +5,7 @@ use weir_topology::procedure::Source;
 use weir_topology::{Link, SourceLink};
 
 use super::AutoFailover;
-use super::deeds::{Kind, Work};
+use super::procedures::{Kind, Work};
 use super::remote::{Answer, Call, Question};
 use crate::breach::{Breach, Trial};
 use crate::chaos::Action;

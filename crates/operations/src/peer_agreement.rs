@@ -11,8 +11,8 @@ use weir_topology::{Endpoint, Group, InstanceId, Roles};
 
 use crate::context::Context;
 use crate::error::SwitchoverError;
+use crate::operation_runner::{LOOK_EVERY, OperationRunner};
 use crate::operations::Operations;
-use crate::operator::{LOOK_EVERY, Operator};
 use crate::proxy::Proxy;
 use crate::switchover::Plan;
 
@@ -34,7 +34,7 @@ pub fn foreign_switchover<'a>(
     group: &'a Group,
     instance: &str,
 ) -> Option<(&'a Endpoint, &'a InstanceId, u64)> {
-    let row = group.tenure.as_ref()?.row.as_ref()?;
+    let row = group.leadership.as_ref()?.row.as_ref()?;
     let switching = row.switching.as_ref().filter(|switching| *switching.by != *instance)?;
     Some((&switching.to, &switching.by, row.version))
 }
@@ -47,14 +47,14 @@ pub(crate) fn another_switchover(group: &Group, instance: &str) -> Option<Switch
 
 /// The other Weirs that are not heard of any more and may still write: statements would be held until their leases end.
 pub(crate) fn silent_weirs(group: &Group) -> Option<String> {
-    let silent = &group.tenure.as_ref()?.silent;
+    let silent = &group.leadership.as_ref()?.silent;
     (!silent.is_empty()).then(|| silent.join(", "))
 }
 
 impl ForeignSwitchover {
     fn of(group: &Group, instance: &str) -> Option<Self> {
         let (_, _, version) = foreign_switchover(group, instance)?;
-        let writer = group.tenure.as_ref()?.row.as_ref()?.writer.clone();
+        let writer = group.leadership.as_ref()?.row.as_ref()?.writer.clone();
         Some(Self { hostgroup: group.writer_hostgroup, version, writer })
     }
 }
@@ -94,8 +94,8 @@ impl Operations {
     /// Sessions with a transaction on a writer that the epoch has left behind can't go on there.
     fn cut_deposed(&self, group: &Group, known: Option<&Group>) {
         let deposed = |group: &Group| {
-            let tenure = group.tenure.as_ref()?;
-            Some((tenure.deposed.clone()?, tenure.row.as_ref()?.epoch))
+            let leadership = group.leadership.as_ref()?;
+            Some((leadership.deposed.clone()?, leadership.row.as_ref()?.epoch))
         };
         let Some((writer, epoch)) = deposed(group) else { return };
         if known.and_then(deposed).is_some_and(|known| known == (writer.clone(), epoch)) {
@@ -120,8 +120,8 @@ impl Operations {
     }
 }
 
-impl Operator {
-    /// Has the other Weirs hold; [`Operator::wait_others`] waits until they do.
+impl OperationRunner {
+    /// Has the other Weirs hold; [`OperationRunner::wait_others`] waits until they do.
     pub(crate) fn ask_others(&self, plan: &Plan<'_>) {
         self.context.planner.ask_to_hold(plan.order.writer_hostgroup, &plan.to);
     }
@@ -137,8 +137,8 @@ impl Operator {
             if let Some(cause) = group.and_then(|group| another_switchover(group, &self.context.instance)) {
                 return Err(cause);
             }
-            let tenure = group.and_then(|group| group.tenure.as_ref());
-            let awaited = tenure.map(|tenure| tenure.awaited.clone()).unwrap_or_default();
+            let leadership = group.and_then(|group| group.leadership.as_ref());
+            let awaited = leadership.map(|leadership| leadership.awaited.clone()).unwrap_or_default();
             if awaited.is_empty() {
                 return Ok(());
             }
@@ -160,14 +160,14 @@ impl Operator {
         let roles = self.context.roles.latest();
         roles
             .group(hostgroup)
-            .is_some_and(|group| group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()))
+            .is_some_and(|group| group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()))
     }
 }
 
 /// Servers that leave a cluster whose Weirs tell each other of that.
 fn leaving(roles: &Roles) -> BTreeSet<Endpoint> {
-    let tenures = roles.groups.iter().filter_map(|group| group.tenure.as_ref());
-    let rows = tenures.filter_map(|tenure| tenure.drains.as_ref()).flatten();
+    let leaderships = roles.groups.iter().filter_map(|group| group.leadership.as_ref());
+    let rows = leaderships.filter_map(|leadership| leadership.drains.as_ref()).flatten();
     rows.map(|row| row.server.clone()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! One cluster's part in the agreement of several Weirs: what the owner of the roles has written, and what follows for the
+//! One cluster's part in the agreement of several Weirs: what the topology thread has written, and what follows for the
 //! data path.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 use weir_client::Options;
 use weir_topology::{
-    Announcement, DrainRow, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Millis, Peer,
-    Role, Roles, ServerRegistry, Tenure,
+    Announcement, DrainRow, Endpoint, EpochPolicy, EpochRead, Group, InstanceId, InstanceRow, Leadership,
+    Millis, Peer, Role, Roles, ServerRegistry,
 };
 
-use crate::owner::Event;
-use crate::scribe::{Beats, Deed, GALERA_WAITS, Released, Scribe, Task, Written};
-use crate::tables::Fault;
+use crate::epoch_tables::Fault;
+use crate::epoch_writer::{Beats, EpochTask, EpochWriter, GALERA_WAITS, Released, WriteRequest, Written};
+use crate::topology_thread::Event;
 
 /// How often a Weir says that it is there, while there are others.
 const BEAT_MS: u64 = 1_000;
@@ -58,7 +58,7 @@ const NEXT_STEP: &str = "; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON weir.
 
 /// What the agreement is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Matter {
+pub(crate) enum EpochScope {
     /// Who writes, and what is planned: Galera.
     Writer,
     /// What is planned, at a writer that `read_only` tells: replication.
@@ -66,7 +66,7 @@ pub(crate) enum Matter {
 }
 
 /// A cluster's servers as they are at a moment.
-pub(crate) struct Ground<'a> {
+pub(crate) struct ClusterServers<'a> {
     pub(crate) roles: &'a Roles,
     /// How to connect to the servers of the cluster.
     pub(crate) options: &'a BTreeMap<Endpoint, Options>,
@@ -74,7 +74,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) kept_out: &'a [Endpoint],
 }
 
-impl Ground<'_> {
+impl ClusterServers<'_> {
     fn ways<'e>(&self, servers: impl Iterator<Item = &'e Endpoint>) -> Vec<(Endpoint, Options)> {
         let way = |endpoint: &Endpoint| Some((endpoint.clone(), self.options.get(endpoint)?.clone()));
         servers.filter_map(way).collect()
@@ -82,12 +82,12 @@ impl Ground<'_> {
 }
 
 /// See the module's documentation.
-pub(crate) struct Accord {
+pub(crate) struct EpochClient {
     hostgroup: u32,
-    pub(crate) matter: Matter,
+    pub(crate) scope: EpochScope,
     instance: InstanceId,
-    beats: Scribe,
-    claims: Scribe,
+    beats: EpochWriter,
+    claims: EpochWriter,
     written: Beats,
     /// Beats in this Weir's row that it has not written.
     strange: BTreeSet<u64>,
@@ -124,22 +124,23 @@ pub(crate) struct Accord {
     cut_until: u64,
 }
 
-impl Accord {
+impl EpochClient {
     pub(crate) fn start(
         hostgroup: u32,
-        matter: Matter,
+        scope: EpochScope,
         instance: &InstanceId,
         events: &SyncSender<Event>,
     ) -> io::Result<Self> {
-        let waiting = (matter == Matter::Writer).then_some(GALERA_WAITS);
+        let waiting = (scope == EpochScope::Writer).then_some(GALERA_WAITS);
         let beat = |hostgroup, written| Event::Beat { hostgroup, written };
         let written = Beats::default();
-        let beats = Scribe::start("beat", (hostgroup, waiting), written.clone(), events.clone(), beat)?;
+        let beats = EpochWriter::start("beat", (hostgroup, waiting), written.clone(), events.clone(), beat)?;
         let claim = |hostgroup, written| Event::Claim { hostgroup, written };
-        let claims = Scribe::start("claim", (hostgroup, waiting), written.clone(), events.clone(), claim)?;
+        let claims =
+            EpochWriter::start("claim", (hostgroup, waiting), written.clone(), events.clone(), claim)?;
         Ok(Self {
             hostgroup,
-            matter,
+            scope,
             looked_at: Millis(0),
             said_drains: None,
             released: Vec::new(),
@@ -227,11 +228,11 @@ impl Accord {
                 if self.denied.take().is_some() || !self.is_begun {
                     self.is_begun = true;
                     let (hostgroup, instance) = (self.hostgroup, &self.instance);
-                    match self.matter {
-                        Matter::Writer => {
+                    match self.scope {
+                        EpochScope::Writer => {
                             info!(hostgroup, %instance, "weir.topology decides for all Weirs which server writes");
                         }
-                        Matter::Plans => {
+                        EpochScope::Plans => {
                             info!(hostgroup, %instance, "weir.topology announces planned changes to all Weirs");
                         }
                     }
@@ -273,7 +274,7 @@ impl Accord {
         let cause = self.denied.clone().or_else(|| self.fault.clone());
         let is_late = now.since(since) >= UNREAD_MS || self.denied.is_some();
         let trouble = match cause.filter(|_| is_late) {
-            Some(_) if self.matter == Matter::Plans => None,
+            Some(_) if self.scope == EpochScope::Plans => None,
             Some(cause) if self.goes_by_facts() => Some(format!(
                 "weir.topology can't be used ({cause}): the writer is chosen by what this Weir sees"
             )),
@@ -309,7 +310,7 @@ impl Accord {
         let later = Millis(now.0 + if self.is_required { REQUIRED_RETRY_MS } else { DENIED_RETRY_MS });
         (self.beat_at, self.claim_at) = (later, later);
         let (is_new, hostgroup) = (self.denied.is_none() && !self.is_required, self.hostgroup);
-        if is_new && self.matter == Matter::Plans {
+        if is_new && self.scope == EpochScope::Plans {
             info!(
                 hostgroup,
                 "the monitor's account can't use weir.topology ({cause}): other Weirs in front of these servers are not \
@@ -329,33 +330,39 @@ impl Accord {
     }
 
     /// Has written what is due after a decision.
-    pub(crate) fn act(&mut self, policy: &EpochPolicy, at: &Ground<'_>, drains: Vec<DrainRow>, now: Millis) {
+    pub(crate) fn act(
+        &mut self,
+        policy: &EpochPolicy,
+        at: &ClusterServers<'_>,
+        drains: Vec<DrainRow>,
+        now: Millis,
+    ) {
         let Some(group) = at.roles.group(self.hostgroup) else { return };
-        let nothing = Tenure::default();
-        let tenure = group.tenure.as_ref().unwrap_or(&nothing);
-        let says = match group.tenure {
-            Some(_) => tenure.announcement,
-            None if self.matter == Matter::Plans => {
+        let nothing = Leadership::default();
+        let leadership = group.leadership.as_ref().unwrap_or(&nothing);
+        let says = match group.leadership {
+            Some(_) => leadership.announcement,
+            None if self.scope == EpochScope::Plans => {
                 Announcement { lease_ms: policy.lease_ms, ..Announcement::default() }
             }
             None => Announcement { lease_ms: policy.lone_lease_ms, ..Announcement::default() },
         };
-        let drains = self.changed_drains(tenure, drains, now);
-        let pause_ms = if tenure.peers.is_empty() { LONE_BEAT_MS } else { BEAT_MS };
+        let drains = self.changed_drains(leadership, drains, now);
+        let pause_ms = if leadership.peers.is_empty() { LONE_BEAT_MS } else { BEAT_MS };
         let is_new = drains.is_some() || !self.released.is_empty();
         let is_due = is_new || self.said.is_none_or(|(said, at)| said != says || now.since(at) >= pause_ms);
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says };
         let servers = self.servers(group, at, None);
         if is_due && now >= self.beat_at && !self.beats_busy && !servers.is_empty() {
-            let purge = to_purge(tenure, policy, now);
-            let task = Task {
+            let purge = to_purge(leadership, policy, now);
+            let request = WriteRequest {
                 servers,
-                deed: Deed::Beat { purge },
+                task: EpochTask::Beat { purge },
                 own: own.clone(),
                 drains: drains.clone(),
                 released: self.released.clone(),
             };
-            if self.beats.give(task) {
+            if self.beats.give(request) {
                 (self.beats_busy, self.said) = (true, Some((says, now)));
                 // Whoever wants it asks again, if it fails.
                 self.released.clear();
@@ -363,35 +370,40 @@ impl Accord {
                     self.said_drains = Some((drains, now));
                 }
             }
-        } else if self.is_to_look(tenure, policy, now) || self.is_to_ask_kept_out(tenure, at, now) {
+        } else if self.is_to_look(leadership, policy, now) || self.is_to_ask_kept_out(leadership, at, now) {
             let servers = if servers.is_empty() { at.ways(at.kept_out.iter()) } else { servers };
-            let task =
-                Task { servers, deed: Deed::Look, own: own.clone(), drains: None, released: Vec::new() };
-            if !task.servers.is_empty() && self.beats.give(task) {
+            let request = WriteRequest {
+                servers,
+                task: EpochTask::Read,
+                own: own.clone(),
+                drains: None,
+                released: Vec::new(),
+            };
+            if !request.servers.is_empty() && self.beats.give(request) {
                 (self.beats_busy, self.looked_at) = (true, now);
             }
         }
         let may_claim = now >= self.claim_at && self.wants_reads() && !self.claims_busy;
-        if let Some(proposal) = tenure.proposal.clone().filter(|_| may_claim) {
+        if let Some(proposal) = leadership.proposal.clone().filter(|_| may_claim) {
             let to = match &proposal {
                 weir_topology::Proposal::Claim { to, .. } => Some(to),
                 _ => None,
             };
-            let task = Task {
+            let request = WriteRequest {
                 servers: self.servers(group, at, to),
-                deed: Deed::Propose(proposal.clone()),
+                task: EpochTask::Propose(proposal.clone()),
                 own,
                 drains: None,
                 released: Vec::new(),
             };
-            self.claims_busy = !task.servers.is_empty() && self.claims.give(task);
+            self.claims_busy = !request.servers.is_empty() && self.claims.give(request);
         }
     }
 
     /// Whether it is time to read at the writer what others have written.
-    fn is_to_look(&self, tenure: &Tenure, policy: &EpochPolicy, now: Millis) -> bool {
-        let is_wanted = tenure.has_live_peers(policy, now) || tenure.foreign_switch(policy).is_some();
-        self.matter == Matter::Plans
+    fn is_to_look(&self, leadership: &Leadership, policy: &EpochPolicy, now: Millis) -> bool {
+        let is_wanted = leadership.has_live_peers(policy, now) || leadership.foreign_switch(policy).is_some();
+        self.scope == EpochScope::Plans
             && is_wanted
             && self.wants_reads()
             && !self.beats_busy
@@ -400,10 +412,10 @@ impl Accord {
     }
 
     /// Whether it is time to ask servers that other Weirs keep out, as there is no writer, whether they still do.
-    fn is_to_ask_kept_out(&self, tenure: &Tenure, at: &Ground<'_>, now: Millis) -> bool {
-        let mut drains = tenure.drains.iter().flatten();
+    fn is_to_ask_kept_out(&self, leadership: &Leadership, at: &ClusterServers<'_>, now: Millis) -> bool {
+        let mut drains = leadership.drains.iter().flatten();
         let is_wanted = drains.any(|row| row.wants_out && row.instance != self.instance);
-        self.matter == Matter::Plans
+        self.scope == EpochScope::Plans
             && is_wanted
             && !at.kept_out.is_empty()
             && self.wants_reads()
@@ -412,8 +424,13 @@ impl Accord {
     }
 
     /// The rows about servers that leave, if others are to be written than are there.
-    fn changed_drains(&self, tenure: &Tenure, rows: Vec<DrainRow>, now: Millis) -> Option<Vec<DrainRow>> {
-        let there = tenure.drains.as_ref()?;
+    fn changed_drains(
+        &self,
+        leadership: &Leadership,
+        rows: Vec<DrainRow>,
+        now: Millis,
+    ) -> Option<Vec<DrainRow>> {
+        let there = leadership.drains.as_ref()?;
         let own: Vec<&DrainRow> = there.iter().filter(|row| row.instance == self.instance).collect();
         let is_there = own.len() == rows.len() && rows.iter().all(|row| own.contains(&row));
         let is_told = self.said_drains.as_ref().is_some_and(|(said, at)| {
@@ -423,31 +440,36 @@ impl Accord {
     }
 
     /// Where something can be written: with replication only at the writer.
-    fn servers(&self, group: &Group, at: &Ground<'_>, first: Option<&Endpoint>) -> Vec<(Endpoint, Options)> {
-        match (self.matter, &*group.writers) {
-            (Matter::Writer, _) => at.ways(ordered(group, at, first).into_iter()),
-            (Matter::Plans, [writer]) => at.ways([writer].into_iter()),
-            (Matter::Plans, _) => Vec::new(),
+    fn servers(
+        &self,
+        group: &Group,
+        at: &ClusterServers<'_>,
+        first: Option<&Endpoint>,
+    ) -> Vec<(Endpoint, Options)> {
+        match (self.scope, &*group.writers) {
+            (EpochScope::Writer, _) => at.ways(ordered(group, at, first).into_iter()),
+            (EpochScope::Plans, [writer]) => at.ways([writer].into_iter()),
+            (EpochScope::Plans, _) => Vec::new(),
         }
     }
 
     /// Tells the data path until when it may write where.
     pub(crate) fn limit_writes(&self, roles: &Roles, members: &[Endpoint], registry: &ServerRegistry) {
-        if self.matter == Matter::Plans {
+        if self.scope == EpochScope::Plans {
             return;
         }
         let Some(group) = roles.group(self.hostgroup) else { return };
-        let lease_ns = |tenure: &Tenure| tenure.writes_until().0.saturating_mul(1_000_000);
+        let lease_ns = |leadership: &Leadership| leadership.writes_until().0.saturating_mul(1_000_000);
         for endpoint in members {
-            let until_ns = match &group.tenure {
+            let until_ns = match &group.leadership {
                 None => u64::MAX,
-                Some(tenure) => {
-                    let row = tenure.row.as_ref();
+                Some(leadership) => {
+                    let row = leadership.row.as_ref();
                     let is_named = row.is_some_and(|row| row.writer == *endpoint);
                     let is_cut = row.is_some_and(|row| row.epoch <= self.cut_until);
                     if is_named || group.writers.contains(endpoint) {
-                        lease_ns(tenure)
-                    } else if tenure.deposed.as_ref() == Some(endpoint) && !is_cut {
+                        lease_ns(leadership)
+                    } else if leadership.deposed.as_ref() == Some(endpoint) && !is_cut {
                         0
                     } else {
                         u64::MAX
@@ -459,7 +481,7 @@ impl Accord {
     }
 
     /// Takes this Weir's row away, so that nobody waits for it, and ends. `is_followed`: another process speaks for it.
-    pub(crate) fn end(self, at: &Ground<'_>, is_followed: bool) -> Vec<JoinHandle<()>> {
+    pub(crate) fn end(self, at: &ClusterServers<'_>, is_followed: bool) -> Vec<JoinHandle<()>> {
         let may_be_there = self.is_registered || self.beats_busy || self.claims_busy;
         let group = at.roles.group(self.hostgroup).filter(|_| may_be_there);
         let servers = group.map(|group| self.servers(group, at, None));
@@ -467,26 +489,26 @@ impl Accord {
         // What is being written at this moment may be the first that is written at all.
         let Some(servers) = servers else { return vec![self.beats.end(), claims] };
         let own = InstanceRow { instance: self.instance.clone(), beat: 0, says: Announcement::default() };
-        let deed = Deed::Leave { others: Some(claims), is_followed };
-        self.beats.give(Task { servers, deed, own, drains: None, released: Vec::new() });
+        let task = EpochTask::Leave { others: Some(claims), is_followed };
+        self.beats.give(WriteRequest { servers, task, own, drains: None, released: Vec::new() });
         vec![self.beats.end()]
     }
 }
 
 /// The rows of Weirs that have ended without taking theirs away, with the beats that they have.
-fn to_purge(tenure: &Tenure, policy: &EpochPolicy, now: Millis) -> Vec<(InstanceId, u64)> {
-    let silent = tenure.peers.iter().filter(|peer| !peer.is_live(policy, now)).count();
+fn to_purge(leadership: &Leadership, policy: &EpochPolicy, now: Millis) -> Vec<(InstanceId, u64)> {
+    let silent = leadership.peers.iter().filter(|peer| !peer.is_live(policy, now)).count();
     let is_over = |peer: &&Peer| {
         let is_crowded = silent > SILENT_KEPT && now >= peer.may_write_until();
         is_crowded || now.since(peer.beat_since) >= SILENT_MS
     };
-    let over = tenure.peers.iter().filter(is_over).take(PURGED_MAX);
+    let over = leadership.peers.iter().filter(is_over).take(PURGED_MAX);
     over.map(|peer| (peer.instance.clone(), peer.beat)).collect()
 }
 
 /// The servers that work, `first` before the others and the writer last: it has enough to do, and is the one that may
 /// hang. Those that users keep out only where there are no others.
-fn ordered<'g>(group: &'g Group, at: &Ground<'g>, first: Option<&'g Endpoint>) -> Vec<&'g Endpoint> {
+fn ordered<'g>(group: &'g Group, at: &ClusterServers<'g>, first: Option<&'g Endpoint>) -> Vec<&'g Endpoint> {
     let others = group.successors.iter().chain(&group.writers);
     let readers = at.roles.places.iter().filter(|place| place.role == Role::Reader);
     let readers = readers.map(|place| &place.endpoint);

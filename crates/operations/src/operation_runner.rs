@@ -12,12 +12,12 @@ use crate::error::Ending;
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Whoever carries out an operation: what it goes by, and whether it is to be given up.
-pub(crate) struct Operator {
+pub(crate) struct OperationRunner {
     pub(crate) context: Context,
     pub(crate) is_ending: Arc<AtomicBool>,
 }
 
-impl Operator {
+impl OperationRunner {
     /// Between two looks at something that is waited for.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Operator {
     }
 
     /// # Errors
-    /// As [`Operator::look_again`].
+    /// As [`OperationRunner::look_again`].
     pub(crate) fn look_again_after(&self, pause: Duration) -> Result<(), Ending> {
         sleep(pause);
         if self.is_ending.load(Ordering::Relaxed) { Err(Ending) } else { Ok(()) }

@@ -26,10 +26,10 @@ use weir_client::Options;
 use weir_topology::{EpochRead, ServerShared};
 
 use self::reads::Reads;
-use crate::owner::Event;
+use crate::epoch_tables::Fault;
 use crate::probe_thread::{Order, wait};
 use crate::settings::Kind;
-use crate::tables::Fault;
+use crate::topology_thread::Event;
 
 /// The pause after a read, while somebody writes.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -52,7 +52,7 @@ pub(crate) struct Tables {
     pub(crate) with_drains: bool,
 }
 
-/// What the owner tells a causal probe of its server.
+/// What the topology thread tells a causal probe of its server.
 #[derive(Default)]
 pub(crate) struct Standing {
     works: AtomicBool,
@@ -138,7 +138,7 @@ pub(crate) fn run(
     }
 }
 
-/// Tells the owner what reads of the epoch's tables have shown.
+/// Tells the topology thread what reads of the epoch's tables have shown.
 pub(crate) struct Told {
     pub(crate) events: SyncSender<Event>,
     pub(crate) generation: u64,

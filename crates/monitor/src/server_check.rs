@@ -13,7 +13,7 @@ use crate::settings::{Kind, Reach, Settings};
 
 /// What was seen of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examined {
+pub struct ServerCheck {
     /// The writer hostgroup of its cluster.
     pub writer_hostgroup: u32,
     /// The server.
@@ -54,7 +54,7 @@ const NOT_EVICTED: &str = "a dead node of the cluster is not evicted";
 /// that evicts dead nodes would miss. Changes nothing.
 ///
 /// Takes no longer than the monitor's time-outs and a few seconds, as all servers are asked at once.
-pub fn examine(config: &Config, reach: &Reach) -> Vec<Examined> {
+pub fn examine(config: &Config, reach: &Reach) -> Vec<ServerCheck> {
     let settings = Settings::of(config, &BTreeSet::new(), reach);
     let servers = servers(&settings);
     thread::scope(|scope| {
@@ -68,7 +68,7 @@ pub fn examine(config: &Config, reach: &Reach) -> Vec<Examined> {
         let examined =
             |((writer_hostgroup, server), look): (&(u32, Endpoint), thread::ScopedJoinHandle<'_, _>)| {
                 let findings = look.join().ok()?;
-                Some(Examined { writer_hostgroup: *writer_hostgroup, server: server.clone(), findings })
+                Some(ServerCheck { writer_hostgroup: *writer_hostgroup, server: server.clone(), findings })
             };
         looks.into_iter().filter_map(examined).collect()
     })

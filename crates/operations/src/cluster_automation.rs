@@ -36,13 +36,13 @@ impl Pause {
 
 /// What is known of a cluster's operations. One is under way at a time: [`Operations`] knows which.
 #[derive(Debug, Default)]
-pub(crate) struct ClusterActor {
+pub(crate) struct ClusterAutomation {
     pub(crate) failback: Failback,
     pub(crate) auto_failover: AutoFailover,
     pub(crate) recovery: RecoveryWatch,
 }
 
-impl ClusterActor {
+impl ClusterAutomation {
     /// When something is due that has been put off; none if nothing has. Nothing but a look for an unfinished switchover
     /// is begun while an operation is under way (`is_busy`).
     pub(crate) fn next(&self, is_busy: bool) -> Option<Instant> {
@@ -62,29 +62,29 @@ impl Operations {
     /// Begins what roles call for. Nothing is begun while another process takes over.
     pub fn see_to_clusters(&mut self) {
         if self.is_suspended {
-            return self.clusters.values_mut().for_each(|actor| actor.recovery.suspend());
+            return self.clusters.values_mut().for_each(|automation| automation.recovery.suspend());
         }
         let roles = self.context.roles.latest();
-        for (hostgroup, actor) in &mut self.clusters {
-            actor.forget_what_is_over(roles.group(*hostgroup));
+        for (hostgroup, automation) in &mut self.clusters {
+            automation.forget_what_is_over(roles.group(*hostgroup));
         }
         for group in &roles.groups {
             let hostgroup = group.writer_hostgroup;
             let is_busy = self.is_busy(hostgroup);
-            if let Some(work) = self.actor(hostgroup).failback.due(group, is_busy) {
+            if let Some(work) = self.automation(hostgroup).failback.due(group, is_busy) {
                 self.begin_by_itself(hostgroup, work);
             }
             let is_busy = self.is_busy(hostgroup);
-            if let Some(work) = self.actor(hostgroup).auto_failover.due(group, is_busy) {
+            if let Some(work) = self.automation(hostgroup).auto_failover.due(group, is_busy) {
                 self.begin_by_itself(hostgroup, work);
             }
-            if self.actor(hostgroup).recovery.is_look_due(group) {
+            if self.automation(hostgroup).recovery.is_look_due(group) {
                 self.look_for_entry(hostgroup);
             }
         }
     }
 
-    pub(crate) fn actor(&mut self, hostgroup: u32) -> &mut ClusterActor {
+    pub(crate) fn automation(&mut self, hostgroup: u32) -> &mut ClusterAutomation {
         self.clusters.entry(hostgroup).or_default()
     }
 

@@ -26,7 +26,7 @@ const CLAIM_PAUSE_MS: u64 = 5_000;
 
 /// What is known of a cluster's epoch; also the memory for the next decision.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tenure {
+pub struct Leadership {
     /// The newest row that was read.
     pub row: Option<EpochRow>,
     /// When the row's epoch was first seen; without a row when the cluster took the place of another one.
@@ -75,7 +75,7 @@ pub struct Confirmed {
 
 /// Why the facts choose another writer than the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ground {
+pub(crate) enum ChangeReason {
     /// The cluster goes on without it.
     NewView,
     /// It can't be reached for long, and the cluster still has it.
@@ -85,12 +85,12 @@ pub(crate) enum Ground {
 }
 
 /// What the facts say.
-pub(crate) struct Case<'a> {
+pub(crate) struct Facts<'a> {
     /// The writer that they choose.
     pub(crate) choice: Option<&'a Endpoint>,
     /// The chosen node's address among the members of the view.
     pub(crate) address: Option<&'a str>,
-    pub(crate) ground: Ground,
+    pub(crate) reason: ChangeReason,
     /// The chosen node is in a newer view than the epoch's former writer, which has it no more.
     pub(crate) is_former_gone: bool,
     /// The row's writer is a server of this configuration.
@@ -108,12 +108,12 @@ pub(crate) struct Case<'a> {
 
 /// Whether the choice may be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Approval {
     Publish,
     Wait(Reason),
 }
 
-impl Tenure {
+impl Leadership {
     /// How many of the other Weirs that have been heard of lately come before this one: the one that claimed the epoch is
     /// the first, the others follow by name.
     pub fn rank(&self, policy: &EpochPolicy, now: Millis) -> u32 {
@@ -146,26 +146,27 @@ impl Tenure {
         former_view: Option<&View>,
         now: Millis,
     ) -> Self {
-        let mut tenure = before.cloned().unwrap_or_default();
-        (tenure.proposal, tenure.awaited) = (None, Vec::new());
-        tenure.learn_row(reads.clone(), former_view, now);
+        let mut leadership = before.cloned().unwrap_or_default();
+        (leadership.proposal, leadership.awaited) = (None, Vec::new());
+        leadership.learn_row(reads.clone(), former_view, now);
         if let Some(newest) = reads.clone().max_by_key(|read| read.asked_at) {
-            tenure.learn_peers(newest, policy, now);
+            leadership.learn_peers(newest, policy, now);
         }
-        let live = tenure.peers.iter().filter(|peer| peer.is_live(policy, now));
-        tenure.live = live.map(|peer| peer.instance.clone()).collect();
+        let live = leadership.peers.iter().filter(|peer| peer.is_live(policy, now));
+        leadership.live = live.map(|peer| peer.instance.clone()).collect();
         let is_silent = |peer: &&Peer| !peer.is_live(policy, now) && now < peer.may_write_until();
-        tenure.silent = tenure.peers.iter().filter(is_silent).map(|peer| peer.instance.clone()).collect();
-        let lease_ms = if tenure.peers.is_empty() { policy.lone_lease_ms } else { policy.lease_ms };
-        tenure.announcement.lease_ms = lease_ms;
+        leadership.silent =
+            leadership.peers.iter().filter(is_silent).map(|peer| peer.instance.clone()).collect();
+        let lease_ms = if leadership.peers.is_empty() { policy.lone_lease_ms } else { policy.lease_ms };
+        leadership.announcement.lease_ms = lease_ms;
         // Also shortens the lease at hand when another Weir appears.
-        if let Some(confirmed) = &mut tenure.confirmed {
+        if let Some(confirmed) = &mut leadership.confirmed {
             confirmed.lease_ms = confirmed.lease_ms.min(lease_ms);
         }
         for read in reads {
-            tenure.confirm(read, policy, lease_ms);
+            leadership.confirm(read, policy, lease_ms);
         }
-        tenure
+        leadership
     }
 
     fn learn_row<'a>(
@@ -241,37 +242,37 @@ impl Tenure {
     }
 
     /// Whether what the facts choose is to write now; notes what is to be written and said.
-    pub(crate) fn rule(&mut self, case: &Case<'_>, policy: &EpochPolicy) -> Verdict {
+    pub(crate) fn rule(&mut self, facts: &Facts<'_>, policy: &EpochPolicy) -> Approval {
         if self.read_at.is_none() {
-            return Verdict::Wait(Reason::AwaitsEpoch);
+            return Approval::Wait(Reason::AwaitsEpoch);
         }
         self.announcement.epoch = self.row.as_ref().map_or(0, |row| row.epoch);
-        self.announcement.sees_writer = case.sees_writer;
-        self.leaving_since = case.is_leaving.then(|| self.leaving_since.unwrap_or(case.now));
-        let Some(choice) = case.choice else { return Verdict::Publish };
+        self.announcement.sees_writer = facts.sees_writer;
+        self.leaving_since = facts.is_leaving.then(|| self.leaving_since.unwrap_or(facts.now));
+        let Some(choice) = facts.choice else { return Approval::Publish };
         let Some(row) = self.row.clone() else {
-            return self.claim_first(case, choice, Ground::NewView);
+            return self.claim_first(facts, choice, ChangeReason::NewView);
         };
         if row.writer != *choice {
             if self.ahead.as_ref() == Some(choice) {
-                return self.claim_first(case, choice, Ground::NewView);
+                return self.claim_first(facts, choice, ChangeReason::NewView);
             }
-            return self.replace(case, choice, &row, policy);
+            return self.replace(facts, choice, &row, policy);
         }
         self.ahead = None;
-        self.plan_switch(case.switch, &row, policy, case.now);
-        self.rule_return(case, &row, policy);
+        self.plan_switch(facts.switch, &row, policy, facts.now);
+        self.rule_return(facts, &row, policy);
         if row.is_open {
-            return Verdict::Publish;
+            return Approval::Publish;
         }
-        let is_over = |peer: &Peer| peer.says.epoch >= row.epoch || case.now >= self.old_lease_ends(peer);
-        if !case.is_former_gone && !self.peers.iter().all(is_over) {
-            return Verdict::Wait(Reason::AwaitsLeases { epoch: row.epoch });
+        let is_over = |peer: &Peer| peer.says.epoch >= row.epoch || facts.now >= self.old_lease_ends(peer);
+        if !facts.is_former_gone && !self.peers.iter().all(is_over) {
+            return Approval::Wait(Reason::AwaitsLeases { epoch: row.epoch });
         }
         if self.proposal.is_none() {
             self.proposal = Some(Proposal::Open { from: (row.epoch, row.version) });
         }
-        Verdict::Publish
+        Approval::Publish
     }
 
     /// When a peer that goes by an earlier epoch has sent its last write: a read that was sent after the present epoch was
@@ -307,59 +308,61 @@ impl Tenure {
         silent.find(|peer| peer.says.lease_ms > policy.lease_ms).map(|peer| &peer.instance)
     }
 
-    fn claim_first(&mut self, case: &Case<'_>, to: &Endpoint, ground: Ground) -> Verdict {
+    fn claim_first(&mut self, facts: &Facts<'_>, to: &Endpoint, reason: ChangeReason) -> Approval {
         let from = self.row.as_ref().map_or((0, 0), |row| (row.epoch, row.version));
-        let address = case.address.map(str::to_owned);
+        let address = facts.address.map(str::to_owned);
         // Who goes by no epoch yet may write where it wants.
-        let is_open = ground != Ground::Unconfirmed && (self.row.is_some() || self.is_alone(case.now));
+        let is_open = reason != ChangeReason::Unconfirmed && (self.row.is_some() || self.is_alone(facts.now));
         self.proposal = Some(Proposal::Claim { from, to: to.clone(), address, is_open });
         if self.ahead.as_ref() == Some(to) {
-            return Verdict::Publish;
+            return Approval::Publish;
         }
-        if ground == Ground::NewView && self.is_alone(case.now) {
+        if reason == ChangeReason::NewView && self.is_alone(facts.now) {
             self.ahead = Some(to.clone());
-            return Verdict::Publish;
+            return Approval::Publish;
         }
-        Verdict::Wait(Reason::AwaitsClaim)
+        Approval::Wait(Reason::AwaitsClaim)
     }
 
     /// The row's writer can't write: another one is claimed for, or there is a reason not to.
     fn replace(
         &mut self,
-        case: &Case<'_>,
+        facts: &Facts<'_>,
         choice: &Endpoint,
         row: &EpochRow,
         policy: &EpochPolicy,
-    ) -> Verdict {
-        let peer = self.peer_with_writer(policy, case.now).cloned();
+    ) -> Approval {
+        let peer = self.peer_with_writer(policy, facts.now).cloned();
         let lost = row.writer.clone();
-        match (case.ground, peer) {
-            (Ground::Unconfirmed, Some(peer)) => return Verdict::Wait(Reason::AwaitsPeer { lost, peer }),
-            (Ground::Unconfirmed, None) => {
-                let is_fresh = self.read_at.is_some_and(|at| case.now.since(at) < READ_AGE_MAX_MS);
+        match (facts.reason, peer) {
+            (ChangeReason::Unconfirmed, Some(peer)) => {
+                return Approval::Wait(Reason::AwaitsPeer { lost, peer });
+            }
+            (ChangeReason::Unconfirmed, None) => {
+                let is_fresh = self.read_at.is_some_and(|at| facts.now.since(at) < READ_AGE_MAX_MS);
                 if !is_fresh {
-                    return Verdict::Wait(Reason::AwaitsEpoch);
+                    return Approval::Wait(Reason::AwaitsEpoch);
                 }
                 // A claim would have to wait for it all the same, and the lost one could not come back meanwhile.
-                if let Some(peer) = self.silent_with_long_lease(policy, case.now).cloned() {
-                    return Verdict::Wait(Reason::AwaitsSilentPeer { lost, peer });
+                if let Some(peer) = self.silent_with_long_lease(policy, facts.now).cloned() {
+                    return Approval::Wait(Reason::AwaitsSilentPeer { lost, peer });
                 }
             }
-            (Ground::InOrder, Some(peer)) if !case.knows_writer => {
-                return Verdict::Wait(Reason::UnknownWriter { writer: lost, peer });
+            (ChangeReason::InOrder, Some(peer)) if !facts.knows_writer => {
+                return Approval::Wait(Reason::UnknownWriter { writer: lost, peer });
             }
-            (Ground::InOrder, Some(_)) if self.is_anothers(row, policy, case.now) => {
-                return Verdict::Wait(Reason::AwaitsClaim);
+            (ChangeReason::InOrder, Some(_)) if self.is_anothers(row, policy, facts.now) => {
+                return Approval::Wait(Reason::AwaitsClaim);
             }
             _ => {}
         }
         // Who does not know would close its transactions there, as those on a writer that was taken for lost.
-        if self.leaving_since.is_some_and(|since| case.now.since(since) < DRAIN_TOLD_MS)
-            && let Some(peer) = self.unaware_of(&row.writer, policy, case.now).cloned()
+        if self.leaving_since.is_some_and(|since| facts.now.since(since) < DRAIN_TOLD_MS)
+            && let Some(peer) = self.unaware_of(&row.writer, policy, facts.now).cloned()
         {
-            return Verdict::Wait(Reason::AwaitsDrain { server: row.writer.clone(), peer });
+            return Approval::Wait(Reason::AwaitsDrain { server: row.writer.clone(), peer });
         }
-        self.claim_first(case, choice, case.ground)
+        self.claim_first(facts, choice, facts.reason)
     }
 
     /// Whether another Weir has chosen the writer only just now.
@@ -368,12 +371,12 @@ impl Tenure {
     }
 
     /// A heavier server takes the role, unless a switchover is under way.
-    fn rule_return(&mut self, case: &Case<'_>, row: &EpochRow, policy: &EpochPolicy) {
-        let is_free = row.is_open && row.switching.is_none() && case.switch.is_none();
-        if let Some((to, address)) = case.returns
+    fn rule_return(&mut self, facts: &Facts<'_>, row: &EpochRow, policy: &EpochPolicy) {
+        let is_free = row.is_open && row.switching.is_none() && facts.switch.is_none();
+        if let Some((to, address)) = facts.returns
             && is_free
             && self.proposal.is_none()
-            && !self.is_anothers(row, policy, case.now)
+            && !self.is_anothers(row, policy, facts.now)
         {
             let (from, address) = ((row.epoch, row.version), address.map(str::to_owned));
             self.proposal = Some(Proposal::Claim { from, to: to.clone(), address, is_open: true });

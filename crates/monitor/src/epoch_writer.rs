@@ -12,10 +12,10 @@ use weir_client::{Connection, Options};
 use weir_topology::{DrainRow, Endpoint, EpochRead, InstanceId, InstanceRow, Millis, Proposal};
 
 use crate::clock::monotonic_ms;
-use crate::owner::Event;
-use crate::tables::{self, Fault, Guard};
+use crate::epoch_tables::{self, Fault, Guard};
+use crate::topology_thread::Event;
 
-/// How long a statement of a scribe may take. A cluster that forms a new view takes longer, and then it is tried again.
+/// How long a statement of an epoch writer may take. A cluster that forms a new view takes longer, and then it is tried again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Servers that are tried for one task.
 const TRIES_MAX: usize = 3;
@@ -24,11 +24,11 @@ const BEATS_MAX: usize = 256;
 /// Makes a session's reads wait for everything that the cluster has ordered before (Galera manual).
 pub(crate) const GALERA_WAITS: &str = "SET SESSION wsrep_sync_wait = 1";
 
-/// What a scribe is to do.
-pub(crate) struct Task {
+/// What an epoch writer is to do.
+pub(crate) struct WriteRequest {
     /// The servers that work, and how to connect to them; the first that can is asked.
     pub(crate) servers: Vec<(Endpoint, Options)>,
-    pub(crate) deed: Deed,
+    pub(crate) task: EpochTask,
     /// The row of this Weir; its beat is set when it is written.
     pub(crate) own: InstanceRow,
     /// Its rows about servers that leave, where they have changed.
@@ -40,19 +40,19 @@ pub(crate) struct Task {
 /// A server that a Weir wants out which is no more.
 pub(crate) type Released = (Endpoint, InstanceId);
 
-pub(crate) enum Deed {
+pub(crate) enum EpochTask {
     /// Write the own row, and remove those of Weirs that have been silent for ages.
     Beat { purge: Vec<(InstanceId, u64)> },
     /// Make a change of the epoch row, and write the own one.
     Propose(Proposal),
     /// Only read, and make nothing.
-    Look,
+    Read,
     /// Remove the own row: the end. Who else may be writing it is waited for before. Which servers this Weir's user wants
     /// out stays written down, unless another process has taken over and says it.
     Leave { others: Option<JoinHandle<()>>, is_followed: bool },
 }
 
-/// The last beats of this Weir in a cluster, by all of its scribes. Cheap to clone.
+/// The last beats of this Weir in a cluster, by all of its epoch writers. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Beats(Arc<Mutex<VecDeque<u64>>>);
 
@@ -77,14 +77,14 @@ pub(crate) struct Written {
     pub(crate) result: Result<(Endpoint, EpochRead), Fault>,
 }
 
-/// A running scribe, which does one thing at a time.
-pub(crate) struct Scribe {
-    tasks: SyncSender<Task>,
+/// A running epoch writer, which does one thing at a time.
+pub(crate) struct EpochWriter {
+    requests: SyncSender<WriteRequest>,
     thread: JoinHandle<()>,
 }
 
-impl Scribe {
-    /// `name` tells the scribes of one cluster apart; `which` comes back with what they report. The beats of a cluster are
+impl EpochWriter {
+    /// `name` tells the epoch writers of one cluster apart; `which` comes back with what they report. The beats of a cluster are
     /// noted in `written` by all of them.
     pub(crate) fn start(
         name: &str,
@@ -93,16 +93,16 @@ impl Scribe {
         events: SyncSender<Event>,
         which: fn(u32, Written) -> Event,
     ) -> io::Result<Self> {
-        let (tasks, inbox) = sync_channel(1);
+        let (requests, inbox) = sync_channel(1);
         let thread = thread::Builder::new()
             .name(format!("{name} {}", cluster.0))
             .spawn(move || run(cluster, &written, &inbox, &events, which))?;
-        Ok(Self { tasks, thread })
+        Ok(Self { requests, thread })
     }
 
     /// False if it is busy.
-    pub(crate) fn give(&self, task: Task) -> bool {
-        match self.tasks.try_send(task) {
+    pub(crate) fn give(&self, request: WriteRequest) -> bool {
+        match self.requests.try_send(request) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
@@ -117,19 +117,19 @@ impl Scribe {
 fn run(
     (hostgroup, waiting): (u32, Option<&'static str>),
     written: &Beats,
-    tasks: &Receiver<Task>,
+    requests: &Receiver<WriteRequest>,
     events: &SyncSender<Event>,
     which: fn(u32, Written) -> Event,
 ) {
     let mut session: Option<(Endpoint, Session)> = None;
-    for mut task in tasks {
-        let is_last = matches!(task.deed, Deed::Leave { .. });
-        if let Deed::Leave { others, .. } = &mut task.deed
+    for mut request in requests {
+        let is_last = matches!(request.task, EpochTask::Leave { .. });
+        if let EpochTask::Leave { others, .. } = &mut request.task
             && let Some(others) = others.take()
         {
             let _ = others.join();
         }
-        let result = carry_out((hostgroup, waiting), written, &task, &mut session);
+        let result = carry_out((hostgroup, waiting), written, &request, &mut session);
         if let Err(fault) = &result {
             debug!(hostgroup, %fault, "weir.topology was not written");
         }
@@ -143,11 +143,11 @@ fn run(
 fn carry_out(
     (hostgroup, waiting): (u32, Option<&'static str>),
     written: &Beats,
-    task: &Task,
+    request: &WriteRequest,
     session: &mut Option<(Endpoint, Session)>,
 ) -> Result<(Endpoint, EpochRead), Fault> {
     let mut fault = Fault::Nonsense("no server works".to_owned());
-    for (endpoint, options) in task.servers.iter().take(TRIES_MAX) {
+    for (endpoint, options) in request.servers.iter().take(TRIES_MAX) {
         let known =
             session.take().filter(|(known, session)| known == endpoint && !session.connection.is_broken());
         let mut options = options.clone();
@@ -164,7 +164,7 @@ fn carry_out(
                 continue;
             }
         };
-        match known.write(hostgroup, written, task) {
+        match known.write(hostgroup, written, request) {
             Ok(read) => {
                 *session = Some((endpoint.clone(), known));
                 return Ok((endpoint.clone(), read));
@@ -196,59 +196,66 @@ impl Session {
         Ok(Self { connection, guard, has_drains: None })
     }
 
-    fn write(&mut self, hostgroup: u32, written: &Beats, task: &Task) -> Result<EpochRead, Fault> {
-        match self.write_once(hostgroup, written, task) {
-            Err(Fault::Missing(_)) if !matches!(task.deed, Deed::Look) => {
-                tables::make(&mut self.connection, self.guard)?;
+    fn write(&mut self, hostgroup: u32, written: &Beats, request: &WriteRequest) -> Result<EpochRead, Fault> {
+        match self.write_once(hostgroup, written, request) {
+            Err(Fault::Missing(_)) if !matches!(request.task, EpochTask::Read) => {
+                epoch_tables::make(&mut self.connection, self.guard)?;
                 self.has_drains = None;
-                self.write_once(hostgroup, written, task)
+                self.write_once(hostgroup, written, request)
             }
             other => other,
         }
     }
 
-    fn write_once(&mut self, hostgroup: u32, written: &Beats, task: &Task) -> Result<EpochRead, Fault> {
-        let instance: &Arc<str> = &task.own.instance;
+    fn write_once(
+        &mut self,
+        hostgroup: u32,
+        written: &Beats,
+        request: &WriteRequest,
+    ) -> Result<EpochRead, Fault> {
+        let instance: &Arc<str> = &request.own.instance;
         let (connection, guard) = (&mut self.connection, self.guard);
-        match &task.deed {
-            Deed::Leave { is_followed, .. } => {
+        match &request.task {
+            EpochTask::Leave { is_followed, .. } => {
                 // The read is causal: what was written at another node just before is here by then, and can be deleted.
-                tables::read(connection, hostgroup, false, monotonic_ms())?;
-                tables::forget(connection, hostgroup, instance, None, guard)?;
+                epoch_tables::read(connection, hostgroup, false, monotonic_ms())?;
+                epoch_tables::forget(connection, hostgroup, instance, None, guard)?;
                 if self.has_drains == Some(true) {
-                    tables::forget_drains(connection, hostgroup, instance, *is_followed, guard)?;
+                    epoch_tables::forget_drains(connection, hostgroup, instance, *is_followed, guard)?;
                 }
-                return tables::read(connection, hostgroup, false, monotonic_ms());
+                return epoch_tables::read(connection, hostgroup, false, monotonic_ms());
             }
-            Deed::Propose(proposal) => tables::propose(connection, hostgroup, instance, proposal, guard)?,
-            Deed::Beat { purge } => {
+            EpochTask::Propose(proposal) => {
+                epoch_tables::propose(connection, hostgroup, instance, proposal, guard)?
+            }
+            EpochTask::Beat { purge } => {
                 for (silent, beat) in purge {
-                    tables::forget(connection, hostgroup, silent, Some(*beat), guard)?;
+                    epoch_tables::forget(connection, hostgroup, silent, Some(*beat), guard)?;
                     if self.has_drains == Some(true) {
-                        tables::forget_drains(connection, hostgroup, silent, false, guard)?;
+                        epoch_tables::forget_drains(connection, hostgroup, silent, false, guard)?;
                     }
                 }
             }
-            Deed::Look => {}
+            EpochTask::Read => {}
         }
-        if !matches!(task.deed, Deed::Look) {
+        if !matches!(request.task, EpochTask::Read) {
             let Millis(beat) = monotonic_ms();
             // First: whoever reads it must know it.
             written.note(beat);
-            tables::beat(connection, hostgroup, &InstanceRow { beat, ..task.own.clone() }, guard)?;
+            epoch_tables::beat(connection, hostgroup, &InstanceRow { beat, ..request.own.clone() }, guard)?;
         }
-        let makes = !matches!(task.deed, Deed::Look);
+        let makes = !matches!(request.task, EpochTask::Read);
         let has_drains = match self.has_drains {
             Some(has_drains) => has_drains,
-            None => tables::has_drains(connection, makes)?,
+            None => epoch_tables::has_drains(connection, makes)?,
         };
         self.has_drains = Some(has_drains).filter(|has_drains| *has_drains || makes);
-        if let Some(rows) = task.drains.as_ref().filter(|_| has_drains) {
-            tables::write_drains(connection, hostgroup, instance, rows, guard)?;
+        if let Some(rows) = request.drains.as_ref().filter(|_| has_drains) {
+            epoch_tables::write_drains(connection, hostgroup, instance, rows, guard)?;
         }
-        for (server, gone) in task.released.iter().filter(|_| has_drains) {
-            tables::release(connection, hostgroup, server, gone, guard)?;
+        for (server, gone) in request.released.iter().filter(|_| has_drains) {
+            epoch_tables::release(connection, hostgroup, server, gone, guard)?;
         }
-        tables::read(connection, hostgroup, has_drains, monotonic_ms())
+        epoch_tables::read(connection, hostgroup, has_drains, monotonic_ms())
     }
 }

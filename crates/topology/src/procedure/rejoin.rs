@@ -5,7 +5,7 @@ use crate::Endpoint;
 
 /// Whom to have replicate from whom.
 #[derive(Clone, Debug)]
-pub struct TakeBack {
+pub struct Rejoin {
     /// Names the cluster.
     pub writer_hostgroup: u32,
     /// The server.
@@ -14,7 +14,7 @@ pub struct TakeBack {
     pub writer: Endpoint,
 }
 
-impl TakeBack {
+impl Rejoin {
     /// Makes the server read_only, and a replica. Returns what was done.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{Endpoint, GaleraState, Millis, Observation, Policy, Reason, ServerState, Shun, Status};
 
 /// What was seen, and by which rules it counts.
-pub(crate) struct Judge<'a> {
+pub(crate) struct HealthCheck<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) observations: &'a [Observation],
     pub(crate) now: Millis,
@@ -15,14 +15,14 @@ pub(crate) struct Judge<'a> {
 
 /// Why a server is out, and what that means for its connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Out {
+pub(crate) struct OutOfService {
     pub(crate) reason: Reason,
     pub(crate) status: Status,
     /// The server may have died or have been cut off. If false it left in order, and another may take over at once.
     pub(crate) lost: bool,
 }
 
-impl Out {
+impl OutOfService {
     /// Connections to it are useless.
     pub(crate) fn lost(reason: Reason) -> Self {
         Self { reason, status: Status::OfflineHard, lost: true }
@@ -39,7 +39,7 @@ impl Out {
     }
 }
 
-impl<'a> Judge<'a> {
+impl<'a> HealthCheck<'a> {
     pub(crate) fn new(policy: &'a Policy, observations: &'a [Observation], now: Millis) -> Self {
         let seen = observations.iter().map(|seen| (&seen.endpoint, seen)).collect();
         Self { policy, observations, now, seen }
@@ -97,17 +97,23 @@ impl<'a> Judge<'a> {
     }
 
     /// What a server of a cluster says of itself, or why nothing that counts is known.
-    pub(crate) fn state(&self, endpoint: &Endpoint, timeouts_max: u32) -> Result<&'a ServerState, Out> {
-        let Some(seen) = self.observation(endpoint) else { return Err(Out::silent(Reason::NotObserved)) };
+    pub(crate) fn state(
+        &self,
+        endpoint: &Endpoint,
+        timeouts_max: u32,
+    ) -> Result<&'a ServerState, OutOfService> {
+        let Some(seen) = self.observation(endpoint) else {
+            return Err(OutOfService::silent(Reason::NotObserved));
+        };
         let age_ms = self.now.since(seen.at);
         if age_ms > self.policy.observation_age_max_ms {
-            return Err(Out::silent(Reason::NotObservedForLong { age_ms }));
+            return Err(OutOfService::silent(Reason::NotObservedForLong { age_ms }));
         }
         match self.unreachable(endpoint, timeouts_max) {
-            Some(reason @ Reason::TimedOut { .. }) => return Err(Out::silent(reason)),
-            Some(reason) => return Err(Out::lost(reason)),
+            Some(reason @ Reason::TimedOut { .. }) => return Err(OutOfService::silent(reason)),
+            Some(reason) => return Err(OutOfService::lost(reason)),
             None => {}
         }
-        seen.state.as_ref().ok_or_else(|| Out::silent(Reason::TimedOut { timeouts: seen.timeouts }))
+        seen.state.as_ref().ok_or_else(|| OutOfService::silent(Reason::TimedOut { timeouts: seen.timeouts }))
     }
 }

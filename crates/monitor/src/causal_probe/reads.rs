@@ -15,7 +15,7 @@ use weir_topology::{Millis, ServerShared};
 
 use super::{IDLE_PAUSE, PAUSE, REST, Tables, Told, UNFIT_PAUSE};
 use crate::clock::{monotonic_ms, monotonic_ns};
-use crate::tables::{self, Fault};
+use crate::epoch_tables::{self, Fault};
 
 /// Reads a table, which every server waits for that waits at all, and which everybody may read. MySQL does not wait for
 /// a SELECT without tables, nor for one of its performance schema.
@@ -229,7 +229,7 @@ impl<'a> Reads<'a> {
             }
             (What::Plain, Ok(_)) => self.came_back(asked),
             (What::Epoch(Tables { with_drains, .. }), Ok(answer)) => {
-                let read = tables::understand(&answer, with_drains, asked.at);
+                let read = epoch_tables::understand(&answer, with_drains, asked.at);
                 self.told.tell(read);
                 // The read itself has waited, whatever it says.
                 self.came_back(asked);
@@ -295,7 +295,7 @@ impl Session {
             What::First { .. } | What::Plain => self.ask_as(asked, READ),
             What::Counter { .. } => self.ask_as(asked, waiting.counter),
             What::Epoch(Tables { hostgroup, with_drains }) => {
-                self.ask_as(asked, &tables::question(hostgroup, with_drains))
+                self.ask_as(asked, &epoch_tables::question(hostgroup, with_drains))
             }
         }
     }
@@ -316,7 +316,7 @@ mod tests {
     use weir_topology::Endpoint;
 
     use super::*;
-    use crate::owner::Event;
+    use crate::topology_thread::Event;
 
     /// Sends a result of one row.
     fn row(script: Script, fields: &[&str]) -> Script {

@@ -3,9 +3,7 @@
 
 use std::ops::Range;
 
-use weir_topology::procedure::{
-    Candidate, Failover, Plan, Recovery, Surroundings as _, Switchover, TakeBack,
-};
+use weir_topology::procedure::{Candidate, Failover, Plan, Recovery, Rejoin, Surroundings as _, Switchover};
 use weir_topology::{Endpoint, Succession};
 
 use super::remote::{Answer, Around, Call, Procedure, Question, Said, endpoints};
@@ -22,7 +20,7 @@ const STEP: Range<Time> = 200..15 * MS;
 const UNANSWERED: Range<Time> = 500 * MS..3000 * MS;
 /// How often a server that applies looks whether it has.
 const APPLY_PAUSE: Time = 100 * MS;
-/// When a failover that could not be made is tried again, and when the other deeds are.
+/// When a failover that could not be made is tried again, and when the other procedures are.
 const FAILOVER_PAUSE: Time = 2000 * MS;
 const RETURN_DELAY: Time = 2000 * MS;
 const CONNECT_PAUSE: Time = 1000 * MS;
@@ -37,7 +35,7 @@ const SILENT_MAX: Time = 90_000 * MS;
 pub(super) enum Kind {
     /// In the place of a lost writer.
     Replace(usize),
-    TakeBack,
+    Rejoin,
     Reconnect,
     /// From whom to whom.
     Switch(usize, usize),
@@ -73,7 +71,7 @@ impl Kind {
     fn pause(self) -> Time {
         match self {
             Self::Replace(_) => FAILOVER_PAUSE,
-            Self::TakeBack => RETURN_DELAY,
+            Self::Rejoin => RETURN_DELAY,
             Self::Reconnect => CONNECT_PAUSE,
             Self::Switch(..) | Self::Recover => 0,
         }
@@ -142,11 +140,11 @@ impl AutoFailover {
             let work = move |around: &mut Around| {
                 let back = |server: &Endpoint| {
                     let (server, writer) = (server.clone(), writer.clone());
-                    TakeBack { writer_hostgroup: WRITERS, server, writer }
+                    Rejoin { writer_hostgroup: WRITERS, server, writer }
                 };
                 format!("{:?}", servers.iter().try_for_each(|server| back(server).make(around).map(drop)))
             };
-            return (now >= since + RETURN_DELAY).then(|| (Kind::TakeBack, Procedure::start(true, work)));
+            return (now >= since + RETURN_DELAY).then(|| (Kind::Rejoin, Procedure::start(true, work)));
         }
         let servers = Some(unconnected.clone()).filter(|servers| !servers.is_empty())?;
         let work = move |around: &mut Around| {
@@ -262,7 +260,7 @@ impl AutoFailover {
                     Ok(false) if context.now < until => {
                         let life = work.life;
                         self.works[weir] = Some(work);
-                        return context.after(APPLY_PAUSE, Event::Deed { weir, life });
+                        return context.after(APPLY_PAUSE, Event::NextStep { weir, life });
                     }
                     Ok(false) => (Err("it has not applied everything".to_owned()), STEP),
                     Ok(true) => (Ok(Answer::Done), STEP),
@@ -314,13 +312,13 @@ impl AutoFailover {
                 Some(Call::Sleep(time)) => {
                     work.call = Call::Sleep(time);
                     self.works[weir] = Some(work);
-                    return context.after(delay + time, Event::Deed { weir, life });
+                    return context.after(delay + time, Event::NextStep { weir, life });
                 }
                 Some(call) => {
                     work.call = call;
                     self.works[weir] = Some(work);
                     self.strike(context, weir);
-                    return context.after(delay, Event::Deed { weir, life });
+                    return context.after(delay, Event::NextStep { weir, life });
                 }
                 None => {
                     let kind = work.kind;

@@ -1,4 +1,4 @@
-//! The owner's part in the agreement of several Weirs: see [`crate::accord`].
+//! The topology thread's part in the agreement of several Weirs: see [`crate::epoch_client`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,33 +14,33 @@ use weir_topology::{
     ReplicationPolicy, ServerState, SwitchStep, Wish,
 };
 
-use super::Owner;
-use crate::accord::{Accord, Ground, Matter};
-use crate::causal::Tables;
-use crate::tables::Fault;
+use super::TopologyThread;
+use crate::causal_probe::Tables;
+use crate::epoch_client::{ClusterServers, EpochClient, EpochScope};
+use crate::epoch_tables::Fault;
 
-impl Owner {
-    /// One accord for each cluster with an epoch.
-    pub(super) fn configure_accords(&mut self) {
+impl TopologyThread {
+    /// One epoch client for each cluster with an epoch.
+    pub(super) fn configure_epoch_clients(&mut self) {
         let policy = &self.settings.policy;
         let galera = policy.galera.iter().filter(|cluster| cluster.has_epoch());
-        let replicas = policy.replication.iter().map(|row| (row.writer_hostgroup, Matter::Plans));
-        let wanted: BTreeMap<u32, Matter> =
-            galera.map(|row| (row.writer_hostgroup, Matter::Writer)).chain(replicas).collect();
-        let is_gone = |(known, accord): &(&u32, &Accord)| wanted.get(known) != Some(&accord.matter);
-        let gone: Vec<u32> = self.accords.iter().filter(is_gone).map(|(known, _)| *known).collect();
+        let replicas = policy.replication.iter().map(|row| (row.writer_hostgroup, EpochScope::Plans));
+        let wanted: BTreeMap<u32, EpochScope> =
+            galera.map(|row| (row.writer_hostgroup, EpochScope::Writer)).chain(replicas).collect();
+        let is_gone = |(known, client): &(&u32, &EpochClient)| wanted.get(known) != Some(&client.scope);
+        let gone: Vec<u32> = self.epoch_clients.iter().filter(is_gone).map(|(known, _)| *known).collect();
         for hostgroup in gone {
-            if let Some(accord) = self.accords.remove(&hostgroup) {
-                self.end_of(hostgroup, accord);
+            if let Some(client) = self.epoch_clients.remove(&hostgroup) {
+                self.end_of(hostgroup, client);
             }
         }
-        for (hostgroup, matter) in wanted {
-            if self.accords.contains_key(&hostgroup) {
+        for (hostgroup, scope) in wanted {
+            if self.epoch_clients.contains_key(&hostgroup) {
                 continue;
             }
-            match Accord::start(hostgroup, matter, &self.epoch.instance, &self.events) {
-                Ok(accord) => {
-                    self.accords.insert(hostgroup, accord);
+            match EpochClient::start(hostgroup, scope, &self.epoch.instance, &self.events) {
+                Ok(client) => {
+                    self.epoch_clients.insert(hostgroup, client);
                 }
                 Err(cause) => error!(hostgroup, %cause, "can't start the threads for weir.topology"),
             }
@@ -58,18 +58,18 @@ impl Owner {
              taken a new name"
         );
         for group in &mut Arc::make_mut(&mut self.roles).groups {
-            if let Some(tenure) = &mut group.tenure {
-                tenure.confirmed = None;
+            if let Some(leadership) = &mut group.leadership {
+                leadership.confirmed = None;
             }
         }
-        for (hostgroup, accord) in std::mem::take(&mut self.accords) {
+        for (hostgroup, client) in std::mem::take(&mut self.epoch_clients) {
             let (options, kept_out) = (self.options_of(hostgroup), self.kept_out(hostgroup));
             // The row and all that was said with it; whoever still has the name writes it anew.
-            accord.end(&Ground { roles: &self.roles, options: &options, kept_out: &kept_out }, true);
+            client.end(&ClusterServers { roles: &self.roles, options: &options, kept_out: &kept_out }, true);
         }
         self.epoch.instance = name.clone();
         self.renamed = Some(name);
-        self.configure_accords();
+        self.configure_epoch_clients();
     }
 
     /// What the configuration does not tell.
@@ -85,10 +85,10 @@ impl Owner {
                 EpochUse::Required => true,
                 EpochUse::Optional => false,
             };
-            let by_facts = match self.accords.get_mut(&hostgroup) {
-                Some(accord) => {
-                    accord.require(is_required);
-                    accord.goes_by_facts()
+            let by_facts = match self.epoch_clients.get_mut(&hostgroup) {
+                Some(client) => {
+                    client.require(is_required);
+                    client.goes_by_facts()
                 }
                 None => !is_required,
             };
@@ -97,8 +97,8 @@ impl Owner {
             }
         }
         for row in &policy.replication {
-            let accord = self.accords.get(&row.writer_hostgroup);
-            if accord.is_none_or(Accord::goes_by_facts) {
+            let client = self.epoch_clients.get(&row.writer_hostgroup);
+            if client.is_none_or(EpochClient::goes_by_facts) {
                 policy.by_facts.push(row.writer_hostgroup);
             }
         }
@@ -110,7 +110,7 @@ impl Owner {
     pub(super) fn note_epochs(&mut self) {
         for group in &self.roles.groups {
             let is_galera = group.flavour == Flavour::Galera;
-            if is_galera && group.tenure.as_ref().is_some_and(|tenure| tenure.row.is_some()) {
+            if is_galera && group.leadership.as_ref().is_some_and(|leadership| leadership.row.is_some()) {
                 self.known_epochs.insert(group.writer_hostgroup);
             }
         }
@@ -120,7 +120,9 @@ impl Owner {
     pub(super) fn end_switches(&mut self) {
         self.switches.retain(|switch| {
             let group = self.roles.group(switch.writer_hostgroup);
-            let row = group.and_then(|group| group.tenure.as_ref()).and_then(|tenure| tenure.row.as_ref());
+            let row = group
+                .and_then(|group| group.leadership.as_ref())
+                .and_then(|leadership| leadership.row.as_ref());
             row.is_some_and(|row| row.writer != switch.to || switch.step != SwitchStep::Move)
         });
     }
@@ -135,15 +137,15 @@ impl Owner {
         match result {
             Ok(read) => {
                 let hostgroup = self.cluster_of(endpoint);
-                if let Some(accord) = hostgroup.and_then(|hostgroup| self.accords.get_mut(&hostgroup)) {
-                    accord.has_read(&read, now);
+                if let Some(client) = hostgroup.and_then(|hostgroup| self.epoch_clients.get_mut(&hostgroup)) {
+                    client.has_read(&read, now);
                 }
                 self.take_read(Some((endpoint.clone(), read)));
             }
             Err(fault) => {
                 let hostgroup = self.cluster_of(endpoint);
-                if let Some(accord) = hostgroup.and_then(|hostgroup| self.accords.get_mut(&hostgroup)) {
-                    accord.refused(&fault, now);
+                if let Some(client) = hostgroup.and_then(|hostgroup| self.epoch_clients.get_mut(&hostgroup)) {
+                    client.refused(&fault, now);
                 }
             }
         }
@@ -232,24 +234,24 @@ impl Owner {
     /// Whether a causal probe should read the epoch's tables, and of which cluster.
     pub(super) fn epoch_to_read(&self, endpoint: &Endpoint) -> Option<Tables> {
         let hostgroup = self.cluster_of(endpoint)?;
-        let accord = self.accords.get(&hostgroup).filter(|accord| accord.wants_reads())?;
-        Some(Tables { hostgroup, with_drains: accord.has_drains() })
+        let client = self.epoch_clients.get(&hostgroup).filter(|client| client.wants_reads())?;
+        Some(Tables { hostgroup, with_drains: client.has_drains() })
     }
 
     /// Whether other Weirs have been heard of lately in this cluster.
     pub(super) fn has_peers(&self, hostgroup: u32, now: Millis) -> bool {
-        let tenure = self.roles.group(hostgroup).and_then(|group| group.tenure.as_ref());
-        let is_live = |policy| tenure.is_some_and(|tenure| tenure.has_live_peers(policy, now));
+        let leadership = self.roles.group(hostgroup).and_then(|group| group.leadership.as_ref());
+        let is_live = |policy| leadership.is_some_and(|leadership| leadership.has_live_peers(policy, now));
         self.settings.policy.epoch.as_ref().is_some_and(is_live)
     }
 
     /// Before the roles are published: what is sent by the new ones must be within their lease.
     /// What was decided `now` counts from then on, however long it takes until it is published.
     pub(super) fn limit_writes(&self, now: Millis) {
-        for (hostgroup, accord) in &self.accords {
+        for (hostgroup, client) in &self.epoch_clients {
             let is_member = |endpoint: &&Endpoint| self.cluster_of(endpoint) == Some(*hostgroup);
             let members: Vec<Endpoint> = self.settings.probes.keys().filter(is_member).cloned().collect();
-            accord.limit_writes(&self.roles, &members, &self.registry);
+            client.limit_writes(&self.roles, &members, &self.registry);
         }
         let until_ns = (now.0 + ReplicationPolicy::LEASE_MS).saturating_mul(1_000_000);
         for group in self.roles.groups.iter().filter(|group| group.succession.is_some()) {
@@ -269,15 +271,16 @@ impl Owner {
 
     /// Has written what is to be written.
     pub(super) fn write_down(&mut self, now: Millis) {
-        if self.accords.is_empty() || !self.serves {
+        if self.epoch_clients.is_empty() || !self.serves {
             return;
         }
-        let all: Vec<u32> = self.accords.keys().copied().collect();
+        let all: Vec<u32> = self.epoch_clients.keys().copied().collect();
         for hostgroup in all {
             let (drains, options) = (self.own_drains(hostgroup), self.options_of(hostgroup));
-            let at = Ground { roles: &self.roles, options: &options, kept_out: &self.kept_out(hostgroup) };
-            if let Some(accord) = self.accords.get_mut(&hostgroup) {
-                accord.act(&self.epoch, &at, drains, now);
+            let at =
+                ClusterServers { roles: &self.roles, options: &options, kept_out: &self.kept_out(hostgroup) };
+            if let Some(client) = self.epoch_clients.get_mut(&hostgroup) {
+                client.act(&self.epoch, &at, drains, now);
             }
         }
     }
@@ -305,9 +308,12 @@ impl Owner {
         endpoints.filter(|endpoint| may_tell(endpoint)).cloned().collect()
     }
 
-    fn end_of(&self, hostgroup: u32, accord: Accord) -> Vec<JoinHandle<()>> {
+    fn end_of(&self, hostgroup: u32, client: EpochClient) -> Vec<JoinHandle<()>> {
         let (options, kept_out) = (self.options_of(hostgroup), self.kept_out(hostgroup));
-        accord.end(&Ground { roles: &self.roles, options: &options, kept_out: &kept_out }, self.is_followed)
+        client.end(
+            &ClusterServers { roles: &self.roles, options: &options, kept_out: &kept_out },
+            self.is_followed,
+        )
     }
 
     /// How to connect to the servers of a cluster, also of one that has just left the configuration. What its Weirs agree on
@@ -321,9 +327,9 @@ impl Owner {
 
     /// The others need not wait for this Weir any more.
     pub(super) fn leave(&mut self, deadline: Instant) {
-        let accords = std::mem::take(&mut self.accords);
-        let end = |(hostgroup, accord): (u32, Accord)| self.end_of(hostgroup, accord);
-        let threads: Vec<_> = accords.into_iter().flat_map(end).collect();
+        let epoch_clients = std::mem::take(&mut self.epoch_clients);
+        let end = |(hostgroup, client): (u32, EpochClient)| self.end_of(hostgroup, client);
+        let threads: Vec<_> = epoch_clients.into_iter().flat_map(end).collect();
         for thread in threads {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(2));

@@ -1,12 +1,12 @@
 //! Models the agreement of a world's Weirs through the cluster: its tables, causal reads, and what each Weir writes.
 
 use weir_topology::{
-    Announcement, Cleared, Endpoint, EpochRead, EpochRow, InstanceRow, Millis, Proposal, Role, Status,
-    Switch, SwitchStep, Tenure,
+    Announcement, Cleared, Endpoint, EpochRead, EpochRow, InstanceRow, Leadership, Millis, Proposal, Role,
+    Status, Switch, SwitchStep,
 };
 
 use crate::breach::Breach;
-use crate::cluster::{Cluster, Context, Deed, Write};
+use crate::cluster::{Cluster, Context, Payload, Write};
 use crate::node::endpoint;
 use crate::queue::{Event, MS, Time};
 use crate::random::Random;
@@ -82,7 +82,7 @@ impl Tables {
 
 /// What a Weir does for the agreement.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Accord {
+pub(crate) struct EpochState {
     /// Its own row is in the table, written by this process.
     pub(crate) is_registered: bool,
     /// What it has said last, and when it wrote it.
@@ -98,20 +98,20 @@ pub(crate) struct Accord {
 }
 
 impl Weir {
-    pub(crate) fn tenure(&self) -> Option<&Tenure> {
-        self.roles.groups.first()?.tenure.as_ref()
+    pub(crate) fn leadership(&self) -> Option<&Leadership> {
+        self.roles.groups.first()?.leadership.as_ref()
     }
 
     /// The epoch by which it writes.
     pub(crate) fn epoch(&self) -> Option<u64> {
-        Some(self.tenure()?.row.as_ref()?.epoch)
+        Some(self.leadership()?.row.as_ref()?.epoch)
     }
 
     /// Whether it may send a write at this moment.
     pub(crate) fn may_write(&self, now: Time, breach: Option<Breach>) -> bool {
-        let until = self.tenure().map(Tenure::writes_until);
+        let until = self.leadership().map(Leadership::writes_until);
         let is_over = until.is_some_and(|until| self.clock(now) > until);
-        (!is_over || breach == Some(Breach::IgnoresLease)) && !self.accord.holds
+        (!is_over || breach == Some(Breach::IgnoresLease)) && !self.epoch_state.holds
     }
 
     /// The nodes that work, as far as it knows.
@@ -127,24 +127,29 @@ impl Weir {
     /// What the next decision needs to know of planned changes.
     pub(crate) fn prepare(&mut self, context: &Context) {
         let Some(epoch) = self.settings.policy.epoch.clone() else { return };
-        let foreign =
-            self.tenure().and_then(|tenure| tenure.foreign_switch(&epoch)).map(|(_, version)| version);
+        let foreign = self
+            .leadership()
+            .and_then(|leadership| leadership.foreign_switch(&epoch))
+            .map(|(_, version)| version);
         // Who holds up a switchover for long is closed.
-        self.accord.in_flight.retain(|(_, since)| context.now < since + PIN_GRACE);
-        let is_clear = self.accord.in_flight.is_empty();
-        self.accord.holds = foreign.is_some() || self.accord.switch.is_some();
+        self.epoch_state.in_flight.retain(|(_, since)| context.now < since + PIN_GRACE);
+        let is_clear = self.epoch_state.in_flight.is_empty();
+        self.epoch_state.holds = foreign.is_some() || self.epoch_state.switch.is_some();
         let cleared =
             foreign.filter(|_| is_clear).map(|version| Cleared { writer_hostgroup: WRITERS, version });
         self.settings.policy.cleared = cleared.into_iter().collect();
-        let writer = self.tenure().and_then(|tenure| tenure.row.as_ref()).map(|row| row.writer.clone());
-        if let Some((to, step, since)) = &mut self.accord.switch {
+        let writer =
+            self.leadership().and_then(|leadership| leadership.row.as_ref()).map(|row| row.writer.clone());
+        if let Some((to, step, since)) = &mut self.epoch_state.switch {
             let is_made = writer == Some(endpoint(*to)) && *step == SwitchStep::Move;
             if is_made || context.now > *since + SWITCH_TIMEOUT {
-                self.accord.switch = None;
+                self.epoch_state.switch = None;
             }
         }
-        let agreed = self.tenure().is_some_and(|tenure| tenure.awaited.is_empty() && tenure.row.is_some());
-        if let Some((_, step, since)) = &mut self.accord.switch
+        let agreed = self
+            .leadership()
+            .is_some_and(|leadership| leadership.awaited.is_empty() && leadership.row.is_some());
+        if let Some((_, step, since)) = &mut self.epoch_state.switch
             && agreed
             && is_clear
             && context.now > *since
@@ -152,7 +157,7 @@ impl Weir {
             *step = SwitchStep::Move;
         }
         let switch = |(to, step, _)| Switch { writer_hostgroup: WRITERS, to: endpoint(to), step };
-        self.settings.policy.switches = self.accord.switch.into_iter().map(switch).collect();
+        self.settings.policy.switches = self.epoch_state.switch.into_iter().map(switch).collect();
     }
 }
 
@@ -216,7 +221,7 @@ impl World {
         let pause = asker.settings.read_pause;
         self.context.within(pause / 2..pause * 3 / 2, Event::ReadDue { weir, life, node });
         let server: Endpoint = endpoint(node);
-        if !asker.accord.is_registered {
+        if !asker.epoch_state.is_registered {
             return;
         }
         if let Some(seen) = asker.seen.iter_mut().find(|seen| seen.endpoint == server)
@@ -234,18 +239,18 @@ impl World {
         let Some(instance) = asker.settings.policy.epoch.as_ref().map(|epoch| epoch.instance.clone()) else {
             return;
         };
-        for slot in &mut asker.accord.under_way {
+        for slot in &mut asker.epoch_state.under_way {
             *slot = slot.filter(|(_, since)| now < since + WRITE_TIMEOUT);
         }
-        let says = asker.tenure().map(|tenure| tenure.announcement).unwrap_or_default();
+        let says = asker.leadership().map(|leadership| leadership.announcement).unwrap_or_default();
         let own = InstanceRow { instance, beat: asker.clock(now).0, says };
-        let is_due = asker.accord.said.is_none_or(|(said, at)| said != says || now >= at + BEAT);
-        let proposal = asker.tenure().and_then(|tenure| tenure.proposal.clone());
-        if is_due && asker.accord.under_way[0].is_none() {
+        let is_due = asker.epoch_state.said.is_none_or(|(said, at)| said != says || now >= at + BEAT);
+        let proposal = asker.leadership().and_then(|leadership| leadership.proposal.clone());
+        if is_due && asker.epoch_state.under_way[0].is_none() {
             self.write_entry(weir, 0, Entry { proposal: None, own: own.clone() });
-            self.weirs[weir].accord.said = Some((says, now));
+            self.weirs[weir].epoch_state.said = Some((says, now));
         }
-        if proposal.is_some() && self.weirs[weir].accord.under_way[1].is_none() {
+        if proposal.is_some() && self.weirs[weir].epoch_state.under_way[1].is_none() {
             self.write_entry(weir, 1, Entry { proposal, own });
         }
     }
@@ -267,10 +272,10 @@ impl World {
             node_life: self.cluster.nodes[node].life,
             committed: None,
             sent_at: self.context.now,
-            deed: Deed::Enter(Box::new(entry)),
+            payload: Payload::Enter(Box::new(entry)),
         };
         self.cluster.writes.push(write);
-        self.weirs[weir].accord.under_way[slot] = Some((id, self.context.now));
+        self.weirs[weir].epoch_state.under_way[slot] = Some((id, self.context.now));
         if !self.cluster.paths[weir][node].there_broken {
             self.context.within(100..1500, Event::Written { write: id });
         }
@@ -278,13 +283,13 @@ impl World {
 
     /// A write of a Weir's own was answered.
     pub(crate) fn entered(&mut self, weir: usize, write: usize, is_committed: bool) {
-        let accord = &mut self.weirs[weir].accord;
-        for slot in &mut accord.under_way {
+        let epoch_state = &mut self.weirs[weir].epoch_state;
+        for slot in &mut epoch_state.under_way {
             *slot = slot.filter(|(id, _)| *id != write);
         }
-        accord.is_registered |= is_committed;
+        epoch_state.is_registered |= is_committed;
         if !is_committed {
-            accord.said = None;
+            epoch_state.said = None;
         }
     }
 }

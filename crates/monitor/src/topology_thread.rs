@@ -16,15 +16,15 @@ use weir_topology::{
     ProbeError, Reason, Role, Roles, ServerRegistry, Status, Switch, roles,
 };
 
-use crate::accord::Accord;
-use crate::causal::Writer;
+use crate::causal_probe::Writer;
 use crate::clock::monotonic_ms;
-use crate::probe::Look;
+use crate::epoch_client::EpochClient;
+use crate::epoch_tables::Fault;
+use crate::epoch_writer::{Released, Written};
+use crate::probe::ProbeResult;
 use crate::probe_log::ProbeLog;
 use crate::probe_thread::{Order, ProbeHandle};
-use crate::scribe::{Released, Written};
 use crate::settings::{Kind, Settings};
-use crate::tables::Fault;
 
 /// How often roles are decided although nothing was seen: observations grow old, holds end.
 const TICK: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ const END_WAIT: Duration = Duration::from_millis(300);
 /// How long it waits until this Weir's rows are removed, for which others would wait longer.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
-/// What the owner hears.
+/// What the topology thread hears.
 pub(crate) enum Event {
     /// A probe ended.
     Observed {
@@ -51,7 +51,7 @@ pub(crate) enum Event {
         /// Which of the server's probes, since reloads replace them.
         generation: u64,
         /// What it saw.
-        look: Box<Look>,
+        look: Box<ProbeResult>,
         /// The version in the server's greeting, if there was one.
         version: Option<String>,
     },
@@ -144,7 +144,7 @@ pub(crate) fn run(
     log: Arc<ProbeLog>,
     publish: impl Fn(Arc<Roles>),
 ) {
-    let mut owner = Owner {
+    let mut topology = TopologyThread {
         settings: settings.clone(),
         registry,
         events,
@@ -158,7 +158,7 @@ pub(crate) fn run(
         hurry: Arc::new(AtomicBool::new(false)),
         epoch: epochs.policy,
         known_epochs: epochs.known,
-        accords: BTreeMap::new(),
+        epoch_clients: BTreeMap::new(),
         switches: Vec::new(),
         cleared: Vec::new(),
         used: HashMap::new(),
@@ -167,39 +167,39 @@ pub(crate) fn run(
         renamed: None,
         has_news: false,
     };
-    owner.configure(settings);
-    owner.decide(&publish);
+    topology.configure(settings);
+    topology.decide(&publish);
     let (mut took, mut decided_at) = (Duration::ZERO, Instant::now());
     'run: loop {
         let mut next = match inbox.recv_timeout(TICK.saturating_sub(decided_at.elapsed())) {
             Err(RecvTimeoutError::Disconnected) => break,
             event => event.ok(),
         };
-        let until = Instant::now() + owner.gathering(took);
+        let until = Instant::now() + topology.gathering(took);
         let mut who_waits = None;
         while let Some(event) = next.take() {
             if matches!(event, Event::Stop) {
                 break 'run;
             }
             let is_seen = event.is_seen();
-            who_waits = owner.handle(event);
+            who_waits = topology.handle(event);
             let left = until.saturating_duration_since(Instant::now());
             if is_seen && !left.is_zero() {
                 next = inbox.recv_timeout(left).ok();
             }
         }
-        if !owner.has_news && decided_at.elapsed() < TICK {
+        if !topology.has_news && decided_at.elapsed() < TICK {
             continue;
         }
         let begun = Instant::now();
-        owner.decide(&publish);
+        topology.decide(&publish);
         decided_at = Instant::now();
         took = decided_at - begun;
         drop(who_waits);
     }
     // Probes that wait to be heard must not wait for ever.
     drop(inbox);
-    owner.end();
+    topology.end();
 }
 
 impl Event {
@@ -209,7 +209,7 @@ impl Event {
     }
 }
 
-struct Owner {
+struct TopologyThread {
     settings: Settings,
     registry: ServerRegistry,
     events: SyncSender<Event>,
@@ -226,7 +226,7 @@ struct Owner {
     /// Writer hostgroups of clusters whose epoch has been in force here.
     known_epochs: BTreeSet<u32>,
     /// By writer hostgroup.
-    accords: BTreeMap<u32, Accord>,
+    epoch_clients: BTreeMap<u32, EpochClient>,
     /// Planned changes that have not been made yet, of each cluster one at most.
     switches: Vec<Switch>,
     cleared: Vec<Cleared>,
@@ -242,7 +242,7 @@ struct Owner {
     has_news: bool,
 }
 
-impl Owner {
+impl TopologyThread {
     /// For how long what is seen of other servers still counts for the same decision, where the last one `took` so
     /// long. With very many servers there is always something new: decisions are to take a tenth of a processor, not
     /// all of it.
@@ -283,8 +283,8 @@ impl Owner {
             Event::Serve => self.serves = true,
             Event::Followed => self.is_followed = true,
             Event::Release { hostgroup, rows } => {
-                if let Some(accord) = self.accords.get_mut(&hostgroup) {
-                    accord.release(rows);
+                if let Some(client) = self.epoch_clients.get_mut(&hostgroup) {
+                    client.release(rows);
                 }
             }
             Event::Epoch { endpoint, generation, result } => {
@@ -294,14 +294,14 @@ impl Owner {
             }
             Event::Beat { hostgroup, written } => {
                 let now = self.now();
-                let accord = self.accords.get_mut(&hostgroup);
-                let read = accord.and_then(|accord| accord.beat_written(written, now));
+                let client = self.epoch_clients.get_mut(&hostgroup);
+                let read = client.and_then(|client| client.beat_written(written, now));
                 self.take_read(read);
             }
             Event::Claim { hostgroup, written } => {
                 let now = self.now();
-                let accord = self.accords.get_mut(&hostgroup);
-                let read = accord.and_then(|accord| accord.claim_written(written, now));
+                let client = self.epoch_clients.get_mut(&hostgroup);
+                let read = client.and_then(|client| client.claim_written(written, now));
                 self.take_read(read);
             }
             Event::Cleared(cleared) => {
@@ -309,8 +309,8 @@ impl Owner {
                 self.cleared.push(cleared);
             }
             Event::Cut { hostgroup, epoch } => {
-                if let Some(accord) = self.accords.get_mut(&hostgroup) {
-                    accord.cut(epoch);
+                if let Some(client) = self.epoch_clients.get_mut(&hostgroup) {
+                    client.cut(epoch);
                 }
             }
             Event::Used(counts) => self.used = counts.into_iter().collect(),
@@ -332,7 +332,7 @@ impl Owner {
         }
     }
 
-    fn fold(&mut self, endpoint: &Endpoint, look: Look, version: Option<&str>) {
+    fn fold(&mut self, endpoint: &Endpoint, look: ProbeResult, version: Option<&str>) {
         let now = self.now();
         let is_in_cluster = self.probes.get(endpoint).is_some_and(|probe| probe.settings.kind != Kind::Ping);
         let is_out = match &look.result {
@@ -405,7 +405,7 @@ impl Owner {
         self.suspicions.retain(|endpoint, _| settings.probes.contains_key(endpoint));
         self.settings = settings;
         self.forget_leases();
-        self.configure_accords();
+        self.configure_epoch_clients();
     }
 
     /// What was seen of a server at another address says nothing of the one that is there now. What is still heard of
@@ -456,7 +456,7 @@ impl Owner {
     fn decide(&mut self, publish: &impl Fn(Arc<Roles>)) {
         let now = self.now();
         self.has_news = false;
-        if self.accords.values().any(Accord::shares_its_name) {
+        if self.epoch_clients.values().any(EpochClient::shares_its_name) {
             self.take_another_name();
         }
         self.prepare_policy();
@@ -468,8 +468,8 @@ impl Owner {
         for group in &mut decided.groups {
             let of_group = |evictor: &&Evictor| evictor.settings.writer_hostgroup == group.writer_hostgroup;
             group.assist = self.evictors.iter().find(of_group).and_then(Evictor::standing);
-            let accord = self.accords.get_mut(&group.writer_hostgroup);
-            group.epoch_trouble = accord.and_then(|accord| accord.look_for_trouble(now));
+            let client = self.epoch_clients.get_mut(&group.writer_hostgroup);
+            group.epoch_trouble = client.and_then(|client| client.look_for_trouble(now));
         }
         let changed = !decided.same_as(&self.roles);
         let decided = Arc::new(decided);
@@ -515,9 +515,9 @@ impl Owner {
     fn rank_evictors(&self, now: Millis) {
         for evictor in &self.evictors {
             let group = self.roles.group(evictor.settings.writer_hostgroup);
-            let tenure = group.and_then(|group| group.tenure.as_ref());
+            let leadership = group.and_then(|group| group.leadership.as_ref());
             let epoch = self.settings.policy.epoch.as_ref();
-            evictor.rank(tenure.zip(epoch).map_or(0, |(tenure, epoch)| tenure.rank(epoch, now)));
+            evictor.rank(leadership.zip(epoch).map_or(0, |(leadership, epoch)| leadership.rank(epoch, now)));
         }
     }
 
