@@ -12,14 +12,14 @@ use crate::wire::Wire;
 
 /// A connection, as the log shows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct AuditClient {
     thread_id: u32,
     connected_ns: u64,
     client: String,
     proxy: String,
 }
 
-impl Visitor {
+impl AuditClient {
     /// The client at the other end, just now.
     pub(crate) fn at(wire: &Wire, thread_id: u32) -> Self {
         let name = |address: Option<std::net::SocketAddr>| {

@@ -11,25 +11,25 @@
 
 #![forbid(unsafe_code)]
 
-mod annex;
+mod activation;
 mod audit;
 mod command;
+mod digest_db;
 mod engine;
 mod error;
-mod force;
 #[doc(hidden)]
 pub mod fuzzing;
-mod leaving;
 mod limits;
 mod listener;
 mod login;
 mod prepared;
 mod reply;
+mod response_cache;
 mod run;
 mod server;
 mod session;
 mod settings;
-mod shelf;
+mod shutdown;
 mod sqlite;
 mod tokens;
 mod variables;
@@ -37,5 +37,5 @@ mod wire;
 
 pub use engine::{Engine, EngineCommand, Rows, SwitchoverPlan};
 pub use listener::{Handed, ListenError};
-pub use server::{Admin, AdminError, Doors};
+pub use server::{Admin, AdminError, AdminSockets};
 pub use settings::Settings;

@@ -17,7 +17,7 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(28_800);
 /// A packet that has begun must be there after this time, and an answer must be taken.
 pub(crate) const PACKET_TIMEOUT: Duration = Duration::from_secs(60);
 /// After another process has taken over, sessions may still read for so long: who had just connected gets an answer.
-pub(crate) const LEAVING_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// SQLite works so long on one statement.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest value that SQLite makes or takes. It is not asked for the time while it is at work in a function, and some

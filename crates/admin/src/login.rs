@@ -72,7 +72,7 @@ impl Accounts {
 
 /// Somebody who has come in.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct LoggedIn {
     pub user: String,
     pub schema: String,
     pub rights: Rights,
@@ -104,7 +104,7 @@ fn offered(has_tls: bool) -> Capabilities {
 }
 
 /// The login of a new connection, or a later COM_CHANGE_USER. None: it failed, and the client has been told.
-pub(crate) struct Door<'a> {
+pub(crate) struct LoginExchange<'a> {
     pub wire: &'a mut Wire,
     pub accounts: &'a Accounts,
     pub tls: Option<&'a Arc<ServerConfig>>,
@@ -113,9 +113,9 @@ pub(crate) struct Door<'a> {
     pub turned_away: &'a dyn Fn(&[u8], Channel, &str),
 }
 
-impl Door<'_> {
+impl LoginExchange<'_> {
     /// Greets a client and lets it in.
-    pub(crate) fn open(mut self, thread_id: u32, version: &[u8]) -> Result<Option<Guest>, WireError> {
+    pub(crate) fn open(mut self, thread_id: u32, version: &[u8]) -> Result<Option<LoggedIn>, WireError> {
         let mut login = self.login()?;
         let mut out = Vec::new();
         login.greet(thread_id, version, &mut out);
@@ -127,7 +127,7 @@ impl Door<'_> {
         mut self,
         payload: &[u8],
         capabilities: Capabilities,
-    ) -> Result<Option<Guest>, WireError> {
+    ) -> Result<Option<LoggedIn>, WireError> {
         let mut login = self.login()?;
         let mut out = Vec::new();
         if login.change_user(payload, capabilities, &mut out).is_err() {
@@ -141,7 +141,7 @@ impl Door<'_> {
         Ok(ClientLogin::new(offered, Plugin::Native, scramble()?, self.host))
     }
 
-    fn converse(&mut self, mut login: ClientLogin, mut out: Vec<u8>) -> Result<Option<Guest>, WireError> {
+    fn converse(&mut self, mut login: ClientLogin, mut out: Vec<u8>) -> Result<Option<LoggedIn>, WireError> {
         let until = Instant::now() + LOGIN_TIMEOUT;
         let find = |user: &[u8]| {
             self.accounts.find(user).map(|account| LoginUser {
@@ -179,7 +179,7 @@ impl Door<'_> {
                 }
                 LoginStep::Verified(verified) => {
                     self.wire.write(&out, LOGIN_TIMEOUT)?;
-                    return Ok(self.guest(*verified));
+                    return Ok(self.logged_in(*verified));
                 }
                 LoginStep::Refused(error, message, reason) => {
                     let told = format!("{message}: {}", reason.words());
@@ -199,9 +199,9 @@ impl Door<'_> {
         channel == Channel::Plain && account.is_some_and(|account| account.is_encrypted_only)
     }
 
-    fn guest(&self, verified: Verified) -> Option<Guest> {
+    fn logged_in(&self, verified: Verified) -> Option<LoggedIn> {
         let rights = self.accounts.find(&verified.user)?.rights;
-        Some(Guest {
+        Some(LoggedIn {
             user: String::from_utf8_lossy(&verified.user).into_owned(),
             schema: String::from_utf8_lossy(&verified.schema).into_owned(),
             rights,
@@ -215,7 +215,7 @@ impl Door<'_> {
         mut sequence: u8,
         error: ServerError,
         message: &str,
-    ) -> Result<Option<Guest>, WireError> {
+    ) -> Result<Option<LoggedIn>, WireError> {
         let mut out = Vec::new();
         frame::packet(&mut out, &mut sequence, |out| ErrPacket::new(error, message.as_bytes()).write(out));
         self.wire.write(&out, LOGIN_TIMEOUT)?;

@@ -1,7 +1,7 @@
 //! Understands statements and does them.
 
 mod config;
-mod moves;
+mod load_save;
 mod show;
 mod statement;
 
@@ -52,11 +52,11 @@ impl Session {
         let is_change = audit::is_change(&command);
         self.changes_rows = false;
         // Of SQL it is known later.
-        let may_run = if is_change { self.office.leaving.check_change() } else { Ok(()) };
+        let may_run = if is_change { self.shared.shutdown.check_change() } else { Ok(()) };
         let reply = may_run.and_then(|()| self.obey_command(command, parameters, format));
         if is_change || self.changes_rows {
-            self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &reply);
-            self.office.shelf().clear();
+            self.client.tell_change(&*self.shared.engine, &self.user, self.channel, text, &reply);
+            self.shared.response_cache().clear();
         }
         if let (Err(error), true) = (&reply, self.warnings.is_empty() || is_show) {
             self.keep_error(error);
@@ -83,7 +83,7 @@ impl Session {
             && audit::is_attempt(error)
         {
             let refused = Err(error.clone());
-            self.visitor.tell_change(&*self.office.engine, &self.user, self.channel, text, &refused);
+            self.client.tell_change(&*self.shared.engine, &self.user, self.channel, text, &refused);
         }
         understood
     }
@@ -133,7 +133,7 @@ impl Session {
             Fixed::ConfigFile => {
                 self.needs_admin()?;
                 let text = self.config_text()?;
-                let mut rows = Rows::new(vec!["Data".to_owned()], format, self.office.memory.budget());
+                let mut rows = Rows::new(vec!["Data".to_owned()], format, self.shared.memory.budget());
                 rows.push_texts(&[&text])?;
                 Ok(Reply::Rows(rows.into()))
             }
@@ -144,7 +144,7 @@ impl Session {
         use std::sync::atomic::Ordering;
         let command = match proxy {
             Proxy::ReadOnly | Proxy::ReadWrite => {
-                self.office.is_read_only.store(proxy == Proxy::ReadOnly, Ordering::Relaxed);
+                self.shared.is_read_only.store(proxy == Proxy::ReadOnly, Ordering::Relaxed);
                 return done("");
             }
             Proxy::FlushQueryCache => {
@@ -152,7 +152,7 @@ impl Session {
                 return done("");
             }
             Proxy::FlushConfigDb => {
-                let store = self.office.store();
+                let store = self.shared.store();
                 store.check_seal().map_err(|sealed| SqlError::other(sealed.to_string()))?;
                 let flushed = store.connection().execute_batch("VACUUM disk");
                 return flushed.map_err(|error| SqlError::other(error.to_string())).and_then(|()| done(""));
@@ -193,9 +193,9 @@ impl Session {
         to: Option<Endpoint>,
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
-        let plan = self.office.engine.plan_switchover(hostgroup, to).map_err(SqlError::other)?;
+        let plan = self.shared.engine.plan_switchover(hostgroup, to).map_err(SqlError::other)?;
         let columns = ["hostgroup", "writer", "next_writer", "sessions"].map(str::to_owned);
-        let mut rows = Rows::new(columns.to_vec(), format, self.office.memory.budget());
+        let mut rows = Rows::new(columns.to_vec(), format, self.shared.memory.budget());
         let (writer, next_writer) = (plan.writer.to_string(), plan.next_writer.to_string());
         rows.push_texts(&[&hostgroup.to_string(), &writer, &next_writer, &plan.sessions])?;
         Ok(Reply::Rows(rows.into()))
@@ -203,24 +203,24 @@ impl Session {
 
     fn command(&mut self, command: EngineCommand) -> Result<Reply, SqlError> {
         tracing::info!(user = self.user, ?command, "admin command");
-        let info = self.office.engine.command(command).map_err(SqlError::other)?;
+        let info = self.shared.engine.command(command).map_err(SqlError::other)?;
         done(&info)
     }
 
     fn checksum(&mut self, checksum: Checksum, format: RowFormat) -> Result<Reply, SqlError> {
         self.needs_admin()?;
         let layer = if checksum.on_disk { Layer::Disk } else { Layer::Memory };
-        let sum = self.office.store().table_checksum(checksum.table, layer);
+        let sum = self.shared.store().table_checksum(checksum.table, layer);
         let sum = sum.map_err(|error| SqlError::other(error.to_string()))?;
         let columns = vec!["table".to_owned(), "checksum".to_owned()];
-        let mut rows = Rows::new(columns, format, self.office.memory.budget());
+        let mut rows = Rows::new(columns, format, self.shared.memory.budget());
         rows.push_texts(&[checksum.table, &format!("0x{sum:016X}")])?;
         Ok(Reply::Rows(rows.into()))
     }
 
     fn kill(&mut self, thread_id: u64, query_only: bool) -> Result<Reply, SqlError> {
         self.needs_admin()?;
-        if self.office.engine.kill(thread_id, query_only) {
+        if self.shared.engine.kill(thread_id, query_only) {
             return done("");
         }
         Err(SqlError::new(error::NO_SUCH_THREAD, format!("Unknown thread id: {thread_id}")))
@@ -254,7 +254,7 @@ impl Session {
 
     pub(crate) fn policy(&self, store: &Store) -> Policy {
         let seal = store.check_seal().err().map(|sealed| sealed.to_string());
-        let is_read_only = self.office.is_read_only();
+        let is_read_only = self.shared.is_read_only();
         Policy { rights: self.rights, is_read_only, seal, patience: STATEMENT_TIMEOUT }
     }
 

@@ -12,15 +12,15 @@ use weir_protocol::frame;
 use weir_protocol::ok::ErrPacket;
 use weir_store::Store;
 
-use crate::annex::{Annex, Refreshed};
+use crate::digest_db::{DigestDb, Refreshed};
 use crate::engine::Engine;
-use crate::leaving::Leaving;
 use crate::limits::{CONNECTIONS_MAX, LOGINS_MAX, Memory, PACKET_TIMEOUT, SQLITE_BYTES_MAX};
 use crate::listener::{Bound, Handed, ListenError, Listening};
 use crate::login::Accounts;
+use crate::response_cache::{CROWD_MIN, ResponseCache};
 use crate::session;
 use crate::settings::Settings;
-use crate::shelf::{CROWD_MIN, Shelf};
+use crate::shutdown::Shutdown;
 use crate::sqlite::{SharedFacts, attach_information_schema, register};
 use crate::wire::{Socket, Wire};
 
@@ -44,11 +44,11 @@ pub enum AdminError {
 /// The running admin interface. Dropping it closes its sockets and ends its sessions.
 #[derive(Debug)]
 pub struct Admin {
-    pub(crate) office: Arc<Office>,
+    pub(crate) shared: Arc<AdminShared>,
 }
 
 /// What all sessions share.
-pub(crate) struct Office {
+pub(crate) struct AdminShared {
     pub engine: Arc<dyn Engine>,
     pub memory: Memory,
     pub facts: SharedFacts,
@@ -61,9 +61,9 @@ pub(crate) struct Office {
     /// run. Taken before the store.
     refreshed: Mutex<Refreshed>,
     /// For digests. Taken before the store.
-    pub annex: Annex,
+    pub digest_db: DigestDb,
     /// Held for a moment, and no other lock is taken meanwhile.
-    shelf: Mutex<Shelf>,
+    response_cache: Mutex<ResponseCache>,
     accounts: RwLock<Accounts>,
     tls: Option<Arc<ServerConfig>>,
     listening: Mutex<Vec<Listening>>,
@@ -71,12 +71,12 @@ pub(crate) struct Office {
     logins: AtomicUsize,
     last_id: AtomicU32,
     /// How it ends where another process goes on.
-    pub leaving: Leaving,
+    pub shutdown: Shutdown,
 }
 
-impl std::fmt::Debug for Office {
+impl std::fmt::Debug for AdminShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Office")
+        f.write_str("AdminShared")
     }
 }
 
@@ -87,13 +87,13 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Sockets that listen, and whose clients wait until they are served.
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct AdminSockets {
     bound: Vec<Bound>,
     /// Those of another process that are not wanted here.
     spare: Vec<Bound>,
 }
 
-impl Doors {
+impl AdminSockets {
     /// Listens on the addresses of `settings`.
     ///
     /// # Errors
@@ -103,10 +103,10 @@ impl Doors {
     }
 
     /// Listens on the addresses of `settings`, by the sockets that another process has `handed` over where there are
-    /// any. Files of Unix sockets stay that process's until [`Doors::own`].
+    /// any. Files of Unix sockets stay that process's until [`AdminSockets::own`].
     ///
     /// # Errors
-    /// As [`Doors::open`], or when a Unix socket's file is gone.
+    /// As [`AdminSockets::open`], or when a Unix socket's file is gone.
     pub fn adopt(settings: &Settings, handed: Vec<Handed>) -> Result<Self, AdminError> {
         settings.check().map_err(AdminError::Settings)?;
         let mut spare = handed.into_iter().map(Bound::adopt).collect::<Result<Vec<_>, _>>()?;
@@ -129,14 +129,14 @@ impl Doors {
 }
 
 impl Admin {
-    /// Serves who comes to `doors`, which were opened for the same `settings`. `tls` as at the data port; none if it
+    /// Serves who comes to `sockets`, which were opened for the same `settings`. `tls` as at the data port; none if it
     /// is switched off.
     ///
     /// # Errors
     /// When the database can't be used for it, or the system gives no threads.
     pub fn start(
         settings: &Settings,
-        doors: Doors,
+        sockets: AdminSockets,
         tls: Option<Arc<ServerConfig>>,
         store: Arc<Mutex<Store>>,
         engine: Arc<dyn Engine>,
@@ -150,7 +150,7 @@ impl Admin {
             store.connection().pragma_update(None, "hard_heap_limit", SQLITE_BYTES_MAX)?;
             store.connection().pragma_update(None, "temp_store", "MEMORY")?;
         }
-        let office = Office {
+        let shared = AdminShared {
             engine,
             memory: Memory::default(),
             facts,
@@ -158,40 +158,40 @@ impl Admin {
             store,
             loading: Mutex::default(),
             refreshed: Mutex::default(),
-            annex: Annex::default(),
-            shelf: Mutex::default(),
+            digest_db: DigestDb::default(),
+            response_cache: Mutex::default(),
             accounts: RwLock::default(),
             tls,
             listening: Mutex::default(),
             connections: Mutex::default(),
             logins: AtomicUsize::new(0),
             last_id: AtomicU32::new(0),
-            leaving: Leaving::default(),
+            shutdown: Shutdown::default(),
         };
-        let office = Arc::new(office);
-        office.go_by(settings, doors.bound)?;
-        Ok(Self { office })
+        let shared = Arc::new(shared);
+        shared.go_by(settings, sockets.bound)?;
+        Ok(Self { shared })
     }
 
     /// Listens on the addresses of other settings that are new, for [`Admin::apply`].
     ///
     /// # Errors
-    /// As [`Doors::open`].
-    pub fn doors(&self, settings: &Settings) -> Result<Doors, AdminError> {
-        Ok(Doors { bound: self.office.bind(settings)?, spare: Vec::new() })
+    /// As [`AdminSockets::open`].
+    pub fn sockets(&self, settings: &Settings) -> Result<AdminSockets, AdminError> {
+        Ok(AdminSockets { bound: self.shared.bind(settings)?, spare: Vec::new() })
     }
 
-    /// Goes by other settings from now on, for which the `doors` were opened. Sessions stay.
+    /// Goes by other settings from now on, for which the `sockets` were opened. Sessions stay.
     ///
     /// # Errors
     /// When the system gives no threads.
-    pub fn apply(&self, settings: &Settings, doors: Doors) -> Result<(), AdminError> {
-        self.office.go_by(settings, doors.bound)
+    pub fn apply(&self, settings: &Settings, sockets: AdminSockets) -> Result<(), AdminError> {
+        self.shared.go_by(settings, sockets.bound)
     }
 
     /// Nobody else puts anything in force as long as this is held; to be taken before the store.
     pub fn loading(&self) -> MutexGuard<'_, ()> {
-        self.office.loading()
+        self.shared.loading()
     }
 
     /// All sockets, for a process that takes over.
@@ -199,35 +199,35 @@ impl Admin {
     /// # Errors
     /// When the system gives no more descriptors.
     pub fn hand_over(&self) -> io::Result<Vec<Handed>> {
-        held(&self.office.listening).iter().map(Listening::hand_over).collect()
+        held(&self.shared.listening).iter().map(Listening::hand_over).collect()
     }
 
     /// Another process has the sockets: no more clients are taken, and those who are there are to connect again. See
-    /// [`Leaving`] for how they learn of it.
+    /// [`Shutdown`] for how they learn of it.
     pub fn let_go(&self) {
-        self.office.leaving.begin();
-        let mut listening = held(&self.office.listening);
+        self.shared.shutdown.begin();
+        let mut listening = held(&self.shared.listening);
         listening.iter().for_each(Listening::leave_file);
         listening.clear();
     }
 
     /// Waits after [`Admin::let_go`] until nobody is left whom the end would hurt, at most for `limit`.
     pub fn finish(&self, limit: Duration) {
-        let office = &self.office;
-        office.leaving.wait(limit, || held(&office.connections).is_empty());
+        let shared = &self.shared;
+        shared.shutdown.wait(limit, || held(&shared.connections).is_empty());
     }
 
     /// Closes its sockets, removes their files, and ends its sessions, whoever else has a part in it.
     pub fn close(&self) {
-        held(&self.office.listening).clear();
-        for socket in held(&self.office.connections).values() {
+        held(&self.shared.listening).clear();
+        for socket in held(&self.shared.connections).values() {
             socket.close();
         }
     }
 
     /// Where it listens, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<String> {
-        held(&self.office.listening).iter().map(Listening::to_string).collect()
+        held(&self.shared.listening).iter().map(Listening::to_string).collect()
     }
 }
 
@@ -237,7 +237,7 @@ impl Drop for Admin {
     }
 }
 
-impl Office {
+impl AdminShared {
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only.load(Ordering::Relaxed)
     }
@@ -254,8 +254,8 @@ impl Office {
         held(&self.refreshed)
     }
 
-    pub(crate) fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        held(&self.shelf)
+    pub(crate) fn response_cache(&self) -> MutexGuard<'_, ResponseCache> {
+        held(&self.response_cache)
     }
 
     /// Whether more sessions are here than people look at.
@@ -271,7 +271,7 @@ impl Office {
         self.tls.clone()
     }
 
-    /// Takes the addresses that are new; they are served once [`Office::go_by`] is called.
+    /// Takes the addresses that are new; they are served once [`AdminShared::go_by`] is called.
     pub(crate) fn bind(&self, settings: &Settings) -> Result<Vec<Bound>, AdminError> {
         settings.check().map_err(AdminError::Settings)?;
         let listening = held(&self.listening);
@@ -287,8 +287,8 @@ impl Office {
         let fresh = bound
             .into_iter()
             .map(|bound| {
-                let office = self.clone();
-                bound.serve(move |socket| office.receive(socket))
+                let shared = self.clone();
+                bound.serve(move |socket| shared.receive(socket))
             })
             .collect::<io::Result<Vec<_>>>()?;
         let mut listening = held(&self.listening);
@@ -319,15 +319,15 @@ impl Office {
             return turn_away(socket);
         }
         self.logins.fetch_add(1, Ordering::Relaxed);
-        let visit = Visit { office: self.clone(), id, is_in: false };
-        let office = self.clone();
+        let connection = ConnectionGuard { shared: self.clone(), id, is_in: false };
+        let shared = self.clone();
         let thread = std::thread::Builder::new().name(format!("admin {id}"));
         let spawned = thread.spawn(move || {
-            let mut visit = visit;
+            let mut connection = connection;
             let host = socket.peer().map(|peer| peer.ip());
             let mut wire = Wire::new(socket);
             // Whatever is wrong with a connection is its own affair.
-            let _ = session::serve(&office, &mut wire, id, host, || visit.is_in());
+            let _ = session::serve(&shared, &mut wire, id, host, || connection.is_in());
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "can't start a thread for an admin connection");
@@ -337,25 +337,25 @@ impl Office {
 
 /// A connection that is counted; no more when dropped, also by a panic.
 #[derive(Debug)]
-pub(crate) struct Visit {
-    office: Arc<Office>,
+pub(crate) struct ConnectionGuard {
+    shared: Arc<AdminShared>,
     id: u32,
     is_in: bool,
 }
 
-impl Visit {
+impl ConnectionGuard {
     /// It has logged in.
     pub(crate) fn is_in(&mut self) {
         if !std::mem::replace(&mut self.is_in, true) {
-            self.office.logins.fetch_sub(1, Ordering::Relaxed);
+            self.shared.logins.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Visit {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.is_in();
-        held(&self.office.connections).remove(&self.id);
+        held(&self.shared.connections).remove(&self.id);
     }
 }
 

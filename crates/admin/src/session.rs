@@ -12,13 +12,13 @@ use weir_query_log::AuditKind;
 use weir_session::login::Channel;
 use weir_store::{MAIN, SCHEMAS, table};
 
-use crate::audit::Visitor;
+use crate::audit::AuditClient;
 use crate::error::SqlError;
 use crate::limits::{IDLE_TIMEOUT, PACKET_BYTES_MAX, PACKET_TIMEOUT, WARNINGS_MAX};
-use crate::login::{Accounts, Door, Guest, Rights};
+use crate::login::{Accounts, LoggedIn, LoginExchange, Rights};
 use crate::prepared::Prepared;
 use crate::reply::{Answer, Reply, RowFormat};
-use crate::server::Office;
+use crate::server::AdminShared;
 use crate::wire::{Wire, WireError};
 
 /// What SHOW WARNINGS shows.
@@ -32,12 +32,12 @@ pub(crate) struct Warning {
 
 /// A session.
 pub(crate) struct Session {
-    pub office: Arc<Office>,
+    pub shared: Arc<AdminShared>,
     pub user: String,
     pub rights: Rights,
     pub schema: String,
     pub thread_id: u32,
-    pub visitor: Visitor,
+    pub client: AuditClient,
     pub channel: Channel,
     pub warnings: Vec<Warning>,
     /// A statement since the last COMMIT has changed something.
@@ -50,64 +50,65 @@ pub(crate) struct Session {
 
 /// Serves a client until it leaves, or nothing can be said to it any more. `is_in` is called once it has logged in.
 pub(crate) fn serve(
-    office: &Arc<Office>,
+    shared: &Arc<AdminShared>,
     wire: &mut Wire,
     thread_id: u32,
     host: Option<std::net::IpAddr>,
     is_in: impl FnOnce(),
 ) -> Result<(), WireError> {
-    let (accounts, tls) = (office.accounts(), office.tls());
-    let visitor = Visitor::at(wire, thread_id);
-    let engine = &*office.engine;
+    let (accounts, tls) = (shared.accounts(), shared.tls());
+    let client = AuditClient::at(wire, thread_id);
+    let engine = &*shared.engine;
     let turned_away = |user: &[u8], channel: Channel, message: &str| {
-        visitor.tell(engine, AuditKind::AdminConnectErr, user, channel, message);
+        client.tell(engine, AuditKind::AdminConnectErr, user, channel, message);
     };
-    let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
-    let Some(guest) = door.open(thread_id, crate::variables::GREETING.as_bytes())? else {
+    let exchange =
+        LoginExchange { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
+    let Some(logged_in) = exchange.open(thread_id, crate::variables::GREETING.as_bytes())? else {
         return Ok(());
     };
     is_in();
-    let sequence = guest.sequence;
-    visitor.tell(engine, AuditKind::AdminConnectOk, guest.user.as_bytes(), wire.channel(), "");
-    let Some(mut session) = Session::begin(office, guest, visitor.clone(), wire)? else { return Ok(()) };
+    let sequence = logged_in.sequence;
+    client.tell(engine, AuditKind::AdminConnectOk, logged_in.user.as_bytes(), wire.channel(), "");
+    let Some(mut session) = Session::begin(shared, logged_in, client.clone(), wire)? else { return Ok(()) };
     let mut out = Vec::new();
     session.answer(sequence).ok(0, "", &mut out);
     wire.write(&out, PACKET_TIMEOUT)?;
     let ended = session.run(wire, host);
-    visitor.tell(engine, AuditKind::AdminClose, session.user.as_bytes(), session.channel, "");
+    client.tell(engine, AuditKind::AdminClose, session.user.as_bytes(), session.channel, "");
     ended
 }
 
 impl Session {
     /// None: the schema is unknown, and the client has been told.
     fn begin(
-        office: &Arc<Office>,
-        guest: Guest,
-        visitor: Visitor,
+        shared: &Arc<AdminShared>,
+        logged_in: LoggedIn,
+        client: AuditClient,
         wire: &mut Wire,
     ) -> Result<Option<Self>, WireError> {
         let mut session = Self {
-            office: office.clone(),
-            thread_id: visitor.thread_id(),
-            visitor,
+            shared: shared.clone(),
+            thread_id: client.thread_id(),
+            client,
             channel: wire.channel(),
-            user: guest.user,
-            rights: guest.rights,
+            user: logged_in.user,
+            rights: logged_in.rights,
             schema: MAIN.to_owned(),
             warnings: Vec::new(),
             has_written: false,
             changes_rows: false,
-            capabilities: guest.capabilities,
+            capabilities: logged_in.capabilities,
             prepared: Prepared::default(),
         };
-        if guest.schema.is_empty() {
+        if logged_in.schema.is_empty() {
             return Ok(Some(session));
         }
-        match session.use_schema(&guest.schema) {
+        match session.use_schema(&logged_in.schema) {
             Ok(()) => Ok(Some(session)),
             Err(error) => {
                 let mut out = Vec::new();
-                session.answer(guest.sequence).error(&error, &mut out);
+                session.answer(logged_in.sequence).error(&error, &mut out);
                 wire.write(&out, PACKET_TIMEOUT)?;
                 Ok(None)
             }
@@ -141,9 +142,9 @@ impl Session {
             if command == Some(Command::Quit) {
                 return Ok(());
             }
-            let office = self.office.clone();
-            let _work = office.leaving.work();
-            if let Some(error) = office.leaving.farewell() {
+            let shared = self.shared.clone();
+            let _work = shared.shutdown.work();
+            if let Some(error) = shared.shutdown.farewell() {
                 let mut out = Vec::new();
                 self.answer(packet.sequence.wrapping_add(1)).error(&error, &mut out);
                 return wire.write(&out, PACKET_TIMEOUT).map_err(WireError::from);
@@ -266,16 +267,17 @@ impl Session {
         payload: &[u8],
         host: Option<std::net::IpAddr>,
     ) -> Result<bool, WireError> {
-        let (accounts, tls): (Accounts, _) = (self.office.accounts(), self.office.tls());
-        let (office, visitor) = (self.office.clone(), self.visitor.clone());
+        let (accounts, tls): (Accounts, _) = (self.shared.accounts(), self.shared.tls());
+        let (shared, client) = (self.shared.clone(), self.client.clone());
         let turned_away = |user: &[u8], channel: Channel, message: &str| {
-            visitor.tell(&*office.engine, AuditKind::AdminConnectErr, user, channel, message);
+            client.tell(&*shared.engine, AuditKind::AdminConnectErr, user, channel, message);
         };
-        let door = Door { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
-        let Some(guest) = door.change(payload, self.capabilities)? else { return Ok(false) };
-        let sequence = guest.sequence;
-        visitor.tell(&*office.engine, AuditKind::AdminConnectOk, guest.user.as_bytes(), self.channel, "");
-        let Some(session) = Self::begin(&office, guest, visitor.clone(), wire)? else { return Ok(false) };
+        let exchange =
+            LoginExchange { wire, accounts: &accounts, tls: tls.as_ref(), host, turned_away: &turned_away };
+        let Some(logged_in) = exchange.change(payload, self.capabilities)? else { return Ok(false) };
+        let sequence = logged_in.sequence;
+        client.tell(&*shared.engine, AuditKind::AdminConnectOk, logged_in.user.as_bytes(), self.channel, "");
+        let Some(session) = Self::begin(&shared, logged_in, client.clone(), wire)? else { return Ok(false) };
         *self = session;
         let mut out = Vec::new();
         self.answer(sequence).ok(0, "", &mut out);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use weir_admin::{Admin, Doors, Engine, EngineCommand, Rows, Settings, SwitchoverPlan};
+use weir_admin::{Admin, AdminSockets, Engine, EngineCommand, Rows, Settings, SwitchoverPlan};
 use weir_client::{Connection, Error, Options, QueryResult};
 use weir_config::{Config, ListenAddress, TableRows};
 use weir_query_log::{AuditEvent, AuditKind};
@@ -150,7 +150,8 @@ impl Rig {
         let store = Arc::new(Mutex::new(Store::in_memory().unwrap()));
         let notes = Arc::new(Notes::default());
         let admin =
-            Admin::start(&settings(), Doors::open(&settings()).unwrap(), None, store, notes.clone()).unwrap();
+            Admin::start(&settings(), AdminSockets::open(&settings()).unwrap(), None, store, notes.clone())
+                .unwrap();
         let address = admin.addresses().remove(0);
         let port = address.rsplit(':').next().unwrap().parse().unwrap();
         Self { notes, admin, port }
@@ -204,7 +205,7 @@ fn who_is_told_passwords_does_not_come_in_clear() {
     let rig = Rig::start();
     rig.admin();
     let closed = Settings { encrypted_only: Some("admin".to_owned()), ..settings() };
-    rig.admin.apply(&closed, rig.admin.doors(&closed).unwrap()).unwrap();
+    rig.admin.apply(&closed, rig.admin.sockets(&closed).unwrap()).unwrap();
     let refused = rig.connect("admin", "secret").unwrap_err();
     assert_eq!(refused.code(), Some(3159), "{refused}");
     // Who does not know the password is not told.
@@ -505,7 +506,7 @@ fn the_port_moves_and_sessions_stay() {
     let mut moved = settings();
     moved.interfaces = vec![ListenAddress::Tcp("127.0.0.2:0".parse().unwrap())];
     moved.admins = vec![("root".to_owned(), "new".to_owned())];
-    rig.admin.apply(&moved, rig.admin.doors(&moved).unwrap()).unwrap();
+    rig.admin.apply(&moved, rig.admin.sockets(&moved).unwrap()).unwrap();
     assert_eq!(query(&mut admin, "SELECT 1"), [["1"]]);
     assert!(rig.connect("admin", "secret").is_err(), "nobody listens there");
     let address: std::net::SocketAddr = rig.admin.addresses().remove(0).parse().unwrap();
@@ -515,7 +516,7 @@ fn the_port_moves_and_sessions_stay() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     moved.interfaces.push(ListenAddress::Tcp(taken.local_addr().unwrap()));
     moved.admins.clear();
-    let error = rig.admin.doors(&moved).unwrap_err().to_string();
+    let error = rig.admin.sockets(&moved).unwrap_err().to_string();
     assert!(error.contains("another program listens there"), "{error}");
     assert!(Connection::connect(&at).is_ok());
 }
@@ -552,26 +553,26 @@ fn sockets_change_hands_and_nobody_is_turned_away() {
     let path = dir.path().join("admin.sock");
     let mut settings = settings();
     settings.interfaces.push(ListenAddress::Unix(path.clone()));
-    let begin = |doors: Doors, settings: &Settings| {
+    let begin = |sockets: AdminSockets, settings: &Settings| {
         let store = Arc::new(Mutex::new(Store::in_memory().unwrap()));
-        Admin::start(settings, doors, None, store, Arc::new(Notes::default())).unwrap()
+        Admin::start(settings, sockets, None, store, Arc::new(Notes::default())).unwrap()
     };
-    let first = begin(Doors::open(&settings).unwrap(), &settings);
+    let first = begin(AdminSockets::open(&settings).unwrap(), &settings);
     let port = first.addresses()[0].rsplit(':').next().unwrap().parse().unwrap();
     let options = Options::new("127.0.0.1", port, "admin", "secret");
     // Who takes over and dies before it is ready leaves everything as it was.
-    drop(Doors::adopt(&settings, first.hand_over().unwrap()).unwrap());
+    drop(AdminSockets::adopt(&settings, first.hand_over().unwrap()).unwrap());
     assert!(path.exists());
     let mut old = Connection::connect(&options).unwrap();
-    let mut doors = Doors::adopt(&settings, first.hand_over().unwrap()).unwrap();
+    let mut sockets = AdminSockets::adopt(&settings, first.hand_over().unwrap()).unwrap();
     first.let_go();
-    doors.own();
+    sockets.own();
     // It waits until somebody serves it.
     let waits = thread::spawn(move || Connection::connect(&options).unwrap().query("SELECT 7").unwrap());
     old.query("SELECT 1").unwrap();
     let refusal = old.query("DELETE FROM mysql_users").unwrap_err();
     assert_eq!((refusal.code(), refusal.to_string().contains("connect again")), (Some(1053), true));
-    let second = begin(doors, &settings);
+    let second = begin(sockets, &settings);
     assert_eq!(rows(&waits.join().unwrap()), [["7"]]);
     drop(old);
     first.finish(Duration::from_secs(3600));
@@ -579,8 +580,8 @@ fn sockets_change_hands_and_nobody_is_turned_away() {
     std::os::unix::net::UnixStream::connect(&path).unwrap();
     // A third one that does not want the Unix socket.
     settings.interfaces.pop();
-    let mut doors = Doors::adopt(&settings, second.hand_over().unwrap()).unwrap();
+    let mut sockets = AdminSockets::adopt(&settings, second.hand_over().unwrap()).unwrap();
     second.let_go();
-    doors.own();
+    sockets.own();
     assert!(!path.exists());
 }

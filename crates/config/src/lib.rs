@@ -73,7 +73,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<ConfigError>> {
     let mut report = report::error::Report::new(file_name, text);
     let Some(document) = document(text, &mut report) else { return Err(report.into_errors()) };
     let config = read::tables::read(read::tables::Tables::File(document.as_table()), &mut report);
-    report.verdict(config).map(|(config, _)| config)
+    report.finish(config).map(|(config, _)| config)
 }
 
 /// [`parse`] and [`file_rows`] of the same text, which is read once.
@@ -88,7 +88,7 @@ pub fn parse_with_rows(text: &str, file_name: &str) -> Result<(Config, TableRows
         return Err(report.into_errors());
     }
     let rows = read::file::of_file(document.as_table(), &mut report);
-    report.verdict(config).map(|(config, _)| (config, rows))
+    report.finish(config).map(|(config, _)| (config, rows))
 }
 
 /// The rows of a file in TOML as they stand there: for a database, whose own reader checks them.
@@ -128,7 +128,7 @@ pub fn read_rows_for(
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
     let mut report = report::error::Report::of_rows(strictness, Box::new(is_wanted));
     let config = read::tables::read(read::tables::Tables::Rows(rows, kept), &mut report);
-    report.verdict(config)
+    report.finish(config)
 }
 
 fn document<'t>(text: &'t str, report: &mut report::error::Report) -> Option<Document<&'t str>> {

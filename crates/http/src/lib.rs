@@ -12,17 +12,17 @@
 //! | `/api/v1/...` | see [`Page`] | yes |
 
 mod access;
-mod doors;
 mod metrics;
 mod routes;
 mod server;
+mod sockets;
 
 use serde_json::Value;
 
 pub use access::{Access, Account};
-pub use doors::Doors;
 pub use metrics::{Buckets, Family, Format, Kind, Number, Sample, metrics_text};
 pub use server::{Finish, Http, HttpError, Options};
+pub use sockets::HttpSockets;
 
 /// What is shown. Its methods are called on a thread for this purpose, one at a time, and may take seconds.
 pub trait Source: Send + Sync + 'static {

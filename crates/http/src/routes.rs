@@ -23,7 +23,7 @@ const INDEX: &str = "weir\n\n/healthz\n/readyz\n/readyz?hostgroup=10\n/metrics\n
      /api/v1/digests?limit=100\n/api/v1/processlist?limit=100\n";
 
 /// What all answers need.
-pub(crate) struct Desk {
+pub(crate) struct RequestContext {
     source: Arc<dyn Source>,
     /// Replaced as a whole when the configuration changes.
     access: Mutex<Arc<Access>>,
@@ -35,7 +35,7 @@ pub(crate) struct Desk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub IpAddr);
 
-impl Desk {
+impl RequestContext {
     pub(crate) fn new(source: Arc<dyn Source>, access: Access) -> Self {
         Self { source, access: Mutex::new(Arc::new(access)), turn: tokio::sync::Mutex::default() }
     }
@@ -62,10 +62,10 @@ impl Desk {
 }
 
 /// All paths.
-pub(crate) fn router(desk: &Arc<Desk>) -> Router {
+pub(crate) fn router(context: &Arc<RequestContext>) -> Router {
     let page = |page: Page| {
-        get(move |State(desk): State<Arc<Desk>>, request: Request| async move {
-            answer_page(&desk, page, request.uri().query()).await
+        get(move |State(context): State<Arc<RequestContext>>, request: Request| async move {
+            answer_page(&context, page, request.uri().query()).await
         })
     };
     let guarded = Router::new()
@@ -75,7 +75,7 @@ pub(crate) fn router(desk: &Arc<Desk>) -> Router {
         .route("/api/v1/servers", page(Page::Servers))
         .route("/api/v1/digests", page(Page::Digests))
         .route("/api/v1/processlist", page(Page::Processlist))
-        .route_layer(middleware::from_fn_with_state(desk.clone(), guard));
+        .route_layer(middleware::from_fn_with_state(context.clone(), guard));
     Router::new()
         .route("/", get(|| async { INDEX }))
         .route("/healthz", get(health))
@@ -83,7 +83,7 @@ pub(crate) fn router(desk: &Arc<Desk>) -> Router {
         .merge(guarded)
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path: / lists them") })
         .layer(middleware::map_response(add_headers))
-        .with_state(desk.clone())
+        .with_state(context.clone())
 }
 
 /// Nothing is kept by caches or taken for another type.
@@ -95,8 +95,8 @@ async fn add_headers(mut response: Response) -> Response {
     response
 }
 
-async fn guard(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    let access = desk.access();
+async fn guard(State(context): State<Arc<RequestContext>>, request: Request, next: Next) -> Response {
+    let access = context.access();
     if access.metrics_are_public && request.uri().path() == "/metrics" {
         return next.run(request).await;
     }
@@ -128,8 +128,8 @@ fn json_body(value: &serde_json::Value) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], format!("{value}\n"))
 }
 
-async fn health(State(desk): State<Arc<Desk>>) -> Response {
-    match desk.ask(|source| source.ailments()).await {
+async fn health(State(context): State<Arc<RequestContext>>) -> Response {
+    match context.ask(|source| source.ailments()).await {
         Err(response) => response,
         Ok(ailments) if ailments.is_empty() => "ok\n".into_response(),
         Ok(ailments) => (StatusCode::SERVICE_UNAVAILABLE, ailments.join("\n") + "\n").into_response(),
@@ -137,11 +137,11 @@ async fn health(State(desk): State<Arc<Desk>>) -> Response {
 }
 
 /// 200, or 503 and the reasons, one a line.
-async fn readiness(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+async fn readiness(State(context): State<Arc<RequestContext>>, request: Request) -> Response {
     let Some(hostgroup) = hostgroup(request.uri().query()) else {
         return refuse(StatusCode::BAD_REQUEST, "the only parameter is hostgroup, a number");
     };
-    match desk.ask(move |source| source.readiness(hostgroup)).await {
+    match context.ask(move |source| source.readiness(hostgroup)).await {
         Err(response) => response,
         Ok(Readiness::Ready(notes)) => in_lines(StatusCode::OK, "ready", &notes),
         Ok(Readiness::NotReady(reasons)) => in_lines(StatusCode::SERVICE_UNAVAILABLE, "not ready", &reasons),
@@ -160,23 +160,23 @@ fn hostgroup(query: Option<&str>) -> Option<Option<u32>> {
     query.strip_prefix("hostgroup=")?.parse().ok().map(Some)
 }
 
-async fn metrics(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+async fn metrics(State(context): State<Arc<RequestContext>>, request: Request) -> Response {
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::wanted(accept);
-    match desk.ask(move |source| metrics_text(source, format)).await {
+    match context.ask(move |source| metrics_text(source, format)).await {
         Ok(text) => ([(header::CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(response) => response,
     }
 }
 
-async fn answer_page(desk: &Desk, page: Page, query: Option<&str>) -> Response {
+async fn answer_page(context: &RequestContext, page: Page, query: Option<&str>) -> Response {
     let Some(rows_max) = limit(query) else {
         return refuse(
             StatusCode::BAD_REQUEST,
             &format!("the only parameter is limit, a number from 1 to {ROWS_MAX}"),
         );
     };
-    match desk.ask(move |source| source.page(page, rows_max)).await {
+    match context.ask(move |source| source.page(page, rows_max)).await {
         Ok(value) => json_body(&value).into_response(),
         Err(response) => response,
     }

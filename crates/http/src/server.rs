@@ -30,8 +30,8 @@ use tower::ServiceExt;
 
 use crate::Source;
 use crate::access::Access;
-use crate::doors::{Bound, Doors};
-use crate::routes::{Desk, Peer, router};
+use crate::routes::{Peer, RequestContext, router};
+use crate::sockets::{Bound, HttpSockets};
 
 /// Connections at a time; further ones wait to be accepted.
 const CONNECTIONS_MAX: u32 = 256;
@@ -93,14 +93,14 @@ enum Change {
 }
 
 impl Http {
-    /// Begins to serve who comes to `doors`, which were opened for the same addresses.
+    /// Begins to serve who comes to `sockets`, which were opened for the same addresses.
     ///
     /// # Errors
     /// When an address can't be listened on, or the system gives no thread.
-    pub fn start(options: Options, doors: Doors, source: Arc<dyn Source>) -> Result<Self, HttpError> {
+    pub fn start(options: Options, sockets: HttpSockets, source: Arc<dyn Source>) -> Result<Self, HttpError> {
         let (changes, inbox) = mpsc::unbounded_channel();
         let mut http = Self { options: Options::default(), changes, bound: HashMap::new() };
-        http.go_by(options, doors)?;
+        http.go_by(options, sockets)?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -119,14 +119,14 @@ impl Http {
         if options == self.options {
             return Ok(());
         }
-        self.go_by(options, Doors::default())
+        self.go_by(options, HttpSockets::default())
     }
 
-    fn go_by(&mut self, options: Options, mut doors: Doors) -> Result<(), HttpError> {
+    fn go_by(&mut self, options: Options, mut sockets: HttpSockets) -> Result<(), HttpError> {
         let (mut new, mut fresh) = (Vec::new(), HashMap::new());
         for address in &options.addresses {
             if !self.bound.contains_key(address) && !fresh.contains_key(address) {
-                let bound = doors.take(*address)?;
+                let bound = sockets.take(*address)?;
                 new.push((*address, bound.listener.try_clone()?));
                 fresh.insert(*address, bound);
             }
@@ -180,7 +180,7 @@ impl Finish {
 
 /// What all connections share.
 #[derive(Clone)]
-struct Floor {
+struct ServerState {
     router: Router,
     places: Arc<Semaphore>,
     /// True: this is the end, each connection's next answer is its last one.
@@ -189,23 +189,23 @@ struct Floor {
 
 /// The thread: takes changes until nobody can send any.
 fn serve(runtime: &Runtime, mut inbox: mpsc::UnboundedReceiver<Change>, source: Arc<dyn Source>) {
-    let desk = Arc::new(Desk::new(source, Access::default()));
+    let context = Arc::new(RequestContext::new(source, Access::default()));
     let (end, is_ending) = watch::channel(false);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX as usize));
-    let floor = Floor { router: router(&desk), places, is_ending };
+    let state = ServerState { router: router(&context), places, is_ending };
     let mut listening: HashMap<SocketAddr, AbortHandle> = HashMap::new();
     runtime.block_on(async {
         while let Some(change) = inbox.recv().await {
             match change {
                 Change::Options { new, gone, access } => {
-                    desk.set_access(access);
+                    context.set_access(access);
                     for task in gone.iter().filter_map(|address| listening.remove(address)) {
                         task.abort();
                     }
                     for (address, listener) in new {
                         match tokio::net::TcpListener::from_std(listener) {
                             Ok(listener) => {
-                                let task = tokio::spawn(accept(listener, floor.clone()));
+                                let task = tokio::spawn(accept(listener, state.clone()));
                                 listening.insert(address, task.abort_handle());
                             }
                             Err(error) => {
@@ -217,7 +217,7 @@ fn serve(runtime: &Runtime, mut inbox: mpsc::UnboundedReceiver<Change>, source: 
                 Change::Finish(done) => {
                     listening.drain().for_each(|(_, task)| task.abort());
                     let _ = end.send(true);
-                    let places = floor.places.clone();
+                    let places = state.places.clone();
                     tokio::spawn(async move {
                         let _ = places.acquire_many(CONNECTIONS_MAX).await;
                         let _ = done.send(());
@@ -228,15 +228,15 @@ fn serve(runtime: &Runtime, mut inbox: mpsc::UnboundedReceiver<Change>, source: 
     });
 }
 
-async fn accept(listener: tokio::net::TcpListener, floor: Floor) {
+async fn accept(listener: tokio::net::TcpListener, state: ServerState) {
     loop {
         // Nobody closes the semaphore.
-        let Ok(place) = floor.places.clone().acquire_owned().await else { return };
+        let Ok(place) = state.places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, peer)) => {
-                let floor = floor.clone();
+                let state = state.clone();
                 tokio::spawn(async move {
-                    serve_client(client, Peer(peer.ip()), floor).await;
+                    serve_client(client, Peer(peer.ip()), state).await;
                     drop(place);
                 });
             }
@@ -249,8 +249,8 @@ async fn accept(listener: tokio::net::TcpListener, floor: Floor) {
 }
 
 /// Whatever is wrong with a client is its own affair.
-async fn serve_client(client: TcpStream, peer: Peer, floor: Floor) {
-    let Floor { router, mut is_ending, .. } = floor;
+async fn serve_client(client: TcpStream, peer: Peer, state: ServerState) {
+    let ServerState { router, mut is_ending, .. } = state;
     let has_asked = Arc::new(AtomicBool::new(false));
     let (asks, ends) = (has_asked.clone(), is_ending.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_http::{Access, Account, Doors, Family, Http, Options, Page, Readiness, Source};
+use weir_http::{Access, Account, Family, Http, HttpSockets, Options, Page, Readiness, Source};
 
 /// Says what it is asked, and is ill if it is to be.
 struct Fake {
@@ -54,8 +54,8 @@ fn options() -> Options {
 
 fn start(obstacles: &[&str]) -> (Http, SocketAddr) {
     let source = Fake { obstacles: obstacles.iter().map(|&text| text.to_owned()).collect() };
-    let doors = Doors::open(&options().addresses, Vec::new()).unwrap();
-    let http = Http::start(options(), doors, Arc::new(source)).unwrap();
+    let sockets = HttpSockets::open(&options().addresses, Vec::new()).unwrap();
+    let http = Http::start(options(), sockets, Arc::new(source)).unwrap();
     let address = http.addresses().next().unwrap();
     (http, address)
 }
@@ -208,7 +208,7 @@ fn sockets_change_hands_and_everybody_gets_an_answer() {
     let (mut idle, mut new) = (TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap());
     assert!(!get(&mut idle).contains("connection: close"));
     let handed = first.hand_over().unwrap();
-    let doors = Doors::open(&options().addresses, handed).unwrap();
+    let sockets = HttpSockets::open(&options().addresses, handed).unwrap();
     let finish = first.let_go();
     // Who had come before is told to come again after its answer; who is waiting for nothing is let go.
     assert_eq!(idle.read(&mut [0]).unwrap(), 0);
@@ -220,7 +220,7 @@ fn sockets_change_hands_and_everybody_gets_an_answer() {
     // It waits until somebody serves it.
     let mut late = TcpStream::connect(address).unwrap();
     let source = Fake { obstacles: Vec::new() };
-    let second = Http::start(options(), doors, Arc::new(source)).unwrap();
+    let second = Http::start(options(), sockets, Arc::new(source)).unwrap();
     assert_eq!(second.addresses().collect::<Vec<_>>(), [address]);
     assert!(get(&mut late).contains("200 ok"));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use weir_config::{IoDriver, Listener, WorkerScheduling};
-use weir_query_log::Journal;
+use weir_query_log::QueryLogs;
 
 use crate::io::{Lobby, epoll, now, uring};
 use crate::listener::{Handed, ListenError, Listeners};
@@ -315,8 +315,8 @@ impl Publisher {
     }
 
     /// The way to the events log, the slow log and the audit log.
-    pub fn journal(&self) -> &Journal {
-        &self.shared.journal
+    pub fn query_logs(&self) -> &QueryLogs {
+        &self.shared.query_logs
     }
 
     /// Clients connected now.

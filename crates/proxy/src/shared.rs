@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use weir_protocol::handshake::ConnectAttributes;
-use weir_query_log::Journal;
-use weir_session::login::Verdict;
+use weir_query_log::QueryLogs;
+use weir_session::login::PasswordResult;
 use weir_topology::ServerShared;
 
 use crate::listener::{Accepted, Listening};
@@ -26,7 +26,7 @@ pub enum Message {
     /// Listen on these from now on, and on nothing else.
     Listen(Vec<Listening>),
     /// What came of the check of a password that the worker ordered.
-    Checked(SocketId, Verdict),
+    Checked(SocketId, PasswordResult),
     /// New configuration or roles.
     Snapshot(Arc<Snapshot>),
     /// Another worker needs a connection to a server and may not open one.
@@ -170,7 +170,7 @@ pub struct Shared {
     /// Where workers put tables of digests that are full.
     pub full_tables: Arc<FullTables>,
     /// The way to the events log, the slow log and the audit log.
-    pub journal: Journal,
+    pub query_logs: QueryLogs,
     /// The users of the snapshot that was published last, for who reads statistics: no worker has to tell of them.
     users: Mutex<Arc<Users>>,
     reports: Reports,
@@ -232,7 +232,7 @@ impl Shared {
             clients: AtomicU32::new(0),
             attributes: attributes(std::process::id()).into(),
             full_tables: Arc::default(),
-            journal: Journal::new(workers),
+            query_logs: QueryLogs::new(workers),
             users: Mutex::default(),
             reports: Reports(reporter),
         };

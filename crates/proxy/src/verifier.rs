@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use weir_session::login::{Check, Verdict};
+use weir_session::login::{Check, PasswordResult};
 
 use crate::outbox::SocketId;
 use crate::shared::{Message, Shared};
@@ -48,7 +48,7 @@ impl Verifier {
 
     /// Has a password checked; the answer comes as [`Message::Checked`]. `Some` if it is here already: too many
     /// wait.
-    pub fn check(&self, worker: usize, socket: SocketId, check: Box<Check>) -> Option<Verdict> {
-        self.jobs.try_send(Job { worker, socket, check }).is_err().then_some(Verdict::Busy)
+    pub fn check(&self, worker: usize, socket: SocketId, check: Box<Check>) -> Option<PasswordResult> {
+        self.jobs.try_send(Job { worker, socket, check }).is_err().then_some(PasswordResult::Busy)
     }
 }

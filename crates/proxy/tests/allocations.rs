@@ -24,7 +24,7 @@ use weir_proxy::service::Service;
 use weir_proxy::shared::{Message, Shared};
 use weir_proxy::stats::{Clock, DigestSums, ReportPart};
 use weir_proxy::worker::Worker;
-use weir_query_log::Journal;
+use weir_query_log::QueryLogs;
 use weir_routing::{Options, QueryRule, Rules};
 
 #[global_allocator]
@@ -59,7 +59,7 @@ fn logged() {
     variables.logs.eventslog_filename = Some("events".into());
     variables.logs.eventslog_default_log = true;
     let mut bench = Bench::with(variables);
-    let journal = bench.journal.clone();
+    let query_logs = bench.query_logs.clone();
     // Some 180 bytes each, of a mebibyte that the buffer holds; from the half of it on nothing is to be had.
     bench.counts_nothing_after(
         3_400,
@@ -67,7 +67,7 @@ fn logged() {
         "logged point select",
         &[query("SELECT c FROM t WHERE id=4711")],
     );
-    assert_eq!(journal.counts().map(|counts| counts.dropped), [0; 3]);
+    assert_eq!(query_logs.counts().map(|counts| counts.dropped), [0; 3]);
 }
 
 /// By digest, by pattern, by user and schema, and one that has to look at each statement; most match nothing.
@@ -168,7 +168,7 @@ fn answer(command: &[u8]) -> Vec<u8> {
 /// A core with one client and one server, both played by the test.
 struct Bench {
     core: Worker,
-    journal: Journal,
+    query_logs: QueryLogs,
     client: SocketId,
     backend: SocketId,
     now: u64,
@@ -189,12 +189,12 @@ impl Bench {
         let mut snapshot = support::snapshot(&users, &servers, [(0, support::hostgroup([0]))], variables);
         std::sync::Arc::get_mut(&mut snapshot).unwrap().rules = twenty_rules();
         let (shared, _inboxes) = Shared::new(1, Box::new(|_| ())).unwrap();
-        let journal = shared.journal.clone();
+        let query_logs = shared.query_logs.clone();
         let mut core = Worker::new(0, shared, snapshot, [7; 32], 1);
         let client = core.accept(Peer::Unix, &support::listener(), 1).unwrap();
         let mut bench = Self {
             core,
-            journal,
+            query_logs,
             client,
             backend: client,
             now: 1,

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::record::{AuditEvent, Statement};
-use crate::{Journal, Log};
+use crate::{Log, QueryLogs};
 
 /// What waits at each end: beyond that, records are left out. Some 3000 statements.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
@@ -28,14 +28,14 @@ impl Slot {
 /// One thread's end. It belongs to one thread, so it has no lock.
 #[derive(Debug)]
 pub struct Feed {
-    journal: Journal,
+    query_logs: QueryLogs,
     slot: usize,
     pending: Vec<u8>,
 }
 
 impl Feed {
-    pub(crate) fn new(journal: Journal, slot: usize) -> Self {
-        Self { journal, slot, pending: Vec::new() }
+    pub(crate) fn new(query_logs: QueryLogs, slot: usize) -> Self {
+        Self { query_logs, slot, pending: Vec::new() }
     }
 
     /// Logs a statement, in the logs that it names.
@@ -51,7 +51,7 @@ impl Feed {
 
     fn record(&mut self, logs: u8, size_bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) {
         if self.pending.len() + size_bytes > BUFFER_BYTES_MAX {
-            return self.journal.drop_lines(logs, 1);
+            return self.query_logs.drop_lines(logs, 1);
         }
         encode(&mut self.pending);
     }
@@ -62,7 +62,7 @@ impl Feed {
         if self.pending.is_empty() {
             return;
         }
-        let Some(slot) = self.journal.inner.slots.get(self.slot) else { return };
+        let Some(slot) = self.query_logs.inner.slots.get(self.slot) else { return };
         let mut waiting = match slot.0.try_lock() {
             Ok(waiting) => waiting,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -73,18 +73,18 @@ impl Feed {
         let is = waiting.len();
         drop(waiting);
         if was < WAKE_BYTES && is >= WAKE_BYTES {
-            self.journal.wake();
+            self.query_logs.wake();
         }
     }
 
     /// The same for those who may wait for another thread, and who won't come again.
     pub(crate) fn hand_over_surely(&mut self) {
-        let Some(slot) = self.journal.inner.slots.get(self.slot) else { return };
+        let Some(slot) = self.query_logs.inner.slots.get(self.slot) else { return };
         let mut waiting = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
         pass(&mut self.pending, &mut waiting);
         drop(waiting);
         if !self.pending.is_empty() {
-            self.journal.drop_lines(Log::Audit.bit(), 1);
+            self.query_logs.drop_lines(Log::Audit.bit(), 1);
         }
     }
 }

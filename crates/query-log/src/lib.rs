@@ -3,7 +3,7 @@
 //! ```text
 //! worker-0 ── Feed ──► slot ─┐
 //! worker-1 ── Feed ──► slot ─┼─► thread "query log": JSON, masks, files
-//! admin ── Journal::audit ─► ┘
+//! admin ── QueryLogs::audit ► ┘
 //! ```
 //!
 //! Whoever has something to log never waits, nor allocates in the steady state: it copies its record into a buffer of
@@ -87,7 +87,7 @@ pub struct Counts {
 
 /// The way to the logs. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Journal {
+pub struct QueryLogs {
     inner: Arc<Inner>,
 }
 
@@ -121,8 +121,8 @@ impl std::fmt::Debug for Answer {
     }
 }
 
-impl Journal {
-    /// For so many workers. Nothing is written before [`Journal::start`].
+impl QueryLogs {
+    /// For so many workers. Nothing is written before [`QueryLogs::start`].
     pub fn new(workers: usize) -> Self {
         let inner = Inner {
             slots: (0..=workers).map(|_| Slot::default()).collect(),
@@ -152,7 +152,7 @@ impl Journal {
     }
 
     /// Starts the thread that writes. It begins with the orders that it finds, and then writes what it finds: what was
-    /// logged before is lost unless [`Journal::take`] came before, too.
+    /// logged before is lost unless [`QueryLogs::take`] came before, too.
     ///
     /// # Errors
     /// When the system gives no thread.

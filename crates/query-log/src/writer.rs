@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::file::{LogFile, Outcome};
 use crate::line::{Clocks, put_audit, put_statement};
 use crate::record::Record;
-use crate::{Answer, Journal, Log, Order, Settings};
+use crate::{Answer, Log, Order, QueryLogs, Settings};
 
 /// How long a record waits at most before it is written.
 const ROUND: Duration = Duration::from_millis(100);
@@ -20,33 +20,33 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// The running thread.
 #[derive(Debug)]
 pub struct Writer {
-    journal: Journal,
+    query_logs: QueryLogs,
     thread: JoinHandle<()>,
 }
 
 impl Writer {
-    pub(crate) fn start(journal: Journal) -> io::Result<Self> {
+    pub(crate) fn start(query_logs: QueryLogs) -> io::Result<Self> {
         let (to, ready) = channel();
-        let own = journal.clone();
+        let own = query_logs.clone();
         let thread = std::thread::Builder::new().name("query log".into()).spawn(move || {
             // Orders are heard only when it is known whom to wake.
             let _ = own.inner.writer.set(std::thread::current());
             let _ = to.send(());
-            Desk::new(own).run();
+            WriterThread::new(own).run();
         })?;
         let _ = ready.recv();
-        Ok(Self { journal, thread })
+        Ok(Self { query_logs, thread })
     }
 
     /// Writes what is there and ends.
     pub fn stop(self) {
-        self.journal.order(Order::Stop);
+        self.query_logs.order(Order::Stop);
         let _ = self.thread.join();
     }
 }
 
-struct Desk {
-    journal: Journal,
+struct WriterThread {
+    query_logs: QueryLogs,
     files: [Option<LogFile>; 3],
     /// Those that were added for an order that is not carried out yet.
     added: [bool; 3],
@@ -57,10 +57,10 @@ struct Desk {
     tell_at: Option<Instant>,
 }
 
-impl Desk {
-    fn new(journal: Journal) -> Self {
+impl WriterThread {
+    fn new(query_logs: QueryLogs) -> Self {
         Self {
-            journal,
+            query_logs,
             files: Default::default(),
             added: [false; 3],
             spare: Vec::new(),
@@ -73,7 +73,7 @@ impl Desk {
     fn run(mut self) {
         loop {
             let orders = std::mem::take(
-                &mut *self.journal.inner.orders.lock().unwrap_or_else(PoisonError::into_inner),
+                &mut *self.query_logs.inner.orders.lock().unwrap_or_else(PoisonError::into_inner),
             );
             // Who gives an order does not wait: what is logged behind it may be there already.
             for order in &orders {
@@ -103,7 +103,7 @@ impl Desk {
     }
 
     fn has_orders(&self) -> bool {
-        !self.journal.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.query_logs.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Logs that are switched on have their files from now on.
@@ -118,7 +118,7 @@ impl Desk {
 
     fn take(&mut self, settings: Settings) -> Vec<String> {
         let audits = settings.files.get(Log::Audit as usize).is_some_and(Option::is_some);
-        self.journal.inner.audits.store(audits, Ordering::Relaxed);
+        self.query_logs.inner.audits.store(audits, Ordering::Relaxed);
         let mut faults = Vec::new();
         for ((file, wanted), log) in self.files.iter_mut().zip(settings.files).zip(Log::ALL) {
             let is_as_before = file.as_ref().map(LogFile::settings) == wanted.as_ref();
@@ -150,8 +150,8 @@ impl Desk {
         let clocks = Clocks::now();
         let mut outcomes = [Outcome::default(); 3];
         self.note_gaps();
-        for slot in 0..self.journal.inner.slots.len() {
-            let Some(waiting) = self.journal.inner.slots.get(slot) else { continue };
+        for slot in 0..self.query_logs.inner.slots.len() {
+            let Some(waiting) = self.query_logs.inner.slots.get(slot) else { continue };
             let bytes = waiting.take(std::mem::take(&mut self.spare));
             let mut rest = &bytes[..];
             while let Some(record) = Record::take(&mut rest) {
@@ -163,8 +163,8 @@ impl Desk {
             if let Some(file) = file {
                 file.write(outcome);
             }
-            self.journal.inner.written[log as usize].fetch_add(outcome.written, Ordering::Relaxed);
-            self.journal.drop_lines(log.bit(), outcome.lost);
+            self.query_logs.inner.written[log as usize].fetch_add(outcome.written, Ordering::Relaxed);
+            self.query_logs.drop_lines(log.bit(), outcome.lost);
             // The file knows of those itself.
             self.known[log as usize] += outcome.lost;
         }
@@ -187,7 +187,7 @@ impl Desk {
     /// Files tell of what was left out before it came to them.
     fn note_gaps(&mut self) {
         for (log, file) in Log::ALL.into_iter().zip(&mut self.files) {
-            let dropped = self.journal.inner.dropped[log as usize].load(Ordering::Relaxed);
+            let dropped = self.query_logs.inner.dropped[log as usize].load(Ordering::Relaxed);
             let known = &mut self.known[log as usize];
             if let Some(file) = file {
                 file.note_lost(dropped.saturating_sub(*known));
@@ -197,7 +197,7 @@ impl Desk {
     }
 
     fn tell(&mut self) {
-        let counts = self.journal.counts().map(|counts| counts.dropped);
+        let counts = self.query_logs.counts().map(|counts| counts.dropped);
         if counts == self.told || self.tell_at.is_some_and(|at| Instant::now() < at) {
             return;
         }
@@ -233,15 +233,15 @@ mod tests {
         Settings { files: [file("events"), file("slow"), file("audit")] }
     }
 
-    fn take(journal: &Journal, settings: Settings) -> Vec<String> {
+    fn take(query_logs: &QueryLogs, settings: Settings) -> Vec<String> {
         let (to, faults) = channel();
-        journal.take(settings, move |told| to.send(told).unwrap());
+        query_logs.take(settings, move |told| to.send(told).unwrap());
         faults.recv().unwrap()
     }
 
-    fn flush(journal: &Journal) -> Vec<String> {
+    fn flush(query_logs: &QueryLogs) -> Vec<String> {
         let (to, faults) = channel();
-        journal.flush(move |told| to.send(told).unwrap());
+        query_logs.flush(move |told| to.send(told).unwrap());
         faults.recv().unwrap()
     }
 
@@ -249,27 +249,27 @@ mod tests {
     #[test]
     fn who_gives_orders_does_not_wait_for_the_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(1);
-        let writer = journal.start().unwrap();
+        let query_logs = QueryLogs::new(1);
+        let writer = query_logs.start().unwrap();
         let (hangs, is_hanging) = channel();
         let (goes_on, may_go_on) = channel::<()>();
-        journal.flush(move |_| {
+        query_logs.flush(move |_| {
             hangs.send(()).unwrap();
             may_go_on.recv().unwrap();
         });
         is_hanging.recv().unwrap();
         let (to, taken) = channel();
-        journal.take(settings(dir.path()), move |faults| to.send(faults).unwrap());
-        let mut feed = journal.feed(0);
+        query_logs.take(settings(dir.path()), move |faults| to.send(faults).unwrap());
+        let mut feed = query_logs.feed(0);
         feed.statement(&statement(b"one", false));
         drop(feed);
-        journal.flush(|_| {});
+        query_logs.flush(|_| {});
         assert!(taken.try_recv().is_err());
         goes_on.send(()).unwrap();
         assert_eq!(taken.recv().unwrap(), [""; 0]);
         writer.stop();
         assert_eq!(lines(&dir.path().join("events.00000001"))[0]["query"], "one");
-        assert_eq!(journal.counts()[0], Counts { written: 1, dropped: 0 });
+        assert_eq!(query_logs.counts()[0], Counts { written: 1, dropped: 0 });
     }
 
     fn lines(path: &Path) -> Vec<serde_json::Value> {
@@ -284,16 +284,16 @@ mod tests {
     #[test]
     fn each_log_gets_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(2);
-        let writer = journal.start().unwrap();
-        assert_eq!(take(&journal, settings(dir.path())), [""; 0]);
-        let mut feeds = [journal.feed(0), journal.feed(1)];
+        let query_logs = QueryLogs::new(2);
+        let writer = query_logs.start().unwrap();
+        assert_eq!(take(&query_logs, settings(dir.path())), [""; 0]);
+        let mut feeds = [query_logs.feed(0), query_logs.feed(1)];
         for (feed, query) in feeds.iter_mut().zip([b"one", b"two"]) {
             feed.statement(&statement(query, query == b"two"));
             feed.hand_over();
         }
-        journal.audit(&AuditEvent { username: b"admin", ..AuditEvent::default() });
-        assert_eq!(flush(&journal), [""; 0]);
+        query_logs.audit(&AuditEvent { username: b"admin", ..AuditEvent::default() });
+        assert_eq!(flush(&query_logs), [""; 0]);
         // What comes after the flush is in the next file.
         feeds[0].statement(&statement(b"three", false));
         drop(feeds);
@@ -305,50 +305,50 @@ mod tests {
         assert_eq!(lines(&dir.path().join("audit.00000001"))[0]["username"], "admin");
         assert_eq!(lines(&dir.path().join("events.00000002"))[0]["query"], "three");
         let counts = |written| Counts { written, dropped: 0 };
-        assert_eq!(journal.counts(), [counts(3), counts(1), counts(1)]);
+        assert_eq!(query_logs.counts(), [counts(3), counts(1), counts(1)]);
     }
 
     #[test]
     fn what_was_logged_before_the_start_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(1);
-        let mut feed = journal.feed(0);
+        let query_logs = QueryLogs::new(1);
+        let mut feed = query_logs.feed(0);
         feed.statement(&statement(b"early", false));
         feed.hand_over();
-        journal.take(settings(dir.path()), |faults| assert_eq!(faults, [""; 0]));
-        journal.start().unwrap().stop();
+        query_logs.take(settings(dir.path()), |faults| assert_eq!(faults, [""; 0]));
+        query_logs.start().unwrap().stop();
         assert_eq!(lines(&dir.path().join("events.00000001"))[0]["query"], "early");
     }
 
     #[test]
     fn a_full_buffer_drops_and_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(1);
-        let mut feed = journal.feed(0);
+        let query_logs = QueryLogs::new(1);
+        let mut feed = query_logs.feed(0);
         let query = vec![b'x'; 100_000];
         for _ in 0..30 {
             feed.statement(&statement(&query, false));
             feed.hand_over();
         }
         // A mebibyte in the slot, another in the feed.
-        assert_eq!(journal.counts()[0], Counts { written: 0, dropped: 10 });
-        let writer = journal.start().unwrap();
-        take(&journal, settings(dir.path()));
+        assert_eq!(query_logs.counts()[0], Counts { written: 0, dropped: 10 });
+        let writer = query_logs.start().unwrap();
+        take(&query_logs, settings(dir.path()));
         for _ in 0..2 {
             feed.statement(&statement(b"one", false));
             feed.hand_over();
-            flush(&journal);
+            flush(&query_logs);
         }
         writer.stop();
-        assert_eq!(journal.counts()[0].dropped, 10);
+        assert_eq!(query_logs.counts()[0].dropped, 10);
     }
 
     #[test]
     fn a_missing_directory_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(0);
-        let writer = journal.start().unwrap();
-        let faults = take(&journal, settings(&dir.path().join("missing")));
+        let query_logs = QueryLogs::new(0);
+        let writer = query_logs.start().unwrap();
+        let faults = take(&query_logs, settings(&dir.path().join("missing")));
         assert_eq!(faults.len(), 3);
         let base = dir.path().join("missing/events");
         let expected = format!(
@@ -356,8 +356,8 @@ mod tests {
             base.display()
         );
         assert_eq!(faults[0], expected);
-        journal.audit(&AuditEvent::default());
+        query_logs.audit(&AuditEvent::default());
         writer.stop();
-        assert_eq!(journal.counts()[2], Counts { written: 0, dropped: 1 });
+        assert_eq!(query_logs.counts()[2], Counts { written: 0, dropped: 1 });
     }
 }

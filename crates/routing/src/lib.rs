@@ -19,8 +19,8 @@
 //! let mut router = Router::new(&rules);
 //! let scope = router.scope(&Who { username: b"app", ..Who::default() });
 //! let facts = Facts { statement: b"select 1", digest_text: b"select ?", digest: 7, flag_in: 0 };
-//! let verdict = router.decide(scope, &facts, Hints::default(), &mut || 0);
-//! assert_eq!(verdict.decision.hostgroup, Some(20));
+//! let result = router.decide(scope, &facts, Hints::default(), &mut || 0);
+//! assert_eq!(result.decision.hostgroup, Some(20));
 //! ```
 //!
 //! Source of the rules: ProxySQL's manual, "Main (runtime)", tables `mysql_query_rules` and
@@ -43,6 +43,6 @@ mod rules;
 pub use decision::{Decision, Multiplex};
 pub use hints::{HintOrder, Hints};
 pub use pattern::PATTERN_BYTES_MAX;
-pub use router::{Facts, Router, Scope, Verdict, Who};
+pub use router::{Facts, Router, RoutingResult, Scope, Who};
 pub use row::{FastRoute, FlagWeight, QueryRule};
 pub use rules::{ACTIVE_RULES_MAX, Options, PatternNote, RuleFault, Rules};

@@ -52,7 +52,7 @@ pub struct Facts<'a> {
 
 /// A decision, and the statement's new text if a rule has replaced something.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RoutingResult {
     /// The actions.
     pub decision: Decision,
     /// What is to be sent instead.
@@ -211,31 +211,34 @@ impl Router {
         facts: &Facts<'_>,
         hints: Hints,
         draw: &mut dyn FnMut() -> u64,
-    ) -> Verdict {
+    ) -> RoutingResult {
         let key = Key { scope: scope.index, flag_in: facts.flag_in, digest: facts.digest };
-        let mut verdict = Verdict::default();
+        let mut result = RoutingResult::default();
         if let Some(known) = self.cache.find(key, facts.digest_text) {
             for position in &known.matched {
                 self.hits[usize::from(*position)] += 1;
             }
-            verdict.decision = known.decision;
+            result.decision = known.decision;
         } else {
-            let Some(walk) = self.walk(scope, facts, draw) else { return verdict };
+            let Some(walk) = self.walk(scope, facts, draw) else { return result };
             for position in &self.matched {
                 self.hits[usize::from(*position)] += 1;
             }
             if !walk.saw_text {
                 self.cache.remember(key, facts.digest_text, walk.decision, &self.matched);
             }
-            verdict =
-                Verdict { decision: walk.decision, rewritten: walk.rewritten, is_too_long: walk.is_too_long };
+            result = RoutingResult {
+                decision: walk.decision,
+                rewritten: walk.rewritten,
+                is_too_long: walk.is_too_long,
+            };
         }
         let hinted = hints.decision();
-        verdict.decision = match self.rules.options.hint_order {
-            HintOrder::Before => verdict.decision.or(hinted),
-            HintOrder::After | HintOrder::Both => hinted.or(verdict.decision),
+        result.decision = match self.rules.options.hint_order {
+            HintOrder::Before => result.decision.or(hinted),
+            HintOrder::After | HintOrder::Both => hinted.or(result.decision),
         };
-        verdict
+        result
     }
 
     /// Looks at the rules one after the other. `None` if the scope is not of this router.

@@ -1,8 +1,8 @@
 //! The semantics of rules as tables: rows, statements, and decisions.
 
 use weir_routing::{
-    Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule, Router, Rules,
-    Verdict, Who,
+    Decision, Facts, FastRoute, FlagWeight, HintOrder, Hints, Multiplex, Options, QueryRule, Router,
+    RoutingResult, Rules, Who,
 };
 
 /// The `app` of the tests, on `shop` from 10.0.0.5 through 10.0.0.1:6033.
@@ -37,7 +37,7 @@ fn router(rows: &[QueryRule], fast: &[FastRoute], options: Options) -> Router {
 }
 
 /// Decides three times, so that what is remembered is tried too.
-fn verdict_of(router: &mut Router, who: &Who<'_>, facts: &Facts<'_>) -> Verdict {
+fn decide(router: &mut Router, who: &Who<'_>, facts: &Facts<'_>) -> RoutingResult {
     let scope = router.scope(who);
     let first = router.decide(scope, facts, Hints::default(), &mut || 0);
     for _ in 0..2 {
@@ -47,7 +47,7 @@ fn verdict_of(router: &mut Router, who: &Who<'_>, facts: &Facts<'_>) -> Verdict 
 }
 
 fn hostgroup(rows: &[QueryRule], who: &Who<'_>, statement: &str) -> Option<u32> {
-    verdict_of(&mut router(rows, &[], Options::default()), who, &facts(statement)).decision.hostgroup
+    decide(&mut router(rows, &[], Options::default()), who, &facts(statement)).decision.hostgroup
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn actions_add_up() {
         to(6, 9),
     ];
     let mut router = router(&rows, &[], Options::default());
-    let decision = verdict_of(&mut router, &APP, &facts("SELECT 1")).decision;
+    let decision = decide(&mut router, &APP, &facts("SELECT 1")).decision;
     let expected = Decision {
         hostgroup: Some(4),
         is_hinted: false,
@@ -205,11 +205,11 @@ fn chains() {
         ),
     ] {
         let mut router = router(&rows, &[], options);
-        assert_eq!(verdict_of(&mut router, &APP, &facts("SELECT 1")).decision.hostgroup, expected, "{name}");
+        assert_eq!(decide(&mut router, &APP, &facts("SELECT 1")).decision.hostgroup, expected, "{name}");
     }
     let mut router = router(&[within(5, to(1, 3))], &[], Options::default());
     let facts = Facts { flag_in: 5, ..facts("SELECT 1") };
-    assert_eq!(verdict_of(&mut router, &APP, &facts).decision.hostgroup, Some(3), "next_query_flagIN");
+    assert_eq!(decide(&mut router, &APP, &facts).decision.hostgroup, Some(3), "next_query_flagIN");
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn replacements() {
         (global(row("", "-")), "ab", "-a-b-"),
     ] {
         let mut router = router(std::slice::from_ref(&row), &[], Options::default());
-        let verdict = verdict_of(&mut router, &APP, &facts(statement));
-        let rewritten = verdict.rewritten.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let result = decide(&mut router, &APP, &facts(statement));
+        let rewritten = result.rewritten.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert_eq!(rewritten.as_deref(), Some(expected), "{:?}", row.match_pattern);
     }
     let rows = [row("t1", "t2"), QueryRule { match_pattern: text("t2"), ..to(2, 2) }];
@@ -292,7 +292,7 @@ fn fast_routes_come_last() {
         ("no route for the flag left", vec![QueryRule { flag_out: Some(6), ..to(1, 9) }], APP, Some(9)),
     ] {
         let mut router = router(&rows, &routes, Options::default());
-        assert_eq!(verdict_of(&mut router, &who, &facts("SELECT 1")).decision.hostgroup, expected, "{name}");
+        assert_eq!(decide(&mut router, &who, &facts("SELECT 1")).decision.hostgroup, expected, "{name}");
     }
 }
 
@@ -329,7 +329,7 @@ fn a_pattern_that_is_given_up_does_not_match() {
         let row = QueryRule { match_pattern: text("^(a+)+(?!x)$"), negate_match_pattern, ..to(1, 1) };
         let mut router = router(&[row], &[], Options::default());
         let statement = "a".repeat(60) + "!";
-        assert_eq!(verdict_of(&mut router, &APP, &facts(&statement)).decision.hostgroup, None);
+        assert_eq!(decide(&mut router, &APP, &facts(&statement)).decision.hostgroup, None);
         assert_eq!(router.patterns_given_up(), 3);
     }
 }
@@ -452,11 +452,11 @@ fn many_rules_match_as_each_of_them_alone() {
         "delete from items",
         "SELECT 1 FROM items WHERE id=?",
     ] {
-        verdict_of(&mut all, &APP, &facts(statement));
+        decide(&mut all, &APP, &facts(statement));
         let after: Vec<u64> = all.hits().map(|(_, hits)| hits).collect();
         for (at, row) in rows.iter().enumerate() {
             let mut alone = router(std::slice::from_ref(row), &[], Options::default());
-            verdict_of(&mut alone, &APP, &facts(statement));
+            decide(&mut alone, &APP, &facts(statement));
             let alone = alone.hits().map(|(_, hits)| hits).sum::<u64>();
             assert_eq!(after[at] - before[at], alone, "{:?} on {statement:?}", row.match_digest);
         }

@@ -7,7 +7,7 @@ mod client;
 mod refusal;
 
 pub use backend::{BACKEND_CAPABILITIES, BackendLogin, BackendStep, Greeted};
-pub use check::{Check, Verdict};
+pub use check::{Check, PasswordResult};
 pub use client::{ClientLogin, LoginStep, LoginUser, Passwords, Plugin, Verified};
 pub use refusal::Refusal;
 pub use weir_protocol::auth::Credential;

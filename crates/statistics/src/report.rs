@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::{Value, json};
 use weir_monitor::ServerAddresses;
 use weir_proxy::stats::{CommandRow, DigestSum, DigestSums, ReportPart, ServerRow, WorkerReport};
-use weir_query_log::{Counts, Journal, Log};
+use weir_query_log::{Counts, Log, QueryLogs};
 use weir_topology::{Endpoint, Roles};
 
 use crate::statistics::Statistics;
@@ -63,7 +63,7 @@ impl Statistics {
 
     /// What has become of the lines of each log since the start.
     pub fn log_report(&self) -> Report {
-        logs(&self.journal)
+        logs(&self.query_logs)
     }
 }
 
@@ -227,8 +227,8 @@ fn rules(workers: &[WorkerReport]) -> Report {
 }
 
 /// What has become of the lines of each log since the start.
-fn logs(journal: &Journal) -> Report {
-    let counts = Log::ALL.into_iter().zip(journal.counts());
+fn logs(query_logs: &QueryLogs) -> Report {
+    let counts = Log::ALL.into_iter().zip(query_logs.counts());
     let row =
         |(log, counts): (Log, Counts)| vec![log.word().into(), counts.written.into(), counts.dropped.into()];
     Report::new(&["log", "lines", "dropped"], counts.map(row).collect())

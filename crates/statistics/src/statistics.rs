@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use weir_config::Config;
 use weir_monitor::{LatestRoles, ProbeLog, ServerAddresses};
-use weir_query_log::Journal;
+use weir_query_log::QueryLogs;
 use weir_topology::Endpoint;
 
 use crate::stats_collector::StatsCollector;
@@ -30,7 +30,7 @@ pub struct Statistics {
     /// What the workers have counted.
     pub collector: Arc<StatsCollector>,
     /// What has become of lines of logs.
-    pub journal: Journal,
+    pub query_logs: QueryLogs,
     /// The roles of now.
     pub roles: LatestRoles,
     /// What the probes have seen.

@@ -199,10 +199,10 @@ fn attach(connection: &Connection, path: &Path, schema: &str) -> Result<(), Stor
 /// Whether the database is whole and of a format that is known.
 fn examine(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let fault = |cause| of_file(path, cause);
-    let verdict: String =
+    let result: String =
         connection.query_row("PRAGMA disk.quick_check(1)", [], |row| row.get(0)).map_err(fault)?;
-    if verdict != "ok" {
-        return Err(StoreError::Damaged { path: path.to_owned(), reason: verdict });
+    if result != "ok" {
+        return Err(StoreError::Damaged { path: path.to_owned(), reason: result });
     }
     let found: i64 = connection.query_row("PRAGMA disk.user_version", [], |row| row.get(0)).map_err(fault)?;
     if found > FORMAT {

@@ -80,9 +80,9 @@ pub fn watch(mut fetch: Fetch, interval: Duration) -> Result<(), TopError> {
 }
 
 /// Does something in a thread, whose result comes through the channel.
-fn part<T: Send + 'static>(name: &str, deed: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
+fn part<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<Receiver<T>> {
     let (done, result) = channel();
-    thread::Builder::new().name(name.into()).spawn(move || done.send(deed()).ok())?;
+    thread::Builder::new().name(name.into()).spawn(move || done.send(work()).ok())?;
     Ok(result)
 }
 

@@ -4,7 +4,7 @@
 //! ([`names`]), nobody waits for them longer than [`LIMIT`], and the main thread, which publishes roles, never does. A
 //! name that nobody can resolve is the fault of its server alone, and is asked for again.
 
-mod names;
+mod name_resolution;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ use weir_topology::Endpoint;
 
 use crate::topology_log::TopologyLog;
 
-pub(crate) use names::Names;
+pub(crate) use name_resolution::Names;
 
 /// How long a start, and a configuration that is loaded, wait for names. Those that take longer come by themselves.
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use weir_config::{ConfigError, TableRows};
 use weir_store::{DATABASE_FILE, StoreError};
 
-use crate::source::Source;
+use crate::config_file::Source;
 
 pub(crate) use check::check;
 

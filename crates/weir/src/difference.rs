@@ -1,6 +1,6 @@
 //! Compares two configurations, row by row, without showing a secret.
 
-mod alike;
+mod equal_rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -61,7 +61,7 @@ impl Difference {
 /// # Errors
 /// If a row has no place in its table.
 pub(crate) fn differences(left: &TableRows, right: &TableRows) -> Result<Vec<Difference>, StoreError> {
-    let (left, right) = alike::without_alike(left, right)?;
+    let (left, right) = equal_rows::without_alike(left, right)?;
     let (left, right) = (Complete::new(&left)?, Complete::new(&right)?);
     let mut all = Vec::new();
     for module in Module::ALL {

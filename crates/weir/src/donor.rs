@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use crate::control::{Door, DoorError};
+use crate::control::{ControlClient, ControlClientError};
 
 /// Prints the value for `wsrep_sst_donor`; an empty line where the joiner may as well let the group choose.
-pub(crate) fn donor(door: &Door, hostgroup: u32) -> Result<ExitCode, DoorError> {
-    let status = door.status()?;
+pub(crate) fn donor(client: &ControlClient, hostgroup: u32) -> Result<ExitCode, ControlClientError> {
+    let status = client.status()?;
     let Some(cluster) = status.clusters.iter().find(|cluster| cluster.writer_hostgroup == hostgroup) else {
         eprintln!("weir: {hostgroup} is no cluster's writer hostgroup");
         return Ok(ExitCode::FAILURE);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_topology::Endpoint;
 
-use crate::control::{Door, DoorError, Request};
+use crate::control::{ControlClient, ControlClientError, Request};
 
 /// How often a drained server is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -17,12 +17,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const STILL_RUNNING: u8 = 3;
 
 /// Takes a server out and waits until nothing runs there.
-pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<ExitCode, DoorError> {
-    println!("{}", door.order(&Request::Drain(server.to_string()), |step| eprintln!("{step}"))?);
+pub(crate) fn drain(
+    client: &ControlClient,
+    server: &Endpoint,
+    timeout_s: u64,
+) -> Result<ExitCode, ControlClientError> {
+    println!("{}", client.order(&Request::Drain(server.to_string()), |step| eprintln!("{step}"))?);
     let until = Instant::now() + Duration::from_secs(timeout_s);
     let mut shown = None;
     loop {
-        let used = match look(door, server)? {
+        let used = match look(client, server)? {
             Look::Used(used) => used,
             Look::LetIn => {
                 end_progress(shown);
@@ -56,9 +60,13 @@ pub(crate) fn drain(door: &Door, server: &Endpoint, timeout_s: u64) -> Result<Ex
 }
 
 /// Takes a server in again.
-pub(crate) fn undrain(door: &Door, server: &Endpoint, force: bool) -> Result<ExitCode, DoorError> {
+pub(crate) fn undrain(
+    client: &ControlClient,
+    server: &Endpoint,
+    force: bool,
+) -> Result<ExitCode, ControlClientError> {
     let request = if force { Request::UndrainByForce } else { Request::Undrain };
-    println!("{}", door.order(&request(server.to_string()), |_| {})?);
+    println!("{}", client.order(&request(server.to_string()), |_| {})?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,9 +107,9 @@ enum Look {
     Unknown,
 }
 
-fn look(door: &Door, server: &Endpoint) -> Result<Look, DoorError> {
+fn look(client: &ControlClient, server: &Endpoint) -> Result<Look, ControlClientError> {
     let name = server.to_string();
-    let row = door.status()?.servers.into_iter().find(|row| row.server == name);
+    let row = client.status()?.servers.into_iter().find(|row| row.server == name);
     Ok(match row {
         None => Look::Unknown,
         Some(row) if !row.is_drained => Look::LetIn,

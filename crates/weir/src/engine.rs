@@ -15,15 +15,15 @@ use weir_statistics::Statistics;
 use weir_topology::Endpoint;
 
 use crate::config_command;
+use crate::config_file::Source;
 use crate::control::{Action, Orders, order};
-use crate::serve::Intake;
-use crate::source::Source;
+use crate::serve::ConfigSender;
 use crate::tls::{NO_TLS, Tls};
 use crate::web::WebSource;
 
 /// The running Weir, as admin threads see it.
 pub(crate) struct RunningWeir {
-    pub intake: Intake,
+    pub config_sender: ConfigSender,
     pub orders: Orders,
     pub publisher: Publisher,
     /// What tables are filled with.
@@ -40,7 +40,7 @@ pub(crate) struct RunningWeir {
 
 impl Engine for RunningWeir {
     fn apply(&self, config: &Config) -> Result<Vec<String>, Vec<String>> {
-        self.intake.take(config.clone())
+        self.config_sender.take(config.clone())
     }
 
     fn rows(&self, table: &str, take: &mut dyn FnMut(Rows<'_>)) {
@@ -56,7 +56,7 @@ impl Engine for RunningWeir {
     }
 
     fn audit(&self, event: &AuditEvent<'_>) {
-        self.publisher.journal().audit(event);
+        self.publisher.query_logs().audit(event);
     }
 
     fn command(&self, command: EngineCommand) -> Result<String, String> {

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use weir_config::Config;
-use weir_query_log::{FileSettings, Journal, Settings};
+use weir_query_log::{FileSettings, QueryLogs, Settings};
 
 /// How long one who wants to know of faults waits: a disk may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,11 +26,11 @@ impl Pending {
     }
 }
 
-/// The journal goes by this configuration from now on. What can't be written to is no reason to refuse it: traffic comes
+/// The logs go by this configuration from now on. What can't be written to is no reason to refuse it: traffic comes
 /// first, and a disk may come back. Never waits.
-pub(crate) fn apply(journal: &Journal, config: &Config) -> Pending {
+pub(crate) fn apply(query_logs: &QueryLogs, config: &Config) -> Pending {
     let (to, faults) = channel();
-    journal.take(settings(config), move |faults| {
+    query_logs.take(settings(config), move |faults| {
         for fault in &faults {
             tracing::warn!(fault, "lines are dropped until it can be written");
         }
@@ -46,8 +46,8 @@ pub(crate) fn are_as_before(new: &Config, old: &Config) -> bool {
 }
 
 /// Goes on in the next files. Never waits.
-pub(crate) fn rotate(journal: &Journal) {
-    journal.flush(|faults| match &*faults {
+pub(crate) fn rotate(query_logs: &QueryLogs) {
+    query_logs.flush(|faults| match &*faults {
         [] => tracing::info!("logs flushed: the next files are in use"),
         faults => tracing::warn!(?faults, "logs flushed"),
     });
@@ -74,11 +74,11 @@ mod tests {
     #[test]
     fn a_file_that_can_t_be_opened_is_told_of_once() {
         let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(1);
-        let writer = journal.start().unwrap();
+        let query_logs = QueryLogs::new(1);
+        let writer = query_logs.start().unwrap();
         let mut config = Config { datadir: dir.path().into(), ..Config::default() };
         config.variables.logs.eventslog_filename = Some("nowhere/events".into());
-        let faults = apply(&journal, &config).faults();
+        let faults = apply(&query_logs, &config).faults();
         assert!(faults.len() == 1 && faults[0].contains("nowhere/events"), "{faults:?}");
         let mut other = config.clone();
         other.variables.max_connections += 1;
@@ -86,7 +86,7 @@ mod tests {
         // Another log is switched on: the first one's fault is no news.
         other.variables.logs.auditlog_filename = Some("nowhere/audit".into());
         assert!(!are_as_before(&other, &config));
-        let faults = apply(&journal, &other).faults();
+        let faults = apply(&query_logs, &other).faults();
         assert!(faults.len() == 1 && faults[0].contains("nowhere/audit"), "{faults:?}");
         writer.stop();
     }

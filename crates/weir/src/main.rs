@@ -4,12 +4,13 @@
 
 mod addresses;
 mod config_command;
+mod config_file;
 mod control;
 mod difference;
 mod donor;
 mod drain;
 mod engine;
-mod epochs;
+mod epoch_file;
 mod instance;
 mod log;
 mod logs;
@@ -21,7 +22,6 @@ mod scheduler;
 mod serve;
 mod server_tls;
 mod snapshot;
-mod source;
 mod startup;
 mod stats;
 mod status;
@@ -39,8 +39,8 @@ use clap::{Args, Parser, Subcommand};
 use weir_topology::Endpoint;
 
 use crate::config_command::{CheckArgs, ConfigCommand};
-use crate::control::{Door, DoorError, Request};
-use crate::source::Source;
+use crate::config_file::Source;
+use crate::control::{ControlClient, ControlClientError, Request};
 use crate::startup::{Beginning, ConfigMode};
 
 const EXAMPLES: &str = "Examples:
@@ -220,7 +220,7 @@ struct StatsArgs {
     #[arg(value_enum)]
     subject: control::Subject,
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
     /// One JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -232,7 +232,7 @@ struct StatsArgs {
 #[derive(Args)]
 struct StatusArgs {
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
     /// One JSON object instead of tables; with --log one a line
     #[arg(long)]
     json: bool,
@@ -244,7 +244,7 @@ struct StatusArgs {
 #[derive(Args)]
 struct TopArgs {
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
     /// The refresh interval
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     interval_ms: u64,
@@ -264,7 +264,7 @@ struct DrainArgs {
     /// HOST:PORT as in mysql_servers
     server: Endpoint,
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
     /// How long to wait until nothing runs there
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout_s: u64,
@@ -275,7 +275,7 @@ struct DonorArgs {
     /// The writer hostgroup of the cluster
     hostgroup: u32,
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
 }
 
 #[derive(Args)]
@@ -283,7 +283,7 @@ struct SwitchoverArgs {
     /// The writer hostgroup of the cluster
     hostgroup: u32,
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
     /// The next writer [default: the best candidate]
     #[arg(long, value_name = "HOST:PORT")]
     to: Option<Endpoint>,
@@ -307,13 +307,13 @@ struct UndrainArgs {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    door: DoorArgs,
+    target: TargetArgs,
 }
 
 /// Which running weir is meant.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
-struct DoorArgs {
+struct TargetArgs {
     /// The configuration file that it was started with
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -324,16 +324,16 @@ struct DoorArgs {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Stats(args) => at(&args.door, |door| show_stats(&args, door)),
-        Command::Status(args) => at(&args.door, |door| match args.log {
-            Some(count) => status::log(door, count, args.json),
-            None => status::status(door, args.json),
+        Command::Stats(args) => at(&args.target, |client| show_stats(&args, client)),
+        Command::Status(args) => at(&args.target, |client| match args.log {
+            Some(count) => status::log(client, count, args.json),
+            None => status::status(client, args.json),
         }),
-        Command::Top(args) => at(&args.door, |door| show_top(&args, door)),
-        Command::Drain(args) => at(&args.door, |door| drain::drain(door, &args.server, args.timeout_s)),
-        Command::Donor(args) => at(&args.door, |door| donor::donor(door, args.hostgroup)),
-        Command::Switchover(args) => at(&args.door, |door| switch(door, &args)),
-        Command::Undrain(args) => at(&args.door, |door| drain::undrain(door, &args.server, args.force)),
+        Command::Top(args) => at(&args.target, |client| show_top(&args, client)),
+        Command::Drain(args) => at(&args.target, |client| drain::drain(client, &args.server, args.timeout_s)),
+        Command::Donor(args) => at(&args.target, |client| donor::donor(client, args.hostgroup)),
+        Command::Switchover(args) => at(&args.target, |client| switch(client, &args)),
+        Command::Undrain(args) => at(&args.target, |client| drain::undrain(client, &args.server, args.force)),
         Command::Check(args) => config_command::check(&args),
         Command::Config(command) => config_command::run(&command),
         Command::Serve(args) => {
@@ -365,14 +365,14 @@ impl ServeArgs {
     }
 }
 
-fn show_stats(args: &StatsArgs, door: &Door) -> Result<ExitCode, DoorError> {
+fn show_stats(args: &StatsArgs, client: &ControlClient) -> Result<ExitCode, ControlClientError> {
     let shown = stats::Shown { json: args.json, top: args.top };
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    stats::stats(door, args.subject, shown, &mut out).map(|()| ExitCode::SUCCESS)
+    stats::stats(client, args.subject, shown, &mut out).map(|()| ExitCode::SUCCESS)
 }
 
-fn show_top(args: &TopArgs, door: &Door) -> Result<ExitCode, DoorError> {
-    let own = Door::new(door.datadir());
+fn show_top(args: &TopArgs, client: &ControlClient) -> Result<ExitCode, ControlClientError> {
+    let own = ControlClient::new(client.datadir());
     let fetch: weir_top::Fetch = Box::new(move || own.top_data().map_err(|error| error.to_string()));
     let interval = Duration::from_millis(args.interval_ms);
     if args.once {
@@ -384,7 +384,7 @@ fn show_top(args: &TopArgs, door: &Door) -> Result<ExitCode, DoorError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn switch(door: &Door, args: &SwitchoverArgs) -> Result<ExitCode, DoorError> {
+fn switch(client: &ControlClient, args: &SwitchoverArgs) -> Result<ExitCode, ControlClientError> {
     let request = Request::Switchover {
         hostgroup: args.hostgroup,
         to: args.to.as_ref().map(ToString::to_string),
@@ -392,12 +392,15 @@ fn switch(door: &Door, args: &SwitchoverArgs) -> Result<ExitCode, DoorError> {
         dry_run: args.dry_run,
         grace_ms: args.grace_ms,
     };
-    println!("{}", door.order(&request, |step| eprintln!("{step}"))?);
+    println!("{}", client.order(&request, |step| eprintln!("{step}"))?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does something at a running weir's door.
-fn at(args: &DoorArgs, deed: impl FnOnce(&Door) -> Result<ExitCode, DoorError>) -> ExitCode {
+/// Does something with a running weir, by its control socket.
+fn at(
+    args: &TargetArgs,
+    action: impl FnOnce(&ControlClient) -> Result<ExitCode, ControlClientError>,
+) -> ExitCode {
     let datadir = match (&args.datadir, &args.config) {
         (Some(datadir), _) => datadir.clone(),
         (None, Some(path)) => match Source::read(path) {
@@ -411,7 +414,7 @@ fn at(args: &DoorArgs, deed: impl FnOnce(&Door) -> Result<ExitCode, DoorError>) 
         },
         (None, None) => return ExitCode::from(2),
     };
-    deed(&Door::new(&datadir)).unwrap_or_else(|error| {
+    action(&ControlClient::new(&datadir)).unwrap_or_else(|error| {
         eprintln!("weir: {error}");
         ExitCode::FAILURE
     })

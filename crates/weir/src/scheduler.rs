@@ -50,14 +50,14 @@ impl Scheduler {
     /// When the system gives no thread.
     pub(crate) fn start(config: &Config) -> io::Result<Self> {
         let (orders, inbox) = channel();
-        let desk = Desk {
+        let state = SchedulerThread {
             orders: orders.clone(),
             jobs: BTreeMap::new(),
             busy: BTreeMap::new(),
             running: Running::default(),
             timeout: config.admin.scheduler_timeout_ms,
         };
-        let thread = std::thread::Builder::new().name("scheduler".into()).spawn(move || desk.run(&inbox))?;
+        let thread = std::thread::Builder::new().name("scheduler".into()).spawn(move || state.run(&inbox))?;
         let scheduler = Self { orders, thread: Some(thread) };
         scheduler.take(config);
         Ok(scheduler)
@@ -78,7 +78,7 @@ impl Scheduler {
     }
 }
 
-struct Desk {
+struct SchedulerThread {
     orders: Sender<Order>,
     jobs: BTreeMap<u32, Turn>,
     /// Rows whose program runs, rows that are gone too; whether a turn was left out since.
@@ -92,7 +92,7 @@ struct Turn {
     due: Instant,
 }
 
-impl Desk {
+impl SchedulerThread {
     fn run(mut self, inbox: &Receiver<Order>) {
         loop {
             let now = Instant::now();

@@ -1,16 +1,16 @@
 //! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
-mod entry;
-mod ground;
-mod handover;
-mod intake;
-mod materials;
-mod office;
-mod opening;
-mod pause;
+mod address_changes;
+mod admin_orders;
+mod admin_setup;
+mod apply_config;
+mod go_live;
+mod inheritance;
+mod preparation;
 mod reload;
+mod resources;
 mod running_proxy;
-mod whereabouts;
+mod takeover;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,16 +29,16 @@ use weir_proxy_sync::ProxySync;
 use weir_statistics::{HistoryWriter, StatsCollector};
 use weir_topology::Roles;
 
-use self::entry::Entry;
-use self::ground::{Doors, Ground};
-use self::handover::{Handover, UNDER_WAY};
-use self::intake::Offer;
-use self::opening::Opened;
+use self::apply_config::ConfigOffer;
+use self::go_live::Started;
+use self::inheritance::Inheritance;
+use self::preparation::{BoundSockets, Prepared};
 use self::reload::Reloader;
 use self::running_proxy::Request;
+use self::takeover::{TakeoverState, UNDER_WAY};
 use crate::addresses::Names;
 use crate::control::{Action, Control, ControlError, Order, Orders};
-use crate::epochs::{Epochs, EpochsError};
+use crate::epoch_file::{EpochFile, EpochFileError};
 use crate::instance;
 use crate::logs;
 use crate::notify;
@@ -55,7 +55,7 @@ use crate::tls::{Tls, TlsError};
 use crate::topology_log::TopologyLog;
 use crate::web::Web;
 
-pub(crate) use self::intake::Intake;
+pub(crate) use self::apply_config::ConfigSender;
 
 /// How long those are waited for at the end who came to the admin port or to HTTP before another process took over.
 const LAST_ANSWERS_WAIT: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ pub(crate) enum ServeError {
     #[error("drained servers: {0}")]
     Drained(#[from] DrainedServersError),
     #[error("agreement with other Weirs: {0}")]
-    Epochs(#[from] EpochsError),
+    EpochFile(#[from] EpochFileError),
     #[error("this Weir's name, in the datadir: {0}")]
     Instance(std::io::Error),
     #[error("takeover: {0}")]
@@ -104,7 +104,7 @@ enum Event {
     /// Somebody at the control socket wants something done.
     Order(Order),
     /// Another thread has a configuration to go by.
-    Offer(Offer),
+    ConfigOffer(ConfigOffer),
     /// An operation wants something of this thread.
     Request(Request),
     /// An operation has something to tell.
@@ -117,13 +117,13 @@ enum Event {
 /// Runs until a signal ends it. With `takeover` it goes on in the place of the Weir that runs with the same datadir.
 ///
 /// ```text
-/// Entry::begin      the datadir is this Weir's, or a predecessor's that changes nothing any more
-/// Ground::lay       the configuration, and all that is made of it; the monitor looks at the servers
-/// Entry::follow     a predecessor's writers are known, and its sockets are here
-/// Doors::open       every socket listens: the admin port, HTTP, then the data port; nobody is served
-/// Entry::take_over  nothing can fail any more: the predecessor lets go
-/// opening::open     clients are let in at the data port; what is new is saved, other Weirs are told; the rest follows
-/// Server::run       events, one after the other
+/// Inheritance::begin      the datadir is this Weir's, or a predecessor's that changes nothing any more
+/// Prepared::new           the configuration, and all that is made of it; the monitor looks at the servers
+/// Inheritance::follow     a predecessor's writers are known, and its sockets are here
+/// BoundSockets::open      every socket listens: the admin port, HTTP, then the data port; nobody is served
+/// Inheritance::take_over  nothing can fail any more: the predecessor lets go
+/// go_live::start          clients are let in at the data port; what is new is saved, other Weirs are told; the rest follows
+/// Server::run             events, one after the other
 /// ```
 pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     supervision::watch();
@@ -131,19 +131,19 @@ pub(crate) fn serve(origin: &Origin, takeover: bool) -> Result<(), ServeError> {
     // Whoever sees the control socket may send signals.
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
-    let (mut entry, source) = Entry::begin(origin, takeover)?;
-    let mut ground = Ground::lay(origin, &source, &entry, &events)?;
+    let (mut inherited, source) = Inheritance::begin(origin, takeover)?;
+    let mut prepared = Prepared::new(origin, &source, &inherited, &events)?;
     drop(source);
-    entry.follow(&ground.monitor, &ground.roles, &inbox)?;
-    let doors = Doors::open(&mut ground, &mut entry)?;
-    let control = entry.take_over()?;
-    let Opened { server, service, journal } =
-        opening::open(ground, doors, control, origin, program, &events)?;
+    inherited.follow(&prepared.monitor, &prepared.roles, &inbox)?;
+    let sockets = BoundSockets::open(&mut prepared, &mut inherited)?;
+    let control = inherited.take_over()?;
+    let Started { server, service, log_writer } =
+        go_live::start(prepared, sockets, control, origin, program, &events)?;
     let admin = server.admin.clone();
     let ended = server.run(service, &events, &inbox);
     // The thread that reloads may have it a moment longer than this process lasts.
     admin.close();
-    journal.stop();
+    log_writer.stop();
     ended
 }
 
@@ -162,7 +162,7 @@ struct Server {
     published: Arc<Roles>,
     log: TopologyLog,
     drained: DrainedServers,
-    epochs: Epochs,
+    epochs: EpochFile,
     operations: Operations,
     publisher: Publisher,
     collector: Arc<StatsCollector>,
@@ -176,7 +176,7 @@ struct Server {
     is_paused: bool,
     control: Control,
     pid_file: PidFile,
-    handover: Handover,
+    takeover: TakeoverState,
     program: Program,
 }
 
@@ -204,9 +204,9 @@ impl Server {
                 }
                 Event::Addresses => self.follow_addresses(),
                 Event::Order(order) => self.obey(order, &mut service),
-                Event::Offer(offer) => self.consider(offer, &mut service),
+                Event::ConfigOffer(offer) => self.consider(offer, &mut service),
                 Event::Signal(SIGHUP) => self.reloader.iter().for_each(Reloader::reload),
-                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
+                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.query_logs()),
                 Event::Signal(SIGUSR2) => self.start_successor(),
                 Event::Signal(signal) => {
                     tracing::info!(signal, clients = self.publisher.clients(), "draining");
@@ -215,7 +215,7 @@ impl Server {
                 }
                 Event::Ended(result) => return Ok(result?),
             }
-            if self.handover == Handover::Done {
+            if self.takeover == TakeoverState::Done {
                 break;
             }
         }
@@ -243,7 +243,7 @@ impl Server {
         self.web.leave();
         self.operations.end();
         let ended = events.clone();
-        let mut is_told = self.handover != Handover::Done;
+        let mut is_told = self.takeover != TakeoverState::Done;
         let drain = if is_told { Drain::Stop } else { Drain::HandedOver };
         let (admin, last_answers) = (self.admin.clone(), self.last_answers.take());
         std::thread::Builder::new().name("drain".into()).spawn(move || {
@@ -265,8 +265,8 @@ impl Server {
                 Event::Operation(notice) => self.take_notice(notice),
                 Event::Addresses => self.follow_addresses(),
                 // Whoever ordered is told that by the end of the channel.
-                Event::Order(_) | Event::Offer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
-                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.journal()),
+                Event::Order(_) | Event::ConfigOffer(_) | Event::Signal(SIGHUP | SIGUSR2) => {}
+                Event::Signal(SIGUSR1) => logs::rotate(self.publisher.query_logs()),
                 // A service manager that stops both processes does not mean that nobody may finish.
                 Event::Signal(_) if !is_told => is_told = true,
                 Event::Signal(signal) => {
@@ -311,7 +311,7 @@ impl Server {
         };
         self.snapshots.instance = name.clone();
         self.operations.rename(name.clone());
-        if self.handover != Handover::Done {
+        if self.takeover != TakeoverState::Done {
             instance::save(&self.config.datadir, &name);
         }
     }
@@ -319,8 +319,8 @@ impl Server {
     fn obey(&mut self, order: Order, service: &mut Service) {
         let Order { action, progress } = order;
         let done = match action {
-            Action::HandOver(wish) => return self.obey_successor(wish, service),
-            _ if self.handover != Handover::None => Err(UNDER_WAY.to_owned()),
+            Action::TakeOver(request) => return self.obey_successor(request, service),
+            _ if self.takeover != TakeoverState::None => Err(UNDER_WAY.to_owned()),
             Action::Drain(server) => return self.operations.drain(server, progress),
             Action::Undrain { server, force } => return self.operations.undrain(server, force, progress),
             Action::Switchover(order) => return self.operations.switchover(order, progress),

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use weir_config::{Config, ConfigError, TableRows};
 use weir_store::{DATABASE_FILE, Layer, Module, Store, StoreError};
 
+use crate::config_file::{Form, Source};
 use crate::difference::{Sides, differences};
-use crate::source::{Form, Source};
 
 /// Differences that the log names; `weir config diff` names all.
 const DIFFERENCES_LOGGED: usize = 20;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 use weir_statistics::Report;
 
-use crate::control::{Door, DoorError, Subject};
+use crate::control::{ControlClient, ControlClientError, Subject};
 
 /// A longer value is cut in a table; `--json` has it whole.
 const CELL_CHARS_MAX: usize = 120;
@@ -19,12 +19,12 @@ pub(crate) struct Shown {
 
 /// Asks a Weir and writes what it says.
 pub(crate) fn stats(
-    door: &Door,
+    client: &ControlClient,
     subject: Subject,
     shown: Shown,
     out: &mut impl Write,
-) -> Result<(), DoorError> {
-    let mut report = door.report(subject)?;
+) -> Result<(), ControlClientError> {
+    let mut report = client.report(subject)?;
     if let Some(top) = shown.top {
         report.rows.truncate(top);
     }
@@ -32,7 +32,7 @@ pub(crate) fn stats(
     result.and_then(|()| out.flush()).or_else(|error| match error.kind() {
         // Whoever read has seen enough, as `head` does.
         io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(DoorError::Output(error)),
+        _ => Err(ControlClientError::Output(error)),
     })
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use weir_statistics::{Report, ServerStatus, Status};
 
-use crate::control::{Door, DoorError};
+use crate::control::{ControlClient, ControlClientError};
 use crate::stats::put_table;
 use crate::topology_log::{self, Entry};
 
@@ -14,12 +14,14 @@ use crate::topology_log::{self, Entry};
 const NO_WRITER: u8 = 3;
 
 /// Asks a Weir and shows what it says.
-pub(crate) fn status(door: &Door, is_json: bool) -> Result<ExitCode, DoorError> {
-    let status = door.status()?;
+pub(crate) fn status(client: &ControlClient, is_json: bool) -> Result<ExitCode, ControlClientError> {
+    let status = client.status()?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let put = if is_json { put_json(&status, &mut out) } else { put_words(&status, &mut out) };
     match put.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(DoorError::Output(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(ControlClientError::Output(error));
+        }
         _ => {}
     }
     let has_writers = status.clusters.iter().all(|cluster| !cluster.writers.is_empty());
@@ -27,14 +29,18 @@ pub(crate) fn status(door: &Door, is_json: bool) -> Result<ExitCode, DoorError> 
 }
 
 /// Shows the last lines of the topology log, also of a Weir that does not run.
-pub(crate) fn log(door: &Door, count: usize, is_json: bool) -> Result<ExitCode, DoorError> {
-    let datadir = door.datadir();
+pub(crate) fn log(
+    client: &ControlClient,
+    count: usize,
+    is_json: bool,
+) -> Result<ExitCode, ControlClientError> {
+    let datadir = client.datadir();
     let entries = topology_log::last_entries(datadir, count)
-        .map_err(|error| DoorError::Log { path: datadir.to_path_buf(), error })?;
+        .map_err(|error| ControlClientError::Log { path: datadir.to_path_buf(), error })?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let put = if is_json { put_lines(&entries, &mut out) } else { put_log(&entries, &mut out) };
     match put.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(DoorError::Output(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ControlClientError::Output(error)),
         _ => Ok(ExitCode::SUCCESS),
     }
 }

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use weir_config::{AdminAccount, Config};
-use weir_http::{Access, Account, Doors, Family, Finish, Http, HttpError, Options, Page, Readiness, Source};
+use weir_http::{
+    Access, Account, Family, Finish, Http, HttpError, HttpSockets, Options, Page, Readiness, Source,
+};
 use weir_statistics::Statistics;
 
 /// The server, for the thread that owns the configuration.
@@ -78,16 +80,23 @@ impl Web {
     ///
     /// # Errors
     /// When an address can't be listened on.
-    pub(crate) fn doors(config: &Config, handed: Vec<(SocketAddr, OwnedFd)>) -> Result<Doors, HttpError> {
-        Doors::open(&options(config).addresses, handed)
+    pub(crate) fn sockets(
+        config: &Config,
+        handed: Vec<(SocketAddr, OwnedFd)>,
+    ) -> Result<HttpSockets, HttpError> {
+        HttpSockets::open(&options(config).addresses, handed)
     }
 
-    /// Begins to serve who comes to the `doors` of this configuration.
+    /// Begins to serve who comes to the `sockets` of this configuration.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(config: &Config, doors: Doors, source: Arc<WebSource>) -> Result<Self, HttpError> {
-        let http = Http::start(options(config), doors, source.clone())?;
+    pub(crate) fn start(
+        config: &Config,
+        sockets: HttpSockets,
+        source: Arc<WebSource>,
+    ) -> Result<Self, HttpError> {
+        let http = Http::start(options(config), sockets, source.clone())?;
         let web = Self { http, source };
         web.log();
         Ok(web)

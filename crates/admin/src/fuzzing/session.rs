@@ -12,7 +12,7 @@ use weir_store::Store;
 use weir_topology::Endpoint;
 
 use crate::engine::{Engine, EngineCommand, Rows, SwitchoverPlan};
-use crate::server::{Admin, Doors};
+use crate::server::{Admin, AdminSockets};
 use crate::session::serve;
 use crate::settings::Settings;
 use crate::wire::{Socket, Wire};
@@ -38,7 +38,7 @@ pub fn fuzz_session(data: &[u8]) {
         });
         {
             let mut wire = Wire::new(Socket::Unix(here));
-            let _ = serve(&admin.office, &mut wire, 1, None, || ());
+            let _ = serve(&admin.shared, &mut wire, 1, None, || ());
         }
         drop(client);
         reader.join().unwrap_or_default()
@@ -65,7 +65,7 @@ fn admin() -> Admin {
     let settings = Settings { admins: account("admin"), stats: account("stats"), ..Settings::default() };
     let start = || -> Result<Admin, Box<dyn std::error::Error>> {
         let store = Arc::new(Mutex::new(Store::in_memory()?));
-        Ok(Admin::start(&settings, Doors::default(), None, store, Arc::new(Idle))?)
+        Ok(Admin::start(&settings, AdminSockets::default(), None, store, Arc::new(Idle))?)
     };
     start().unwrap_or_else(|error| panic!("{error}"))
 }

@@ -19,8 +19,8 @@ impl Session {
     /// What is in memory, as a configuration file.
     pub(super) fn config_text(&mut self) -> Result<String, SqlError> {
         let rows =
-            self.office.store().rows(Layer::Memory).map_err(|error| SqlError::other(error.to_string()))?;
-        self.office.engine.config_text(&rows).map_err(SqlError::other)
+            self.shared.store().rows(Layer::Memory).map_err(|error| SqlError::other(error.to_string()))?;
+        self.shared.engine.config_text(&rows).map_err(SqlError::other)
     }
 
     /// SAVE CONFIG TO FILE: a new file that only its owner can read, as there are passwords in it.
@@ -50,12 +50,12 @@ impl Session {
     pub(super) fn set_variable(&mut self, name: &str, value: &str) -> Result<u64, SqlError> {
         self.needs_admin()?;
         known(name)?;
-        if self.office.is_read_only() {
+        if self.shared.is_read_only() {
             return Err(SqlError::denied(
                 "the admin interface is read-only now: PROXYSQL READWRITE ends that",
             ));
         }
-        let store = self.office.store();
+        let store = self.shared.store();
         let changed = store.connection().execute(
             "INSERT INTO main.global_variables (variable_name, variable_value) VALUES (?1, ?2) \
              ON CONFLICT (variable_name) DO UPDATE SET variable_value = excluded.variable_value",

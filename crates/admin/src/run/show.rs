@@ -38,7 +38,7 @@ impl Session {
             }
             Show::Variables(whose, filter) => self.variables(*whose, filter, format),
             Show::Metrics => {
-                let text = self.office.engine.metrics_text().map_err(SqlError::other)?;
+                let text = self.shared.engine.metrics_text().map_err(SqlError::other)?;
                 self.rows(&["Data"], [vec![text]], format)
             }
             Show::Warnings => {
@@ -163,7 +163,7 @@ impl Session {
             Variables::Admin => "admin-",
         };
         let mut rows: Vec<(String, String)> = {
-            let store = self.office.store();
+            let store = self.shared.store();
             let failed = |error: rusqlite::Error| SqlError::other(error.to_string());
             let query = "SELECT variable_name, CAST(variable_value AS TEXT) FROM main.global_variables";
             let mut statement = store.connection().prepare(query).map_err(failed)?;
@@ -197,7 +197,7 @@ impl Session {
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
         let columns = columns.iter().map(|name| (*name).to_owned()).collect();
-        let mut result = Rows::new(columns, format, self.office.memory.budget());
+        let mut result = Rows::new(columns, format, self.shared.memory.budget());
         for row in rows {
             result.push(row.iter().map(|value| Some(value.as_bytes())))?;
         }

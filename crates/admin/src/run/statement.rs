@@ -10,12 +10,12 @@ use weir_protocol::error;
 use weir_store::{GLOBAL_VARIABLES, MAIN, MONITOR, STATS, STATS_HISTORY, Store, TableDef, Value, table};
 
 use super::config::known;
-use crate::annex::{self, Read};
 use crate::command::Sql;
+use crate::digest_db::{self, Read};
 use crate::error::SqlError;
 use crate::reply::{Reply, RowFormat};
+use crate::response_cache::Question;
 use crate::session::Session;
-use crate::shelf::Question;
 use crate::sqlite::{self, Outline, SharedFacts};
 use crate::variables::{all, bare, system};
 
@@ -59,7 +59,7 @@ impl Session {
             sql.variables.iter().try_for_each(|name| known(name))?;
         }
         if self.changes_rows {
-            self.office.leaving.check_change()?;
+            self.shared.shutdown.check_change()?;
         }
         self.has_written |= self.changes_rows;
         let variables = self.system_variables(&sql.system)?;
@@ -85,7 +85,7 @@ impl Session {
     }
 
     fn look(&mut self, text: &str) -> Result<Outline, SqlError> {
-        let store = self.office.store();
+        let store = self.shared.store();
         let (outline, changes) = sqlite::outline(store.connection(), text, self.policy(&store));
         drop(store);
         self.changes_rows |= changes;
@@ -104,28 +104,28 @@ impl Session {
         let live: Vec<_> =
             outline.noted.reads.iter().filter_map(|(schema, name)| live(schema, name)).collect();
         if live.is_empty() {
-            return self.in_sqlite(&self.office.store(), text, parameters, format, variables);
+            return self.in_sqlite(&self.shared.store(), text, parameters, format, variables);
         }
         let is_about_digests = outline.noted.writes.is_empty()
-            && outline.noted.reads.iter().all(|(schema, name)| annex::has(schema, name));
+            && outline.noted.reads.iter().all(|(schema, name)| digest_db::has(schema, name));
         if is_about_digests {
             return self.query_digests(asked, &live, variables);
         }
-        let office = self.office.clone();
-        let mut refreshed = office.refreshed();
+        let shared = self.shared.clone();
+        let mut refreshed = shared.refreshed();
         if let Some(rows) = self.shelved(asked) {
             return Ok(rows);
         }
-        let oldest = office.shelf().oldest(asked.arrived, asked.is_crowded);
-        let read = annex::refresh(&*office.engine, &live, &mut refreshed, oldest, |table, rows| {
-            office.store().put(table.schema, &table.name, rows)
+        let oldest = shared.response_cache().oldest(asked.arrived, asked.is_crowded);
+        let read = digest_db::refresh(&*shared.engine, &live, &mut refreshed, oldest, |table, rows| {
+            shared.store().put(table.schema, &table.name, rows)
         })?;
         if outline.noted.reads.iter().any(|(schema, name)| sqlite::is_processlist(schema, name)) {
-            let filled = sqlite::fill_processlist(office.store().connection());
+            let filled = sqlite::fill_processlist(shared.store().connection());
             filled.map_err(|error| SqlError::other(error.to_string()))?;
         }
         // Still under the lock: what a reset has given is read by who asked for it.
-        let reply = self.in_sqlite(&office.store(), text, parameters, format, variables);
+        let reply = self.in_sqlite(&shared.store(), text, parameters, format, variables);
         // For others, too, where it is of nothing but the engine's tables.
         let is_shared = outline.noted.reads.len() == live.len();
         self.shelve(asked, &reply, &read, is_shared);
@@ -139,42 +139,42 @@ impl Session {
         live: &[&TableDef],
         variables: HashMap<String, String>,
     ) -> Result<Reply, SqlError> {
-        let office = &self.office;
-        let policy = self.policy(&office.store());
-        office.annex.with(|room| {
+        let shared = &self.shared;
+        let policy = self.policy(&shared.store());
+        shared.digest_db.with(|db| {
             if let Some(rows) = self.shelved(asked) {
                 return Ok(rows);
             }
-            let oldest = office.shelf().oldest(asked.arrived, asked.is_crowded);
-            let read = room.refresh(&*office.engine, live, oldest)?;
-            self.tell_facts(&room.facts, variables);
-            let connection = room.store.connection();
+            let oldest = shared.response_cache().oldest(asked.arrived, asked.is_crowded);
+            let read = db.refresh(&*shared.engine, live, oldest)?;
+            self.tell_facts(&db.facts, variables);
+            let connection = db.store.connection();
             let reply =
-                sqlite::run(connection, asked.text, asked.parameters, policy, asked.format, &office.memory);
+                sqlite::run(connection, asked.text, asked.parameters, policy, asked.format, &shared.memory);
             self.shelve(asked, &reply, &read, true);
             reply
         })
     }
 
     fn asked<'a>(&self, text: &'a str, parameters: &'a [Value], format: RowFormat) -> Asked<'a> {
-        let is_crowded = self.office.is_crowded();
+        let is_crowded = self.shared.is_crowded();
         Asked { text, parameters, format, arrived: Instant::now(), is_crowded }
     }
 
     /// What another session of a crowd was answered a moment ago.
     fn shelved(&self, asked: &Asked<'_>) -> Option<Reply> {
         let question = self.question(asked)?;
-        self.office.shelf().find(&question, asked.arrived).map(Reply::Rows)
+        self.shared.response_cache().find(&question, asked.arrived).map(Reply::Rows)
     }
 
     /// Keeps an answer for others of the crowd. After a reset nothing that was seen before counts.
     fn shelve(&self, asked: &Asked<'_>, reply: &Result<Reply, SqlError>, read: &Read, is_shared: bool) {
         if read.has_reset {
-            self.office.shelf().clear();
+            self.shared.response_cache().clear();
         } else if let (Ok(Reply::Rows(rows)), true) = (reply, is_shared)
             && let Some(question) = self.question(asked)
         {
-            self.office.shelf().keep(question, read.at, rows);
+            self.shared.response_cache().keep(question, read.at, rows);
         }
     }
 
@@ -192,9 +192,9 @@ impl Session {
         format: RowFormat,
         variables: HashMap<String, String>,
     ) -> Result<Reply, SqlError> {
-        self.tell_facts(&self.office.facts, variables);
+        self.tell_facts(&self.shared.facts, variables);
         let policy = self.policy(store);
-        sqlite::run(store.connection(), text, parameters, policy, format, &self.office.memory)
+        sqlite::run(store.connection(), text, parameters, policy, format, &self.shared.memory)
     }
 
     /// What functions know, under the lock of the database whose they are.
@@ -213,8 +213,8 @@ impl Session {
         parameters: &[Value],
         format: RowFormat,
     ) -> Result<Reply, SqlError> {
-        let office = self.office.clone();
-        let store = office.store();
+        let shared = self.shared.clone();
+        let store = shared.store();
         let failed = |error: rusqlite::Error| SqlError::other(error.to_string());
         let before = variable_rows(store.connection()).map_err(failed)?;
         store.connection().execute_batch("SAVEPOINT weir_variables").map_err(failed)?;
@@ -244,7 +244,7 @@ impl Session {
                 Some(value) => Some(value.to_owned()),
                 None if bare.contains('-') => {
                     self.needs_admin()?;
-                    let store = self.office.store();
+                    let store = self.shared.store();
                     let query = "SELECT variable_value FROM main.global_variables WHERE variable_name = ?1 \
                                  COLLATE NOCASE";
                     store.connection().query_row(query, [bare], |row| row.get(0)).ok()
@@ -265,15 +265,15 @@ impl Session {
         let twin =
             if found.name.ends_with("_reset") { found.name.clone() } else { format!("{}_reset", found.name) };
         if found.schema == STATS && table(STATS, &twin).is_some() {
-            let office = self.office.clone();
-            let begin_again = || office.engine.rows_and_reset(&twin, &mut |_| ());
-            if annex::has(STATS, &twin) {
-                office.annex.with(|_| {
+            let shared = self.shared.clone();
+            let begin_again = || shared.engine.rows_and_reset(&twin, &mut |_| ());
+            if digest_db::has(STATS, &twin) {
+                shared.digest_db.with(|_| {
                     begin_again();
                     Ok(())
                 })?;
             } else {
-                let _one_at_a_time = office.refreshed();
+                let _one_at_a_time = shared.refreshed();
                 begin_again();
             }
             return super::done("");

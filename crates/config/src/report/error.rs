@@ -169,7 +169,7 @@ impl Report {
     }
 
     /// `config` and the warnings, or the faults.
-    pub(crate) fn verdict<T>(mut self, config: T) -> Result<(T, Vec<ConfigError>), Vec<ConfigError>> {
+    pub(crate) fn finish<T>(mut self, config: T) -> Result<(T, Vec<ConfigError>), Vec<ConfigError>> {
         let warnings = std::mem::take(&mut self.warnings);
         let errors = self.into_errors();
         if errors.is_empty() { Ok((config, warnings)) } else { Err(errors) }

@@ -15,7 +15,7 @@ use weir_protocol::frame::{self, HEADER_LEN, Header};
 use weir_protocol::handshake::Scramble;
 use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_query_log::AuditKind;
-use weir_session::login::{ClientLogin, LoginStep, LoginUser, Plugin, Refusal, Verdict, Verified};
+use weir_session::login::{ClientLogin, LoginStep, LoginUser, PasswordResult, Plugin, Refusal, Verified};
 use weir_session::pin::{PinBoard, Pins};
 use weir_session::state::State;
 
@@ -228,7 +228,7 @@ impl Work<'_> {
 
 impl Worker {
     /// The check that a login waits for is done.
-    pub(crate) fn password_checked(&mut self, socket: SocketId, verdict: Verdict) {
+    pub(crate) fn password_checked(&mut self, socket: SocketId, verdict: PasswordResult) {
         let Some(Owner::Session(key)) = self.ctx.out.owner(socket) else { return };
         let Phase::Login(login) = &mut self.sessions[key].phase else { return };
         if !login.is_checking() {

@@ -105,7 +105,7 @@ impl Context {
         now: Nanos,
     ) -> Self {
         let statistics = Statistics::new(shared.full_tables.clone());
-        let query_log = QueryLog::new(shared.journal.feed(worker), worker);
+        let query_log = QueryLog::new(shared.query_logs.feed(worker), worker);
         let mut interner = Interner::default();
         let fresh = interner.intern(State::fresh());
         Self {

@@ -25,7 +25,7 @@ pub(super) enum Proof {
 
 /// What comes of a [`Check`].
 #[derive(Debug)]
-pub enum Verdict {
+pub enum PasswordResult {
     /// The password is right; this logs in at servers.
     Right(Credential),
     /// It is wrong.
@@ -56,7 +56,7 @@ impl Check {
     }
 
     /// Checks the password.
-    pub fn run(&self) -> Verdict {
+    pub fn run(&self) -> PasswordResult {
         let opened;
         let sent: &[u8] = match &self.proof {
             Proof::Clear(sent) => sent,
@@ -65,7 +65,7 @@ impl Check {
                     opened = password;
                     &opened
                 }
-                None => return Verdict::Wrong,
+                None => return PasswordResult::Wrong,
             },
         };
         let credential = match self.known_password() {
@@ -75,7 +75,7 @@ impl Check {
             }
             None => self.stored.verify(Method::ClearText, sent, &self.scramble),
         };
-        credential.map_or(Verdict::Wrong, Verdict::Right)
+        credential.map_or(PasswordResult::Wrong, PasswordResult::Right)
     }
 }
 

@@ -18,7 +18,7 @@ use weir_protocol::status::StatusFlags;
 use weir_protocol::wire::Malformed;
 
 use super::Channel;
-use super::check::{Check, Proof, Verdict};
+use super::check::{Check, PasswordResult, Proof};
 use super::refusal::Refusal;
 
 /// Longest name of a client's program that is kept, in characters.
@@ -461,11 +461,11 @@ impl ClientLogin {
     }
 
     /// Goes on after [`LoginStep::Check`].
-    pub fn checked(&mut self, verdict: Verdict) -> LoginStep {
-        match (verdict, self.checked_against.take()) {
-            (Verdict::Right(credential), Some(shown)) => self.verified(credential, shown),
-            (Verdict::Wrong | Verdict::Right(_), _) => self.wrong_password(true),
-            (Verdict::Busy, _) => {
+    pub fn checked(&mut self, result: PasswordResult) -> LoginStep {
+        match (result, self.checked_against.take()) {
+            (PasswordResult::Right(credential), Some(shown)) => self.verified(credential, shown),
+            (PasswordResult::Wrong | PasswordResult::Right(_), _) => self.wrong_password(true),
+            (PasswordResult::Busy, _) => {
                 let message = "Too many connections: too many logins at a time";
                 refused(error::CON_COUNT_ERROR, message, Refusal::TooManyChecks)
             }

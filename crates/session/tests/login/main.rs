@@ -20,7 +20,7 @@ use weir_protocol::ok::{ErrPacket, OK_HEADER, OkPacket};
 use weir_protocol::status::StatusFlags;
 use weir_session::login::{
     BACKEND_CAPABILITIES, BackendLogin, BackendStep, Channel, ClientLogin, Credential, Greeted, LoginStep,
-    LoginUser, Plugin, Refusal, Verdict,
+    LoginUser, PasswordResult, Plugin, Refusal,
 };
 
 const SCRAMBLE: Scramble = *b"0123456789abcdefghij";
@@ -182,8 +182,8 @@ fn salted(password: &[u8]) -> StoredPassword {
 fn check(client: &mut Client, step: LoginStep) -> LoginStep {
     let LoginStep::Check(check) = step else { panic!("no check: {step:?}") };
     assert!(client.login.is_checking());
-    let verdict = check.run();
-    client.login.checked(verdict)
+    let result = check.run();
+    client.login.checked(result)
 }
 
 fn is_verified(step: &LoginStep, password: &[u8]) -> bool {
@@ -258,7 +258,7 @@ fn full_authentication_under_rsa_where_others_may_listen() {
     assert_eq!(code(&client.packet(5, &[2])), Some(error::ACCESS_DENIED.code));
     let mut client = start();
     assert!(matches!(client.packet(3, &sealed(b"secret")), LoginStep::Check(_)));
-    assert_eq!(code(&client.login.checked(Verdict::Busy)), Some(error::CON_COUNT_ERROR.code));
+    assert_eq!(code(&client.login.checked(PasswordResult::Busy)), Some(error::CON_COUNT_ERROR.code));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) fn values(statistics: &Statistics) -> Vec<(&'static str, u64)> {
     values.extend(of_servers(&totals));
     values.extend(of_commands(&collector.report(ReportPart::Commands)));
     values.extend(of_probes(statistics));
-    values.extend(of_logs(statistics.journal.counts()));
+    values.extend(of_logs(statistics.query_logs.counts()));
     values.sort_unstable_by_key(|(name, _)| *name);
     values
 }

@@ -7,8 +7,8 @@ use weir_config::Config;
 use weir_monitor::{Reach, Remedy, ServerCheck, examine};
 
 use super::{CheckArgs, Finding};
+use crate::config_file::Source;
 use crate::server_tls::ServersTls;
-use crate::source::Source;
 
 /// Exit status: the configuration is good, and something is missing on a server.
 const LACKING: u8 = 3;

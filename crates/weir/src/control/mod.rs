@@ -1,4 +1,4 @@
-//! The door to a running Weir for its own commands: a Unix socket in `datadir`, one JSON object a line in each
+//! Serves the commands of `weir` at a running Weir: a Unix socket in `datadir`, one JSON object a line in each
 //! direction. A client asks `{"report": "digests"}` and gets `{"columns": [...], "rows": [[...], ...]}`, asks
 //! `{"drain": "db1:3306"}` and gets `{"done": "..."}`, or in any case `{"error": "..."}`. Only the user that Weir runs as
 //! may open it.
@@ -17,10 +17,10 @@ use weir_statistics::{Report, Statistics, Status};
 use weir_top::TopData;
 use weir_topology::Endpoint;
 
-use crate::takeover::Wish;
+use crate::takeover::TakeoverRequest;
 use crate::tls::Certificate;
 
-pub(crate) use client::{Door, DoorError};
+pub(crate) use client::{ControlClient, ControlClientError};
 pub(crate) use server::Control;
 
 /// How long a step of an order may take: a reload of all workers does not take a second, a switchover waits for its
@@ -130,7 +130,7 @@ pub(crate) enum Action {
     Resume,
     /// Use this certificate, which was read again.
     ReloadTls(Certificate),
-    HandOver(Wish),
+    TakeOver(TakeoverRequest),
 }
 
 /// An action, and whom to tell what comes of it.

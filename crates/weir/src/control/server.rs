@@ -115,8 +115,8 @@ impl Control {
     /// When the system gives no thread or descriptor.
     pub(crate) fn start(&self, statistics: Statistics, orders: Orders, seal: Seal) -> io::Result<()> {
         let (listener, end) = (self.listener.try_clone()?, self.end.clone());
-        let desk = Desk { statistics, orders, seal, clients: self.clients.clone() };
-        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &end, &desk))?;
+        let context = RequestContext { statistics, orders, seal, clients: self.clients.clone() };
+        thread::Builder::new().name("control".into()).spawn(move || serve(&listener, &end, &context))?;
         Ok(())
     }
 
@@ -161,7 +161,7 @@ fn listen_privately(path: &Path) -> io::Result<UnixListener> {
 
 /// What requests are answered with.
 #[derive(Clone)]
-struct Desk {
+struct RequestContext {
     statistics: Statistics,
     orders: Orders,
     seal: Seal,
@@ -177,7 +177,7 @@ impl Drop for Served {
     }
 }
 
-fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
+fn serve(listener: &UnixListener, end: &End, context: &RequestContext) {
     loop {
         let mut wanted = [
             PollFd::new(listener, PollFlags::IN),
@@ -188,7 +188,7 @@ fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
             return;
         }
         match listener.accept() {
-            Ok((client, _)) => serve_apart(client, desk),
+            Ok((client, _)) => serve_apart(client, context),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the control socket can't accept a client");
@@ -199,13 +199,13 @@ fn serve(listener: &UnixListener, end: &End, desk: &Desk) {
 }
 
 /// On a thread of its own, as long as there are not too many. Whatever is wrong with a client is its own affair.
-fn serve_apart(client: UnixStream, desk: &Desk) {
-    let count = desk.clients.fetch_add(1, Ordering::Relaxed);
-    let served = Served(desk.clients.clone());
+fn serve_apart(client: UnixStream, context: &RequestContext) {
+    let count = context.clients.fetch_add(1, Ordering::Relaxed);
+    let served = Served(context.clients.clone());
     if count >= CLIENTS_MAX {
-        return drop(serve_client(client, desk));
+        return drop(serve_client(client, context));
     }
-    let own = desk.clone();
+    let own = context.clone();
     let thread = thread::Builder::new().name("control client".into()).spawn(move || {
         drop(serve_client(client, &own));
         drop(served);
@@ -217,8 +217,8 @@ fn serve_apart(client: UnixStream, desk: &Desk) {
 }
 
 /// One request, one answer, and before it the steps of what takes time.
-fn serve_client(mut client: UnixStream, desk: &Desk) -> io::Result<()> {
-    let Desk { statistics, orders, seal, .. } = desk;
+fn serve_client(mut client: UnixStream, context: &RequestContext) -> io::Result<()> {
+    let RequestContext { statistics, orders, seal, .. } = context;
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let answer = match read_line(&mut client)? {

@@ -9,9 +9,9 @@ use weir_admin::{Admin, AdminError, Settings};
 use weir_config::ConfigError;
 use weir_store::{Layer, Module, Store, StoreError};
 
-use super::intake::{Intake, Refusal};
-use super::materials::Materials;
-use crate::source::Source;
+use super::apply_config::{ConfigSender, Refusal};
+use super::resources::Resources;
+use crate::config_file::Source;
 use crate::startup::{Origin, log_warnings};
 
 /// Why the file was not taken.
@@ -47,11 +47,11 @@ impl Reloader {
     pub(super) fn start(
         origin: Origin,
         store: Arc<Mutex<Store>>,
-        intake: Intake,
+        config_sender: ConfigSender,
         admin: Arc<Admin>,
     ) -> std::io::Result<Self> {
         let (orders, inbox) = channel();
-        let reload = Reload { origin, store, intake, admin };
+        let reload = Reload { origin, store, config_sender, admin };
         std::thread::Builder::new().name("reload".into()).spawn(move || {
             while inbox.recv().is_ok() {
                 reload.run();
@@ -69,7 +69,7 @@ impl Reloader {
 struct Reload {
     origin: Origin,
     store: Arc<Mutex<Store>>,
-    intake: Intake,
+    config_sender: ConfigSender,
     admin: Arc<Admin>,
 }
 
@@ -92,28 +92,28 @@ impl Reload {
         let source = Source::read(&self.origin.path).map_err(ReloadError::Config)?;
         log_warnings(&source.warnings);
         // Before the store is taken, for which admins would wait meanwhile.
-        let materials = self.intake.gather(&source.config);
+        let resources = self.config_sender.gather(&source.config);
         let _one_at_a_time = self.admin.loading();
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let before = store.rows(Layer::Memory)?;
         store.replace(&Module::ALL, &source.rows)?;
-        let taken = self.load(&mut store, &source, materials);
+        let taken = self.load(&mut store, &source, resources);
         if taken.is_err() {
             store.replace(&Module::ALL, &before)?;
         }
         taken
     }
 
-    fn load(&self, store: &mut Store, source: &Source, materials: Materials) -> Result<(), ReloadError> {
+    fn load(&self, store: &mut Store, source: &Source, resources: Resources) -> Result<(), ReloadError> {
         let loaded = store.prepare_runtime(&Module::ALL).map_err(ReloadError::Config)?;
         log_warnings(&loaded.warnings);
         let mut config = loaded.config.clone();
         config.datadir = self.origin.datadir(source);
         let settings = Settings::from(&config.admin);
-        let doors = self.admin.doors(&settings)?;
-        self.intake.reload(config, materials)?;
+        let sockets = self.admin.sockets(&settings)?;
+        self.config_sender.reload(config, resources)?;
         store.commit_runtime(loaded)?;
-        self.admin.apply(&settings, doors)?;
+        self.admin.apply(&settings, sockets)?;
         Ok(())
     }
 }

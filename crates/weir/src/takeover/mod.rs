@@ -1,6 +1,6 @@
 //! Upgrade in place: a new process takes the listening sockets of the running one, which then drains.
 //!
-//! The door is the control socket of the datadir. One JSON object a line in each direction; a socket goes with the line
+//! The way in is the control socket of the datadir. One JSON object a line in each direction; a socket goes with the line
 //! that names it (SCM_RIGHTS, unix(7)):
 //!
 //! ```text
@@ -18,17 +18,17 @@
 //!
 //! "ready" decides: when the old process sees the end of the conversation before it, it goes on as if nothing had been; when
 //! the new one sees it after having said it, it goes on alone. Clients that come between the two wait in the queues of the
-//! sockets, which are never closed. Nobody else may open the door than the user that Weir runs as.
+//! sockets, which are never closed. Nobody else may connect than the user that Weir runs as.
 
-mod descriptors;
-mod predecessor;
-mod successor;
+mod message_stream;
+mod new_process;
+mod old_process;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-pub(crate) use predecessor::{Predecessor, Sockets, TakeoverError};
-pub(crate) use successor::{Call, Wish, converse};
+pub(crate) use new_process::{Predecessor, Sockets, TakeoverError};
+pub(crate) use old_process::{ReplySender, TakeoverRequest, converse};
 
 /// Sockets of a Weir at most, of all kinds.
 const SOCKETS_MAX: usize = 1024;
@@ -55,7 +55,7 @@ pub(crate) struct Socket {
 
 /// What a new process finds in the old one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Standing {
+pub(crate) struct PredecessorState {
     pub version: String,
     /// The present writers, by writer hostgroup.
     pub writers: Vec<(u32, Vec<String>)>,
@@ -73,7 +73,7 @@ enum Ask {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Say {
-    Begin(Standing),
+    Begin(PredecessorState),
     Socket { name: String },
     Sockets { count: usize },
     Done {},

@@ -40,7 +40,7 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     }
     let mut families = about(source);
     families.extend(totals::families(&totals));
-    families.extend(logs(source.statistics.journal.counts()));
+    families.extend(logs(source.statistics.query_logs.counts()));
     families.extend(pool(&pools));
     families.extend(places(&roles, &source.statistics.probes.latencies_us()));
     families.push(hostgroups(&pools));

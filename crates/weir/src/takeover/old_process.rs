@@ -9,11 +9,11 @@ use rustix::net::sockopt;
 use weir_operations::Progress;
 
 use super::Ask;
+use super::PredecessorState;
 use super::Say;
 use super::Seal;
 use super::Socket;
-use super::Standing;
-use super::descriptors::Line;
+use super::message_stream::MessageStream;
 use crate::control::{Action, Order, Orders};
 
 /// A new process reads its configuration, finds the servers and learns the roles in this time, or is given up.
@@ -23,22 +23,22 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a conversation wants of the main thread.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum TakeoverRequest {
     /// Change nothing from now on.
-    Begin(Call<Standing>),
+    Begin(ReplySender<PredecessorState>),
     /// All listening sockets.
-    Sockets(Call<Vec<Socket>>),
+    Sockets(ReplySender<Vec<Socket>>),
     /// Let go of them, and drain. The process that has them is told to the service manager.
-    LetGo { pid: i32, done: Call<()> },
+    LetGo { pid: i32, done: ReplySender<()> },
     /// The new process has ended: go on.
     GoOn,
 }
 
 /// Where an answer goes.
 #[derive(Debug)]
-pub(crate) struct Call<T>(SyncSender<Result<T, String>>);
+pub(crate) struct ReplySender<T>(SyncSender<Result<T, String>>);
 
-impl<T> Call<T> {
+impl<T> ReplySender<T> {
     /// Nobody may be waiting any more.
     pub(crate) fn answer(self, answer: Result<T, String>) {
         let _ = self.0.try_send(answer);
@@ -58,42 +58,47 @@ pub(crate) fn converse(stream: UnixStream, version: String, orders: Orders, seal
 }
 
 fn lead(stream: UnixStream, version: &str, orders: &Orders, seal: &Seal) -> io::Result<()> {
-    let mut line = Line::new(stream, WRITE_TIMEOUT)?;
+    let mut line = MessageStream::new(stream, WRITE_TIMEOUT)?;
     let peer = sockopt::socket_peercred(line.stream())?;
     if peer.uid != rustix::process::geteuid() {
         return line.put(&Say::Error("this weir belongs to another user".to_owned()));
     }
     let pid = peer.pid.as_raw_nonzero().get();
-    let standing = match ask(orders, Wish::Begin) {
-        Ok(standing) => standing,
+    let state = match ask(orders, TakeoverRequest::Begin) {
+        Ok(state) => state,
         Err(cause) => return line.put(&Say::Error(cause)),
     };
     // The new process reads what is saved when it hears of the beginning. Nobody else is led before this one goes on.
     seal(true);
     tracing::info!(pid, version, "a new process is about to take over: changes are refused meanwhile");
-    let done = go_through(&mut line, pid, standing, orders);
+    let done = go_through(&mut line, pid, state, orders);
     if !matches!(done, Ok(true)) {
         seal(false);
-        tell(orders, Wish::GoOn);
+        tell(orders, TakeoverRequest::GoOn);
     }
     done.map(drop)
 }
 
 /// True when the new process has taken over.
-fn go_through(line: &mut Line, pid: i32, standing: Standing, orders: &Orders) -> io::Result<bool> {
-    line.put(&Say::Begin(standing))?;
+fn go_through(
+    line: &mut MessageStream,
+    pid: i32,
+    state: PredecessorState,
+    orders: &Orders,
+) -> io::Result<bool> {
+    line.put(&Say::Begin(state))?;
     loop {
         match line.next(START_TIMEOUT)? {
             None => {
                 tracing::warn!(pid, "the new process has exited before it was ready: this one continues");
                 return Ok(false);
             }
-            Some(Ask::Sockets {}) => match ask(orders, Wish::Sockets) {
+            Some(Ask::Sockets {}) => match ask(orders, TakeoverRequest::Sockets) {
                 Ok(sockets) => send(line, sockets)?,
                 Err(cause) => line.put(&Say::Error(cause))?,
             },
             Some(Ask::Ready {}) => {
-                return match ask(orders, |done| Wish::LetGo { pid, done }) {
+                return match ask(orders, |done| TakeoverRequest::LetGo { pid, done }) {
                     Ok(()) => {
                         // Nobody may be there any more to hear it.
                         let _ = line.put(&Say::Done {});
@@ -106,7 +111,7 @@ fn go_through(line: &mut Line, pid: i32, standing: Standing, orders: &Orders) ->
     }
 }
 
-fn send(line: &mut Line, sockets: Vec<Socket>) -> io::Result<()> {
+fn send(line: &mut MessageStream, sockets: Vec<Socket>) -> io::Result<()> {
     let count = sockets.len();
     for Socket { name, socket } in sockets {
         line.put_with(&Say::Socket { name }, &socket)?;
@@ -115,12 +120,12 @@ fn send(line: &mut Line, sockets: Vec<Socket>) -> io::Result<()> {
 }
 
 /// Waits for the main thread, which may be in the middle of a switchover.
-fn ask<T>(orders: &Orders, wish: impl FnOnce(Call<T>) -> Wish) -> Result<T, String> {
+fn ask<T>(orders: &Orders, request: impl FnOnce(ReplySender<T>) -> TakeoverRequest) -> Result<T, String> {
     let (sender, answer) = sync_channel(1);
-    tell(orders, wish(Call(sender)));
+    tell(orders, request(ReplySender(sender)));
     answer.recv().unwrap_or_else(|_| Err("it is ending".to_owned()))
 }
 
-fn tell(orders: &Orders, wish: Wish) {
-    orders(Order { action: Action::HandOver(wish), progress: Progress::unheard() });
+fn tell(orders: &Orders, request: TakeoverRequest) {
+    orders(Order { action: Action::TakeOver(request), progress: Progress::unheard() });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_config::TableRows;
 use weir_store::{Layer, Loaded, Module};
 
-use crate::server::{Admin, Office};
+use crate::server::{Admin, AdminShared};
 use crate::settings::Settings;
 
 impl Admin {
@@ -14,14 +14,14 @@ impl Admin {
     pub fn taker(
         &self,
     ) -> impl Fn(Module, TableRows, u64, bool) -> Result<Vec<String>, Vec<String>> + Send + use<> {
-        let office = self.office.clone();
+        let shared = self.shared.clone();
         move |module, rows, epoch, is_saved| {
-            let _one_at_a_time = office.loading();
-            let prepared = office.store().prepare_foreign(module, &rows);
+            let _one_at_a_time = shared.loading();
+            let prepared = shared.store().prepare_foreign(module, &rows);
             let loaded =
                 prepared.map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-            let mut warnings = office.put_in_force(loaded, Some(epoch))?;
-            let mut store = office.store();
+            let mut warnings = shared.put_in_force(loaded, Some(epoch))?;
+            let mut store = shared.store();
             let mut note = |done: Result<(), weir_store::StoreError>| {
                 warnings.extend(done.err().map(|error| format!("in force, but not noted: {error}")));
             };
@@ -35,7 +35,7 @@ impl Admin {
     }
 }
 
-impl Office {
+impl AdminShared {
     /// Has the running Weir go by a configuration, and only then notes that it is in force; `epoch` is when it was
     /// made, if that was elsewhere. The caller holds `loading`. `Ok` has warnings.
     pub(crate) fn put_in_force(

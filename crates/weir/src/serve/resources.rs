@@ -14,12 +14,12 @@ use crate::server_tls::{Contents, ServerTlsError};
 
 /// See the module's text. What could not be had is told when it is asked for: a configuration that is in force already
 /// needs none of it.
-pub(super) struct Materials {
+pub(super) struct Resources {
     pub rsa_key: Result<Option<Arc<RsaKey>>, RsaKeyError>,
     pub servers_tls: Result<Contents, ServerTlsError>,
 }
 
-impl Materials {
+impl Resources {
     /// Takes as long as the disk does, and [`LIMIT`] at most for the resolver. A key that has to be made is kept in
     /// `datadir`.
     pub(super) fn gather(config: &Config, datadir: &Path, names: &Names) -> Self {

@@ -15,9 +15,9 @@ use weir_proxy::listener::{self, Listeners};
 use weir_topology::{Endpoint, Flavour, Reason, Roles};
 
 use super::{Event, ServeError};
+use crate::config_file::Source;
 use crate::control::Control;
 use crate::instance;
-use crate::source::Source;
 use crate::startup::Origin;
 use crate::takeover::{ADMIN, CONTROL, HTTP, LISTENER, Predecessor, Sockets, TakeoverError};
 
@@ -27,7 +27,7 @@ const WRITERS_WAIT: Duration = Duration::from_secs(20);
 const REST_WAIT: Duration = Duration::from_secs(3);
 
 /// The way in, from before anything is said in this Weir's name to where it may take clients.
-pub(super) struct Entry {
+pub(super) struct Inheritance {
     datadir: PathBuf,
     instance: String,
     /// Who has the datadir as yet.
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     control: Option<Control>,
 }
 
-impl Entry {
+impl Inheritance {
     /// Reads the file. A datadir serves one Weir: without a predecessor the control socket has to be free.
     ///
     /// Who takes over has a new name. To the other Weirs in front of a cluster, and to the epoch's rules, the two processes

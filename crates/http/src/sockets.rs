@@ -8,7 +8,7 @@ use crate::HttpError;
 
 /// Sockets that listen, and whose clients wait until they are served.
 #[derive(Debug, Default)]
-pub struct Doors(Vec<(SocketAddr, Bound)>);
+pub struct HttpSockets(Vec<(SocketAddr, Bound)>);
 
 /// A socket that is listened on.
 #[derive(Debug)]
@@ -18,16 +18,16 @@ pub(crate) struct Bound {
     pub listener: TcpListener,
 }
 
-impl Doors {
+impl HttpSockets {
     /// Listens on `addresses`, by the sockets that another process has `handed` over where there are any; the others
     /// of those are closed.
     ///
     /// # Errors
     /// When an address can't be listened on.
     pub fn open(addresses: &[SocketAddr], mut handed: Vec<(SocketAddr, OwnedFd)>) -> Result<Self, HttpError> {
-        let mut doors = Self::default();
+        let mut sockets = Self::default();
         for address in addresses {
-            if doors.0.iter().any(|(known, _)| known == address) {
+            if sockets.0.iter().any(|(known, _)| known == address) {
                 continue;
             }
             let bound = match handed.iter().position(|(known, _)| known == address) {
@@ -35,9 +35,9 @@ impl Doors {
                 None => TcpListener::bind(address).and_then(Bound::new),
             };
             let bound = bound.map_err(|error| HttpError::Listen { address: *address, error })?;
-            doors.0.push((*address, bound));
+            sockets.0.push((*address, bound));
         }
-        Ok(doors)
+        Ok(sockets)
     }
 
     /// The socket of an address, which is listened on from now on if it was not.

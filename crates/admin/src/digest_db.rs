@@ -20,14 +20,14 @@ const TABLES: [&str; 3] =
 
 /// A database beside the store. Statements run here one at a time.
 #[derive(Default)]
-pub(crate) struct Annex {
+pub(crate) struct DigestDb {
     /// Who reads here or waits for it.
-    visitors: AtomicUsize,
-    room: Mutex<Option<Room>>,
+    users: AtomicUsize,
+    db: Mutex<Option<OpenDb>>,
 }
 
 /// The database.
-pub(crate) struct Room {
+pub(crate) struct OpenDb {
     pub store: Store,
     pub facts: SharedFacts,
     refreshed: Refreshed,
@@ -42,27 +42,30 @@ pub(crate) fn has(schema: &str, name: &str) -> bool {
     schema == STATS && TABLES.contains(&name)
 }
 
-impl Annex {
+impl DigestDb {
     /// Works alone in the database.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Room) -> Result<T, SqlError>) -> Result<T, SqlError> {
-        let visitor = Visitor::new(&self.visitors);
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match room.take() {
+    pub(crate) fn with<T>(
+        &self,
+        work: impl FnOnce(&mut OpenDb) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let user = DbUser::new(&self.users);
+        let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match db.take() {
             Some(opened) => opened,
-            None => Room::open().map_err(|error| SqlError::other(error.to_string()))?,
+            None => OpenDb::open().map_err(|error| SqlError::other(error.to_string()))?,
         };
-        let opened = room.insert(opened);
+        let opened = db.insert(opened);
         let done = work(opened);
-        drop(visitor);
+        drop(user);
         // Who waits may share what is there.
-        if opened.rows > ROWS_KEPT && self.visitors.load(Ordering::Relaxed) == 0 {
-            *room = None;
+        if opened.rows > ROWS_KEPT && self.users.load(Ordering::Relaxed) == 0 {
+            *db = None;
         }
         done
     }
 }
 
-impl Room {
+impl OpenDb {
     fn open() -> Result<Self, StoreError> {
         let (store, facts) = (Store::in_memory()?, SharedFacts::default());
         sqlite::register(store.connection(), &facts)?;
@@ -127,16 +130,16 @@ pub(crate) fn refresh(
 }
 
 /// One who reads or waits, until this is dropped.
-struct Visitor<'a>(&'a AtomicUsize);
+struct DbUser<'a>(&'a AtomicUsize);
 
-impl<'a> Visitor<'a> {
-    fn new(visitors: &'a AtomicUsize) -> Self {
-        visitors.fetch_add(1, Ordering::Relaxed);
-        Self(visitors)
+impl<'a> DbUser<'a> {
+    fn new(users: &'a AtomicUsize) -> Self {
+        users.fetch_add(1, Ordering::Relaxed);
+        Self(users)
     }
 }
 
-impl Drop for Visitor<'_> {
+impl Drop for DbUser<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -3,14 +3,14 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_admin::{Admin, Doors, Settings};
+use weir_admin::{Admin, AdminSockets, Settings};
 use weir_config::Config;
 use weir_proxy::service::Publisher;
 use weir_statistics::Statistics;
 use weir_store::Store;
 
-use super::handover::UNDER_WAY;
-use super::{Event, Intake, ServeError, orders_to};
+use super::takeover::UNDER_WAY;
+use super::{ConfigSender, Event, ServeError, orders_to};
 use crate::addresses::Names;
 use crate::engine::RunningWeir;
 use crate::startup::Origin;
@@ -30,7 +30,7 @@ pub(super) fn engine(
 ) -> RunningWeir {
     let signals = events.clone();
     RunningWeir {
-        intake: Intake::new(events.clone(), &statistics.state.config().datadir, names),
+        config_sender: ConfigSender::new(events.clone(), &statistics.state.config().datadir, names),
         tls,
         orders: orders_to(events),
         publisher: publisher.clone(),
@@ -44,13 +44,13 @@ pub(super) fn engine(
 /// Serves the admin port.
 pub(super) fn open(
     config: &Config,
-    doors: Doors,
+    sockets: AdminSockets,
     tls: Option<&Tls>,
     store: Arc<Mutex<Store>>,
     engine: RunningWeir,
 ) -> Result<Arc<Admin>, ServeError> {
     let tls = tls.map(|tls| tls.config.clone());
-    Ok(Arc::new(Admin::start(&Settings::from(&config.admin), doors, tls, store, Arc::new(engine))?))
+    Ok(Arc::new(Admin::start(&Settings::from(&config.admin), sockets, tls, store, Arc::new(engine))?))
 }
 
 /// Has what is saved stay as it is, for a process that is about to take over.

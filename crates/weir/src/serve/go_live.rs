@@ -14,11 +14,11 @@ use weir_query_log::Writer;
 use weir_statistics::{HistoryWriter, RunningState, Statistics, StatsCollector};
 use weir_topology::Endpoint;
 
-use super::ground::{Doors, Ground};
-use super::handover::Handover;
+use super::preparation::{BoundSockets, Prepared};
 use super::reload::Reloader;
 use super::running_proxy::RunningProxy;
-use super::{Event, Intake, ServeError, Server, log_listeners, office, orders_to};
+use super::takeover::TakeoverState;
+use super::{ConfigSender, Event, ServeError, Server, admin_setup, log_listeners, orders_to};
 use crate::addresses::Names;
 use crate::control::Control;
 use crate::logs;
@@ -31,23 +31,23 @@ use crate::startup::Origin;
 use crate::web::{Web, WebSource};
 
 /// A Weir that takes clients.
-pub(super) struct Opened {
+pub(super) struct Started {
     pub server: Server,
     pub service: Service,
     /// The thread that writes the events, slow and audit log; it is stopped last.
-    pub journal: Writer,
+    pub log_writer: Writer,
 }
 
 /// Takes clients, and begins everything else. No other process listens at the sockets any more.
-pub(super) fn open(
-    ground: Ground,
-    doors: Doors,
+pub(super) fn start(
+    prepared: Prepared,
+    sockets: BoundSockets,
     control: Control,
     origin: &Origin,
     program: Program,
     events: &Sender<Event>,
-) -> Result<Opened, ServeError> {
-    let Ground {
+) -> Result<Started, ServeError> {
+    let Prepared {
         config,
         store,
         unsaved,
@@ -60,10 +60,10 @@ pub(super) fn open(
         roles,
         names,
         monitor,
-    } = ground;
+    } = prepared;
     log.event(None, "start", format!("weir {}", env!("CARGO_PKG_VERSION")));
     unopened_log.open(&config.datadir)?;
-    let Doors { mut service, mut admin, web } = doors;
+    let BoundSockets { mut service, mut admin, web } = sockets;
     admin.own();
     let pid_file = PidFile::write(origin.pidfile.as_deref(), &config.datadir);
     service.open()?;
@@ -76,18 +76,18 @@ pub(super) fn open(
     let publisher = service.publisher();
     let in_force = InForce::new(&config);
     let state = KnownState { in_force: in_force.clone(), names: names.clone(), drained: drained.clone() };
-    let Counting { journal, statistics } =
+    let Counting { log_writer, statistics } =
         Counting::begin(&config, &publisher, &roles, &snapshots.instance, &monitor, state)?;
     let shown = WebSource::new(statistics.clone());
     let web = Web::start(&config, web, shown.clone())?;
-    control.start(statistics.clone(), orders_to(events), office::seal(&store))?;
+    control.start(statistics.clone(), orders_to(events), admin_setup::seal(&store))?;
     let history = HistoryWriter::start(&config.datadir.join(weir_store::STATS_FILE), statistics.clone())?;
-    let engine = office::engine(origin, events, &publisher, &statistics, &names, shown, tls.clone());
-    let admin = office::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
+    let engine = admin_setup::engine(origin, events, &publisher, &statistics, &names, shown, tls.clone());
+    let admin = admin_setup::open(&config, admin, tls.as_ref(), store.clone(), engine)?;
     let proxy_sync = ProxySync::start(store.clone(), Box::new(admin.taker()), Box::new(towards_proxy))?;
     let scheduler = Scheduler::start(&config)?;
-    let intake = Intake::new(events.clone(), &config.datadir, &names);
-    let reloader = Reloader::start(origin.clone(), store, intake, admin.clone())?;
+    let config_sender = ConfigSender::new(events.clone(), &config.datadir, &names);
+    let reloader = Reloader::start(origin.clone(), store, config_sender, admin.clone())?;
     notify::ready();
     // Those that were decided so far, which nobody has followed yet.
     let _ = events.send(Event::Roles);
@@ -131,15 +131,15 @@ pub(super) fn open(
         is_paused: false,
         control,
         pid_file,
-        handover: Handover::default(),
+        takeover: TakeoverState::default(),
         program,
     };
-    Ok(Opened { server, service, journal })
+    Ok(Started { server, service, log_writer })
 }
 
 /// What is counted and logged, and what shows it.
 struct Counting {
-    journal: Writer,
+    log_writer: Writer,
     statistics: Statistics,
 }
 
@@ -156,19 +156,19 @@ impl Counting {
         let collector = Arc::new(StatsCollector::new(publisher.clone(), digests_max));
         collector.start()?;
         // The files are the writer's first order: traffic has begun, and what it logged before them would be lost.
-        let files = logs::apply(publisher.journal(), config);
-        let writer = publisher.journal().start()?;
+        let files = logs::apply(publisher.query_logs(), config);
+        let writer = publisher.query_logs().start()?;
         files.faults();
         let statistics = Statistics {
             collector,
-            journal: publisher.journal().clone(),
+            query_logs: publisher.query_logs().clone(),
             roles: roles.clone(),
             probes: monitor.probe_log(),
             state: Arc::new(state),
             instance: instance.clone(),
             started: Instant::now(),
         };
-        Ok(Self { journal: writer, statistics })
+        Ok(Self { log_writer: writer, statistics })
     }
 }
 

@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Their writer hostgroups, and the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Epochs {
+pub(crate) struct EpochFile {
     path: PathBuf,
     known: Arc<Mutex<BTreeSet<u32>>>,
 }
@@ -23,19 +23,19 @@ pub(crate) struct Epochs {
 /// The file can't be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {cause} (remove it if this Weir is the only one in front of its clusters)", path.display())]
-pub(crate) struct EpochsError {
+pub(crate) struct EpochFileError {
     path: PathBuf,
     cause: String,
 }
 
-impl Epochs {
+impl EpochFile {
     /// What earlier runs have left in `datadir`.
     ///
     /// # Errors
     /// When there is a file that can't be understood.
-    pub(crate) fn load(datadir: &Path) -> Result<Self, EpochsError> {
+    pub(crate) fn load(datadir: &Path) -> Result<Self, EpochFileError> {
         let path = datadir.join("epochs.json");
-        let fault = |cause: String| EpochsError { path: path.clone(), cause };
+        let fault = |cause: String| EpochFileError { path: path.clone(), cause };
         let text = match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => "[]".to_owned(),
             Err(error) => return Err(fault(error.to_string())),
@@ -86,7 +86,7 @@ mod tests {
     fn what_has_been_agreed_on_once_is_known_to_the_next_run() {
         let dir = std::env::temp_dir().join(format!("weir-epochs-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let epochs = Epochs::load(&dir).unwrap();
+        let epochs = EpochFile::load(&dir).unwrap();
         assert!(epochs.known().is_empty());
         let row = EpochRow {
             epoch: 1,
@@ -102,12 +102,12 @@ mod tests {
         let groups = vec![group(10, Some(with(Some(row)))), group(20, Some(with(None))), group(30, None)];
         epochs.note(&Roles { groups, ..Roles::default() });
         assert_eq!(epochs.known(), BTreeSet::from([10]));
-        let saved = || Epochs::load(&dir).is_ok_and(|epochs| epochs.known() == BTreeSet::from([10]));
+        let saved = || EpochFile::load(&dir).is_ok_and(|epochs| epochs.known() == BTreeSet::from([10]));
         while !saved() {
             thread::yield_now();
         }
         std::fs::write(dir.join("epochs.json"), "{").unwrap();
-        assert!(Epochs::load(&dir).unwrap_err().to_string().contains("epochs.json: "));
+        assert!(EpochFile::load(&dir).unwrap_err().to_string().contains("epochs.json: "));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -21,7 +21,7 @@ const DESCRIPTORS_AT_ONCE: usize = 253;
 
 /// One end of a conversation.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct MessageStream {
     stream: UnixStream,
     /// What has come after the last line.
     rest: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct Line {
     descriptors: VecDeque<OwnedFd>,
 }
 
-impl Line {
+impl MessageStream {
     /// `write_timeout`: for each line.
     pub(super) fn new(stream: UnixStream, write_timeout: Duration) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
@@ -80,7 +80,7 @@ impl Line {
         }
     }
 
-    /// The descriptor of the line that [`Line::next`] has returned; those of several lines come in their order.
+    /// The descriptor of the line that [`MessageStream::next`] has returned; those of several lines come in their order.
     pub(super) fn descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptors.pop_front()
     }
@@ -123,9 +123,9 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_secs(10);
 
-    fn pair() -> (Line, Line) {
+    fn pair() -> (MessageStream, MessageStream) {
         let (one, other) = UnixStream::pair().unwrap();
-        (Line::new(one, MOMENT).unwrap(), Line::new(other, MOMENT).unwrap())
+        (MessageStream::new(one, MOMENT).unwrap(), MessageStream::new(other, MOMENT).unwrap())
     }
 
     #[test]

@@ -12,8 +12,8 @@ use weir_config::Config;
 use weir_protocol::auth::rsa::RsaKey;
 use weir_proxy::service::Service;
 
-use super::handover::{Handover, UNDER_WAY};
-use super::materials::Materials;
+use super::resources::Resources;
+use super::takeover::{TakeoverState, UNDER_WAY};
 use super::{Event, ServeError, Server, log_listeners};
 use crate::addresses::Names;
 use crate::logs::{self, Pending};
@@ -52,7 +52,7 @@ struct Fixed {
 
 /// The way to the thread that owns the configuration, for other threads.
 #[derive(Clone)]
-pub(crate) struct Intake {
+pub(crate) struct ConfigSender {
     events: Sender<Event>,
     names: Names,
     /// The running Weir's.
@@ -60,9 +60,9 @@ pub(crate) struct Intake {
 }
 
 /// A configuration to go by, and whom to tell what comes of it.
-pub(crate) struct Offer {
+pub(crate) struct ConfigOffer {
     config: Box<Config>,
-    materials: Materials,
+    resources: Resources,
     /// Whether it is refused where it wants what only a restart can change.
     is_whole: bool,
     answer: Sender<Result<Taken, Refusal>>,
@@ -85,7 +85,7 @@ pub(crate) enum Refusal {
     Faults(Vec<String>),
 }
 
-impl Intake {
+impl ConfigSender {
     /// For the Weir with this datadir.
     pub(super) fn new(events: Sender<Event>, datadir: &Path, names: &Names) -> Self {
         Self { events, names: names.clone(), datadir: datadir.into() }
@@ -98,8 +98,8 @@ impl Intake {
     /// # Errors
     /// Why it was not taken; then everything is as before.
     pub(crate) fn take(&self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        let materials = self.gather(&config);
-        let taken = self.offer(config, materials, false).map_err(|refusal| match refusal {
+        let resources = self.gather(&config);
+        let taken = self.offer(config, resources, false).map_err(|refusal| match refusal {
             Refusal::Faults(faults) => faults,
             Refusal::NeedsRestart(what) => vec![format!("{what}: this needs a restart")],
         })?;
@@ -108,25 +108,25 @@ impl Intake {
     }
 
     /// The same for a configuration that may mean other files and addresses than before, though it says the same, and
-    /// that is not to be taken in part. `materials` are what it needs, by [`Intake::gather`].
+    /// that is not to be taken in part. `resources` are what it needs, by [`ConfigSender::gather`].
     ///
     /// # Errors
     /// Why it was not taken.
-    pub(super) fn reload(&self, config: Config, materials: Materials) -> Result<(), Refusal> {
+    pub(super) fn reload(&self, config: Config, resources: Resources) -> Result<(), Refusal> {
         // Warnings are in the log.
-        self.offer(config, materials, true).map(|_| ())
+        self.offer(config, resources, true).map(|_| ())
     }
 
     /// Gets what a configuration needs, which may take a while.
-    pub(super) fn gather(&self, config: &Config) -> Materials {
-        Materials::gather(config, &self.datadir, &self.names)
+    pub(super) fn gather(&self, config: &Config) -> Resources {
+        Resources::gather(config, &self.datadir, &self.names)
     }
 
-    fn offer(&self, config: Config, materials: Materials, is_whole: bool) -> Result<Taken, Refusal> {
+    fn offer(&self, config: Config, resources: Resources, is_whole: bool) -> Result<Taken, Refusal> {
         let is_ending = || Refusal::Faults(vec!["weir is ending".to_owned()]);
         let (answer, taken) = channel();
-        let offer = Offer { config: Box::new(config), materials, is_whole, answer };
-        self.events.send(Event::Offer(offer)).map_err(|_| is_ending())?;
+        let offer = ConfigOffer { config: Box::new(config), resources, is_whole, answer };
+        self.events.send(Event::ConfigOffer(offer)).map_err(|_| is_ending())?;
         // An offer that is dropped without an answer ends the channel.
         taken.recv().unwrap_or_else(|_| Err(is_ending()))
     }
@@ -134,9 +134,9 @@ impl Intake {
 
 impl Server {
     /// Takes what another thread offers.
-    pub(super) fn consider(&mut self, offer: Offer, service: &mut Service) {
-        let Offer { mut config, materials, is_whole, answer } = offer;
-        if self.handover != Handover::None {
+    pub(super) fn consider(&mut self, offer: ConfigOffer, service: &mut Service) {
+        let ConfigOffer { mut config, resources, is_whole, answer } = offer;
+        if self.takeover != TakeoverState::None {
             return drop(answer.send(Err(Refusal::Faults(vec![UNDER_WAY.to_owned()]))));
         }
         if !is_whole {
@@ -154,7 +154,7 @@ impl Server {
             Some(what) if is_whole => Err(Refusal::NeedsRestart(what)),
             _ if !is_whole && *config == self.config => Ok(Taken::default()),
             _ => self
-                .go_by(*config, materials, service)
+                .go_by(*config, resources, service)
                 .map_err(|error| Refusal::Faults(vec![error.to_string()])),
         };
         // Whoever asked may have gone: nobody waits for that.
@@ -166,15 +166,15 @@ impl Server {
     fn go_by(
         &mut self,
         config: Config,
-        materials: Materials,
+        resources: Resources,
         service: &mut Service,
     ) -> Result<Taken, ServeError> {
-        let Materials { rsa_key, servers_tls } = materials;
+        let Resources { rsa_key, servers_tls } = resources;
         let servers_tls = self.snapshots.servers_tls.with(servers_tls?)?;
         self.take(&config, Ready { rsa_key: rsa_key?, servers_tls }, service)?;
         let warnings = self.unresolved();
         let has_other_logs = !logs::are_as_before(&config, &self.config);
-        let logs = has_other_logs.then(|| logs::apply(self.publisher.journal(), &config));
+        let logs = has_other_logs.then(|| logs::apply(self.publisher.query_logs(), &config));
         self.scheduler.take(&config);
         self.in_force.set(&config);
         let changes = (&self.config.weir_topology, &self.config.replication_hostgroups, &self.config.servers)
@@ -265,11 +265,11 @@ mod tests {
     #[test]
     fn an_offer_that_nobody_considers_is_answered() {
         let (events, inbox) = channel();
-        let intake = Intake::new(events, Path::new("/nowhere"), &Names::new());
+        let config_sender = ConfigSender::new(events, Path::new("/nowhere"), &Names::new());
         let main = thread::spawn(move || drop(inbox.recv().unwrap()));
-        assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
         main.join().unwrap();
-        assert_eq!(intake.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
+        assert_eq!(config_sender.take(Config::default()), Err(vec!["weir is ending".to_owned()]));
     }
 
     /// The main thread may publish roles while the resolver is asked: it hears of a configuration when that is over.
@@ -283,14 +283,14 @@ mod tests {
             may_answer.wait();
             Ok(vec![[10, 0, 0, 1].into()])
         });
-        let intake = Intake::new(events.clone(), Path::new("/nowhere"), &names);
-        let offers = thread::spawn(move || intake.take(config(&["db1:3306"])));
+        let config_sender = ConfigSender::new(events.clone(), Path::new("/nowhere"), &names);
+        let offers = thread::spawn(move || config_sender.take(config(&["db1:3306"])));
         asked.wait();
         events.send(Event::Roles).unwrap();
         assert!(matches!(inbox.recv().unwrap(), Event::Roles));
         assert!(inbox.try_recv().is_err(), "a configuration came before its addresses");
         answers.wait();
-        let Event::Offer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
+        let Event::ConfigOffer(offer) = inbox.recv().unwrap() else { panic!("no offer") };
         let known = names.known(&offer.config, &ServerAddresses::new());
         let at: Vec<String> = known.values().map(|known| known.at.unwrap().to_string()).collect();
         assert_eq!(at, ["10.0.0.1:3306"]);

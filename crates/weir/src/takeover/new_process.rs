@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use weir_config::ListenAddress;
 
-use super::descriptors::Line;
-use super::{Ask, SOCKETS_MAX, Say, Socket, Standing};
+use super::message_stream::MessageStream;
+use super::{Ask, PredecessorState, SOCKETS_MAX, Say, Socket};
 use crate::control::{Request, socket_path};
 
 /// The old process may be in the middle of a switchover, which takes its grace.
@@ -21,9 +21,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The running Weir that is to be followed.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
-    line: Line,
+    line: MessageStream,
     path: PathBuf,
-    standing: Standing,
+    state: PredecessorState,
 }
 
 /// Why a Weir was not taken over. It goes on then.
@@ -69,10 +69,10 @@ impl Predecessor {
         if peer.uid != rustix::process::geteuid() {
             return Err(TakeoverError::Foreign(path));
         }
-        let mut line = Line::new(stream, ANSWER_TIMEOUT).map_err(failed)?;
+        let mut line = MessageStream::new(stream, ANSWER_TIMEOUT).map_err(failed)?;
         line.put(&Request::Takeover { version: env!("CARGO_PKG_VERSION").to_owned() }).map_err(failed)?;
         match line.next(BEGIN_TIMEOUT).map_err(failed)? {
-            Some(Say::Begin(standing)) => Ok(Some(Self { line, path, standing })),
+            Some(Say::Begin(state)) => Ok(Some(Self { line, path, state })),
             Some(Say::Error(cause)) => Err(TakeoverError::Refused(cause)),
             // It has ended just now.
             None => Ok(None),
@@ -82,12 +82,12 @@ impl Predecessor {
 
     /// Its version.
     pub(crate) fn version(&self) -> &str {
-        &self.standing.version
+        &self.state.version
     }
 
     /// The writers of a cluster, as the old process knows them.
     pub(crate) fn writers(&self, writer_hostgroup: u32) -> &[String] {
-        let known = self.standing.writers.iter().find(|(hostgroup, _)| *hostgroup == writer_hostgroup);
+        let known = self.state.writers.iter().find(|(hostgroup, _)| *hostgroup == writer_hostgroup);
         known.map(|(_, writers)| writers.as_slice()).unwrap_or_default()
     }
 

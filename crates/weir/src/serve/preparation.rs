@@ -12,13 +12,13 @@ use weir_proxy::shared::Report;
 use weir_store::Store;
 use weir_topology::{Roles, ServerRegistry};
 
-use super::entry::Entry;
+use super::inheritance::Inheritance;
 use super::{Event, ServeError};
 use crate::addresses::{self, LIMIT, Names};
-use crate::epochs::Epochs;
+use crate::config_file::Source;
+use crate::epoch_file::EpochFile;
 use crate::rsa_key;
 use crate::snapshot::Snapshots;
-use crate::source::Source;
 use crate::startup::{self, Origin, Start, Unsaved};
 use crate::supervision;
 use crate::tls::Tls;
@@ -26,7 +26,7 @@ use crate::topology_log::{TopologyLog, Unopened};
 use crate::web::Web;
 
 /// The configuration that has won, and all that is made of it without a socket that listens.
-pub(super) struct Ground {
+pub(super) struct Prepared {
     pub config: Config,
     pub store: Arc<Mutex<Store>>,
     pub unsaved: Unsaved,
@@ -35,26 +35,26 @@ pub(super) struct Ground {
     pub log: TopologyLog,
     pub unopened_log: Unopened,
     pub drained: DrainedServers,
-    pub epochs: Epochs,
+    pub epochs: EpochFile,
     pub roles: LatestRoles,
     pub names: Names,
     /// It looks at the servers already.
     pub monitor: Monitor,
 }
 
-impl Ground {
+impl Prepared {
     /// The datadir is this Weir's, or its predecessor's, which changes nothing any more.
-    pub(super) fn lay(
+    pub(super) fn new(
         origin: &Origin,
         source: &Source,
-        entry: &Entry,
+        inherited: &Inheritance,
         events: &Sender<Event>,
     ) -> Result<Self, ServeError> {
-        let Start { config, store, unsaved } = startup::start(origin, source, entry.datadir())?;
+        let Start { config, store, unsaved } = startup::start(origin, source, inherited.datadir())?;
         let tls = Tls::new(&config)?;
         let registry = ServerRegistry::default();
         let names = Names::new();
-        let snapshots = snapshots(&config, registry.clone(), entry.instance(), &names)?;
+        let snapshots = snapshots(&config, registry.clone(), inherited.instance(), &names)?;
         let (log, unopened_log) = TopologyLog::new(&config);
         addresses::announce(&log, &ServerAddresses::new(), &snapshots.addresses);
         let drained = DrainedServers::load(&config.datadir)?;
@@ -62,12 +62,12 @@ impl Ground {
             tracing::info!(%server, "is still drained from an earlier run: `weir undrain` ends that");
         }
         let roles = LatestRoles::default();
-        let epochs = Epochs::load(&config.datadir)?;
+        let epochs = EpochFile::load(&config.datadir)?;
         let publish = publish(roles.clone(), log.clone(), events.clone());
         let reach = snapshots.reach();
         let (known, drained_now) = (epochs.known(), drained.all());
         let monitor =
-            Monitor::start(&config, entry.instance(), known, &drained_now, &reach, registry, publish)?;
+            Monitor::start(&config, inherited.instance(), known, &drained_now, &reach, registry, publish)?;
         let store = Arc::new(Mutex::new(store));
         Ok(Self {
             config,
@@ -114,23 +114,24 @@ fn publish(roles: LatestRoles, log: TopologyLog, events: Sender<Event>) -> impl 
 }
 
 /// Every socket listens or is a predecessor's that does, and nobody is served yet.
-pub(super) struct Doors {
+pub(super) struct BoundSockets {
     pub service: Service,
-    pub admin: weir_admin::Doors,
-    pub web: weir_http::Doors,
+    pub admin: weir_admin::AdminSockets,
+    pub web: weir_http::HttpSockets,
 }
 
-impl Doors {
+impl BoundSockets {
     /// The data port comes last: who gets through to it finds the admin port and HTTP, too.
-    pub(super) fn open(ground: &mut Ground, entry: &mut Entry) -> Result<Self, ServeError> {
-        let config = &ground.config;
-        let snapshot = ground.snapshots.build(config, &ground.roles.latest());
-        let admin = weir_admin::Doors::adopt(&Settings::from(&config.admin), entry.admin()?)?;
-        let web = Web::doors(config, entry.http()?)?;
+    pub(super) fn open(prepared: &mut Prepared, inherited: &mut Inheritance) -> Result<Self, ServeError> {
+        let config = &prepared.config;
+        let snapshot = prepared.snapshots.build(config, &prepared.roles.latest());
+        let admin = weir_admin::AdminSockets::adopt(&Settings::from(&config.admin), inherited.admin()?)?;
+        let web = Web::sockets(config, inherited.http()?)?;
         let workers = config.variables.threads.max(1) as usize;
-        let tls = ground.tls.as_ref().map(|tls| tls.config.clone());
-        let (listeners, wanted) = (entry.listeners()?, config.listeners());
-        let service = Service::prepare(listeners, &wanted, workers, &snapshot, tls, report(&ground.monitor))?;
+        let tls = prepared.tls.as_ref().map(|tls| tls.config.clone());
+        let (listeners, wanted) = (inherited.listeners()?, config.listeners());
+        let service =
+            Service::prepare(listeners, &wanted, workers, &snapshot, tls, report(&prepared.monitor))?;
         Ok(Self { service, admin, web })
     }
 }

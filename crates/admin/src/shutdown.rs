@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use weir_protocol::error;
 
 use crate::error::SqlError;
-use crate::limits::LEAVING_GRACE;
+use crate::limits::SHUTDOWN_GRACE;
 
 /// How often it is looked whether all have left.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Whether this is the end, and who is in the middle of something.
 #[derive(Debug, Default)]
-pub(crate) struct Leaving {
+pub(crate) struct Shutdown {
     since: OnceLock<Instant>,
     /// Commands that are being answered.
     busy: AtomicUsize,
 }
 
-impl Leaving {
+impl Shutdown {
     /// Another process has taken over.
     pub(crate) fn begin(&self) {
         self.since.get_or_init(Instant::now);
@@ -33,7 +33,7 @@ impl Leaving {
 
     /// What answers every command, once the grace is over.
     pub(crate) fn farewell(&self) -> Option<SqlError> {
-        self.is_past(LEAVING_GRACE).then(refusal)
+        self.is_past(SHUTDOWN_GRACE).then(refusal)
     }
 
     /// What answers a command that is to change something.
@@ -45,15 +45,15 @@ impl Leaving {
     }
 
     /// A command is being answered until what this returns is dropped.
-    pub(crate) fn work(&self) -> Work<'_> {
+    pub(crate) fn work(&self) -> BusyGuard<'_> {
         self.busy.fetch_add(1, Ordering::SeqCst);
-        Work(&self.busy)
+        BusyGuard(&self.busy)
     }
 
     /// Waits until all have left, or nobody is in the middle of something when the grace is over; at most for `limit`.
     pub(crate) fn wait(&self, limit: Duration, have_all_left: impl Fn() -> bool) {
         let until = Instant::now() + limit;
-        let is_idle = || self.is_past(LEAVING_GRACE) && self.busy.load(Ordering::SeqCst) == 0;
+        let is_idle = || self.is_past(SHUTDOWN_GRACE) && self.busy.load(Ordering::SeqCst) == 0;
         while !have_all_left() && !is_idle() && Instant::now() < until {
             sleep(LOOK_EVERY);
         }
@@ -70,9 +70,9 @@ fn refusal() -> SqlError {
 
 /// A command that is being answered.
 #[derive(Debug)]
-pub(crate) struct Work<'l>(&'l AtomicUsize);
+pub(crate) struct BusyGuard<'l>(&'l AtomicUsize);
 
-impl Drop for Work<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -84,28 +84,28 @@ mod tests {
 
     #[test]
     fn changes_end_at_once_and_reading_after_a_grace() {
-        let leaving = Leaving::default();
-        assert!(leaving.farewell().is_none() && leaving.check_change().is_ok());
-        leaving.begin();
-        assert!(leaving.farewell().is_none(), "the grace is over already");
-        assert_eq!(leaving.check_change().unwrap_err().error, error::SERVER_SHUTDOWN);
-        let over = Leaving::default();
-        over.since.set(Instant::now() - LEAVING_GRACE).unwrap();
+        let shutdown = Shutdown::default();
+        assert!(shutdown.farewell().is_none() && shutdown.check_change().is_ok());
+        shutdown.begin();
+        assert!(shutdown.farewell().is_none(), "the grace is over already");
+        assert_eq!(shutdown.check_change().unwrap_err().error, error::SERVER_SHUTDOWN);
+        let over = Shutdown::default();
+        over.since.set(Instant::now() - SHUTDOWN_GRACE).unwrap();
         assert!(over.farewell().unwrap().message.contains("connect again"));
     }
 
     #[test]
     fn the_end_waits_for_those_who_work() {
-        let leaving = Leaving::default();
-        leaving.since.set(Instant::now() - LEAVING_GRACE).unwrap();
-        leaving.wait(Duration::MAX / 4, || false);
-        let work = leaving.work();
+        let shutdown = Shutdown::default();
+        shutdown.since.set(Instant::now() - SHUTDOWN_GRACE).unwrap();
+        shutdown.wait(Duration::MAX / 4, || false);
+        let work = shutdown.work();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| leaving.wait(Duration::from_secs(3600), || false));
+            let waits = scope.spawn(|| shutdown.wait(Duration::from_secs(3600), || false));
             assert!(!waits.is_finished());
             drop(work);
         });
-        leaving.begin();
-        Leaving::default().wait(Duration::from_secs(3600), || true);
+        shutdown.begin();
+        Shutdown::default().wait(Duration::from_secs(3600), || true);
     }
 }

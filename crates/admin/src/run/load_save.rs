@@ -17,7 +17,7 @@ impl Session {
             (Place::Memory, Place::Disk) => self.copy(way.module, Layer::Memory, Layer::Disk)?,
             (Place::Disk, Place::Memory) => self.copy(way.module, Layer::Disk, Layer::Memory)?,
             (Place::Runtime, Place::Memory) => {
-                self.office.store().save_runtime_to_memory(&[way.module]).map_err(refused)?;
+                self.shared.store().save_runtime_to_memory(&[way.module]).map_err(refused)?;
             }
             (Place::File, Place::Memory) => self.load_from_file(way.module)?,
             _ => return Err(SqlError::syntax("rows do not go this way")),
@@ -27,7 +27,7 @@ impl Session {
     }
 
     fn copy(&mut self, module: Module, from: Layer, to: Layer) -> Result<(), SqlError> {
-        let mut store = self.office.store();
+        let mut store = self.shared.store();
         store.copy(module, from, to).map_err(refused)?;
         let is_kept = store.is_persistent();
         drop(store);
@@ -38,8 +38,8 @@ impl Session {
     }
 
     fn load_from_file(&mut self, module: Module) -> Result<(), SqlError> {
-        let rows = self.office.engine.file_rows().map_err(|faults| self.faults(faults))?;
-        self.office.store().merge(&[module], &rows).map_err(refused)
+        let rows = self.shared.engine.file_rows().map_err(|faults| self.faults(faults))?;
+        self.shared.store().merge(&[module], &rows).map_err(refused)
     }
 
     fn load_to_runtime(&mut self, module: Module) -> Result<Reply, SqlError> {
@@ -66,7 +66,7 @@ impl Session {
             ),
             _ => return Ok(()),
         };
-        let store = self.office.store();
+        let store = self.shared.store();
         let found = store
             .connection()
             .prepare_cached(sql)
@@ -101,15 +101,15 @@ impl Session {
         module: Module,
         prepare: impl FnOnce(&Store) -> Result<Option<Loaded>, Vec<ConfigError>>,
     ) -> Result<Reply, SqlError> {
-        let office = self.office.clone();
-        let _one_at_a_time = office.loading();
-        let prepared = prepare(&office.store());
+        let shared = self.shared.clone();
+        let _one_at_a_time = shared.loading();
+        let prepared = prepare(&shared.store());
         let loaded =
             prepared.map_err(|faults| self.faults(faults.iter().map(ToString::to_string).collect()))?;
         let Some(loaded) = loaded else {
             return Err(SqlError::other("there is no such user in mysql_users; nothing has changed"));
         };
-        let warnings = office.put_in_force(loaded, None).map_err(|faults| self.faults(faults))?;
+        let warnings = shared.put_in_force(loaded, None).map_err(|faults| self.faults(faults))?;
         for warning in warnings {
             tracing::warn!(module = module.name(), warning, "admin: loaded to runtime, with a warning");
             self.warn(warning);

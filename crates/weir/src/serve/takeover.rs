@@ -9,14 +9,16 @@ use weir_proxy::service::Service;
 
 use super::Server;
 use crate::notify;
-use crate::takeover::{ADMIN, CONTROL, Call, HTTP, LISTENER, Socket, Standing, Wish};
+use crate::takeover::{
+    ADMIN, CONTROL, HTTP, LISTENER, PredecessorState, ReplySender, Socket, TakeoverRequest,
+};
 
 /// Why nothing is changed at the moment.
 pub(super) const UNDER_WAY: &str = "a new process is about to take over from this one";
 
 /// How far a takeover of this process has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Handover {
+pub(super) enum TakeoverState {
     #[default]
     None,
     /// A new process starts up.
@@ -26,36 +28,36 @@ pub(super) enum Handover {
 }
 
 impl Server {
-    pub(super) fn obey_successor(&mut self, wish: Wish, service: &mut Service) {
-        match (wish, self.handover) {
-            (Wish::Begin(call), Handover::None) => match self.operations.suspend() {
+    pub(super) fn obey_successor(&mut self, request: TakeoverRequest, service: &mut Service) {
+        match (request, self.takeover) {
+            (TakeoverRequest::Begin(call), TakeoverState::None) => match self.operations.suspend() {
                 Err(name) => {
                     call.answer(Err(format!("a {name} is under way: try again when it has ended")));
                 }
                 Ok(()) => {
-                    self.handover = Handover::Begun;
-                    call.answer(Ok(self.standing()));
+                    self.takeover = TakeoverState::Begun;
+                    call.answer(Ok(self.state()));
                 }
             },
-            (Wish::Begin(call), _) => call.answer(Err(UNDER_WAY.to_owned())),
-            (Wish::Sockets(call), Handover::Begun) => {
+            (TakeoverRequest::Begin(call), _) => call.answer(Err(UNDER_WAY.to_owned())),
+            (TakeoverRequest::Sockets(call), TakeoverState::Begun) => {
                 call.answer(self.sockets(service).map_err(|error| error.to_string()));
             }
-            (Wish::LetGo { pid, done }, Handover::Begun) => self.let_go(pid, done, service),
-            (Wish::GoOn, Handover::Begun) => {
-                self.handover = Handover::None;
+            (TakeoverRequest::LetGo { pid, done }, TakeoverState::Begun) => self.let_go(pid, done, service),
+            (TakeoverRequest::GoOn, TakeoverState::Begun) => {
+                self.takeover = TakeoverState::None;
                 self.operations.resume();
             }
-            (Wish::Sockets(_) | Wish::LetGo { .. } | Wish::GoOn, _) => {}
+            (TakeoverRequest::Sockets(_) | TakeoverRequest::LetGo { .. } | TakeoverRequest::GoOn, _) => {}
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn state(&self) -> PredecessorState {
         let roles = self.roles.latest();
         let writers = roles.groups.iter().map(|group| {
             (group.writer_hostgroup, group.writers.iter().map(ToString::to_string).collect::<Vec<_>>())
         });
-        Standing { version: env!("CARGO_PKG_VERSION").to_owned(), writers: writers.collect() }
+        PredecessorState { version: env!("CARGO_PKG_VERSION").to_owned(), writers: writers.collect() }
     }
 
     fn sockets(&self, service: &Service) -> std::io::Result<Vec<Socket>> {
@@ -76,8 +78,8 @@ impl Server {
     }
 
     /// From here on the datadir and everything in it is the new process's.
-    fn let_go(&mut self, pid: i32, done: Call<()>, service: &mut Service) {
-        self.handover = Handover::Done;
+    fn let_go(&mut self, pid: i32, done: ReplySender<()>, service: &mut Service) {
+        self.takeover = TakeoverState::Done;
         // No program runs twice at a time. Clients are still taken meanwhile.
         self.scheduler.stop();
         self.history = None;
@@ -108,7 +110,7 @@ impl Server {
 
     /// SIGUSR2: starts this program again, as it is on disk now, to take over.
     pub(super) fn start_successor(&self) {
-        if self.handover != Handover::None {
+        if self.takeover != TakeoverState::None {
             return tracing::warn!("no new process is started: {UNDER_WAY}");
         }
         let mut command = Command::new(&self.program.path);

@@ -36,13 +36,13 @@ impl Question {
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct ResponseCache {
     answers: HashMap<Question, (Instant, Arc<Rows>)>,
     /// When an admin's command that may change what is shown ended.
     changed_at: Option<Instant>,
 }
 
-impl Shelf {
+impl ResponseCache {
     /// From when on what was seen may be given to who asks at this time; `is_crowd`: among many.
     pub(crate) fn oldest(&self, asked: Instant, is_crowd: bool) -> Instant {
         let shared = if is_crowd { asked.checked_sub(SHARED_FOR).unwrap_or(asked) } else { asked };
@@ -78,32 +78,32 @@ mod tests {
 
     #[test]
     fn answers_are_shared_for_a_while_and_not_beyond_a_change() {
-        let mut shelf = Shelf::default();
+        let mut response_cache = ResponseCache::default();
         let question = Question::of("SELECT * FROM stats_mysql_global", Rights::Stats, RowFormat::Text);
-        let question = question.expect("one for the shelf");
+        let question = question.expect("one for the cache");
         let rows = Arc::new(Rows::new(vec!["a".to_owned()], RowFormat::Text, Memory::default().budget()));
         let made = Instant::now();
-        shelf.keep(question.clone(), made, &rows);
-        assert!(shelf.find(&question, made + SHARED_FOR).is_some());
-        assert!(shelf.find(&question, made + SHARED_FOR + Duration::from_millis(1)).is_none());
+        response_cache.keep(question.clone(), made, &rows);
+        assert!(response_cache.find(&question, made + SHARED_FOR).is_some());
+        assert!(response_cache.find(&question, made + SHARED_FOR + Duration::from_millis(1)).is_none());
         let other = Question { rights: Rights::Admin, ..question.clone() };
-        assert!(shelf.find(&other, made).is_none());
-        shelf.clear();
-        assert!(shelf.find(&question, made).is_none());
+        assert!(response_cache.find(&other, made).is_none());
+        response_cache.clear();
+        assert!(response_cache.find(&question, made).is_none());
         // One that was begun before the change and ends after it.
-        shelf.keep(question.clone(), made, &rows);
-        assert!(shelf.find(&question, Instant::now()).is_none());
+        response_cache.keep(question.clone(), made, &rows);
+        assert!(response_cache.find(&question, Instant::now()).is_none());
     }
 
     #[test]
     fn who_asks_alone_gets_nothing_that_is_older_than_the_question() {
-        let (shelf, asked) = (Shelf::default(), Instant::now());
-        assert_eq!(shelf.oldest(asked, false), asked);
-        assert_eq!(shelf.oldest(asked, true), asked - SHARED_FOR);
+        let (response_cache, asked) = (ResponseCache::default(), Instant::now());
+        assert_eq!(response_cache.oldest(asked, false), asked);
+        assert_eq!(response_cache.oldest(asked, true), asked - SHARED_FOR);
     }
 
     #[test]
-    fn what_depends_on_who_asks_is_not_for_the_shelf() {
+    fn what_depends_on_who_asks_is_not_cached() {
         for text in
             ["SELECT CONNECTION_ID()", "SELECT * FROM stats_mysql_users WHERE username = ?", "SELECT @@x"]
         {
