@@ -1,7 +1,7 @@
 //! Finds faults that only several rows together show.
 
-pub(crate) mod across;
 pub(crate) mod clusters;
+pub(crate) mod cross_table;
 pub(crate) mod listeners;
 pub(crate) mod peers;
 pub(crate) mod query_rules;

@@ -44,11 +44,11 @@ pub use model::admin_variables::{AdminAccount, AdminVariables};
 pub use model::cluster_variables::{ClusterModule, ClusterSslMode, ClusterVariables};
 pub use model::clusters::{Cluster, ClusterHostgroup, ReplicationHostgroup, WriterIsAlsoReader};
 pub use model::hostgroups::{Balancing, HostgroupAttributes, WeirHostgroup};
-pub use model::kept::{Kept, Told};
 pub use model::list::{is_secret_name, nearest_variable, variable, variables};
 pub use model::listeners::{ListenAddress, Listener, ListenerMode};
 pub use model::log_variables::LogVariables;
 pub use model::mysql_variables::{AuthPlugin, IoDriver, MysqlVariables, WorkerScheduling};
+pub use model::partial_read::{PartialRead, WarnedRows};
 pub use model::peers::{Job, ProxysqlServer};
 pub use model::server_tls::{NEEDS_AUTHORITY, ServerSslParams, ServerTlsParams, TlsCipher, TlsVersions};
 pub use model::sockets::{CONTROL_SOCKET, Collision, Setting};
@@ -123,7 +123,7 @@ pub fn read_rows(
 pub fn read_rows_for(
     rows: &TableRows,
     strictness: Strictness,
-    kept: Option<Kept<'_>>,
+    kept: Option<PartialRead<'_>>,
     is_wanted: impl Fn(&str, &str) -> bool + 'static,
 ) -> Result<(Config, Vec<ConfigError>), Vec<ConfigError>> {
     let mut report = report::error::Report::of_rows(strictness, Box::new(is_wanted));

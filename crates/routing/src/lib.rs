@@ -31,10 +31,10 @@ mod decision;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
-mod needles;
 mod pattern;
 mod patterns;
 mod portable;
+mod prefilter;
 mod replacement;
 mod router;
 mod row;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::cache::{Cache, Key};
 use crate::decision::Decision;
 use crate::hints::{HintOrder, Hints};
-use crate::needles::Possible;
 use crate::pattern::{GaveUp, Pattern};
+use crate::prefilter::Possible;
 use crate::rules::{Rule, Rules};
 
 /// Different session facts that are told apart at a time; beyond that all are forgotten.

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::needles::Needles;
 use crate::pattern::{Pattern, PatternFault};
 use crate::patterns::Patterns;
+use crate::prefilter::Needles;
 use crate::replacement::Replacement;
 use crate::{FastRoute, FlagWeight, HintOrder, QueryRule};
 

@@ -7,9 +7,9 @@ mod explained;
 mod harmless;
 mod local_file;
 mod named;
-mod simple;
 mod substitutions;
 mod tables;
+mod use_kill;
 
 pub use assignments::{Assignment, Scope, assignments, scoped_assignments};
 pub use diagnostics::{DiagnosticsField, DiagnosticsItem, DiagnosticsRequest, diagnostics_request};
@@ -17,9 +17,9 @@ pub use explained::explained_connection;
 pub use harmless::stays_in_session;
 pub use local_file::names_local_file;
 pub use named::{NamedEffect, TableName, named_effects};
-pub use simple::{Kill, KillKind, KillTarget, kill_target, use_schema};
 pub use substitutions::{SessionFunction, Substitution, What, substitutions};
 pub use tables::{may_use_tables, opens_no_table};
+pub use use_kill::{Kill, KillKind, KillTarget, kill_target, use_schema};
 
 use crate::dialect::Dialect;
 use crate::lex::{Flaws, Lexer, Token, TokenKind};

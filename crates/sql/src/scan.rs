@@ -1,16 +1,16 @@
 //! The scan of a text: statement after statement, and within one token after token.
 
 mod call;
+mod multi_statement;
 mod observe;
 mod routine;
 mod set;
-mod several;
 mod verb;
 
+pub use multi_statement::Several;
 pub(crate) use observe::is_session_track;
 pub(crate) use routine::{skip_body, skip_schedule};
 pub(crate) use set::{Item, ItemKind, items};
-pub use several::Several;
 pub(crate) use verb::created_object;
 
 use crate::dialect::Dialect;

@@ -17,10 +17,10 @@ mod report;
 mod statistics;
 mod stats_collector;
 mod status;
-pub mod sums;
 mod tables;
 mod top_data;
 mod top_sessions;
+pub mod worker_sums;
 
 pub use history_writer::HistoryWriter;
 pub use report::Report;

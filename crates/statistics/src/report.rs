@@ -10,7 +10,7 @@ use weir_topology::{Endpoint, Roles};
 
 use crate::statistics::Statistics;
 use crate::stats_collector::StatsCollector;
-use crate::sums::{ErrorSum, command_sums, command_word, error_sums, rule_sums, server_sums};
+use crate::worker_sums::{ErrorSum, command_sums, command_word, error_sums, rule_sums, server_sums};
 
 /// A table. Each row has a value for each column: a number or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]

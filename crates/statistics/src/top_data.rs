@@ -6,8 +6,8 @@ use weir_top::{Cluster, Digest, Server, Session, TopData};
 use crate::statistics::Statistics;
 use crate::stats_collector::clock;
 use crate::status::{ClusterStatus, ServerStatus};
-use crate::sums::{pool_sums, total_sums};
 use crate::top_sessions::first_sessions;
+use crate::worker_sums::{pool_sums, total_sums};
 
 /// Rows of the digests that ran lately, and of those that took longest in all.
 const DIGESTS_MAX: usize = 200;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use crate::kept::LARGE;
+use crate::changed_rows::LARGE;
 use crate::tables::MAIN;
 
 /// With more rows than these it takes as long to look for each as to compare all.

@@ -14,10 +14,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod changed_rows;
 mod edits;
 mod error;
 mod foreign;
-mod kept;
 mod open;
 mod rows;
 mod runtime;

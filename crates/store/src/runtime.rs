@@ -3,9 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use weir_config::{Config, ConfigError, Kept, Strictness, TableRows, read_rows_for, variables};
+use weir_config::{Config, ConfigError, PartialRead, Strictness, TableRows, read_rows_for, variables};
 
-use crate::kept::KeptRows;
+use crate::changed_rows::KeptRows;
 use crate::open::{DATABASE_FILE, of_file};
 use crate::rows::{copy_sql, is_of, is_shared, tables_of};
 use crate::tables::{GLOBAL_VARIABLES, INTENT, MAIN};
@@ -81,7 +81,7 @@ impl Store {
     /// # Errors
     /// As [`Store::prepare_runtime`].
     pub fn prepare_first(&self, rows: TableRows, read_before: &Config) -> Result<Loaded, Vec<ConfigError>> {
-        let kept = Some(Kept { config: read_before, reads: &|_| true });
+        let kept = Some(PartialRead { config: read_before, reads: &|_| true });
         let of_main = Some(self.changes());
         Ok(Loaded { of_main, ..self.prepare_with(&Module::ALL, rows, kept)? })
     }
@@ -102,7 +102,7 @@ impl Store {
     /// As [`Store::prepare_runtime`].
     pub fn prepare_rows(&self, modules: &[Module], rows: TableRows) -> Result<Loaded, Vec<ConfigError>> {
         let reads = |name: &str| concerns(modules, name);
-        let kept = self.in_force.as_ref().map(|config| Kept { config, reads: &reads });
+        let kept = self.in_force.as_ref().map(|config| PartialRead { config, reads: &reads });
         self.prepare_with(modules, rows, kept)
     }
 
@@ -110,7 +110,7 @@ impl Store {
         &self,
         modules: &[Module],
         rows: TableRows,
-        kept: Option<Kept<'_>>,
+        kept: Option<PartialRead<'_>>,
     ) -> Result<Loaded, Vec<ConfigError>> {
         let mut all = TableRows::new();
         if kept.is_none() {

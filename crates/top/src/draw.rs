@@ -7,8 +7,8 @@ use ratatui::text::{Line as TextLine, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use crate::app::{App, Pane};
-use crate::lines::{Column, Line, Mood, columns, lines};
-use crate::words::{number, uptime, whole};
+use crate::lines::{Column, Line, Urgency, columns, lines};
+use crate::number_format::{number, uptime, whole};
 
 const KEYS: &str = " q quit  Tab pane  s sort  r reverse  / filter  p pause  z zoom  arrows scroll  h help";
 
@@ -145,7 +145,7 @@ fn table<'a>(columns: &'a [Column], lines: impl Iterator<Item = &'a Line>) -> Ta
     let row = |line: &'a Line| {
         let cells =
             line.cells.iter().zip(columns).map(|(text, Column(.., is_number))| cell(text, *is_number));
-        Row::new(cells).style(style(line.mood))
+        Row::new(cells).style(style(line.urgency))
     };
     let width = |Column(_, width, _): &Column| match width {
         0 => Constraint::Fill(1),
@@ -155,12 +155,12 @@ fn table<'a>(columns: &'a [Column], lines: impl Iterator<Item = &'a Line>) -> Ta
     Table::new(lines.map(row), columns.iter().map(width)).header(header).column_spacing(1)
 }
 
-fn style(mood: Mood) -> Style {
-    match mood {
-        Mood::Usual => Style::new(),
-        Mood::Quiet => Style::new().add_modifier(Modifier::DIM),
-        Mood::Notable => Style::new().fg(Color::Yellow),
-        Mood::Bad => Style::new().fg(Color::Red),
+fn style(urgency: Urgency) -> Style {
+    match urgency {
+        Urgency::Usual => Style::new(),
+        Urgency::Quiet => Style::new().add_modifier(Modifier::DIM),
+        Urgency::Notable => Style::new().fg(Color::Yellow),
+        Urgency::Bad => Style::new().fg(Color::Red),
     }
 }
 

@@ -6,10 +6,10 @@
 mod app;
 mod draw;
 mod lines;
+mod number_format;
 mod rates;
 mod terminal;
 mod top_data;
-mod words;
 
 pub use app::App;
 pub use terminal::{Fetch, TopError, once, watch};

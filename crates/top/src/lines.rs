@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use crate::app::{App, Pane, Sort};
+use crate::number_format::{harmless, number, time, whole};
 use crate::rates::Rated;
 use crate::top_data::{Digest, Server, Session};
-use crate::words::{harmless, number, time, whole};
 
 /// A column: its title, its width in characters (0: what is left), and whether it is a number.
 pub(crate) struct Column(pub &'static str, pub u16, pub bool);
@@ -14,12 +14,12 @@ pub(crate) struct Column(pub &'static str, pub u16, pub bool);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub cells: Vec<String>,
-    pub mood: Mood,
+    pub urgency: Urgency,
 }
 
 /// How urgent a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Urgency {
     Usual,
     Quiet,
     Notable,
@@ -144,11 +144,11 @@ fn short(word: &str) -> &str {
 
 fn server(row: &Rated<Server>) -> Line {
     let of = &row.of;
-    let mood = match of.status.as_str() {
-        "ONLINE" if of.role == "writer" => Mood::Notable,
-        "ONLINE" => Mood::Usual,
-        "OFFLINE_SOFT" => Mood::Quiet,
-        _ => Mood::Bad,
+    let urgency = match of.status.as_str() {
+        "ONLINE" if of.role == "writer" => Urgency::Notable,
+        "ONLINE" => Urgency::Usual,
+        "OFFLINE_SOFT" => Urgency::Quiet,
+        _ => Urgency::Bad,
     };
     let cells = vec![
         of.hostgroup.to_string(),
@@ -162,7 +162,7 @@ fn server(row: &Rated<Server>) -> Line {
         time((of.queries > 0).then_some(of.p95_us as f64)),
         harmless(&of.reason),
     ];
-    Line { cells, mood }
+    Line { cells, urgency }
 }
 
 fn digest(row: &Rated<Digest>) -> Line {
@@ -177,14 +177,14 @@ fn digest(row: &Rated<Digest>) -> Line {
         harmless(&of.username),
         harmless(&of.text),
     ];
-    Line { cells, mood: if row.per_s > 0.0 { Mood::Usual } else { Mood::Quiet } }
+    Line { cells, urgency: if row.per_s > 0.0 { Urgency::Usual } else { Urgency::Quiet } }
 }
 
 fn session(of: &Session) -> Line {
-    let mood = match (of.is_busy, of.pins.is_empty()) {
-        (_, false) => Mood::Notable,
-        (true, true) => Mood::Usual,
-        (false, true) => Mood::Quiet,
+    let urgency = match (of.is_busy, of.pins.is_empty()) {
+        (_, false) => Urgency::Notable,
+        (true, true) => Urgency::Usual,
+        (false, true) => Urgency::Quiet,
     };
     let cells = vec![
         of.id.to_string(),
@@ -196,5 +196,5 @@ fn session(of: &Session) -> Line {
         of.pins.clone(),
         harmless(&of.text),
     ];
-    Line { cells, mood }
+    Line { cells, urgency }
 }

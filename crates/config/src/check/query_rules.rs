@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_routing::Rules;
 
-use crate::check::across::has_no_server;
-use crate::model::kept::Kept;
+use crate::check::cross_table::has_no_server;
+use crate::model::partial_read::PartialRead;
 use crate::model::types::Config;
 use crate::report::error::Report;
 use crate::report::place::Lines;
@@ -15,12 +15,12 @@ use crate::report::place::Lines;
 /// taken over.
 pub(crate) fn compile(
     config: &Config,
-    kept: Option<Kept<'_>>,
+    kept: Option<PartialRead<'_>>,
     lines: &Lines<'_>,
     report: &mut Report,
 ) -> Arc<Rules> {
     let (rows, fast, options) = (&config.query_rules, &config.fast_routing, config.rule_options());
-    let is_same = |kept: &Kept<'_>| lines.are_kept() && kept.config.rule_options() == options;
+    let is_same = |kept: &PartialRead<'_>| lines.are_kept() && kept.config.rule_options() == options;
     if let Some(kept) = kept.filter(is_same) {
         return kept.config.rules.clone();
     }

@@ -10,9 +10,9 @@ use weir_topology::Endpoint;
 use crate::model::admin_variables::AdminVariables;
 use crate::model::clusters::{ClusterHostgroup, ReplicationHostgroup};
 use crate::model::hostgroups::{HostgroupAttributes, WeirHostgroup};
-use crate::model::kept::Told;
 use crate::model::listeners::Listener;
 use crate::model::mysql_variables::MysqlVariables;
+use crate::model::partial_read::WarnedRows;
 use crate::model::peers::{Job, ProxysqlServer};
 use crate::model::server_tls::ServerSslParams;
 use crate::model::topology_table::WeirTopology;
@@ -60,7 +60,7 @@ pub struct Config {
     /// `[admin_variables]`.
     pub admin: AdminVariables,
     /// Of rows of a database: which of them are to be read each time.
-    pub told: Told,
+    pub told: WarnedRows,
 }
 
 impl Default for Config {
@@ -79,7 +79,7 @@ impl Default for Config {
             weir_topology: Vec::new(),
             query_rules: Arc::default(),
             fast_routing: Arc::default(),
-            told: Told::default(),
+            told: WarnedRows::default(),
             rules: Arc::default(),
             scheduler: Vec::new(),
             proxysql_servers: Vec::new(),

@@ -4,24 +4,24 @@ use std::path::PathBuf;
 
 use toml_edit::Table;
 
-use crate::check::across::TableLines;
 use crate::check::clusters::ClusterLines;
-use crate::check::{across, peers};
+use crate::check::cross_table::TableLines;
+use crate::check::{cross_table, peers};
 use crate::field::fields::{Fields, Row, Source};
-use crate::model::kept::Kept;
+use crate::model::partial_read::PartialRead;
 use crate::model::sockets::{Collision, Setting};
 use crate::model::types::Config;
+use crate::read::changed_rows::Reader;
 use crate::read::clusters::{cluster_hostgroup, replication_hostgroup};
 use crate::read::file::{has_no_rows, rows_of_file, table};
 use crate::read::hostgroups::{attributes, weir_hostgroup};
-use crate::read::kept::Reader;
-use crate::read::leftovers::{leftover_table, read_module, why_without_effect};
 use crate::read::listeners::listener;
 use crate::read::peers::{job, proxy};
 use crate::read::query_rules::{fast_route, query_rule};
 use crate::read::server_tls::{is_for_all_users, ssl_params};
 use crate::read::servers::server;
 use crate::read::topology_table;
+use crate::read::unread_keys::{leftover_table, read_module, why_without_effect};
 use crate::read::users::user;
 use crate::report::error::Report;
 use crate::report::place::{Keyed, Lines, Place};
@@ -40,7 +40,7 @@ pub(crate) enum Tables<'t> {
     /// A file in TOML.
     File(&'t Table),
     /// A database; tables may be what they are in a configuration that is there.
-    Rows(&'t TableRows, Option<Kept<'t>>),
+    Rows(&'t TableRows, Option<PartialRead<'t>>),
 }
 
 /// Reads all tables and checks them, each alone and all together. What is kept is taken as it is, and checked with what it
@@ -110,7 +110,7 @@ pub(crate) fn read(tables: Tables<'_>, report: &mut Report) -> Config {
             fill(&mut config.fast_routing, rows, fast_route, report)
         },
     };
-    across::across(&mut config, kept, &lines, report);
+    cross_table::across(&mut config, kept, &lines, report);
     read_rest(tables, &mut config, &lines.listeners, report);
     config
 }
@@ -121,7 +121,7 @@ fn read_rest(tables: Tables<'_>, config: &mut Config, listeners: &Lines<'_>, rep
     let attributes = fill(&mut config.hostgroup_attributes, rows, attributes, report);
     let rows = tables.rows("weir_hostgroups", report);
     let own = fill(&mut config.weir_hostgroups, rows, weir_hostgroup, report);
-    across::hostgroups(config, &attributes, &own, report);
+    cross_table::hostgroups(config, &attributes, &own, report);
     let (rows, mut next_id) = (tables.rows("scheduler", report), 1);
     let job = |row: &Row<'_>, report: &mut Report| job(row, &mut next_id, report);
     let jobs = fill(&mut config.scheduler, rows, job, report);
@@ -248,7 +248,7 @@ fn fill<'t, T, I: From<Vec<T>>>(
 }
 
 impl<'t> Tables<'t> {
-    fn kept(self) -> Option<Kept<'t>> {
+    fn kept(self) -> Option<PartialRead<'t>> {
         match self {
             Self::File(_) => None,
             Self::Rows(_, kept) => kept,
@@ -256,7 +256,7 @@ impl<'t> Tables<'t> {
     }
 
     fn place_of(self, name: &'static str, row: &'t TableRow) -> Place<'t> {
-        let keyed = row.kept_at().zip(self.kept()).and_then(|(at, Kept { config, .. })| match name {
+        let keyed = row.kept_at().zip(self.kept()).and_then(|(at, PartialRead { config, .. })| match name {
             "mysql_users" => config.users.get(at).map(|user| &**user as &dyn Keyed),
             _ => config.query_rules.get(at).map(|rule| &**rule as &dyn Keyed),
         });

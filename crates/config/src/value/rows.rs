@@ -56,7 +56,7 @@ impl TableRow {
     }
 
     /// A row of `mysql_users` or `mysql_query_rules` that gives no columns: it is the one of which what stands there in
-    /// [`crate::Kept`] was made.
+    /// [`crate::PartialRead`] was made.
     pub fn kept(at: usize) -> Self {
         Self { cells: Vec::new(), kept_at: Some(at) }
     }

@@ -7,7 +7,7 @@ use weir_proxy::snapshot::{Account, Users};
 use weir_proxy::stats::{CommandRow, WorkerReport};
 
 use super::{Rows, integer, text};
-use crate::sums::{command_sums, command_word, rule_sums};
+use crate::worker_sums::{command_sums, command_word, rule_sums};
 
 /// Bounds of the columns `cnt_100us` to `cnt_10s`, in microseconds.
 const BOUNDS_US: [u64; 11] =

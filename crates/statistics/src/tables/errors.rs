@@ -3,7 +3,7 @@
 use weir_proxy::stats::WorkerReport;
 
 use super::{Rows, bytes, host_and_port, integer, text};
-use crate::sums::{ErrorSum, error_sums};
+use crate::worker_sums::{ErrorSum, error_sums};
 
 pub(super) fn errors(workers: &[WorkerReport]) -> Rows {
     let row = |sum: &ErrorSum<'_>| {

@@ -6,7 +6,7 @@ use weir_sql::Kind;
 
 use super::{Rows, text};
 use crate::statistics::Statistics;
-use crate::sums::{command_sums, total_sums};
+use crate::worker_sums::{command_sums, total_sums};
 
 pub(super) fn global(statistics: &Statistics) -> Rows {
     let row = |(name, value): (&str, u64)| vec![text(name), text(value.to_string())];

@@ -5,7 +5,7 @@ use weir_proxy::stats::{DigestSums, ReportPart};
 use super::{Rows, text};
 use crate::process;
 use crate::statistics::Statistics;
-use crate::sums::total_sums;
+use crate::worker_sums::total_sums;
 
 pub(super) fn memory(statistics: &Statistics) -> Rows {
     let collector = &statistics.collector;

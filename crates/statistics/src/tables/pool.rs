@@ -10,7 +10,7 @@ use weir_store::Value;
 use super::servers::status_word;
 use super::{Rows, host_and_port, integer, text};
 use crate::statistics::Statistics;
-use crate::sums::pool_sums;
+use crate::worker_sums::pool_sums;
 
 /// `stats_mysql_connection_pool`: a row for each server in each hostgroup that it is in now, and for those that it was
 /// in while there are connections left of that time.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use weir_http::{Family, Kind, Number};
 use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
 use weir_query_log::Counts;
-use weir_statistics::sums::{
+use weir_statistics::worker_sums::{
     command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
 };
 use weir_topology::{Endpoint, Place, Roles, Status};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir_http::Page;
 use weir_proxy::stats::{ReportPart, SessionRow};
-use weir_statistics::sums::total_sums;
+use weir_statistics::worker_sums::total_sums;
 use weir_statistics::{Report, first_sessions};
 
 use super::WebSource;

@@ -6,7 +6,7 @@ use crate::model::types::Config;
 
 /// A configuration that is in force, of which only a part is read again: what was checked once stays checked.
 #[derive(Clone, Copy)]
-pub struct Kept<'c> {
+pub struct PartialRead<'c> {
     /// The configuration. What is equal in the next one is shared with it.
     pub config: &'c Config,
     /// Whether a table is read, or the variables that begin so (`mysql-`, `admin-`). All others stay as they are in
@@ -19,14 +19,14 @@ pub struct Kept<'c> {
 ///
 /// It is no part of what a configuration means: any two are equal.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct WarnedRows {
     /// Of `mysql_users`.
     pub users: Arc<Vec<usize>>,
     /// Of `mysql_query_rules`.
     pub rules: Arc<Vec<usize>>,
 }
 
-impl PartialEq for Told {
+impl PartialEq for WarnedRows {
     fn eq(&self, _: &Self) -> bool {
         true
     }

@@ -10,7 +10,7 @@ use crate::check::topology_table::have_clusters;
 use crate::check::{clusters, listeners, query_rules};
 use crate::model::clusters::Cluster;
 use crate::model::hostgroups::HostgroupAttributes;
-use crate::model::kept::Kept;
+use crate::model::partial_read::PartialRead;
 use crate::model::types::{Config, MysqlServer, MysqlUser};
 use crate::report::error::Report;
 use crate::report::place::Lines;
@@ -31,7 +31,7 @@ pub(crate) struct TableLines<'t> {
 /// seems missing may only be misspelt.
 pub(crate) fn across(
     config: &mut Config,
-    kept: Option<Kept<'_>>,
+    kept: Option<PartialRead<'_>>,
     lines: &TableLines<'_>,
     report: &mut Report,
 ) {
