@@ -34,7 +34,7 @@ impl Question {
     }
 }
 
-/// See the module's text.
+/// The answers that are shared, by question.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache {
     answers: HashMap<Question, (Instant, Arc<Rows>)>,

@@ -1,4 +1,4 @@
-//! `weir-bench` measures what a statement, a client and a gigabyte cost through Weir, HAProxy and ProxySQL.
+//! Measures what a statement, a client and a gigabyte cost through Weir, HAProxy and ProxySQL.
 //!
 //! One run starts a Galera cluster of its own and, for each row of the report, the proxies; then it visits them in
 //! turn: every round visits every peer, so that a change of the machine's mood falls on all of them. Ratios are taken

@@ -1,3 +1,5 @@
+//! Connects to a server, and sends statements one after the other.
+
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -1,3 +1,5 @@
+//! Describes why a connection or a statement failed.
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A small blocking client of MySQL and MariaDB, for probes, kills, tests and the demo.
+//! Speaks MySQL's protocol as a small blocking client, for probes, kills, tests and the demo.
 //!
 //! It is made for asking short questions of servers that may be ill: every call ends by its deadline whatever the
 //! server does, every size is limited, and an error says whether the server spoke, was silent, or is gone. It speaks

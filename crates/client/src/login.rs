@@ -1,4 +1,4 @@
-//! From the greeting to the OK that ends the login.
+//! Logs in: from the greeting to the OK that ends the login.
 
 use weir_protocol::auth::{Credential, rsa, sha2};
 use weir_protocol::capability::Capabilities;

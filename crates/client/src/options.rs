@@ -1,3 +1,5 @@
+//! Holds how to connect: address, account, TLS, time limits.
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;

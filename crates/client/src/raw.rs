@@ -1,3 +1,5 @@
+//! Sends commands and reads packets without understanding them.
+
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 

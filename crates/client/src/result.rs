@@ -1,3 +1,5 @@
+//! Holds the result of a statement: columns and rows as text.
+
 use weir_protocol::ok::{EofPacket, OkPacket};
 use weir_protocol::status::StatusFlags;
 

@@ -1,4 +1,4 @@
-//! Packets over a TCP stream, with a deadline for the whole exchange.
+//! Reads and writes packets over a TCP stream, with a deadline for the whole exchange.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

@@ -1,3 +1,5 @@
+//! Encrypts a connection to a server.
+
 use std::fmt;
 use std::sync::Arc;
 

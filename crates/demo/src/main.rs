@@ -1,4 +1,4 @@
-//! `make demo` shows three Galera nodes, Weir in front of them, a load, and two nodes that are stopped meanwhile.
+//! Shows three Galera nodes, Weir in front of them, a load, and two nodes that are stopped meanwhile (`make demo`).
 //!
 //! It shows what the applications notice of that, and checks at the end that no acknowledged write is lost or there
 //! twice. Everything runs on loopback and is gone afterwards.

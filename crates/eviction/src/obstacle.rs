@@ -1,4 +1,4 @@
-//! Obstacles to an eviction, as far as they are known before anything happens.
+//! Finds obstacles to an eviction before anything happens.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `weir-failover` shows what clients see when servers fail, change roles, or come back.
+//! Shows what clients see when servers fail, change roles, or come back.
 //!
 //! One run starts a Galera cluster of its own and, for each scenario, a proxy in front of it, sysbench, and probes that
 //! write and read numbered rows every 5 ms. Something happens to the servers; then the rows are looked for on every

@@ -1,4 +1,4 @@
-//! `weir-fidelity` looks whether anybody sees through Weir what they would not see at the server.
+//! Checks that nobody sees through Weir what they would not see at the server.
 
 mod args;
 

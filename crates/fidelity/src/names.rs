@@ -1,4 +1,4 @@
-//! Names of a stage, so that several can work beside each other at one server.
+//! Names a stage's schemas and accounts, so that several stages can work beside each other at one server.
 
 /// Fills in the placeholders of states and ways.
 #[derive(Debug, Clone)]

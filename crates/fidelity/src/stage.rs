@@ -75,7 +75,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) control: &'a Who,
 }
 
-/// See the module.
+/// One worker's schemas, accounts, Weir and sessions.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) plan: Plan<'a>,

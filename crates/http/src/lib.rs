@@ -1,4 +1,4 @@
-//! Weir over HTTP: `/healthz`, `/readyz`, `/metrics` and a small JSON API under `/api/v1/`.
+//! Serves Weir's state over HTTP: `/healthz`, `/readyz`, `/metrics` and a small JSON API under `/api/v1/`.
 //!
 //! One thread with an event loop of its own ([`Http`]) serves all addresses; what takes longer than a moment, because the
 //! workers are asked, runs on a second one. The data path is not touched: who asks gets copies of what is counted anyway.

@@ -1,4 +1,5 @@
-//! Metrics as text: OpenMetrics 1.0 and the older format of Prometheus (its documentation, "Exposition formats").
+//! Writes metrics as text: OpenMetrics 1.0 and the older format of Prometheus (its documentation, "Exposition
+//! formats").
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! The paths and their answers.
+//! Routes requests to their answers.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

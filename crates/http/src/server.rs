@@ -1,4 +1,4 @@
-//! The thread that serves HTTP, and how it is told other addresses, and the end, while it runs.
+//! Runs the thread that serves HTTP, and tells it other addresses, and the end, while it runs.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Listening sockets, and where they come from: made here, or handed over by another process.
+//! Opens listening sockets, or takes over those of another process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,3 +1,5 @@
+//! Reads the monotonic clock in the unit of the topology's rules.
+
 use rustix::time::{ClockId, clock_gettime};
 use weir_topology::Millis;
 

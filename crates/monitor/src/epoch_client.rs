@@ -1,5 +1,5 @@
-//! One cluster's part in the agreement of several Weirs: what the topology thread has written, and what follows for the
-//! data path.
+//! Takes one cluster's part in the agreement of several Weirs: has the topology thread's decisions written, and limits
+//! the data path's writes to what the others know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -81,7 +81,7 @@ impl ClusterServers<'_> {
     }
 }
 
-/// See the module's documentation.
+/// The agreement about one cluster: what was said of this Weir, what is under way, and what can't be read.
 pub(crate) struct EpochClient {
     hostgroup: u32,
     pub(crate) scope: EpochScope,

@@ -1,4 +1,4 @@
-//! The two tables through which several Weirs agree: see [`weir_topology::EpochRow`].
+//! Reads and writes the two tables through which several Weirs agree: see [`weir_topology::EpochRow`].
 //!
 //! Names come from configurations and other Weirs, and are quoted; what is read back is checked like everything from
 //! outside.

@@ -1,4 +1,4 @@
-//! The threads that write what this Weir says of itself, and the changes of the epoch row that it proposes.
+//! Runs the threads that write this Weir's own row and the changes of the epoch row that it proposes.
 
 use std::collections::VecDeque;
 use std::io;

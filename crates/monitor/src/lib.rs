@@ -1,4 +1,4 @@
-//! The control plane: what happens beside the path of a statement.
+//! Runs the control plane: everything that happens beside the path of a statement.
 //!
 //! [`Monitor`] looks at the servers, has [`weir_topology::roles`] decide who writes and who reads, and publishes the
 //! result. Its threads:

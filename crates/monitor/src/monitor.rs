@@ -1,3 +1,5 @@
+//! Starts, reconfigures and stops the threads that watch servers and decide roles.
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::mpsc::{SyncSender, sync_channel};

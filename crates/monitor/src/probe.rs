@@ -1,4 +1,4 @@
-//! One look at a server.
+//! Probes a server once, over a connection that is kept.
 
 mod galera;
 mod group_replication;

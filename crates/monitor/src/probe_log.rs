@@ -18,7 +18,7 @@ const ROWS_MAX: usize = 20_000;
 /// So much of an error's text is kept.
 const ERROR_CHARS_MAX: usize = 256;
 
-/// See the module's text.
+/// The latest results of probes, by kind. Cheap to share between threads.
 #[derive(Debug, Default)]
 pub struct ProbeLog(Mutex<Rings>);
 

@@ -1,4 +1,4 @@
-//! The thread that probes one server again and again.
+//! Runs the thread that probes one server again and again.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;

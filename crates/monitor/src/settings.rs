@@ -1,4 +1,4 @@
-//! The monitor's settings, taken from the configuration.
+//! Takes the monitor's settings from the configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

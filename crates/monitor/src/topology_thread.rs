@@ -1,4 +1,4 @@
-//! The one thread that decides roles.
+//! Runs the one thread that decides roles.
 
 mod epoch;
 

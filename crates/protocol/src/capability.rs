@@ -1,4 +1,4 @@
-//! Capabilities that client and server negotiate at the login.
+//! Names the capabilities that client and server negotiate at the login.
 //!
 //! Bits 0 to 31 are MySQL's `CLIENT_*` flags. Bits 32 to 63 are MariaDB's extended ones: they
 //! travel in bytes that MySQL leaves zero, and only while the sender leaves

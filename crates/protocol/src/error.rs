@@ -1,4 +1,4 @@
-//! Error numbers that Weir sends or acts upon, and the errors of this crate.
+//! Lists the error numbers that Weir sends or acts upon, and the errors of this crate.
 
 use thiserror::Error;
 

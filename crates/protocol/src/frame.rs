@@ -1,5 +1,5 @@
-//! Packet boundaries: a 3-byte little-endian payload length and a 1-byte sequence number in
-//! front of every payload.
+//! Finds packet boundaries: a 3-byte little-endian payload length and a 1-byte sequence number in front of every
+//! payload.
 //!
 //! A payload of [`PAYLOAD_MAX`] bytes or more travels as several packets: each but the last is
 //! exactly full, and the last is shorter, empty if need be. (MySQL internals manual, "MySQL

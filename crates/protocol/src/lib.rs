@@ -1,4 +1,4 @@
-//! The MySQL client/server protocol as MariaDB and MySQL speak it, without I/O.
+//! Reads and writes the MySQL client/server protocol as MariaDB and MySQL speak it, without I/O.
 //!
 //! Everything here is bytes in, views or bytes out: parsers borrow from the payload they are
 //! given and never allocate, builders append to a `Vec<u8>` of the caller. No parser panics or

@@ -1,4 +1,4 @@
-//! The packets that end an answer: OK, ERR and EOF, and what OK tells about the session.
+//! Reads and writes the packets that end an answer: OK, ERR and EOF, and what OK tells about the session.
 
 mod eof;
 mod err;

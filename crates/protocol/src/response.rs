@@ -1,5 +1,5 @@
-//! A streaming reader of server replies: it finds packet boundaries and the few packets that matter,
-//! and lets everything else pass untouched.
+//! Reads server replies as they stream in: finds packet boundaries and the few packets that matter, and lets
+//! everything else pass untouched.
 //!
 //! The reader expects replies of a connection with `CLIENT_DEPRECATE_EOF`
 //! (<https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_command_phase.html>), whose shapes are

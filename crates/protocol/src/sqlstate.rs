@@ -1,4 +1,4 @@
-//! The SQLSTATE of an error number, where a server tells the number only: SHOW WARNINGS.
+//! Finds the SQLSTATE of an error number, where a server tells the number only: SHOW WARNINGS.
 //!
 //! Facts from the servers: what `performance_schema.events_errors_summary_global_by_error` of MySQL 9.7 shows, and the
 //! states that come with MariaDB 10.11's list of messages.

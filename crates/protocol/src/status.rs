@@ -1,4 +1,4 @@
-//! The server's status flags, sent with every OK and EOF packet but never with ERR.
+//! Names the server's status flags, sent with every OK and EOF packet but never with ERR.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! The protocol's basic data types: reading them from a payload and appending them to one.
+//! Reads the protocol's basic data types from a payload, and appends them to one.
 //!
 //! Integers are little-endian. A *length-encoded* integer takes 1, 3, 4 or 9 bytes, told by its
 //! first byte; `0xFB` in its place means NULL in a row. (MySQL internals manual, "Basic Data

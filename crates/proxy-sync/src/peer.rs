@@ -1,4 +1,4 @@
-//! Another proxy, asked through its admin interface.
+//! Asks another proxy through its admin interface.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

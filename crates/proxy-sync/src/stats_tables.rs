@@ -1,4 +1,4 @@
-//! `stats_proxysql_servers_...`: what was seen of the other proxies.
+//! Fills `stats_proxysql_servers_...` with what was seen of the other proxies.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

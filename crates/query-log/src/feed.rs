@@ -1,4 +1,4 @@
-//! The way of records from a thread to the writer.
+//! Carries records from a thread to the writer.
 
 use std::sync::{Mutex, PoisonError, TryLockError};
 

@@ -1,4 +1,4 @@
-//! The files of one log: `events.00000001`, `events.00000002` and so on, as ProxySQL names them.
+//! Writes the files of one log: `events.00000001`, `events.00000002` and so on, as ProxySQL names them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The logs that Weir writes into files of their own: events (statements), slow statements, audit.
+//! Writes Weir's logs in files of their own: events (statements), slow statements, audit.
 //!
 //! ```text
 //! worker-0 ── Feed ──► slot ─┐

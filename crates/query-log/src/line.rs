@@ -1,4 +1,4 @@
-//! Lines of the logs: one JSON object each, with the names of ProxySQL's.
+//! Formats lines of the logs: one JSON object each, with the names of ProxySQL's.
 
 use std::borrow::Cow;
 use std::time::SystemTime;

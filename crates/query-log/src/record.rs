@@ -1,4 +1,4 @@
-//! Log records, and their encoding between threads: numbers and texts one after the other, never outside the process.
+//! Encodes log records between threads: numbers and texts one after the other, never outside the process.
 
 use crate::Log;
 

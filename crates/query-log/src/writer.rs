@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! Runs the thread that writes.
 
 use std::io;
 use std::sync::PoisonError;

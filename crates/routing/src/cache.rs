@@ -1,5 +1,5 @@
-//! Decisions that were made before: for the same session facts, flag and digest they are the same again, unless a
-//! rule looked at the statement itself.
+//! Caches decisions: for the same session facts, flag and digest they are the same again, unless a rule looked at the
+//! statement itself.
 
 use foldhash::HashMap;
 
@@ -10,7 +10,7 @@ use crate::Decision;
 const ENTRIES_MAX: usize = 8192;
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// See the module's text.
+/// Decisions by session facts, flag and digest.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     entries: HashMap<Key, Entry>,

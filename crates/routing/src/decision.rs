@@ -1,4 +1,4 @@
-//! The decision of the rules about a statement.
+//! Holds the decision of the rules about a statement.
 
 /// The actions of all rules that matched, added up. `None`: nothing was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

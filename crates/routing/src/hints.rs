@@ -1,4 +1,4 @@
-//! Hints in a statement's first comment: `/* hostgroup=2;query_timeout=500 */`.
+//! Reads hints in a statement's first comment: `/* hostgroup=2;query_timeout=500 */`.
 
 use weir_sql::{Dialect, Lexer, TokenKind};
 

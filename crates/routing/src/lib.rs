@@ -1,4 +1,4 @@
-//! Query rules with ProxySQL's semantics: from rows of `mysql_query_rules` and the facts of a statement to a
+//! Applies query rules with ProxySQL's semantics: from rows of `mysql_query_rules` and the facts of a statement to a
 //! [`Decision`]. Pure: no clock, no socket, and chance is handed in.
 //!
 //! [`Rules`] is what a configuration means, shared by all workers; each worker makes a [`Router`] of its own from it,

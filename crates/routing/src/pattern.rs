@@ -1,4 +1,4 @@
-//! Patterns: PCRE's syntax, by the regex crate where it means the same, else by PCRE2 with limits.
+//! Matches patterns in PCRE's syntax, by the regex crate where it means the same, else by PCRE2 with limits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The patterns of all rules: each one is compiled once, what is known is taken over, and the rest is shared between the
+//! Compiles the patterns of all rules: each one once; what is known is taken over, and the rest is shared between the
 //! processors.
 
 use std::collections::{HashMap, HashSet};

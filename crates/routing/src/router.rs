@@ -1,4 +1,4 @@
-//! A worker's view of the rules: decides, remembers, counts.
+//! Applies the rules for one worker: decides, remembers, counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct RoutingResult {
     pub is_too_long: bool,
 }
 
-/// See the module's text.
+/// One worker's router: the rules, its own patterns, the decisions it remembers, and its counts.
 #[derive(Debug)]
 pub struct Router {
     rules: Arc<Rules>,

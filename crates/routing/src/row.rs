@@ -1,4 +1,4 @@
-//! The rows of the two tables, with ProxySQL's columns and defaults. `None` is NULL.
+//! Declares the rows of the two tables, with ProxySQL's columns and defaults. `None` is NULL.
 
 use crate::Multiplex;
 

@@ -1,4 +1,4 @@
-//! Rows compiled: patterns, order, and which facts they ask for.
+//! Compiles rows into rules: patterns, order, and which facts they ask for.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The variables with which a fresh connection to a server begins.
+//! Holds the variables with which a fresh connection to a server begins.
 //!
 //! A session has the defaults of its login for as long as it lives, as on a connection of its own. Connections whose
 //! defaults are others (a SET GLOBAL has come between, or another server has other settings) are brought to the session's

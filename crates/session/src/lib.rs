@@ -1,5 +1,5 @@
-//! A session as state, without I/O: logins, tracked state, pins, prepared statements, and what a client is shown
-//! of session tracking. The proxy's core puts them together.
+//! Models a session as state, without I/O: logins, tracked state, pins, prepared statements, and what a client is
+//! shown of session tracking. The proxy's core puts them together.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Logins without I/O, at both ends: [`ClientLogin`] for those who connect to Weir, [`BackendLogin`] for Weir at
-//! a server.
+//! Logs in without I/O, at both ends: [`ClientLogin`] for those who connect to Weir, [`BackendLogin`] for Weir at a
+//! server.
 
 mod backend;
 mod check;

@@ -1,4 +1,4 @@
-//! Pins: why a session must keep the very backend connection that it has.
+//! Tracks pins: the reasons why a session must keep the very backend connection that it has.
 //!
 //! Servers report most of a session's state (see [`crate::state`]); what they do not report with values can't be
 //! carried to another connection, so the session stays where it is until the reason ends.

@@ -1,5 +1,5 @@
-//! Prepared statements over shared connections: one server-side statement per text and meaning, prepared where
-//! it runs, closed least-recently-used first.
+//! Shares prepared statements over connections: one server-side statement per text and meaning, prepared where it
+//! runs, closed least-recently-used first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

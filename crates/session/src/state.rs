@@ -1,4 +1,4 @@
-//! Tracked state: what must hold on a backend connection before a session's statement may run there.
+//! Tracks state: what must hold on a backend connection before a session's statement may run there.
 //!
 //! A [`State`] is the default schema and the session variables that differ from a fresh connection's, as the
 //! *server* reported them in its OK packets. States are immutable and hash-consed by an [`Interner`], so that

@@ -1,5 +1,5 @@
-//! User variables on their way from one connection to another: asked for where they are, and set where the session goes
-//! on, with the same names, values and types.
+//! Moves user variables from one connection to another: asked for where they are, and set where the session goes on,
+//! with the same names, values and types.
 //!
 //! The type of a value is that of its column in a result, also of NULL; its text is written as the literal of that type:
 //!

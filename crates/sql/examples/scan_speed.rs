@@ -1,4 +1,4 @@
-//! How long a scan and a digest take: `cargo run --release -p weir-sql --example scan_speed`.
+//! Measures how long a scan and a digest take: `cargo run --release -p weir-sql --example scan_speed`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! The dialect of a statement: session settings and the server's family, which change the meaning of its bytes.
+//! Describes the dialect of a statement: session settings and the server's family, which change the meaning of its
+//! bytes.
 
 /// How a session's server reads the bytes of a statement.
 ///

@@ -1,4 +1,4 @@
-//! The verbs.
+//! Lists the kinds of statements, by their verbs.
 
 use crate::Access;
 

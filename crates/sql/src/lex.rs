@@ -1,4 +1,4 @@
-//! Bytes to tokens, one at a time, without copying: the rules of the servers' lexical scanner.
+//! Splits bytes into tokens, one at a time, without copying, by the rules of the servers' lexical scanner.
 //!
 //! Sources: "Literal Values", "Schema Object Names" and "Comments" of the MySQL manual, the same topics of the
 //! MariaDB Knowledge Base, and what a MariaDB 10.11 server answers.

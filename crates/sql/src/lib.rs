@@ -1,4 +1,4 @@
-//! One pass over the text of a statement, without copying or allocating: what it is, whether it is surely a
+//! Classifies a statement in one pass over its text, without copying or allocating: what it is, whether it is surely a
 //! read, and what it does to its session that a server does not report.
 //!
 //! The rule is that *whatever is not surely a read without any effect is not a read*. An unknown function,

@@ -1,4 +1,4 @@
-//! Values as parts of a statement: the one place that puts quotes around anything.
+//! Writes values as parts of a statement: the one place that puts quotes around anything.
 //!
 //! How a server reads a string depends on its session: a backslash escapes or not (`sql_mode` with
 //! NO_BACKSLASH_ESCAPES), the second byte of a character may look like a quote (sjis, gbk, big5), and in swe7 a few signs

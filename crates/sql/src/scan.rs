@@ -1,4 +1,4 @@
-//! The scan of a text: statement after statement, and within one token after token.
+//! Scans a text: statement after statement, and within one token after token.
 
 mod call;
 mod multi_statement;

@@ -1,4 +1,4 @@
-//! Statements as a log may show them: without the passwords that they set.
+//! Masks the passwords in statements, for logs.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The result of a statement's scan.
+//! Holds the result of a statement's scan.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! Hash tables of names, built while compiling. Letter case of ASCII is folded.
+//! Builds hash tables of names while compiling. Letter case of ASCII is folded.
 
 /// Where a name is: which of the lists, and where in it.
 #[derive(Clone, Copy)]

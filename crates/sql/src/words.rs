@@ -1,4 +1,4 @@
-//! The words that decide what a statement is.
+//! Lists the words that decide what a statement is.
 
 use crate::table::NameTable;
 

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How often tables of digests that are full are taken from the workers.
 const FULL_TABLES_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The workers' counters, added up. See the module's text.
+/// The workers' counters, added up.
 #[derive(Debug)]
 pub struct StatsCollector {
     publisher: Publisher,

@@ -13,7 +13,7 @@ use crate::tables::MAIN;
 /// With more rows than these it takes as long to look for each as to compare all.
 const ROWS_MAX: usize = 1000;
 
-/// See the module's text.
+/// The edited rows of the large tables. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edits(Arc<Mutex<[Edited; LARGE.len()]>>);
 

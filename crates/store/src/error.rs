@@ -1,4 +1,4 @@
-//! Errors, with what to do about them.
+//! Describes errors, with what to do about them.
 
 use std::path::PathBuf;
 

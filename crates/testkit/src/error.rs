@@ -1,3 +1,5 @@
+//! Describes why a server could not be started, stopped or asked.
+
 use std::fmt;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A MySQL server that follows a script: for everything that a real one can't be made to do on command.
+//! Plays a MySQL server that follows a script: for everything that a real one can't be made to do on command.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! HAProxy in TCP mode, the yardstick of the benchmark.
+//! Runs HAProxy in TCP mode, the yardstick of the benchmark.
 
 use std::fs;
 use std::net::SocketAddrV4;

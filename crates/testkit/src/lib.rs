@@ -1,4 +1,4 @@
-//! Real servers for tests, the demo and the benchmark, and the means to be unkind to them.
+//! Runs real servers for tests, the demo and the benchmark, and breaks them on request.
 //!
 //! - [`Galera`]: a MariaDB Galera cluster on loopback addresses, up in seconds, whose nodes can be stopped, killed,
 //!   paused and started again.

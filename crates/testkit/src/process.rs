@@ -1,4 +1,4 @@
-//! Child processes that are ended by the id they were started with, never by name.
+//! Starts child processes, and ends them by the id they were started with, never by name.
 
 use std::fs::{self, File};
 use std::io::Read;

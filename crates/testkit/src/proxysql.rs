@@ -1,4 +1,4 @@
-//! ProxySQL, where it is installed: the other layer-7 proxy of the benchmark.
+//! Runs ProxySQL, where it is installed: the other layer-7 proxy of the benchmark.
 
 use std::fmt::{self, Write as _};
 use std::fs;

@@ -1,4 +1,5 @@
-//! A resolver of a test's own: what names mean to the processes that are started with it, and to nobody else.
+//! Gives a test a resolver of its own: it sets what names mean to the processes that are started with it, and to
+//! nobody else.
 
 use std::fs;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The directory of one run, and the removal of what a crashed run left behind.
+//! Makes the directory of one run, and removes what a crashed run left behind.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};

@@ -1,4 +1,4 @@
-//! sysbench runs and what they report.
+//! Runs sysbench, and reads its reports.
 
 use std::fs::{self, File};
 use std::net::SocketAddrV4;

@@ -1,4 +1,4 @@
-//! Data directories made once per machine and copied to every server of every run.
+//! Makes data directories once per machine and copies them to every server of every run.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Weir itself as a child process, with a configuration made for a test.
+//! Runs Weir itself as a child process, with a configuration made for a test.
 
 use std::env;
 use std::fs::{self, File};

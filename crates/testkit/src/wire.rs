@@ -1,4 +1,4 @@
-//! Packets over a blocking socket, and a client that does what it is told and nothing else.
+//! Sends and reads packets over a blocking socket, and drives a client that does what it is told and nothing else.
 //!
 //! For tests of what ordinary clients never send: odd capabilities, wrong sequence numbers, half a packet. Whoever
 //! only wants results takes weir-client.

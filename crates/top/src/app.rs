@@ -1,4 +1,4 @@
-//! The view's state, and the keys that change it.
+//! Holds the view's state, and the keys that change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

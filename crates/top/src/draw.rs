@@ -1,4 +1,4 @@
-//! The screen.
+//! Draws the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

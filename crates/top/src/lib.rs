@@ -1,4 +1,4 @@
-//! `weir top`: servers, hottest statements and sessions of a running Weir, live in a terminal.
+//! Shows `weir top`: servers, hottest statements and sessions of a running Weir, live in a terminal.
 //!
 //! Whoever starts it says how a [`TopData`] at that Weir is had; two of them make rates. What keys do is in [`App`], what
 //! is seen in `draw`; both know no terminal, so that tests see what a user sees.

@@ -1,4 +1,4 @@
-//! The rows of each pane as cells, in the order that the user wants.
+//! Lays out the rows of each pane as cells, in the order that the user wants.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Numbers as few characters.
+//! Formats numbers as few characters.
 
 /// `7`, `950`, `12.3k`, `4.5M`.
 pub(crate) fn number(number: f64) -> String {

@@ -1,4 +1,4 @@
-//! The terminal: keys in, pictures out, and its state as it was at the end.
+//! Drives the terminal: keys in, pictures out, and its state as it was at the end.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};

@@ -1,4 +1,4 @@
-//! The data that a Weir returns for each picture. Counters are since its start: rates come from two of them.
+//! Holds the data that a Weir returns for each picture. Counters are since its start: rates come from two of them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The one place where roles are decided.
+//! Decides roles: the one place where that is done.
 
 use std::collections::HashMap;
 

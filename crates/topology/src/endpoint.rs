@@ -1,4 +1,4 @@
-//! Addresses of servers, and points in time.
+//! Defines addresses of servers, and points in time.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The epoch: an agreement of several Weirs in front of one cluster, kept in the cluster itself.
+//! Defines the epoch: an agreement of several Weirs in front of one cluster, kept in the cluster itself.
 //!
 //! Two tables of the cluster: `weir.topology` has a row per cluster with the *epoch*, a number that counts its writers;
 //! `weir.instances` has a row per Weir. A read of both that a session makes the node wait for (`wsrep_sync_wait`) shows

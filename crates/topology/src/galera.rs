@@ -1,4 +1,4 @@
-//! The roles of one Galera cluster.
+//! Decides the roles of one Galera cluster.
 
 mod components;
 mod donor_handoff;

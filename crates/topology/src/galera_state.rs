@@ -1,4 +1,4 @@
-//! A Galera node's own report of its state.
+//! Reads a Galera node's own report of its state.
 
 /// More members than any Galera cluster has; what is beyond is not kept.
 const MEMBERS_MAX: usize = 128;

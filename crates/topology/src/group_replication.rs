@@ -1,4 +1,4 @@
-//! The roles of one MySQL Group Replication group: the group chooses its primary, Weir follows.
+//! Decides the roles of one MySQL Group Replication group: the group chooses its primary, Weir follows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A server's own report of MySQL Group Replication.
+//! Reads a server's own report of MySQL Group Replication.
 
 /// A group has at most 9 members (MySQL manual, "Group Replication Limitations"); with more than this the list is not
 /// believed.

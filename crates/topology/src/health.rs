@@ -1,4 +1,4 @@
-//! Judges a single server.
+//! Decides whether a single server is in service.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The rules by which several Weirs agree on a writer.
+//! Applies the rules by which several Weirs agree on a writer.
 //!
 //! ```text
 //! the row's writer can write ───────────────────────────► it writes, once the epoch is open

@@ -1,4 +1,4 @@
-//! A cluster's servers with their rows of `mysql_servers`, whatever the flavour.
+//! Joins a cluster's servers with their rows of `mysql_servers`, whatever the flavour.
 
 use std::collections::BTreeMap;
 

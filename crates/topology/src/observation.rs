@@ -1,4 +1,4 @@
-//! An observation of a server, with its time.
+//! Folds what probes have seen of a server into one observation.
 
 use std::sync::Arc;
 use std::time::Duration;

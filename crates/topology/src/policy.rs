@@ -1,4 +1,4 @@
-//! The user's policy: the cluster's hostgroups, the servers, and the limits.
+//! Defines the user's policy: the cluster's hostgroups, the servers, and the limits.
 
 use crate::{Endpoint, EpochPolicy};
 

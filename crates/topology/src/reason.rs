@@ -1,4 +1,4 @@
-//! Reasons for which a server has, or does not have, a role: each with its words.
+//! Lists the reasons for which a server has, or does not have, a role: each with its words.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A server's own report of asynchronous replication.
+//! Reads a server's own report of asynchronous replication.
 
 use crate::{Endpoint, ReadOnlyCheck};
 

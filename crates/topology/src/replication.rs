@@ -1,5 +1,5 @@
-//! The roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows. With `auto_failover`
-//! see [`failover`], too.
+//! Decides the roles of servers with asynchronous replication: whoever sets read_only decides, Weir follows. With
+//! `auto_failover` see [`failover`], too.
 
 mod failover;
 mod replaced;

@@ -1,4 +1,4 @@
-//! The result: who has which role, and why.
+//! Defines the result: who has which role, and why.
 
 use std::fmt;
 use std::mem::discriminant;

@@ -1,4 +1,4 @@
-//! Facts about a server that the monitor and the data path share without waiting for each other.
+//! Shares facts about a server between the monitor and the data path, which never wait for each other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The variables with which sessions of a server begin, as the server itself knows them.
+//! Lists the variables with which sessions of a server begin, as the server itself knows them.
 
 /// Between two values in an answer to [`SessionVariables::session_question`]: no value of a variable has it.
 pub const SEPARATOR: u8 = 1;

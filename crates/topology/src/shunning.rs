@@ -1,4 +1,4 @@
-//! Connections that fail although the monitor's own keep working: shunning, as ProxySQL has it.
+//! Shuns servers to which connections fail although the monitor's own keep working, as ProxySQL does.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Buffers that the kernel picks from when bytes arrive (`IORING_REGISTER_PBUF_RING`, io_uring_register(2)): idle
-//! sockets need none.
+//! Provides buffers that the kernel picks from when bytes arrive (`IORING_REGISTER_PBUF_RING`, io_uring_register(2)):
+//! idle sockets need none.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

@@ -1,5 +1,5 @@
-//! A small safe door to io_uring, as much of it as a proxy needs: sockets that are watched, bytes that arrive in
-//! buffers of the ring, bytes that are sent, all handed over in one system call.
+//! Wraps io_uring in a small safe interface, as much of it as a proxy needs: sockets that are watched, bytes that
+//! arrive in buffers of the ring, bytes that are sent, all passed in one system call.
 //!
 //! This is the only crate of the workspace with `unsafe` code. What makes it safe: memory that the kernel works on
 //! belongs to the ring until the kernel has said that it is done. Bytes to send are moved in ([`Ring::send`]) and come

@@ -1,4 +1,4 @@
-//! Addresses of servers: one for each, which the monitor and the workers use alike.
+//! Finds the addresses of servers: one for each, which the monitor and the workers use alike.
 //!
 //! The system's resolver may take half a minute for a name, and can't be interrupted. So threads of their own ask it
 //! ([`names`]), nobody waits for them longer than [`LIMIT`], and the main thread, which publishes roles, never does. A

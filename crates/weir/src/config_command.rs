@@ -1,4 +1,4 @@
-//! `weir config`: looks at configurations, compares and converts them. Changes no running Weir.
+//! Runs `weir config`: looks at configurations, compares and converts them. Changes no running Weir.
 
 mod check;
 mod diff;

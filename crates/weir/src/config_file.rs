@@ -1,4 +1,4 @@
-//! A configuration in a file of any form: Weir's TOML, ProxySQL's .cnf, or the database of either.
+//! Reads a configuration from a file of any form: Weir's TOML, ProxySQL's .cnf, or the database of either.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

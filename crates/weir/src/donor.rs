@@ -1,4 +1,4 @@
-//! `weir donor`: whom a Galera node that is about to join should name as its donors.
+//! Runs `weir donor`: names the donors that a Galera node which is about to join should ask for.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `weir drain` and `weir undrain`.
+//! Runs `weir drain` and `weir undrain`.
 
 use std::collections::BTreeMap;
 use std::fmt;

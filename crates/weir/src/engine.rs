@@ -1,4 +1,4 @@
-//! The admin interface's access to the running Weir: what it may change, and show.
+//! Gives the admin interface access to the running Weir: what it may change, and show.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The clusters on whose writer this Weir has agreed with others, so that after a restart it sends no write there before it
-//! has read the epoch again, whatever keeps it from that.
+//! Keeps in a file on which clusters' writers this Weir has agreed with others, so that after a restart it sends no
+//! write there before it has read the epoch again, whatever keeps it from that.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! This Weir's name among those in front of the same clusters.
+//! Names this Weir among those in front of the same clusters.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The events log, the slow log and the audit log, as the configuration wants them.
+//! Configures the events log, the slow log and the audit log.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;

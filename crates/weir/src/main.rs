@@ -1,4 +1,5 @@
-//! `weir`: one MySQL service in front of a cluster of MySQL-family servers.
+//! Reads the command line of `weir`, one MySQL service in front of a cluster of MySQL-family servers, and runs its
+//! commands.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The file that tells the process id, so that a signal meets the Weir that serves, and no other command of its program.
+//! Writes the file that tells the process id, so that a signal meets the Weir that serves, and no other command of its
+//! program.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! This program, to be started again.
+//! Finds this program, to be started again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

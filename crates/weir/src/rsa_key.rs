@@ -1,5 +1,5 @@
-//! The RSA key with which clients of caching_sha2_password seal their passwords where there is no TLS: the user's,
-//! or one made when it is first needed and kept in datadir, under the names that MySQL gives such files.
+//! Loads or makes the RSA key with which clients of caching_sha2_password seal their passwords where there is no TLS:
+//! the user's, or one made when it is first needed and kept in datadir, under the names that MySQL gives such files.
 
 use std::io;
 use std::path::{Path, PathBuf};

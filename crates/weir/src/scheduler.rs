@@ -1,4 +1,4 @@
-//! `scheduler`: runs programs at their interval, never the same one twice at a time.
+//! Runs the programs of `scheduler` at their interval, never the same one twice at a time.
 //!
 //! ```text
 //! main ── take, stop ──► scheduler ── starts ──► run ID ── one thread for each program that runs

@@ -1,4 +1,4 @@
-//! `weir serve`: wires configuration, monitor and workers together, and obeys signals.
+//! Runs `weir serve`: wires configuration, monitor and workers together, and obeys signals.
 
 mod address_changes;
 mod admin_orders;

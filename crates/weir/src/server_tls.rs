@@ -1,4 +1,4 @@
-//! TLS towards servers: from the configuration to what connections are made with.
+//! Sets up TLS towards servers: from the configuration to what connections are made with.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

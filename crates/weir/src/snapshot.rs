@@ -1,4 +1,4 @@
-//! From configuration and roles to what the workers go by.
+//! Builds what the workers go by from configuration and roles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU32;

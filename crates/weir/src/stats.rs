@@ -1,4 +1,4 @@
-//! `weir stats`: asks a running Weir for a report and shows it.
+//! Runs `weir stats`: asks a running Weir for a report and shows it.
 
 use std::io::{self, Write};
 

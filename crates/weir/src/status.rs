@@ -1,4 +1,4 @@
-//! `weir status`: who writes, who reads, and why.
+//! Runs `weir status`: shows who writes, who reads, and why.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! Threads that Weir can't do without. Without a worker its sessions hang, without the owner of the roles nobody follows
-//! them, and from outside all looks well. So Weir ends with any of them, and its status tells a service manager to start
-//! it again.
+//! Ends Weir when a thread ends that it can't do without. Without a worker its sessions hang, without the owner of the
+//! roles nobody follows them, and from outside all looks well. So Weir ends with any of them, and its status tells a
+//! service manager to start it again.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! TLS towards clients: the user's certificate, or one made at the first start and kept in datadir.
+//! Sets up TLS towards clients: the user's certificate, or one made at the first start and kept in datadir.
 
 use std::io;
 use std::path::{Path, PathBuf};

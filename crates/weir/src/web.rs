@@ -1,4 +1,4 @@
-//! Weir over HTTP: what [`weir_http`] shows of this process, and where.
+//! Connects [`weir_http`] to this process: what it shows, and where.
 
 mod buckets;
 mod metrics;

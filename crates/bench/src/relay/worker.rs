@@ -63,7 +63,7 @@ impl Mailbox {
     }
 }
 
-/// See the module's text.
+/// A thread of the relay: its sockets, its ring, and the pairs that it forwards between.
 #[derive(Debug)]
 pub(super) struct Worker {
     ring: Ring,

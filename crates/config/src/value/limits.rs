@@ -1,4 +1,4 @@
-//! Names how long texts may be.
+//! Limits the length of texts.
 
 /// Of what is for humans.
 pub(crate) const COMMENT_CHARS_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! The reads that wait, on one server.
+//! Sends one server reads that wait, and takes their answers.
 //!
 //! A read may come back late for two reasons. The server has much to apply: then its answer is on its way, and asking
 //! anew would mean to wait anew. Or the cluster's view changed while it waited, and the server has lost it: then it
@@ -54,7 +54,7 @@ pub(super) const GROUP_REPLICATION: Waiting = Waiting {
     counter: "SHOW GLOBAL STATUS LIKE 'Gr_transactions_consistency_before_begin_count'",
 };
 
-/// See the module's documentation.
+/// The reads that are under way on one server.
 pub(super) struct Reads<'a> {
     waiting: Waiting,
     options: Options,

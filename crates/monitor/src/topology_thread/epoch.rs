@@ -1,4 +1,4 @@
-//! The topology thread's part in the agreement of several Weirs: see [`crate::epoch_client`].
+//! Lets the topology thread take part in the agreement of several Weirs: see [`crate::epoch_client`].
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

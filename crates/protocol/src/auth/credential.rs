@@ -1,3 +1,5 @@
+//! Holds what a login at a server needs: a password, or what was recovered of one.
+
 use std::fmt;
 
 use crate::auth::{ed25519, native, sha2};

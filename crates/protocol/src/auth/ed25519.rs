@@ -1,4 +1,4 @@
-//! MariaDB's ed25519: the client signs 32 bytes of the server's with a key made of its password.
+//! Computes MariaDB's ed25519: the client signs 32 bytes of the server's with a key made of its password.
 //!
 //! It is Ed25519 (RFC 8032) except that the secret is the password, of any length, where the
 //! standard has a seed of 32 bytes: the secret scalar and the prefix are the SHA-512 of the password.

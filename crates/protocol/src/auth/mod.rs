@@ -1,4 +1,4 @@
-//! Proving and checking passwords, at both ends of a connection.
+//! Proves and checks passwords, at both ends of a connection.
 //!
 //! Towards clients Weir is the server: [`StoredPassword`] is what it knows about a user, and
 //! [`StoredPassword::verify`] checks what the client sent. Towards servers Weir is the client: the

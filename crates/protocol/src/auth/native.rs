@@ -1,4 +1,4 @@
-//! mysql_native_password: challenge and response with SHA-1.
+//! Computes mysql_native_password: challenge and response with SHA-1.
 //!
 //! The server stores `SHA1(SHA1(password))` (stage 2). The client answers a scramble with
 //! `SHA1(password) XOR SHA1(scramble + SHA1(SHA1(password)))`, from which whoever knows stage 2

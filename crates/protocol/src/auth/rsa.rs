@@ -1,4 +1,4 @@
-//! A password under RSA: caching_sha2_password's full authentication on a connection without TLS.
+//! Encrypts a password with RSA: caching_sha2_password's full authentication on a connection without TLS.
 //!
 //! The client XORs its password and the NUL behind it with the scramble and encrypts that with the
 //! server's public key, RSA-OAEP with SHA-1 (`RSA_PKCS1_OAEP_PADDING` of OpenSSL, which MySQL's

@@ -1,6 +1,5 @@
-//! caching_sha2_password: challenge and response with SHA-256, if the server has the password's
-//! hash in its cache; otherwise the password itself, over TLS or encrypted with the server's RSA
-//! key.
+//! Computes caching_sha2_password: challenge and response with SHA-256, if the server has the password's hash in its
+//! cache; otherwise the password itself, over TLS or encrypted with the server's RSA key.
 //!
 //! The client answers a scramble with
 //! `SHA256(password) XOR SHA256(SHA256(SHA256(password)) + scramble)`. The server says in

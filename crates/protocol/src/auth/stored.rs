@@ -1,3 +1,5 @@
+//! Reads passwords as `mysql_users` stores them, and checks proofs against them.
+
 use std::fmt;
 
 use crate::auth::crypt::Sha2Crypt;

@@ -1,4 +1,4 @@
-//! Text as servers send it in a character set, as far as that can be told without their tables.
+//! Encodes text as servers send it in a character set, as far as that can be told without their tables.
 
 use super::table::COLLATIONS;
 

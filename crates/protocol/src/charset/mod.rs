@@ -1,4 +1,4 @@
-//! Character sets and collations by the ids that go over the wire.
+//! Finds character sets and collations by the ids that go over the wire.
 //!
 //! One table serves MariaDB and MySQL: an id means the same collation on both, or is unknown to
 //! one of them. They differ in two points:

@@ -1,4 +1,4 @@
-//! The collations of MariaDB 10.11 and MySQL 9.7, by id, as their `information_schema` has them.
+//! Lists the collations of MariaDB 10.11 and MySQL 9.7, by id, as their `information_schema` has them.
 
 use super::Collation;
 

@@ -1,4 +1,5 @@
-//! Query attributes: named values that a client with QUERY_ATTRIBUTES sends beside a statement (MySQL 8.0.23 and later).
+//! Reads query attributes: named values that a client with QUERY_ATTRIBUTES sends beside a statement (MySQL 8.0.23 and
+//! later).
 //!
 //! In a COM_QUERY they stand between the command byte and the text, and are announced by a count also where there are
 //! none (MySQL's source documentation: "COM_QUERY"); in a COM_STMT_EXECUTE they are parameters behind the statement's own.

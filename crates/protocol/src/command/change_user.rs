@@ -1,3 +1,5 @@
+//! Reads and writes COM_CHANGE_USER.
+
 use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::handshake::ConnectAttributes;

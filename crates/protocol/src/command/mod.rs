@@ -1,5 +1,5 @@
-//! Client commands: the command byte at the start of a payload, and the commands whose
-//! content a proxy must understand.
+//! Reads client commands: the command byte at the start of a payload, and the commands whose content a proxy must
+//! understand.
 //!
 //! Every command starts a new exchange: its first packet has sequence number 0.
 

@@ -1,3 +1,5 @@
+//! Reads the commands of prepared statements, and the answer to COM_STMT_PREPARE.
+
 use std::ops::Range;
 
 use super::attributes::named_type;

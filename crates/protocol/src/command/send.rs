@@ -1,4 +1,4 @@
-//! The commands a proxy sends of its own: whole packets, header included, sequence number 0.
+//! Writes the commands that a proxy sends of its own: whole packets, header included, sequence number 0.
 
 use crate::capability::Capabilities;
 use crate::command::{ChangeUser, Command};

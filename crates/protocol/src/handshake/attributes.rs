@@ -1,3 +1,5 @@
+//! Reads and writes connection attributes.
+
 use crate::wire::{Malformed, Reader, put_lenenc_bytes};
 
 /// Connection attributes: what a driver tells about itself, as pairs of strings

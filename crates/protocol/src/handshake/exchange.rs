@@ -1,3 +1,5 @@
+//! Reads and writes the packets of the authentication exchange that follows a client's response.
+
 use crate::capability::Capabilities;
 use crate::handshake::SCRAMBLE_LEN;
 use crate::ok::{ErrPacket, OkPacket};

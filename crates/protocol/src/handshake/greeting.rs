@@ -1,3 +1,5 @@
+//! Reads and writes the server's first packet.
+
 use crate::capability::Capabilities;
 use crate::handshake::{SCRAMBLE_LEN, Scramble};
 use crate::status::StatusFlags;

@@ -1,5 +1,5 @@
-//! Logging in: the server's greeting, the client's response, and the packets of the
-//! authentication exchange that follows.
+//! Reads and writes the packets of a login: the server's greeting, the client's response, and the authentication
+//! exchange that follows.
 //!
 //! ```text
 //! server                        client

@@ -1,3 +1,5 @@
+//! Reads and writes the client's first packet: a request for TLS, or the login.
+
 use crate::capability::Capabilities;
 use crate::handshake::ConnectAttributes;
 use crate::handshake::greeting::capabilities_of;

@@ -1,3 +1,5 @@
+//! Reads and writes EOF packets.
+
 use crate::status::StatusFlags;
 use crate::wire::{Malformed, Reader, put_u16};
 

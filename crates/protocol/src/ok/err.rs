@@ -1,3 +1,5 @@
+//! Reads and writes ERR packets.
+
 use crate::error::ServerError;
 use crate::wire::{Malformed, Reader, put_u16};
 

@@ -1,4 +1,4 @@
-//! Session state information: an OK packet's report of what a statement changed.
+//! Reads session state information: an OK packet's report of what a statement changed.
 //!
 //! A sequence of entries, each a type byte and a length-encoded body. (MySQL manual, "OK_Packet";
 //! MariaDB knowledge base, "OK_Packet".)

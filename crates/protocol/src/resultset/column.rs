@@ -1,3 +1,5 @@
+//! Reads and writes column definitions.
+
 use bitflags::bitflags;
 
 use crate::capability::Capabilities;

@@ -1,4 +1,4 @@
-//! Result sets: what they are made of, and how to write one that Weir answers itself.
+//! Reads result sets, and writes those that Weir answers itself.
 //!
 //! A column count, the columns' definitions, the rows; then OK with header 0xFE if DEPRECATE_EOF
 //! is agreed, and otherwise EOF, with another EOF between definitions and rows. (MySQL internals

@@ -1,3 +1,5 @@
+//! Reads text rows, and writes values of binary rows.
+
 use crate::wire::{Malformed, Reader, put_lenenc_bytes, put_u64};
 
 /// First byte of a text row's field that is NULL.

@@ -1,3 +1,5 @@
+//! Writes whole text results.
+
 use crate::capability::Capabilities;
 use crate::frame;
 use crate::ok::{EofPacket, OK_AS_EOF_HEADER, OkPacket};

@@ -1,4 +1,4 @@
-//! The client's side of a login: Weir at a server.
+//! Takes the client's side of a login: Weir at a server.
 
 use std::sync::Arc;
 

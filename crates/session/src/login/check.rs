@@ -1,4 +1,4 @@
-//! Checks of passwords that take time, so that another thread can do them.
+//! Checks passwords where that takes time, so that another thread can do it.
 
 use std::fmt;
 use std::sync::Arc;

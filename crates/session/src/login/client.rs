@@ -1,4 +1,4 @@
-//! The server's side of a login: a client proves that it knows a user's password.
+//! Takes the server's side of a login: a client proves that it knows a user's password.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Reasons for which a login is refused, for those who run Weir. Clients are told no more than a server would tell them.
+//! Lists the reasons for which a login is refused, for those who run Weir. Clients are told no more than a server
+//! would tell them.
 
 /// A reason, which is also the words in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The assignments of a SET statement.
+//! Finds the assignments of a SET statement.
 
 use std::ops::Range;
 

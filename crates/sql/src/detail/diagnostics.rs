@@ -1,4 +1,4 @@
-//! GET DIAGNOSTICS, in the forms that applications use.
+//! Reads GET DIAGNOSTICS, in the forms that applications use.
 
 use std::ops::Range;
 

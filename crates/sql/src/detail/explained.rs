@@ -1,4 +1,4 @@
-//! Whose plan a statement asks for.
+//! Finds the connection whose plan a statement asks for.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Statements that change nothing, or nothing but their session's variables.
+//! Recognises statements that change nothing, or nothing but their session's variables.
 
 use super::{Cursor, Scope, assignments};
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! The files that LOAD DATA LOCAL names.
+//! Finds the files that LOAD DATA LOCAL names.
 
 use super::Cursor;
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! Effects with the names they are about.
+//! Finds effects together with the names they are about.
 
 use super::{Cursor, unquote};
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! Places where a proxy knows the answer and the server does not.
+//! Finds places where a proxy knows the answer and the server does not.
 
 use std::ops::Range;
 

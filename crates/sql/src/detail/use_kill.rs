@@ -1,4 +1,4 @@
-//! USE and KILL, which are one thing and nothing else.
+//! Reads USE and KILL, where they are a statement's only effect.
 
 use super::Cursor;
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! Long lists of literals: `(?,?,?,?,?,?)` becomes `(?,?,?,...)`, and a long row of such groups
+//! Shortens long lists of literals: `(?,?,?,?,?,?)` becomes `(?,?,?,...)`, and a long row of such groups
 //! `(?,?,?,...),(?,?,?,...),...`.
 
 use super::spacing::is_operator;

@@ -1,4 +1,4 @@
-//! The first step: literals become `?`, comments go, and blanks become one.
+//! Takes the first step of a digest: literals become `?`, comments go, and blanks become one.
 
 use super::{DigestOptions, is_word};
 

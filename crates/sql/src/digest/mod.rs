@@ -1,4 +1,4 @@
-//! Digests: the text of a statement without its literals, and the hash that names it.
+//! Makes digests: the text of a statement without its literals, and the hash that names it.
 //!
 //! They are what ProxySQL 2.7 makes of the same statement, byte for byte, so that rules and dashboards that
 //! name a digest go on working. The rules were found by trying statements on it; where they look strange

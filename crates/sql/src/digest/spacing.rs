@@ -1,4 +1,4 @@
-//! Blanks and signs that say nothing: `a , b` is `a,b`, `( 1 )` is `(1)`, `= - 1` is `= ?`.
+//! Removes blanks and signs that say nothing: `a , b` is `a,b`, `( 1 )` is `(1)`, `= - 1` is `= ?`.
 //!
 //! The rules look at a byte, at the one behind it and at the two in front of it. They are what ProxySQL 2.7
 //! does, with its oddities: a sign between two blanks goes away even in `a - b`. Since the text is changed in

@@ -1,4 +1,4 @@
-//! SpookyHash V2, 64 bits of the 128-bit hash, with seed 0.
+//! Computes SpookyHash V2, 64 bits of the 128-bit hash, with seed 0.
 //!
 //! Bob Jenkins's hash, by its public-domain description: <https://burtleburtle.net/bob/hash/spooky.html>.
 //! ProxySQL names digests with it, so it has to be this one.

@@ -1,4 +1,4 @@
-//! Comments, also those that are executed.
+//! Skips comments, and enters those that are executed.
 //!
 //! Which ones are, seen on MariaDB 10.11 and MySQL 9.7: those without a version; those whose version the server has;
 //! `/*M!` on MariaDB only. MariaDB skips `/*!50700` to `/*!99999`, which are MySQL's versions.

@@ -1,4 +1,4 @@
-//! Strings between dollar signs, MySQL's quotes for the bodies of routines in other languages.
+//! Reads strings between dollar signs, MySQL's quotes for the bodies of routines in other languages.
 //!
 //! Seen on MySQL 9.7: `$$`, or `$tag$` with a tag of the bytes of names, at the beginning of a word anywhere in a text.
 //! The string ends at the next bytes that are the same, whatever is around them, and is not empty. Nothing escapes in it,

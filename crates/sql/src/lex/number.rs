@@ -1,5 +1,5 @@
-//! Numbers. A number that is complete ends there: `1e5FROM` and `1.FROM` are a number and a word, but
-//! `1FROM` and `1e5x` are not alike: the first is an identifier.
+//! Reads numbers. A number that is complete ends there: `1e5FROM` and `1.FROM` are a number and a word, but `1FROM`
+//! and `1e5x` are not alike: the first is an identifier.
 
 use super::{Lexer, TokenKind, is_name_byte};
 

@@ -1,4 +1,4 @@
-//! Strings and quoted identifiers.
+//! Reads strings and quoted identifiers.
 
 use super::{Lexer, TokenKind};
 use crate::dialect::LeadBytes;

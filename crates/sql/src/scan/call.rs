@@ -1,4 +1,4 @@
-//! Names before a parenthesis.
+//! Classifies names before a parenthesis.
 
 use super::{Calls, Pending, Scanner, Tokens as _, Watched};
 use crate::functions::{Call, Gap, call};

@@ -1,4 +1,4 @@
-//! The statements of a text one by one.
+//! Scans the statements of a text one by one.
 
 use super::{Scanner, Tokens as _};
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! The assignments of SET.
+//! Scans the assignments of SET.
 //!
 //! Source: "SET Syntax for Variable Assignment" of the MySQL manual and "SET" of the MariaDB Knowledge Base.
 

@@ -1,4 +1,4 @@
-//! The first words of a statement: what kind it is, and what this alone does to the session.
+//! Scans the first words of a statement: what kind it is, and what this alone does to the session.
 
 use super::{Calls, Scanner, Tokens, skip_body, skip_schedule};
 use crate::lex::TokenKind;

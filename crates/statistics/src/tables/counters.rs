@@ -1,4 +1,4 @@
-//! Small counters: statements by kind, rules, users.
+//! Fills the tables of small counters: statements by kind, rules, users.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Statements by digest.
+//! Fills the tables of statements by digest.
 
 use weir_proxy::stats::DigestSum;
 use weir_store::Value;

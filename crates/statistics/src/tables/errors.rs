@@ -1,4 +1,4 @@
-//! `stats_mysql_errors`
+//! Fills `stats_mysql_errors`.
 
 use weir_proxy::stats::WorkerReport;
 

@@ -1,4 +1,4 @@
-//! `stats_mysql_global`: ProxySQL's names for what means the same in Weir.
+//! Fills `stats_mysql_global`: ProxySQL's names for what means the same in Weir.
 
 use weir_proxy::stats::{ReportPart, Totals, WorkerReport};
 use weir_query_log::Counts;

@@ -1,4 +1,4 @@
-//! `stats_memory_metrics`: where memory is, in bytes.
+//! Fills `stats_memory_metrics`: where memory is, in bytes.
 
 use weir_proxy::stats::{DigestSums, ReportPart};
 

@@ -1,4 +1,4 @@
-//! The tables of `monitor`: results of probes.
+//! Fills the tables of `monitor`: results of probes.
 
 use weir_monitor::{GaleraSeen, GroupSeen, ProbeLog, Probed};
 use weir_store::Value;

@@ -1,4 +1,4 @@
-//! Connections to servers.
+//! Fills the tables of connections to servers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `runtime_mysql_servers`: which server is in which hostgroup now, and in what state; not what was configured.
+//! Fills `runtime_mysql_servers`: the hostgroup and the state of each server now, not what was configured.
 
 use weir_config::Config;
 use weir_monitor::{ServerAddress, ServerAddresses};

@@ -1,4 +1,4 @@
-//! Sessions and their prepared statements.
+//! Fills the tables of sessions and their prepared statements.
 
 use std::collections::BTreeMap;
 

@@ -1,3 +1,5 @@
+//! Writes the configuration of one node of a Galera cluster.
+
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};

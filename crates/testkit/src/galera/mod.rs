@@ -1,4 +1,4 @@
-//! A MariaDB Galera cluster of real servers on loopback.
+//! Runs a MariaDB Galera cluster of real servers on loopback.
 
 mod config;
 mod node;

@@ -1,3 +1,5 @@
+//! Runs one node of a Galera cluster.
+
 use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddrV4;

@@ -1,4 +1,4 @@
-//! A real-time priority for the thread that carries a node's group messages.
+//! Gives the thread that carries a node's group messages a real-time priority.
 //!
 //! While nodes agree on a view nothing is written, and they wait 100 ms each time that one of them was not told of the
 //! others' last messages yet. On cores that are as busy as those of tests, that thread would wait for its turn behind

@@ -1,4 +1,4 @@
-//! The data directory that every node of every cluster starts with.
+//! Makes the data directory that every node of every cluster starts with.
 //!
 //! It is the directory of a one-node cluster that was shut down cleanly. Copies of it all have the same position of
 //! the same history, so that nodes which start from them join without a state transfer.

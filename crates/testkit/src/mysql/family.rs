@@ -1,4 +1,4 @@
-//! The differences between the two families of servers.
+//! Lists the differences between the two families of servers.
 
 use std::net::SocketAddrV4;
 use std::path::Path;

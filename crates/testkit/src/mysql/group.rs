@@ -1,4 +1,4 @@
-//! A Group Replication group with a single primary.
+//! Forms a Group Replication group with a single primary.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Servers on loopback, of Oracle MySQL or of MariaDB without Galera: one, a source and its replicas, or with MySQL a
-//! Group Replication group.
+//! Runs servers on loopback, of Oracle MySQL or of MariaDB without Galera: one, a source and its replicas, or with
+//! MySQL a Group Replication group.
 
 mod family;
 mod group;

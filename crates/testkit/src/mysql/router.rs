@@ -1,4 +1,4 @@
-//! MySQL Router in front of a Group Replication group.
+//! Runs MySQL Router in front of a Group Replication group.
 //!
 //! Router finds a group's primary by the metadata of InnoDB Cluster, which MySQL Shell writes; Debian has no MySQL Shell.
 //! Of that metadata Router reads some views of the schema `mysql_innodb_cluster_metadata` (its log names each that is

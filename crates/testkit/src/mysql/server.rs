@@ -1,3 +1,5 @@
+//! Runs one server of Oracle MySQL or MariaDB.
+
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddrV4;

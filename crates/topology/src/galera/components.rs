@@ -1,6 +1,6 @@
-//! Two components of one history that both call themselves Primary: somebody has bootstrapped a part of a cluster whose
-//! other part goes on (`pc.bootstrap`), or has it go on without quorum (`pc.ignore_sb`). Each would take writes that the
-//! other never sees. One of them counts: that with the last writer, else the larger one, else none.
+//! Recognises two components of one history that both call themselves Primary: somebody has bootstrapped a part of a
+//! cluster whose other part goes on (`pc.bootstrap`), or has it go on without quorum (`pc.ignore_sb`). Each would take
+//! writes that the other never sees. One of them counts: that with the last writer, else the larger one, else none.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The writer gives way before it has to give a joining node its state: on the donor, writes stand still until the
-//! transfer has begun, half a second and more.
+//! Moves the writer role before the writer has to give a joining node its state: on the donor, writes stand still
+//! until the transfer has begun, half a second and more.
 //!
 //! A joiner asks for its state when its server is ready to receive it, a moment after the view in which it appears
 //! (it starts a program first). That is the time for a switchover that nobody notices. The group chooses the donor, by

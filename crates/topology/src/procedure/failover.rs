@@ -1,4 +1,4 @@
-//! A replica is made the writer in the place of one that is lost (`auto_failover`).
+//! Makes a replica the writer in the place of one that is lost (`auto_failover`).
 //!
 //! ```text
 //! more than half of the servers are locked ─► who has received most? ─► it applies that ─► the others replicate

@@ -1,6 +1,6 @@
-//! The procedures that move the role of servers with asynchronous replication: switchover, failover, the way back of an
-//! old writer, and the recovery of a switchover whose Weir has died. Here are the steps and their order; a [`Server`] is
-//! told what to do by whoever runs a procedure, and so is everything around it ([`Surroundings`]).
+//! Runs the procedures that move the role of servers with asynchronous replication: switchover, failover, the way back
+//! of an old writer, and the recovery of a switchover whose Weir has died. Here are the steps and their order; a
+//! [`Server`] is told what to do by whoever runs a procedure, and so is everything around it ([`Surroundings`]).
 //!
 //! The rules:
 //!

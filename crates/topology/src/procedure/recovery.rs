@@ -1,4 +1,4 @@
-//! A switchover whose Weir has died, or could not go on, is finished or undone.
+//! Finishes or undoes a switchover whose Weir has died, or could not go on.
 //!
 //! ```text
 //! the target alone is writable        ─► finished: old writer read_only, all replicate from the target, row removed

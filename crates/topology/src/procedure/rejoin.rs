@@ -1,4 +1,4 @@
-//! A server that has no part in the writer's line becomes its replica, if the writer has all that it has.
+//! Makes a server that has no part in the writer's line the writer's replica, if the writer has all that it has.
 
 use super::{Server, Surroundings, lock_name, shown, steps};
 use crate::Endpoint;

@@ -1,4 +1,4 @@
-//! Steps that several procedures have.
+//! Takes the steps that several procedures have.
 
 use std::time::Duration;
 

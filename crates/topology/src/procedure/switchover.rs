@@ -1,4 +1,4 @@
-//! The writer role moves to a replica while Weir holds statements.
+//! Moves the writer role to a replica while Weir holds statements.
 //!
 //! ```text
 //! held:      locks ─► look again ─► journal ─► old writer read_only ─► target has its position ─► target stops

@@ -1,4 +1,5 @@
-//! `auto_failover`: when a lost writer is to be replaced, and which server may write where Weir replaces writers.
+//! Decides for `auto_failover` when a lost writer is to be replaced, and which server may write where Weir replaces
+//! writers.
 //!
 //! Both are questions to all configured servers, and the answer is that of more than half of them:
 //!

@@ -1,5 +1,6 @@
-//! Without `auto_failover` whoever sets read_only decides who writes. A writer that was lost, and whose place another one
-//! has taken meanwhile, may come back as it was, not read_only: nobody has decided that. It gets no write as long as
+//! Keeps writes from a lost writer that comes back after another one has taken its place. Without
+//! `auto_failover` whoever sets read_only decides who writes. A writer that was lost, and whose place another one has
+//! taken meanwhile, may come back as it was, not read_only: nobody has decided that. It gets no write as long as
 //! anybody else of its cluster answers, until somebody does: by making it read_only, or others its replicas.
 
 use super::Member;

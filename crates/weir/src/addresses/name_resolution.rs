@@ -1,4 +1,4 @@
-//! Names of servers, and the threads that look them up.
+//! Resolves the names of servers, on threads of its own.
 //!
 //! A name is looked up when a configuration is loaded, when its answer is older than `monitor_local_dns_cache_ttl` at one
 //! of the rounds of `monitor_local_dns_cache_refresh_interval`, and at once when its server has stopped to answer: it

@@ -1,4 +1,5 @@
-//! `weir config check` and `weir check`: faults of a configuration and, if asked for, what its servers lack.
+//! Runs `weir config check` and `weir check`: finds faults of a configuration and, if asked for, what its servers
+//! lack.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `weir config diff`.
+//! Runs `weir config diff`.
 
 use std::process::ExitCode;
 

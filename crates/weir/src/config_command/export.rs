@@ -1,4 +1,4 @@
-//! `weir config export`.
+//! Runs `weir config export`.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `weir config import`.
+//! Runs `weir config import`.
 
 use std::path::Path;
 use std::process::ExitCode;

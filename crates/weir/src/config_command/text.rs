@@ -1,4 +1,4 @@
-//! A configuration as the text of a file, without what has its default.
+//! Writes a configuration as the text of a file, without what has its default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The clients' side of the control socket.
+//! Asks a running Weir over its control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

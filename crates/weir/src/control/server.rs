@@ -1,5 +1,5 @@
-//! The server's side: a thread that takes clients, and one for each of them: an order takes as long as it takes, and
-//! nobody who asks for something else waits for it.
+//! Serves the control socket: a thread takes clients, and one for each of them answers: an order takes as long as it
+//! takes, and nobody who asks for something else waits for it.
 
 use std::fs;
 use std::io::{self, Read, Write};

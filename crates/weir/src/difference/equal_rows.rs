@@ -1,4 +1,4 @@
-//! Rows that are the same on both sides are left out before SQLite is asked to complete the others: of a large
+//! Leaves out rows that are the same on both sides before SQLite is asked to complete the others: of a large
 //! configuration nearly all are.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! One run of a program.
+//! Runs one program once.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Servers whose names mean other addresses than before: the main thread has everybody follow.
+//! Applies other addresses of servers' names: the main thread has everybody follow.
 
 use weir_config::Config;
 use weir_monitor::ServerAddresses;

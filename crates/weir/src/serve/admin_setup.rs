@@ -1,4 +1,4 @@
-//! The admin interface of a running Weir: its database, its engine, its port.
+//! Sets up the admin interface of a running Weir: its database, its engine, its port.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Another configuration for a Weir that runs, offered by another thread: the one that reads the file at SIGHUP, or an
-//! admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
+//! Applies another configuration to a Weir that runs, offered by another thread: the one that reads the file at
+//! SIGHUP, or an admin's. It is taken whole or not at all, and when it was taken, all workers go by it.
 //!
 //! Names of servers are waited for, and files read, by the thread that offers it: roles are published, and failovers seen
 //! to, while a resolver or a disk hangs.

@@ -1,4 +1,4 @@
-//! Clients are let in, and what they need not wait for follows: statistics, logs, HTTP, the admin port, the scheduler.
+//! Lets clients in, and begins what they need not wait for: statistics, logs, HTTP, the admin port, the scheduler.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;

@@ -1,4 +1,4 @@
-//! SIGHUP: the file again, to memory and to runtime. What was saved stays as it is.
+//! Reads the file again at SIGHUP, to memory and to runtime. What was saved stays as it is.
 //!
 //! A thread of its own does it: it has to wait for the store, whose users may be waiting for the main thread.
 

@@ -12,7 +12,7 @@ use crate::addresses::{LIMIT, Names};
 use crate::rsa_key::{self, RsaKeyError};
 use crate::server_tls::{Contents, ServerTlsError};
 
-/// See the module's text. What could not be had is told when it is asked for: a configuration that is in force already
+/// Keys and certificates that were loaded. What could not be had is told when it is asked for: a configuration that is in force already
 /// needs none of it.
 pub(super) struct Resources {
     pub rsa_key: Result<Option<Arc<RsaKey>>, RsaKeyError>,

@@ -1,4 +1,4 @@
-//! A new process takes over from this one: what the main thread does for [`crate::takeover`].
+//! Does the main thread's part when a new process takes over from this one: see [`crate::takeover`].
 
 use std::fmt::Display;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! Lines over a Unix socket, some of them with a descriptor.
+//! Sends lines over a Unix socket, some of them with a descriptor.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Write};

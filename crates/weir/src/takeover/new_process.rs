@@ -1,4 +1,4 @@
-//! The new process's side.
+//! Takes over from a running Weir: the new process's side.
 
 use std::io;
 use std::os::fd::OwnedFd;

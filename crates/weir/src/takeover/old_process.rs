@@ -1,4 +1,4 @@
-//! The old process's side: a thread per conversation, which asks the main thread.
+//! Gives way to a new process: the old process's side, a thread per conversation, which asks the main thread.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! Lines of the topology log.
+//! Makes lines of the topology log.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The file of the topology log, and the one before it.
+//! Writes the file of the topology log, and the one before it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

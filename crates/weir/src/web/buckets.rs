@@ -1,4 +1,4 @@
-//! Histograms of durations as metrics have them.
+//! Makes histograms of durations as metrics have them.
 
 use weir_http::Buckets;
 use weir_proxy::stats::Histogram;

@@ -1,4 +1,4 @@
-//! The metrics: ProxySQL's names where they mean the same, `weir_` for the rest. Each is explained in the guide.
+//! Makes the metrics: ProxySQL's names where they mean the same, `weir_` for the rest. Each is explained in the guide.
 
 mod totals;
 

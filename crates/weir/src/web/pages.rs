@@ -1,4 +1,4 @@
-//! The pages of the JSON API.
+//! Makes the pages of the JSON API.
 
 use serde_json::{Value, json};
 use weir_http::Page;

@@ -1,4 +1,5 @@
-//! The process as the system sees it, by the names that Prometheus' own libraries give ("Writing client libraries").
+//! Describes the process as the system sees it, by the names that Prometheus' own libraries give ("Writing client
+//! libraries").
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The workers' overall counters as metrics: a table of names.
+//! Makes metrics of the workers' overall counters, by a table of names.
 
 use weir_http::{Family, Kind};
 use weir_proxy::stats::Totals;
