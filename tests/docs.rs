@@ -1,4 +1,5 @@
-//! Checks the documentation: every link leads to a file and a heading that exist, and the guide's index has every page.
+//! Checks the documentation: every link leads to a file and a heading that exist, the guide's index has every page, and
+//! the paths and names that the pages for developers give are in the repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -146,6 +147,69 @@ fn pages_that_code_names_exist() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(seen > 10, "only {seen} pages are named");
+}
+
+/// The pages that lead through the code.
+const MAPS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
+/// The folders of the repository whose paths these pages give.
+const FOLDERS: [&str; 5] = ["crates", "tests", "docs", "scripts", "fuzz"];
+
+/// The paths in a line: of sources (from the root, or their ends), and of anything in the repository's folders.
+fn paths(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c));
+    let words = words.map(|word| word.trim_end_matches(['.', '/']));
+    words.filter(|word| {
+        let is_from_root = word.split_once('/').is_some_and(|(folder, _)| FOLDERS.contains(&folder));
+        word.ends_with(".rs") || is_from_root
+    })
+}
+
+/// `path.rs: name` in a line: the path, and the last part of the first name.
+fn names(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split('`').skip(1).step_by(2).filter_map(|code| {
+        let (path, name) = code.split_once(": ")?;
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c)).unwrap_or(name.len());
+        let name = name[..end].rsplit("::").next()?;
+        (path.ends_with(".rs") && !name.is_empty()).then_some((path, name))
+    })
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+#[test]
+fn paths_and_names_in_the_pages_for_developers_exist() {
+    let sources = files(&["crates", "tests", "fuzz/fuzz_targets"], &["rs"]);
+    let ending =
+        |path: &str| -> Vec<&PathBuf> { sources.iter().filter(|known| known.ends_with(path)).collect() };
+    let (mut faults, mut seen) = (Vec::new(), 0);
+    for page in MAPS {
+        for (at, line) in read(Path::new(page)).lines().enumerate() {
+            let place = format!("{page}:{}", at + 1);
+            for path in paths(line) {
+                seen += 1;
+                if !root().join(path).exists() && ending(path).is_empty() {
+                    faults.push(format!("{place}: there is no {path}"));
+                }
+            }
+            for (path, name) in names(line) {
+                seen += 1;
+                if !ending(path).iter().any(|source| has_word(&read(source), name)) {
+                    faults.push(format!("{place}: {path} has no {name}"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen > 300, "only {seen} paths and names were found");
+}
+
+#[test]
+fn paths_and_names_are_found_in_lines() {
+    let line = "| rule | `pool/lease.rs: Lease::release`, `recycle`; `tests/e2e/`. See docs/guide, and/or `relay.rs` |";
+    assert_eq!(paths(line).collect::<Vec<_>>(), ["pool/lease.rs", "tests/e2e", "docs/guide", "relay.rs"]);
+    assert_eq!(names(line).collect::<Vec<_>>(), [("pool/lease.rs", "release")]);
 }
 
 #[test]
