@@ -1,19 +1,21 @@
 //! Makes the metrics: ProxySQL's names where they mean the same, `weir_` for the rest. Each is explained in the guide.
 
+#[cfg(test)]
+mod guide;
 mod totals;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use weir_http::{Family, Kind, Number};
-use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow};
+use weir_proxy::stats::{CommandRow, DigestSum, Histogram, ReportPart, ServerRow, WorkerReport};
 use weir_query_log::Counts;
 use weir_statistics::worker_sums::{
     command_sums, command_word, error_sums, pool_sums, rule_sums, rule_time_sums, total_sums,
 };
 use weir_topology::{Endpoint, Place, Roles, Status};
 
-use super::{WebSource, buckets, process};
+use super::{Limits, WebSource, buckets, process};
 
 /// Digests with metrics of their own: those that took longest in all.
 const DIGESTS_MAX: usize = 50;
@@ -23,6 +25,12 @@ const DIGEST_CHARS_MAX: usize = 120;
 const RULES_MAX: usize = 200;
 /// Kinds of errors with metrics of their own: the most frequent.
 const ERRORS_MAX: usize = 500;
+
+/// The labels of errors.
+const ERROR_LABELS: [&str; 4] = ["address", "code", "hostgroup", "port"];
+/// The labels of digests.
+const DIGEST_LABELS: [&str; 6] =
+    ["digest", "hostgroup", "schemaname", "username", "client_address", "digest_text"];
 
 /// Dealings with servers, by hostgroup and server.
 type Pools = BTreeMap<(u32, String), ServerRow>;
@@ -38,7 +46,8 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     for place in &roles.places {
         pools.entry((place.hostgroup, place.endpoint.to_string())).or_default();
     }
-    let mut families = about(source);
+    let is_paused = source.is_paused.load(Ordering::Relaxed);
+    let mut families = about(source.limits(), collector.workers() as u64, is_paused, source.uptime_s());
     families.extend(totals::families(&totals));
     families.extend(logs(source.statistics.query_logs.counts()));
     families.extend(pool(&pools));
@@ -46,14 +55,10 @@ pub(super) fn families(source: &WebSource) -> Vec<Family> {
     families.push(hostgroups(&pools));
     families.extend(clusters(&roles));
     families.extend(commands(&command_sums(&collector.report(ReportPart::Commands))));
-    families.push(errors(source));
-    families.extend(rules(source));
+    families.push(errors(&collector.report(ReportPart::Errors)));
+    families.extend(rules(&collector.report(ReportPart::Rules)));
     families.extend(collector.digests(|sums| digests(&sums.hottest(0, DIGESTS_MAX), sums.len())));
-    families.push(counter(
-        "weir_digests_dropped",
-        "Statements for which the table of digests had no room.",
-        collector.digests_dropped(),
-    ));
+    families.push(digests_dropped(collector.digests_dropped()));
     families.extend(process::families(source.uptime_s()));
     families
 }
@@ -66,16 +71,22 @@ fn gauge(name: &'static str, help: &'static str, number: impl Into<Number>) -> F
     Family::gauge(name, help).with(&[], number)
 }
 
-fn about(source: &WebSource) -> Vec<Family> {
-    let limits = source.limits();
-    let workers = source.statistics.collector.workers() as u64;
+/// Names and values, in pairs.
+fn labels<'v, const N: usize>(
+    names: [&'static str; N],
+    values: [&'v str; N],
+) -> [(&'static str, &'v str); N] {
+    std::array::from_fn(|at| (names[at], values[at]))
+}
+
+fn about(limits: Limits, workers: u64, is_paused: bool, uptime_s: f64) -> Vec<Family> {
     vec![
         Family::gauge("weir_info", "Weir itself.").with(&[("version", env!("CARGO_PKG_VERSION"))], 1),
-        counter("proxysql_uptime_seconds", "Seconds since the start.", source.uptime_s().floor() as u64),
+        counter("proxysql_uptime_seconds", "Seconds since the start.", uptime_s.floor() as u64),
         gauge(
             "proxysql_mysql_listener_paused",
             "1 while no new clients are accepted, by PROXYSQL PAUSE.",
-            u64::from(source.is_paused.load(Ordering::Relaxed)),
+            u64::from(is_paused),
         ),
         gauge("proxysql_mysql_thread_workers", "Workers, mysql-threads.", workers),
         gauge(
@@ -204,10 +215,9 @@ fn commands(commands: &[CommandRow]) -> Vec<Family> {
 }
 
 /// Errors of servers, whoever's statements they were.
-fn errors(source: &WebSource) -> Family {
-    let workers = source.statistics.collector.report(ReportPart::Errors);
+fn errors(workers: &[WorkerReport]) -> Family {
     let mut sums: BTreeMap<(u32, &str, u16), u64> = BTreeMap::new();
-    for sum in error_sums(&workers) {
+    for sum in error_sums(workers) {
         *sums.entry((sum.row.hostgroup, sum.row.endpoint.as_str(), sum.row.code)).or_default() += sum.count;
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
@@ -216,15 +226,13 @@ fn errors(source: &WebSource) -> Family {
     for ((hostgroup, endpoint, code), count) in sums.into_iter().take(ERRORS_MAX) {
         let (address, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
         let (hostgroup, code) = (hostgroup.to_string(), code.to_string());
-        family
-            .add(&[("address", address), ("code", &code), ("hostgroup", &hostgroup), ("port", port)], count);
+        family.add(&labels(ERROR_LABELS, [address, &code, &hostgroup, port]), count);
     }
     family
 }
 
-fn rules(source: &WebSource) -> Vec<Family> {
-    let workers = source.statistics.collector.report(ReportPart::Rules);
-    let mut hits: Vec<(u32, u64)> = rule_sums(&workers).into_iter().filter(|(_, hits)| *hits > 0).collect();
+fn rules(workers: &[WorkerReport]) -> Vec<Family> {
+    let mut hits: Vec<(u32, u64)> = rule_sums(workers).into_iter().filter(|(_, hits)| *hits > 0).collect();
     hits.sort_by_key(|(rule_id, hits)| (std::cmp::Reverse(*hits), *rule_id));
     hits.truncate(RULES_MAX);
     let mut matched =
@@ -232,7 +240,7 @@ fn rules(source: &WebSource) -> Vec<Family> {
     for (rule_id, hits) in &hits {
         matched.add(&[("rule_id", &rule_id.to_string())], *hits);
     }
-    let mut times: Vec<_> = rule_time_sums(&workers).into_iter().collect();
+    let mut times: Vec<_> = rule_time_sums(workers).into_iter().collect();
     times.sort_by_key(|(rule_id, times)| (std::cmp::Reverse(times.latency.count()), *rule_id));
     let mut took = Family::histogram(
         "weir_rule_statement_seconds",
@@ -252,18 +260,20 @@ fn digests(rows: &[DigestSum<'_>], known: usize) -> Vec<Family> {
     for row in rows {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let digest_text: String = text(row.text).chars().take(DIGEST_CHARS_MAX).collect();
-        took.add(
-            &[
-                ("digest", &format!("0x{:016X}", row.digest)),
-                ("hostgroup", &row.hostgroup.to_string()),
-                ("schemaname", &text(&row.caller.schemaname)),
-                ("username", &text(&row.caller.username)),
-                ("client_address", &row.caller.client_address),
-                ("digest_text", &digest_text),
-            ],
-            buckets::seconds(&row.latency(), row.sum_us),
-        );
+        let values = [
+            &*format!("0x{:016X}", row.digest),
+            &*row.hostgroup.to_string(),
+            &*text(&row.caller.schemaname),
+            &*text(&row.caller.username),
+            &*row.caller.client_address,
+            &*digest_text,
+        ];
+        took.add(&labels(DIGEST_LABELS, values), buckets::seconds(&row.latency(), row.sum_us));
     }
     let held = gauge("weir_digests", "Rows of the table of digests.", known as u64);
     vec![took, held]
+}
+
+fn digests_dropped(count: u64) -> Family {
+    counter("weir_digests_dropped", "Statements for which the table of digests had no room.", count)
 }
