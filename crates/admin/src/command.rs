@@ -2,6 +2,8 @@
 
 mod dialect;
 mod fixed;
+#[cfg(test)]
+mod guide;
 mod set;
 mod show;
 mod words;

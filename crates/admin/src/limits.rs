@@ -28,7 +28,7 @@ pub(crate) const PATTERN_BYTES_MAX: i32 = 1000;
 /// What SQLite takes in all, tables of a million digests included; what would take more fails.
 pub(crate) const SQLITE_BYTES_MAX: i64 = 3 << 30;
 /// All results that are held at a time.
-const RESULTS_BYTES_MAX: usize = 512 << 20;
+pub(crate) const RESULTS_BYTES_MAX: usize = 512 << 20;
 /// Prepared statements of a connection.
 pub(crate) const PREPARED_MAX: usize = 256;
 /// Long data of a connection's prepared statements.

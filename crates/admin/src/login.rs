@@ -15,7 +15,7 @@ use weir_session::login::{Channel, ClientLogin, LoginStep, LoginUser, Plugin, Ve
 use crate::wire::{Wire, WireError};
 
 /// A login must be over after this time.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// No packet of a login is larger, attributes of the connection included.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
 

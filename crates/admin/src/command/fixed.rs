@@ -43,7 +43,7 @@ pub(crate) struct Checksum {
     pub on_disk: bool,
 }
 
-const MODULES: &[(&str, Module)] = &[
+pub(super) const MODULES: &[(&str, Module)] = &[
     ("MYSQL SERVERS", Module::MysqlServers),
     ("MYSQL USERS", Module::MysqlUsers),
     ("MYSQL QUERY RULES", Module::MysqlQueryRules),
@@ -56,7 +56,7 @@ const MODULES: &[(&str, Module)] = &[
 ];
 
 /// Which way LOAD and SAVE go, by the place that is named.
-const WAYS: &[(&str, Place, Place)] = &[
+pub(super) const WAYS: &[(&str, Place, Place)] = &[
     ("LOAD {} TO RUNTIME", Place::Memory, Place::Runtime),
     ("LOAD {} TO RUN", Place::Memory, Place::Runtime),
     ("LOAD {} FROM MEMORY", Place::Memory, Place::Runtime),
@@ -74,7 +74,7 @@ const WAYS: &[(&str, Place, Place)] = &[
     ("SAVE {} FROM MEM", Place::Memory, Place::Disk),
 ];
 
-const PROXY: &[(&str, Proxy)] = &[
+pub(super) const PROXY: &[(&str, Proxy)] = &[
     ("PROXYSQL PAUSE", Proxy::Pause),
     ("PROXYSQL RESUME", Proxy::Resume),
     // In Weir the data port stops and starts without its sessions: that is what PAUSE and RESUME are.
