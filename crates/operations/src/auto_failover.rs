@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::Options;
 use weir_config::ServerStatus;
-use weir_topology::procedure::{Candidate, Failover, Rejoin, Server as _};
+use weir_topology::procedure::{Candidate, Failover, ProcedureError, Rejoin, Server as _};
 use weir_topology::{Endpoint, Group, Succession};
 
 use crate::cluster_automation::Pause;
@@ -212,7 +212,7 @@ impl OperationRunner {
     }
 
     /// Makes a replica the writer.
-    fn replace(&self, hostgroup: u32, lost: &Endpoint, id: &str) -> Result<String, String> {
+    fn replace(&self, hostgroup: u32, lost: &Endpoint, id: &str) -> Result<String, ProcedureError> {
         let members = self.members(hostgroup);
         let majority = members.len() / 2 + 1;
         let others = members.into_iter().filter(|(server, _)| server != lost);
@@ -228,7 +228,12 @@ impl OperationRunner {
     }
 
     /// Has servers replicate from the writer that have no part in its line: they are made read_only first.
-    fn rejoin(&self, hostgroup: u32, returned: &[Endpoint], writer: &Endpoint) -> Result<String, String> {
+    fn rejoin(
+        &self,
+        hostgroup: u32,
+        returned: &[Endpoint],
+        writer: &Endpoint,
+    ) -> Result<String, ProcedureError> {
         let mut done = Vec::new();
         for server in returned {
             let (server, writer) = (server.clone(), writer.clone());
@@ -238,7 +243,7 @@ impl OperationRunner {
         Ok(done.join("; "))
     }
 
-    fn reconnect(&self, hostgroup: u32, replicas: &[Endpoint]) -> Result<(), String> {
+    fn reconnect(&self, hostgroup: u32, replicas: &[Endpoint]) -> Result<(), ProcedureError> {
         let with_options = |server: &Endpoint| (server.clone(), self.account_at(hostgroup, server));
         let replicas: Vec<_> = replicas.iter().map(with_options).collect();
         for (server, options) in &replicas {

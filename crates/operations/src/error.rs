@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use weir_client::Error;
+use weir_topology::procedure::ProcedureError;
 use weir_topology::{Endpoint, InstanceId};
 
 /// Weir is to end, and nothing is waited for any more.
@@ -173,14 +174,14 @@ pub enum SwitchoverError {
     /// The cluster's roles are read from a variable that nothing but a restart changes.
     #[error("check_type looks at innodb_read_only, which no statement can set")]
     InnodbReadOnly,
-    /// A step of a procedure at the servers has failed ([`weir_topology::procedure`], whose words these are).
-    #[error("{0}")]
-    Procedure(String),
+    /// A step of a procedure at the servers has failed.
+    #[error(transparent)]
+    Procedure(ProcedureError),
     /// A step has failed, and the way back was not seen to its end.
     #[error("{cause}; {then}")]
     Returning {
-        /// The step's words.
-        cause: String,
+        /// The step.
+        cause: ProcedureError,
         /// What came after that.
         then: Box<SwitchoverError>,
     },

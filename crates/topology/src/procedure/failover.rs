@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::steps::{self, Opened};
-use super::{Server, Source, Surroundings, lock_name, shown};
+use super::{ProcedureError, Server, Source, Surroundings, lock_name, shown};
 use crate::{Endpoint, Link};
 
 /// How long the next writer may take to apply what it has received.
@@ -63,13 +63,19 @@ type Gathered<C> = (Vec<Replica<C>>, Vec<String>);
 /// How a move ended that was not made.
 enum Stuck {
     /// It can be undone.
-    Before(String),
+    Before(ProcedureError),
     /// The next writer may be writable.
-    May(String),
+    May(ProcedureError),
 }
 
 impl From<String> for Stuck {
-    fn from(cause: String) -> Self {
+    fn from(words: String) -> Self {
+        Self::Before(words.into())
+    }
+}
+
+impl From<ProcedureError> for Stuck {
+    fn from(cause: ProcedureError) -> Self {
         Self::Before(cause)
     }
 }
@@ -79,9 +85,9 @@ impl Failover {
     ///
     /// # Errors
     /// Why it was not done, and what could not be undone.
-    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, String> {
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, ProcedureError> {
         if around.is_there(&self.lost) {
-            return Err(format!("{} answers", self.lost));
+            return Err(ProcedureError::WriterAnswers { server: self.lost.clone() });
         }
         let (mut replicas, mut left) = self.gather(around)?;
         let best = best(&mut replicas)?;
@@ -91,7 +97,7 @@ impl Failover {
         match self.move_to(around, &mut to, &mut replicas, &mut undo) {
             Ok(()) => {}
             Err(Stuck::May(cause)) => {
-                return Err(format!("{endpoint} may be writable ({cause}): the others replicate from it"));
+                return Err(ProcedureError::MaybeWritableSource { server: endpoint, cause: Box::new(cause) });
             }
             Err(Stuck::Before(cause)) => {
                 for at in undo {
@@ -100,7 +106,7 @@ impl Failover {
                     left.extend(server.follow(back).err());
                 }
                 left.extend(to.server.start_replication().err());
-                return Err([vec![cause], left].concat().join("; not undone: "));
+                return Err(cause.with(left));
             }
         }
         left.extend(to.server.forget_source().err());
@@ -117,7 +123,7 @@ impl Failover {
     }
 
     /// Locks all that can be reached, and looks again whether the writer is lost for more than half.
-    fn gather<S: Surroundings>(&self, around: &mut S) -> Result<Gathered<S::Server>, String> {
+    fn gather<S: Surroundings>(&self, around: &mut S) -> Result<Gathered<S::Server>, ProcedureError> {
         let (lock, mut replicas, mut left) = (lock_name(self.writer_hostgroup), Vec::new(), Vec::new());
         let mut others = self.others.clone();
         others.sort_by(|one, two| one.server.cmp(&two.server));
@@ -132,7 +138,7 @@ impl Failover {
             steps::lock(&mut server, &lock)?;
             server.check_privileges()?;
             if !server.is_read_only()? {
-                return Err(format!("{} is not read_only: it may be the next writer already", other.server));
+                return Err(ProcedureError::MaybeNextWriter { server: other.server });
             }
             match <[Source; 1]>::try_from(server.sources()?) {
                 Ok([source]) if other.weight.is_none() && source.link.link == Link::Idle => {
@@ -152,19 +158,16 @@ impl Failover {
             }
         }
         if let Some(replica) = replicas.iter().find(|replica| self.is_source(replica, Link::Up)) {
-            return Err(format!("{} still receives from {}", replica.server.endpoint(), self.lost));
+            let (server, lost) = (replica.server.endpoint().clone(), self.lost.clone());
+            return Err(ProcedureError::StillReceives { server, lost });
         }
         let is_cut_off = |replica: &&Replica<S::Server>| {
             self.is_source(replica, Link::Down) || !replica.source.link.names(&self.lost, &self.id)
         };
         let votes = replicas.iter().filter(is_cut_off).count();
         if votes < self.majority {
-            let mut causes = vec![format!(
-                "only {votes} replicas say now that they can't connect to {}, {} are needed",
-                self.lost, self.majority
-            )];
-            causes.append(&mut left);
-            return Err(causes.join("; "));
+            let (lost, needed) = (self.lost.clone(), self.majority);
+            return Err(ProcedureError::TooFewVotes { votes, lost, needed, left });
         }
         Ok((replicas, left))
     }
@@ -181,29 +184,37 @@ impl Failover {
 
     /// Applying takes a while, in which the lost one may have come back. By a replica that receives from it again other
     /// Weirs know it for the writer, and go by that for some time although the replica is stopped.
-    fn is_still_lost_to<C: Server>(&self, replica: &mut Replica<C>) -> Result<(), String> {
+    fn is_still_lost_to<C: Server>(&self, replica: &mut Replica<C>) -> Result<(), ProcedureError> {
         let receives =
             |source: &Source| source.link.link == Link::Up && source.link.names(&self.lost, &self.id);
         match replica.server.sources()?.iter().any(receives) {
-            true => Err(format!("{} receives from {} again", replica.server.endpoint(), self.lost)),
+            true => Err(self.receives_again(&replica.server)),
             false => Ok(()),
         }
     }
 
+    fn receives_again(&self, server: &impl Server) -> ProcedureError {
+        ProcedureError::ReceivesAgain { server: server.endpoint().clone(), lost: self.lost.clone() }
+    }
+
     /// Waits until all is applied that was received.
-    fn apply<S: Surroundings>(&self, around: &mut S, to: &mut Replica<S::Server>) -> Result<(), String> {
+    fn apply<S: Surroundings>(
+        &self,
+        around: &mut S,
+        to: &mut Replica<S::Server>,
+    ) -> Result<(), ProcedureError> {
         if !to.source.applies {
-            let error = &to.source.error;
-            return Err(format!("{} does not apply what it has received: {error}", to.server.endpoint()));
+            let (server, error) = (to.server.endpoint().clone(), to.source.error.clone());
+            return Err(ProcedureError::AppliesNothing { server, error });
         }
         let until = around.now().0 + steps::millis(APPLY_WAIT);
         while let Err(cause) = to.server.wait_for(&to.received, APPLY_SLICE) {
             if around.now().0 >= until {
-                return Err(format!("{cause}, nor within {} s", APPLY_WAIT.as_secs()));
+                return Err(ProcedureError::AppliesTooSlowly { cause, seconds: APPLY_WAIT.as_secs() });
             }
             let sources = to.server.sources()?;
             if sources.iter().any(|source| source.link.link == Link::Up) {
-                return Err(format!("{} receives from {} again", to.server.endpoint(), self.lost));
+                return Err(self.receives_again(&to.server));
             }
             around.sleep(super::LOOK_EVERY)?;
         }
@@ -228,17 +239,13 @@ impl Failover {
             replica.server.follow(to.server.endpoint())?;
         }
         if undo.len() + 1 < self.majority {
-            return Err(Stuck::Before(format!(
-                "only {} replicas can replicate from {}, {} are needed",
-                undo.len(),
-                to.server.endpoint(),
-                self.majority - 1
-            )));
+            let (replicas, target) = (undo.len(), to.server.endpoint().clone());
+            return Err(ProcedureError::TooFewReplicas { replicas, target, needed: self.majority - 1 }.into());
         }
         // Over the connections that have the locks.
         for replica in replicas.iter_mut() {
             if !replica.server.is_read_only()? {
-                return Err(Stuck::Before(format!("{} is writable", replica.server.endpoint())));
+                return Err(ProcedureError::Writable { server: replica.server.endpoint().clone() }.into());
             }
         }
         self.is_still_lost_to(to)?;
@@ -254,7 +261,7 @@ impl Failover {
 
 /// The one that has received most: all that any has. Of equal ones one that can stop at once, then that with the greatest
 /// weight, then by name; none that the user keeps from work.
-fn best<C: Server>(replicas: &mut [Replica<C>]) -> Result<usize, String> {
+fn best<C: Server>(replicas: &mut [Replica<C>]) -> Result<usize, ProcedureError> {
     let mut order = Vec::new();
     for (at, replica) in replicas.iter_mut().enumerate().filter(|(_, replica)| replica.weight.is_some()) {
         let has_part = replica.server.has_part_beyond(&replica.received)?;
@@ -276,19 +283,19 @@ fn best<C: Server>(replicas: &mut [Replica<C>]) -> Result<usize, String> {
         let drained = if replica.weight.is_none() { " (drained)" } else { "" };
         format!("{}{drained} {}", replica.server.endpoint(), replica.received)
     };
-    let told: Vec<String> = replicas.iter().map(told).collect();
-    Err(format!("no replica that may be the writer has all that the others have: {}", told.join(" | ")))
+    Err(ProcedureError::NoneHasAll { positions: replicas.iter().map(told).collect() })
 }
 
 impl<C: Server> Replica<C> {
     /// It receives nothing any more: nothing may have come since it was compared with the others.
-    fn look_again(&mut self) -> Result<(), String> {
+    fn look_again(&mut self) -> Result<(), ProcedureError> {
         let sources = self.server.sources()?;
-        let source = sources.first().ok_or_else(|| format!("{} has no source", self.server.endpoint()))?;
+        let own = || self.server.endpoint().clone();
+        let source = sources.first().ok_or_else(|| ProcedureError::NoSource { server: own() })?;
         let received = self.server.received(source)?;
         match self.server.covers(&self.received, &received)? {
             true => Ok(()),
-            false => Err(format!("{} has received more meanwhile", self.server.endpoint())),
+            false => Err(ProcedureError::ReceivedMore { server: self.server.endpoint().clone() }),
         }
     }
 }

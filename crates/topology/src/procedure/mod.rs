@@ -16,6 +16,7 @@
 //!    that dies loses its locks with its connections; the next one that finds the row and gets them finishes the
 //!    switchover or undoes it, by what the servers are.
 
+mod error;
 mod failover;
 mod recovery;
 mod rejoin;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use crate::{Endpoint, Millis, SourceLink};
 
+pub use error::ProcedureError;
 pub use failover::{Candidate, Failover};
 pub use recovery::{Recovery, Settled};
 pub use rejoin::Rejoin;

@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use super::steps::{self, Opened};
-use super::{Entry, Login, Server, Surroundings, lock_name, majority};
+use super::{Entry, Login, ProcedureError, Server, Surroundings, lock_name, majority};
 use crate::Endpoint;
 
 /// How long locks of connections that are over, and servers that do not answer, are waited for.
@@ -56,12 +56,12 @@ pub enum Settled {
 /// Why nothing is done.
 enum Obstacle {
     /// Another connection has a lock.
-    Locked(String),
-    Other(String),
+    Locked(ProcedureError),
+    Other(ProcedureError),
 }
 
-impl From<String> for Obstacle {
-    fn from(cause: String) -> Self {
+impl From<ProcedureError> for Obstacle {
+    fn from(cause: ProcedureError) -> Self {
         Self::Other(cause)
     }
 }
@@ -86,7 +86,7 @@ impl Recovery {
     ///
     /// # Errors
     /// Why neither can be done now. Nobody was made writable then, unless that is said.
-    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<Option<Settled>, String> {
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<Option<Settled>, ProcedureError> {
         match self.try_to(around) {
             Err(Obstacle::Locked(_)) => Ok(None),
             Err(Obstacle::Other(cause)) => Err(cause),
@@ -95,7 +95,10 @@ impl Recovery {
     }
 
     /// The same, tried again for a moment: a connection that is over may still have its lock.
-    pub(super) fn make_patiently<S: Surroundings>(&self, around: &mut S) -> Result<Option<Settled>, String> {
+    pub(super) fn make_patiently<S: Surroundings>(
+        &self,
+        around: &mut S,
+    ) -> Result<Option<Settled>, ProcedureError> {
         let until = around.now().0 + steps::millis(PATIENCE);
         loop {
             match self.try_to(around) {
@@ -130,9 +133,8 @@ impl Recovery {
                 }
             }
             several => {
-                let several: Vec<String> = several.iter().map(ToString::to_string).collect();
-                let several = several.join(" and ");
-                Err(format!("{several} are writable: all but one have to be made read_only by hand").into())
+                let servers = several.iter().map(ToString::to_string).collect();
+                Err(ProcedureError::SeveralWritable { servers }.into())
             }
         }
     }
@@ -150,19 +152,16 @@ impl Recovery {
             match look() {
                 Ok((true, one)) => found.push(one),
                 Ok((false, _)) => {
-                    return Err(Obstacle::Locked(format!(
-                        "another Weir is doing this: it holds the lock at {member}"
-                    )));
+                    let held = ProcedureError::LockHeld { server: member.clone() };
+                    return Err(Obstacle::Locked(held));
                 }
                 Err(cause) => causes.push(cause),
             }
         }
         let majority = majority(members.len());
         if found.len() < majority {
-            let (locked, causes) = (found.len(), causes.join("; "));
-            return Err(
-                format!("only {locked} servers can be locked, {majority} are needed: {causes}").into()
-            );
+            let locked = found.len();
+            return Err(ProcedureError::TooFewLocks { locked, needed: majority, causes }.into());
         }
         Ok(found)
     }
@@ -185,18 +184,21 @@ impl Recovery {
         around: &mut S,
         found: &mut [Found<S::Server>],
         entry: Entry,
-    ) -> Result<Settled, String> {
+    ) -> Result<Settled, ProcedureError> {
         let name = lock_name(self.writer_hostgroup);
         let Entry { from, to, .. } = &entry;
         let source_id = at(found, from)?.server.id().to_owned();
         if !at(found, from)?.server.sources()?.is_empty() {
-            return Err(format!("{from} replicates from another server by now"));
+            return Err(ProcedureError::ReplicatesByNow { server: from.clone() });
         }
-        let target = at(found, to)
-            .map_err(|cause| format!("{cause}: it may be writable, so {from} stays read_only"))?;
+        let silent = |cause| ProcedureError::TargetSilent { cause: Box::new(cause), from: from.clone() };
+        let target = at(found, to).map_err(silent)?;
         match steps::only_source(&mut target.server)? {
             Some(source) if source.link.names(from, &source_id) => {}
-            _ => return Err(format!("{to} does not replicate from {from}")),
+            _ => {
+                let (server, source_server) = (to.clone(), from.clone());
+                return Err(ProcedureError::NotItsReplica { server, source_server });
+            }
         }
         self.check_sources(found, &entry)?;
         let target = at(found, to)?;
@@ -223,16 +225,16 @@ impl Recovery {
                 self.open(around, found, to, &name)?;
                 self.finish(around, found, entry)
             }
-            (false, false) => Err(format!(
-                "{from} and {to} both have what the other lacks: {} | {}",
-                super::shown(&last),
-                super::shown(&next)
-            )),
+            (false, false) => {
+                let (from, to) = (from.clone(), to.clone());
+                let (last, next) = (super::shown(&last), super::shown(&next));
+                Err(ProcedureError::Diverged { from, to, last, next })
+            }
         }
     }
 
     /// Nobody has made a third server the source of others since, which may be the writer and not be seen.
-    fn check_sources<C: Server>(&self, found: &mut [Found<C>], entry: &Entry) -> Result<(), String> {
+    fn check_sources<C: Server>(&self, found: &mut [Found<C>], entry: &Entry) -> Result<(), ProcedureError> {
         let Entry { from, to, .. } = entry;
         let ids: Vec<String> = [from, to]
             .map(|one| at(found, one).map(|one| one.server.id().to_owned()))
@@ -247,10 +249,8 @@ impl Recovery {
             {
                 continue;
             }
-            let server = one.server.endpoint();
-            return Err(format!(
-                "{server} replicates neither from {from} nor from {to}: there may be another writer"
-            ));
+            let server = one.server.endpoint().clone();
+            return Err(ProcedureError::AnotherSource { server, from: from.clone(), to: to.clone() });
         }
         Ok(())
     }
@@ -262,16 +262,18 @@ impl Recovery {
         found: &mut [Found<S::Server>],
         writer: &Endpoint,
         name: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProcedureError> {
         for one in found.iter_mut() {
             if !one.server.is_read_only()? {
-                return Err(format!("somebody else has made {} writable", one.server.endpoint()));
+                return Err(ProcedureError::OpenedByAnother { server: one.server.endpoint().clone() });
             }
         }
         match steps::open(around, &mut at(found, writer)?.server, name) {
             Opened::Yes => Ok(()),
             Opened::No(cause) => Err(cause),
-            Opened::Unknown(cause) => Err(format!("{writer} may be writable: {cause}")),
+            Opened::Unknown(cause) => {
+                Err(ProcedureError::MaybeWritable { server: writer.clone(), cause: Box::new(cause) })
+            }
         }
     }
 
@@ -281,7 +283,7 @@ impl Recovery {
         around: &mut S,
         found: &mut [Found<S::Server>],
         entry: Entry,
-    ) -> Result<Settled, String> {
+    ) -> Result<Settled, ProcedureError> {
         let Entry { from, to, .. } = &entry;
         let mut left = self.follow(found, from, to);
         let source = steps::only_source(&mut at(found, to)?.server)?;
@@ -291,7 +293,7 @@ impl Recovery {
         let is_tls = source.is_some_and(|source| source.is_tls);
         let login = around.login(to);
         let login = Login { is_tls: login.is_tls || is_tls, ..login };
-        left.extend(self.demote(around, found, &entry, &login).err());
+        left.extend(self.demote(around, found, &entry, &login).err().map(|cause| cause.to_string()));
         if left.is_empty() {
             left.extend(at(found, to)?.server.strike_out(self.writer_hostgroup).err());
         }
@@ -305,7 +307,7 @@ impl Recovery {
         found: &mut [Found<S::Server>],
         entry: &Entry,
         login: &Login,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProcedureError> {
         let Entry { from, to, .. } = entry;
         let old = at(found, from)?;
         steps::set_and_ask(&mut old.server)?;
@@ -315,7 +317,8 @@ impl Recovery {
         let history = old.server.history()?;
         if let Some(errant) = at(found, to)?.server.lacks(&history)? {
             let errant = super::shown(&errant);
-            return Err(format!("{from} has transactions that {to} lacks ({errant}): it is read_only"));
+            let (server, writer) = (from.clone(), to.clone());
+            return Err(ProcedureError::ErrantOldWriter { server, writer, errant });
         }
         let old = at(found, from)?;
         old.server.become_replica(to, login)?;
@@ -326,7 +329,7 @@ impl Recovery {
     fn stay<C: Server>(&self, found: &mut [Found<C>], entry: Entry) -> Settled {
         let Entry { from, to, .. } = &entry;
         let mut left = self.follow(found, to, from);
-        let mut start = || -> Result<(), String> {
+        let mut start = || -> Result<(), ProcedureError> {
             let source_id = at(found, from)?.server.id().to_owned();
             let target = at(found, to)?;
             let source = steps::only_source(&mut target.server)?;
@@ -336,14 +339,15 @@ impl Recovery {
             }
             Ok(())
         };
-        left.extend(start().err());
+        left.extend(start().err().map(|cause| cause.to_string()));
         self.undone(found, entry, left)
     }
 
     fn undone<C: Server>(&self, found: &mut [Found<C>], entry: Entry, mut left: Vec<String>) -> Settled {
         if left.is_empty() {
-            let struck = at(found, &entry.from).and_then(|old| old.server.strike_out(self.writer_hostgroup));
-            left.extend(struck.err());
+            let strike_out = |old: &mut Found<C>| Ok(old.server.strike_out(self.writer_hostgroup)?);
+            let struck = at(found, &entry.from).and_then(strike_out);
+            left.extend(struck.err().map(|cause: ProcedureError| cause.to_string()));
         }
         Settled::Undone { entry, left }
     }
@@ -359,30 +363,34 @@ impl Recovery {
             .collect();
         for one in found.iter_mut().filter(|one| one.server.endpoint() != next) {
             let follows = steps::only_source(&mut one.server).and_then(|source| match source {
-                Some(source) if source.link.names(before, &id) => one.server.follow(next),
+                Some(source) if source.link.names(before, &id) => Ok(one.server.follow(next)?),
                 Some(source) if source.link.names(next, "") && steps::is_stopped(&source) => {
-                    one.server.start_replication()
+                    Ok(one.server.start_replication()?)
                 }
                 _ => Ok(()),
             });
-            left.extend(follows.err());
+            left.extend(follows.err().map(|cause: ProcedureError| cause.to_string()));
         }
         left
     }
 }
 
 /// The switchover that was begun, where nobody is writable: as its old writer has it.
-fn begun(rows: &[(Endpoint, Entry)]) -> Result<Option<Entry>, String> {
+fn begun(rows: &[(Endpoint, Entry)]) -> Result<Option<Entry>, ProcedureError> {
     let mut own = rows.iter().filter(|(on, entry)| entry.from == *on).map(|(_, entry)| entry);
     match (own.next(), own.next()) {
         (Some(one), Some(two)) => {
-            Err(format!("{} and {} are both written down as old writers", one.from, two.from))
+            let (one, two) = (one.from.clone(), two.from.clone());
+            Err(ProcedureError::TwoOldWriters { one, two })
         }
         (one, _) => Ok(one.cloned()),
     }
 }
 
-fn at<'f, C: Server>(found: &'f mut [Found<C>], server: &Endpoint) -> Result<&'f mut Found<C>, String> {
+fn at<'f, C: Server>(
+    found: &'f mut [Found<C>],
+    server: &Endpoint,
+) -> Result<&'f mut Found<C>, ProcedureError> {
     let one = found.iter_mut().find(|found| found.server.endpoint() == server);
-    one.ok_or_else(|| format!("{server} does not answer"))
+    one.ok_or_else(|| ProcedureError::Silent { server: server.clone() })
 }

@@ -1,6 +1,6 @@
 //! Makes a server that has no part in the writer's line the writer's replica, if the writer has all that it has.
 
-use super::{Server, Surroundings, lock_name, shown, steps};
+use super::{ProcedureError, Server, Surroundings, lock_name, shown, steps};
 use crate::Endpoint;
 
 /// Whom to have replicate from whom.
@@ -19,7 +19,7 @@ impl Rejoin {
     ///
     /// # Errors
     /// Why it is left as it is.
-    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, String> {
+    pub fn make<S: Surroundings>(&self, around: &mut S) -> Result<String, ProcedureError> {
         let Self { writer_hostgroup, server, writer } = self;
         let lock = lock_name(*writer_hostgroup);
         let mut back = around.connect(server)?;
@@ -30,7 +30,7 @@ impl Rejoin {
         both.into_iter().try_for_each(|server| steps::lock(server, &lock))?;
         back.check_privileges()?;
         if back.id() == source.id() || source.is_read_only()? {
-            return Err(format!("{writer} is not the writer any more"));
+            return Err(ProcedureError::NotTheWriter { server: writer.clone() });
         }
         if !back.is_read_only()? {
             steps::set_and_ask(&mut back)?;
@@ -38,17 +38,14 @@ impl Rejoin {
         }
         if let Some(errant) = source.lacks(&back.history()?)? {
             let errant = shown(&errant);
-            return Err(format!(
-                "{server} has transactions that {writer} lacks ({errant}): it is read_only, and stays without work \
-                 until somebody has looked at them and made it a replica of {writer}"
-            ));
+            return Err(ProcedureError::Errant { server: server.clone(), writer: writer.clone(), errant });
         }
         match back.sources()?.as_slice() {
             [] => {}
             [own] if own.link.names(writer, source.id()) => {
                 return Ok(format!("{server} replicates from {writer} already"));
             }
-            _ => return Err(format!("{server} is read_only, replicates from elsewhere and is left alone")),
+            _ => return Err(ProcedureError::LeftAlone { server: server.clone() }),
         }
         let login = around.login(writer);
         back.become_replica(writer, &login)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LOOK_EVERY, Server, Source, Surroundings};
+use super::{LOOK_EVERY, ProcedureError, Server, Source, Surroundings};
 use crate::{Endpoint, Link};
 
 /// How long a connection that is over may take to go, and its lock with it.
@@ -15,16 +15,16 @@ const RELOCK_PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Opened {
     Yes,
     /// It is read_only, and stays so: with the cause.
-    No(String),
+    No(ProcedureError),
     /// Nobody knows.
-    Unknown(String),
+    Unknown(ProcedureError),
 }
 
 /// Takes the lock of a server.
-pub(super) fn lock(server: &mut impl Server, name: &str) -> Result<(), String> {
+pub(super) fn lock(server: &mut impl Server, name: &str) -> Result<(), ProcedureError> {
     match server.lock(name)? {
         true => Ok(()),
-        false => Err(format!("another Weir is doing this: it holds the lock at {}", server.endpoint())),
+        false => Err(ProcedureError::LockHeld { server: server.endpoint().clone() }),
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn renew<S: Surroundings>(
     around: &mut S,
     server: &mut S::Server,
     name: &str,
-) -> Result<(), String> {
+) -> Result<(), ProcedureError> {
     let until = around.now().0 + millis(RELOCK_WAIT);
     *server = around.connect(&server.endpoint().clone())?;
     loop {
@@ -47,45 +47,51 @@ pub(super) fn renew<S: Surroundings>(
 }
 
 /// Makes a server read_only, and asks it whether it is.
-pub(super) fn set_and_ask(server: &mut impl Server) -> Result<(), String> {
+pub(super) fn set_and_ask(server: &mut impl Server) -> Result<(), ProcedureError> {
     server.set_read_only(true)?;
     match server.is_read_only()? {
         true => Ok(()),
-        false => Err(format!("{} is not read_only although it was told to be", server.endpoint())),
+        false => Err(ProcedureError::NotReadOnly { server: server.endpoint().clone() }),
     }
 }
 
 /// Makes a server writable. The others have said by now that they are not.
 pub(super) fn open<S: Surroundings>(around: &mut S, server: &mut S::Server, name: &str) -> Opened {
     let Err(cause) = server.set_read_only(false) else { return Opened::Yes };
-    match renew(around, server, name).and_then(|()| server.is_read_only()) {
+    match renew(around, server, name).and_then(|()| Ok(server.is_read_only()?)) {
         Ok(false) => Opened::Yes,
-        Ok(true) => Opened::No(cause),
-        Err(again) => Opened::Unknown(format!("{cause}; then {again}")),
+        Ok(true) => Opened::No(cause.into()),
+        Err(again) => Opened::Unknown(ProcedureError::Unanswered { cause, again: Box::new(again) }),
     }
 }
 
 /// Where a server replicates from, if that is one server.
-pub(super) fn only_source(server: &mut impl Server) -> Result<Option<Source>, String> {
+pub(super) fn only_source(server: &mut impl Server) -> Result<Option<Source>, ProcedureError> {
     match <[Source; 1]>::try_from(server.sources()?) {
         Ok([source]) => Ok(Some(source)),
         Err(sources) if sources.is_empty() => Ok(None),
-        Err(sources) => Err(format!("{} replicates from {} servers", server.endpoint(), sources.len())),
+        Err(sources) => {
+            let server = server.endpoint().clone();
+            Err(ProcedureError::SeveralSources { server, sources: sources.len() })
+        }
     }
 }
 
 /// Waits until a new replica gets something from its source.
-pub(super) fn wait_connected<S: Surroundings>(around: &mut S, replica: &mut S::Server) -> Result<(), String> {
+pub(super) fn wait_connected<S: Surroundings>(
+    around: &mut S,
+    replica: &mut S::Server,
+) -> Result<(), ProcedureError> {
     let until = around.now().0 + millis(CONNECT_WAIT);
     loop {
         let sources = replica.sources()?;
         match sources.first() {
             Some(source) if source.is_fit => return Ok(()),
             Some(source) if around.now().0 >= until => {
-                let error = &source.error;
-                return Err(format!("{} does not replicate yet: {error}", replica.endpoint()));
+                let error = source.error.clone();
+                return Err(ProcedureError::NotReplicating { server: replica.endpoint().clone(), error });
             }
-            None => return Err(format!("{} has no source", replica.endpoint())),
+            None => return Err(ProcedureError::NoSource { server: replica.endpoint().clone() }),
             Some(_) => around.sleep(LOOK_EVERY)?,
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::recovery::{Recovery, Settled};
 use super::steps::{self, Opened};
-use super::{Entry, Login, Server, Source, Surroundings, lock_name, majority};
+use super::{Entry, Login, ProcedureError, Server, Source, Surroundings, lock_name, majority};
 use crate::Endpoint;
 
 /// How long the target may take to apply what it has.
@@ -87,7 +87,7 @@ enum Last<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
     /// Why, and what is left.
-    pub cause: String,
+    pub cause: ProcedureError,
     /// The old writer writes.
     pub is_as_before: bool,
 }
@@ -97,7 +97,7 @@ impl<C: Server> Switchover<C> {
     ///
     /// # Errors
     /// What is missing.
-    pub fn prepare<S: Surroundings<Server = C>>(around: &mut S, plan: Plan) -> Result<Self, String> {
+    pub fn prepare<S: Surroundings<Server = C>>(around: &mut S, plan: Plan) -> Result<Self, ProcedureError> {
         let mut from = around.connect(&plan.from)?;
         let mut to = around.connect(&plan.to)?;
         from.check_privileges()?;
@@ -146,15 +146,16 @@ impl<C: Server> Switchover<C> {
         let Err(cause) = self.forward(around) else { return Ok(Moved(Last::Here(Box::new(self)))) };
         if self.reached == Reached::Nothing {
             let left = if self.is_journaled { self.strike_out().err() } else { None };
-            return Err(Undone { cause: with(cause, left), is_as_before: true });
+            let left = left.into_iter().collect();
+            return Err(Undone { cause: cause.with(left), is_as_before: true });
         }
         match self.go_back() {
-            Ok(left) => Err(Undone { cause: with(cause, left), is_as_before: true }),
-            Err(obstacle) => self.settle(around, cause, &obstacle).map(|left| Moved(Last::Elsewhere(left))),
+            Ok(left) => Err(Undone { cause: cause.with(left), is_as_before: true }),
+            Err(obstacle) => self.settle(around, cause, obstacle).map(|left| Moved(Last::Elsewhere(left))),
         }
     }
 
-    fn forward<S: Surroundings<Server = C>>(&mut self, around: &mut S) -> Result<(), String> {
+    fn forward<S: Surroundings<Server = C>>(&mut self, around: &mut S) -> Result<(), ProcedureError> {
         self.lock_all()?;
         self.look_again()?;
         let entry = self.entry();
@@ -176,7 +177,7 @@ impl<C: Server> Switchover<C> {
         self.reached = Reached::Stopped;
         self.to.stop_replication()?;
         if self.from.position()? != self.position {
-            return Err(format!("somebody still writes to {from} beside Weir, although it is read_only"));
+            return Err(ProcedureError::WrittenBesideWeir { server: from.clone() });
         }
         for other in self.others.iter_mut().filter(|other| other.is_replica) {
             other.is_moved = true;
@@ -200,6 +201,7 @@ impl<C: Server> Switchover<C> {
         left.extend(self.to.forget_source().err());
         let login = Login { is_tls: self.source.is_tls, ..around.login(&self.plan.to) };
         let begun = self.from.become_replica(&self.plan.to, &login);
+        let begun = begun.map_err(ProcedureError::from);
         match begun.and_then(|()| steps::wait_connected(around, &mut self.from)) {
             Err(error) => {
                 left.push(format!("{} is read_only and does not replicate yet: {error}", self.plan.from));
@@ -214,7 +216,7 @@ impl<C: Server> Switchover<C> {
     }
 
     /// In the order that all Weirs have.
-    fn lock_all(&mut self) -> Result<(), String> {
+    fn lock_all(&mut self) -> Result<(), ProcedureError> {
         let mut all: Vec<&mut C> = vec![&mut self.from, &mut self.to];
         all.extend(self.others.iter_mut().map(|other| &mut other.server));
         all.sort_by(|one, two| one.endpoint().cmp(two.endpoint()));
@@ -224,42 +226,41 @@ impl<C: Server> Switchover<C> {
             match server.lock(&self.lock) {
                 Ok(true) => locked += 1,
                 Ok(false) => {
-                    return Err(format!(
-                        "another Weir is doing this: it holds the lock at {}",
-                        server.endpoint()
-                    ));
+                    return Err(ProcedureError::LockHeld { server: server.endpoint().clone() });
                 }
-                Err(cause) if pair.contains(&server.endpoint()) => return Err(cause),
+                Err(cause) if pair.contains(&server.endpoint()) => return Err(cause.into()),
                 Err(_) => {}
             }
         }
         let majority = majority(steps::sorted(&self.plan.members).len());
         if locked < majority {
-            return Err(format!("only {locked} servers can be locked, {majority} are needed"));
+            return Err(ProcedureError::TooFewLocks { locked, needed: majority, causes: Vec::new() });
         }
         Ok(())
     }
 
     /// What was known may have changed since, before there was the lock.
-    fn look_again(&mut self) -> Result<(), String> {
+    fn look_again(&mut self) -> Result<(), ProcedureError> {
         if self.from.is_read_only()? {
-            return Err(format!("{} does not write any more", self.plan.from));
+            return Err(ProcedureError::WritesNoMore { server: self.plan.from.clone() });
         }
         self.source = check_pair(&mut self.from, &mut self.to)?;
         self.check_others()?;
         match self.to.is_read_only()? {
             true => Ok(()),
-            false => Err(format!("{} is writable already", self.plan.to)),
+            false => Err(ProcedureError::WritableAlready { server: self.plan.to.clone() }),
         }
     }
 
     /// Nobody else is writable; how many of the others are still locked.
-    fn check_others(&mut self) -> Result<usize, String> {
+    fn check_others(&mut self) -> Result<usize, ProcedureError> {
         let mut locked = 0;
         for other in &mut self.others {
             match other.server.is_read_only() {
                 Ok(true) => locked += 1,
-                Ok(false) => return Err(format!("{} is writable, too", other.server.endpoint())),
+                Ok(false) => {
+                    return Err(ProcedureError::WritableToo { server: other.server.endpoint().clone() });
+                }
                 Err(_) => {}
             }
         }
@@ -267,18 +268,18 @@ impl<C: Server> Switchover<C> {
     }
 
     /// All that were locked still are, and nobody is writable.
-    fn check_closed(&mut self) -> Result<(), String> {
+    fn check_closed(&mut self) -> Result<(), ProcedureError> {
         if !self.to.is_read_only()? {
-            return Err(format!("somebody else has made {} writable", self.plan.to));
+            return Err(ProcedureError::OpenedByAnother { server: self.plan.to.clone() });
         }
         let locked = self.check_others()? + 2;
         let majority = majority(steps::sorted(&self.plan.members).len());
         if locked < majority {
-            return Err(format!("only {locked} servers are still locked, {majority} are needed"));
+            return Err(ProcedureError::LocksLost { locked, needed: majority });
         }
         match self.from.is_read_only()? {
             true => Ok(()),
-            false => Err(format!("somebody else has made {} writable", self.plan.from)),
+            false => Err(ProcedureError::OpenedByAnother { server: self.plan.from.clone() }),
         }
     }
 
@@ -287,10 +288,10 @@ impl<C: Server> Switchover<C> {
     ///
     /// # Errors
     /// Why the old writer must not be made writable: it is not certain that nobody else is, or will be.
-    fn go_back(&mut self) -> Result<Vec<String>, String> {
+    fn go_back(&mut self) -> Result<Vec<String>, ProcedureError> {
         let Plan { from, to, members, .. } = &self.plan;
         if self.reached == Reached::Opened {
-            return Err(format!("{to} may be writable"));
+            return Err(ProcedureError::MaybeWritableTarget { server: to.clone() });
         }
         let mut left = Vec::new();
         for other in self.others.iter_mut().filter(|other| other.is_moved) {
@@ -304,16 +305,16 @@ impl<C: Server> Switchover<C> {
         // Whoever can't be asked has not been told to be writable by us, and by nobody else who needs these locks.
         let target = match self.to.is_read_only() {
             Ok(true) => 1,
-            Ok(false) => return Err(format!("{to} is writable")),
+            Ok(false) => return Err(ProcedureError::Writable { server: to.clone() }),
             Err(_) => 0,
         };
         let locked = 1 + target + self.check_others()?;
         if locked < blocking {
-            return Err(format!("only {locked} servers are still locked, {blocking} are needed"));
+            return Err(ProcedureError::LocksLost { locked, needed: blocking });
         }
         self.from.set_read_only(false)?;
         if self.from.is_read_only()? {
-            return Err(format!("{} is still read_only", self.plan.from));
+            return Err(ProcedureError::StillReadOnly { server: self.plan.from.clone() });
         }
         // The row is there for as long as somebody else may have to see to the replicas.
         if self.is_journaled && left.is_empty() {
@@ -331,8 +332,8 @@ impl<C: Server> Switchover<C> {
     fn settle<S: Surroundings<Server = C>>(
         self,
         around: &mut S,
-        cause: String,
-        obstacle: &str,
+        cause: ProcedureError,
+        obstacle: ProcedureError,
     ) -> Result<Vec<String>, Undone> {
         let entry = self.entry();
         let (is_journaled, members) = (self.is_journaled, self.plan.members.clone());
@@ -342,10 +343,14 @@ impl<C: Server> Switchover<C> {
         let recovery = Recovery { writer_hostgroup, members, known: Some(entry) };
         match recovery.make_patiently(around) {
             Ok(Some(Settled::Undone { left, .. })) => {
-                Err(Undone { cause: with(cause, left), is_as_before: true })
+                Err(Undone { cause: cause.with(left), is_as_before: true })
             }
             Ok(Some(Settled::Finished { left, .. })) => Ok(left),
-            Ok(None) => Err(Undone { cause: format!("{cause}; {obstacle}"), is_as_before: false }),
+            Ok(None) => {
+                let (cause, obstacle) = (Box::new(cause), Box::new(obstacle));
+                let cause = ProcedureError::LeftToAnother { cause, obstacle };
+                Err(Undone { cause, is_as_before: false })
+            }
             Err(why) => {
                 let hint = match is_journaled {
                     true => "Weir finishes or undoes it as soon as both answer".to_owned(),
@@ -354,7 +359,8 @@ impl<C: Server> Switchover<C> {
                          replication and make {from} writable"
                     ),
                 };
-                let cause = format!("{cause}; {obstacle}, so {from} stays read_only ({why}): {hint}");
+                let (cause, obstacle, why) = (Box::new(cause), Box::new(obstacle), Box::new(why));
+                let cause = ProcedureError::HalfMade { cause, obstacle, from, why, hint };
                 Err(Undone { cause, is_as_before: false })
             }
         }
@@ -377,29 +383,26 @@ impl<C: Server> Moved<C> {
 }
 
 /// The target replicates from the writer, and from nobody else, and the writer from nobody.
-fn check_pair<C: Server>(from: &mut C, to: &mut C) -> Result<Source, String> {
+fn check_pair<C: Server>(from: &mut C, to: &mut C) -> Result<Source, ProcedureError> {
     if !from.sources()?.is_empty() {
-        return Err(format!("{} replicates from another server itself", from.endpoint()));
+        return Err(ProcedureError::IsReplica { server: from.endpoint().clone() });
     }
     let sources = to.sources()?;
     let (from, to) = (&*from, &*to);
     match <[Source; 1]>::try_from(sources) {
         Ok([source]) if source.id == from.id() && source.is_fit => Ok(source),
         Ok([source]) if source.id == from.id() => {
-            let error = if source.error.is_empty() { "it does not run" } else { &source.error };
-            Err(format!("replication of {} without global positions, or: {error}", to.endpoint()))
+            let error = if source.error.is_empty() { "it does not run".to_owned() } else { source.error };
+            Err(ProcedureError::Unfit { server: to.endpoint().clone(), error })
         }
-        Ok(_) => Err(format!("{} does not replicate from {}", to.endpoint(), from.endpoint())),
-        Err(sources) => Err(format!(
-            "{} replicates from {} servers, not from {} alone",
-            to.endpoint(),
-            sources.len(),
-            from.endpoint()
-        )),
+        Ok(_) => {
+            let (server, source_server) = (to.endpoint().clone(), from.endpoint().clone());
+            Err(ProcedureError::NotItsReplica { server, source_server })
+        }
+        Err(sources) => Err(ProcedureError::NotItsReplicaAlone {
+            server: to.endpoint().clone(),
+            sources: sources.len(),
+            source_server: from.endpoint().clone(),
+        }),
     }
-}
-
-fn with(cause: String, left: impl IntoIterator<Item = String>) -> String {
-    let left: String = left.into_iter().map(|left| format!("; not undone: {left}")).collect();
-    cause + &left
 }

@@ -184,7 +184,7 @@ impl AutoFailover {
         let work = move |around: &mut Around| {
             let ready = match Switchover::prepare(around, plan) {
                 Ok(ready) => ready,
-                Err(cause) => return cause,
+                Err(cause) => return cause.to_string(),
             };
             around.hold(true);
             let made = ready.make(around);
